@@ -1,0 +1,2 @@
+//! Writes the CRD.
+fn main() {}

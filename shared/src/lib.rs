@@ -1,0 +1,11 @@
+//! What the controller, the webhook and the CRD generator agree on: the API types, the rules that a
+//! spec must keep, names, the transports' configuration and what a pod must contain. Everything here
+//! is pure: no client, no async runtime, no clock.
+
+pub mod api;
+pub mod config;
+pub mod hash;
+pub mod inject;
+pub mod names;
+pub mod transport;
+pub mod validate;

@@ -1,0 +1,87 @@
+//! Every label, annotation, finalizer, field manager and reserved name of Asya.
+
+/// API group of the `AsyncActor`.
+pub const GROUP: &str = "asya.sh";
+
+/// Finalizer that holds an actor until its queue is gone (FIN-1).
+pub const FINALIZER: &str = "asya.sh/finalizer";
+
+/// Value of `app.kubernetes.io/managed-by` on what we create.
+pub const MANAGED_BY: &str = "asya-operator";
+
+/// Labels.
+pub mod label {
+    /// Kubernetes' own label for the tool that manages an object.
+    pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+    /// Kubernetes' own label for the application that an object is part of.
+    pub const PART_OF: &str = "app.kubernetes.io/part-of";
+    /// Kubernetes' own label for the name of an application.
+    pub const NAME: &str = "app.kubernetes.io/name";
+    /// Kubernetes' own label for a component of an application.
+    pub const COMPONENT: &str = "app.kubernetes.io/component";
+    /// The actor's name on its pods and children; part of the selector.
+    pub const ASYA: &str = "asya.sh/asya";
+    /// The actor's name on its pods and children; not part of the selector (POD-9).
+    pub const ACTOR: &str = "asya.sh/actor";
+    /// `deployment` or `statefulset`; part of the selector.
+    pub const WORKLOAD: &str = "asya.sh/workload";
+    /// The actor's name on its pods; part of the selector.
+    pub const APP: &str = "app";
+}
+
+/// Annotations that we write or read.
+pub mod annotation {
+    /// Hash of the child as we would send it, on the child itself.
+    pub const APPLIED_HASH: &str = "asya.sh/applied-hash";
+    /// Hash of the pod template, on pods: tells new pods from old ones (STA-4).
+    pub const TEMPLATE_HASH: &str = "asya.sh/template-hash";
+    /// Hash of the runtime script, on pods: a new script rolls them (RUN-4).
+    pub const RUNTIME_HASH: &str = "asya.sh/runtime-hash";
+    /// On an actor: `"true"` stops every write but those of its deletion (API-3).
+    pub const PAUSED: &str = "asya.sh/paused";
+    /// On an actor: `Always`, `Once` or `Paused` (FW-21).
+    pub const RECONCILE: &str = "asya.sh/reconcile";
+    /// On an actor: `"true"` leaves its queue behind when it is deleted (FIN-4).
+    pub const SKIP_QUEUE_DELETION: &str = "asya.sh/skip-queue-deletion";
+    /// On an actor: the IAM role of its pods (SA-1).
+    pub const ROLE_ARN: &str = "eks.amazonaws.com/role-arn";
+}
+
+/// Field managers, one per fact that we write.
+pub mod manager {
+    /// Deployments and `StatefulSet`s.
+    pub const WORKLOAD: &str = "asya-operator/workload";
+    /// The `asya-runtime` `ConfigMap`s.
+    pub const RUNTIME: &str = "asya-operator/runtime";
+    /// Status of `AsyncActor`s.
+    pub const STATUS: &str = "asya-operator/status";
+    /// The CRD.
+    pub const CRD: &str = "asya-operator/crd";
+    /// `spec.replicas` for the moment in which its owner changes (WRK-3).
+    pub const HANDOVER: &str = "asya-operator/handover";
+}
+
+/// Container that runs the user's handler.
+pub const RUNTIME_CONTAINER: &str = "asya-runtime";
+/// Container that we add: it moves messages between queue and socket.
+pub const SIDECAR_CONTAINER: &str = "asya-sidecar";
+/// `ConfigMap` with the runtime script, one per namespace; also the name of the volume that mounts it.
+pub const RUNTIME_CONFIG_MAP: &str = "asya-runtime";
+/// Key of the script in that `ConfigMap`.
+pub const RUNTIME_SCRIPT_KEY: &str = "asya_runtime.py";
+/// Volume with the Unix socket between sidecar and runtime.
+pub const SOCKET_VOLUME: &str = "socket-dir";
+/// Volume mounted at `/tmp`.
+pub const TMP_VOLUME: &str = "tmp";
+/// Folder of the socket.
+pub const SOCKET_DIR: &str = "/var/run/asya";
+/// Where the script lies in the pod.
+pub const RUNTIME_SCRIPT_PATH: &str = "/opt/asya/asya_runtime.py";
+
+/// Actor that receives what finished well.
+pub const HAPPY_END: &str = "happy-end";
+/// Actor that receives what failed.
+pub const ERROR_END: &str = "error-end";
+
+/// Lease of the leader (OPS-1): today's name, so that the former operator and ours never lead together.
+pub const LEASE: &str = "asya-operator.asya.sh";
