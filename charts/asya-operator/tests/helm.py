@@ -9,6 +9,8 @@ import tempfile
 
 TESTS = pathlib.Path(__file__).resolve().parent
 CHART = TESTS.parent
+NAME = "asya-operator"
+KUBERNETES = "1.33.0"
 
 
 class Refused(Exception):
@@ -21,13 +23,13 @@ def cache():
 
 
 def binary(major):
-    """The helm of that major version: from $ASYA_HELM3 or $ASYA_HELM4, the cache of the tests, or PATH."""
-    named = os.environ.get("ASYA_HELM%d" % major)
-    candidates = [named] if named else [
-        *(str(cache() / "bin" / name) for name in ("helm%d" % major, "helm")),
-        shutil.which("helm%d" % major),
-        shutil.which("helm"),
-    ]
+    """The helm of that major version: $ASYA_HELM3 or $ASYA_HELM4, else the newest in the tests' cache, else on PATH."""
+    name = "helm%d" % major
+    named = os.environ.get("ASYA_" + name.upper())
+    built = cache().glob("%s/bin/%s" % {3: ("helm3-*", "helm3"), 4: ("tools-*", "helm")}[major])
+    finished = [path for path in built if not path.parent.parent.name.endswith(".unfinished")]
+    newest_first = sorted(finished, key=lambda path: path.stat().st_mtime, reverse=True)
+    candidates = [named] if named else [*map(str, newest_first), shutil.which(name), shutil.which("helm")]
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK) and _major(candidate) == major:
             return candidate
@@ -56,16 +58,32 @@ class Helm:
             raise Refused(answer.stderr + answer.stdout)
         return answer.stdout
 
-    def text(self, values=None, release="asya-operator", command=("template",)):
+    def text(self, values=None, release=NAME):
         """What the chart renders; values is an object, or the path of a values file."""
+        return self._with_values(values, "template", release, str(CHART), "--kube-version", KUBERNETES)
+
+    def notes(self, values=None):
+        """What an installation prints, rendered as an object since helm 3 shows notes only with a cluster."""
+        with tempfile.TemporaryDirectory() as folder:
+            chart = shutil.copytree(CHART, os.path.join(folder, "chart"), ignore=shutil.ignore_patterns("tests"))
+            notes = pathlib.Path(chart, "templates", "NOTES.txt")
+            text = '{{ define "notes" -}}\n%s{{- end -}}\ntext: {{ include "notes" . | toJson }}\n' % notes.read_text()
+            notes.with_name("notes.yaml").write_text(text)
+            out = self._with_values(values, "template", NAME, chart, "--kube-version", KUBERNETES, "--show-only", "templates/notes.yaml")
+            return self.parse(out)[0]["text"]
+
+    def lint(self, values=None):
+        return self._with_values(values, "lint", "--strict", str(CHART), "--kube-version", KUBERNETES)
+
+    def _with_values(self, values, *command):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             if not isinstance(values, (str, pathlib.Path)):
                 json.dump(values or {}, file)
                 file.flush()
                 values = file.name
-            return self.run(*command, release, str(CHART), "--namespace", "asya-system", "--values", str(values))
+            return self.run(*command, "--namespace", "asya-system", "--values", str(values))
 
-    def objects(self, values=None, release="asya-operator"):
+    def objects(self, values=None, release=NAME):
         """The rendered objects by (kind, name)."""
         rendered = self.parse(self.text(values, release))
         return {(each["kind"], each["metadata"]["name"]): each for each in rendered}
@@ -79,6 +97,3 @@ class Helm:
                 out = self.run("template", "json", str(TESTS / "to-json"), "--set-file", "text=" + file.name)
             self._json[text] = [json.loads(line)["object"] for line in out.splitlines() if line.startswith("{")]
         return self._json[text]
-
-    def notes(self, values=None):
-        return self.text(values, command=("install", "--dry-run=client")).split("NOTES:", 1)[1]

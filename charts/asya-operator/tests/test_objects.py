@@ -1,0 +1,154 @@
+"""What the chart installs, and with which rights."""
+
+import unittest
+
+from chart import RABBITMQ, SQS, ChartCase
+from helm import CHART, NAME, TESTS, Helm
+
+
+class Objects(ChartCase):
+    def test_default_installation_is_a_controller_with_its_account_rights_and_metrics(self):
+        """OPS-10"""
+        kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
+        self.assertEqual(set(self.default), {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics")})
+
+    def test_controller_is_container_manager_with_its_arguments_and_environment(self):
+        """OPS-1, OPS-2, OPS-10"""
+        pod = self.default["Deployment", NAME]["spec"]["template"]["spec"]
+        self.assertEqual([each["name"] for each in pod["containers"]], ["manager"])
+        manager = pod["containers"][0]
+        self.assertEqual(manager["command"], ["/asya-controller"])
+        self.assertEqual(manager["args"], [
+            "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
+            "--manage-crds=true",
+        ])
+        self.assertEqual(manager["env"], [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "ASYA_TRANSPORT_CONFIG", "value": '{"transports":{}}'},
+            {"name": "ASYA_SIDECAR_DEFAULT_RESOURCES", "value":
+                '{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"64Mi"}}'},
+            {"name": "ASYA_MAX_CONCURRENT_RECONCILES", "value": "50"},
+            {"name": "ASYA_QUEUE_HEALTH_CHECK_INTERVAL", "value": "5m"},
+            {"name": "ASYA_DISABLE_QUEUE_MANAGEMENT", "value": "false"},
+        ])
+
+    def test_pods_of_the_controller_carry_the_selected_labels(self):
+        """OPS-10: an upgrade in place needs the selector of earlier releases."""
+        labels = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/instance": NAME}
+        spec = self.default["Deployment", NAME]["spec"]
+        self.assertEqual(spec["selector"], {"matchLabels": labels})
+        self.assertEqual(spec["template"]["metadata"]["labels"], labels)
+        self.assertEqual(self.default["Service", NAME + "-metrics"]["spec"]["selector"], labels)
+        for each in self.default.values():
+            self.assertEqual(each["metadata"]["labels"]["app.kubernetes.io/name"], NAME)
+
+    def test_probes_and_metrics_service_reach_their_ports(self):
+        """OPS-6, OPS-10"""
+        objects = self.helm.objects({"metrics": {"port": 9090}, "health": {"port": 9091}})
+        manager = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]
+        self.assertEqual({each["name"]: each["containerPort"] for each in manager["ports"]}, {"metrics": 9090, "health": 9091})
+        self.assertEqual(manager["livenessProbe"]["httpGet"], {"path": "/healthz", "port": "health"})
+        self.assertEqual(manager["readinessProbe"]["httpGet"], {"path": "/readyz", "port": "health"})
+        ports = objects["Service", NAME + "-metrics"]["spec"]["ports"]
+        self.assertEqual(ports, [{"name": "metrics", "port": 9090, "targetPort": "metrics"}])
+
+    def test_pod_meets_the_restricted_pod_security_standard(self):
+        pod = self.default["Deployment", NAME]["spec"]["template"]["spec"]
+        self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
+        self.assertNotEqual(pod["securityContext"]["runAsUser"], 0)
+        self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+        for container in pod["containers"]:
+            self.assertEqual(container["securityContext"], {
+                "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
+            })
+        self.assertFalse({"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(pod))
+
+    def test_chart_brings_no_crd_and_no_webhook_configuration(self):
+        """OPS-10; the controller applies the CRD, and an upgrade by helm would not."""
+        self.assertFalse((CHART / "crds").exists())
+        kinds = {kind for kind, _ in self.helm.objects(TESTS / "compat-values.yaml")}
+        self.assertFalse(kinds & {"CustomResourceDefinition", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
+
+    def test_notes_say_that_no_transport_is_enabled_by_default(self):
+        """OPS-11"""
+        self.assertIn("No transport is enabled", self.helm.notes())
+        self.assertIn("No transport is enabled", self.helm.notes({"transports": {"mq": {**RABBITMQ, "enabled": False}}}))
+
+    def test_notes_name_the_enabled_transports(self):
+        notes = self.helm.notes({"transports": {"mq": RABBITMQ, "queue": {**SQS, "enabled": False}}})
+        self.assertIn("Enabled transports: mq.", notes)
+
+    def test_names_follow_the_release(self):
+        self.assertIn(("Deployment", "mine-asya-operator"), self.helm.objects(release="mine"))
+        self.assertIn(("Deployment", "my-asya-operator"), self.helm.objects(release="my-asya-operator"))
+
+    def test_lint_finds_nothing(self):
+        self.helm.lint()
+        self.helm.lint(TESTS / "compat-values.yaml")
+
+    # Rights
+
+    def rules(self, objects, kind="ClusterRole"):
+        found = set()
+        for rule in objects[kind, NAME]["rules"]:
+            names = tuple(rule.get("resourceNames", ()))
+            found |= {(group, resource, verb, names) for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}
+        return found
+
+    def test_rights_are_exactly_those_that_the_controller_uses(self):
+        """OPS-9, SEC-2: Secrets are read by name and never listed."""
+        wanted = {
+            ("asya.sh", "asyncactors"): "get list watch patch",
+            ("asya.sh", "asyncactors/status"): "patch update",
+            ("asya.sh", "asyncactors/finalizers"): "patch update",
+            ("apps", "deployments"): "get list watch create patch delete",
+            ("", "configmaps"): "get list watch create patch delete",
+            ("", "pods"): "get list watch",
+            ("", "namespaces"): "get list watch",
+            ("", "secrets"): "get",
+            ("", "events"): "create patch",
+            ("events.k8s.io", "events"): "create patch",
+            ("apiextensions.k8s.io", "customresourcedefinitions"): "get list watch",
+        }
+        expected = {(group, resource, verb, ()) for (group, resource), verbs in wanted.items() for verb in verbs.split()}
+        own = {("apiextensions.k8s.io", "customresourcedefinitions", verb, ("asyncactors.asya.sh",)) for verb in ("create", "patch")}
+        self.assertEqual(self.rules(self.default), expected | own)
+        self.assertEqual(self.rules(self.helm.objects({"crds": {"manage": False}})), expected)
+
+    def test_leases_are_written_in_the_own_namespace_only(self):
+        """OPS-9"""
+        lease = {("coordination.k8s.io", "leases", verb, ()) for verb in ("get", "create", "update")}
+        self.assertEqual(self.rules(self.default, "Role"), lease)
+        self.assertEqual(self.default["Role", NAME]["metadata"]["namespace"], "asya-system")
+        self.assertNotIn(("Role", NAME), self.helm.objects({"leaderElection": {"enabled": False}}))
+
+    def test_rights_are_bound_to_the_service_account(self):
+        objects = self.helm.objects({"serviceAccount": {"name": "other"}})
+        for kind in ("ClusterRole", "Role"):
+            binding = objects[kind + "Binding", NAME]
+            self.assertEqual(binding["roleRef"], {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": NAME})
+            self.assertEqual(binding["subjects"], [{"kind": "ServiceAccount", "name": "other", "namespace": "asya-system"}])
+
+    def test_rbac_can_be_left_to_the_user(self):
+        """OPS-10: rbac.create"""
+        kinds = {kind for kind, _ in self.helm.objects({"rbac": {"create": False}})}
+        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service"})
+
+
+class WithHelm3(Objects, unittest.TestCase):
+    major = 3
+
+
+class WithHelm4(Objects, unittest.TestCase):
+    major = 4
+
+
+class WithBoth(unittest.TestCase):
+    def test_helm_3_and_helm_4_render_the_same_objects(self):
+        for values in (None, TESTS / "compat-values.yaml"):
+            self.assertEqual(Helm(3).objects(values), Helm(4).objects(values))
+
+
+if __name__ == "__main__":
+    unittest.main()

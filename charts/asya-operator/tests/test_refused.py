@@ -1,0 +1,145 @@
+"""Bad values are refused before anything is installed, by their path."""
+
+import unittest
+
+from chart import RABBITMQ, SQS, ChartCase, at
+from helm import Refused
+
+# A value that the schema refuses, by the path that the refusal must name.
+REFUSED = [
+    ("replicaCount", -1),
+    ("replicaCount", "two"),
+    ("image.pullPolicy", "Sometimes"),
+    ("image.repository", ""),
+    ("imagePullSecrets", ["pull"]),
+    ("nodeSelector", {"gpu": True}),
+    ("logLevel", "verbose"),
+    ("leaderElection.enabled", "yes"),
+    ("controller.maxConcurrentReconciles", 0),
+    ("controller.queueHealthCheckInterval", "5 minutes"),
+    ("controller.queueHealthCheckInterval", -1),
+    ("controller.disableQueueManagement", "no"),
+    ("controller.watchNamespaces", ["Not a namespace"]),
+    ("metrics.port", 0),
+    ("health.port", 65536),
+    ("terminationGracePeriodSeconds", 0),
+    ("resources.limits.memory", "1GB"),
+    ("sidecar.defaultResources.limits.memory", "1GB"),
+    ("runtime.source", "github"),
+    ("runtime.localPath", "asya_runtime.py"),
+    ("gatewayURL", "gateway:80"),
+    ("transports.mq.type", "kafka"),
+    ("transports.mq.enabled", "true"),
+    ("operator.transports.mq.type", "kafka"),
+]
+REFUSED_RABBITMQ = [
+    ("host", "amqp://rabbitmq"),
+    ("host", "rabbitmq:5672"),
+    ("port", 0),
+    ("vhost", ""),
+    ("tls", "true"),
+    ("username", ""),
+    ("passwordSecretRef", {"name": "rabbitmq-secret"}),
+    ("urlSecretRef.name", "Not A Name"),
+    ("management.scheme", "amqp"),
+    ("management.port", 70000),
+    ("management.caSecretRef", {"key": "ca.crt"}),
+    ("queues.autoCreate", "no"),
+    ("queues.type", "stream"),
+    ("queues.nameTemplate", "{actor}"),
+    ("queues.nameTemplate", "asya-{namespace}"),
+    ("queues.dlq.enabled", 1),
+    ("queues.dlq.maxRetryCount", 0),
+    ("queues.dlq.retentionDays", 0),
+]
+REFUSED_SQS = [
+    ("accountId", 123),
+    ("accountId", "123"),
+    ("endpoint", "localstack:4566"),
+    ("actorRoleArn", "role"),
+    ("visibilityTimeout", 43201),
+    ("waitTimeSeconds", 21),
+    ("credentials", {"accessKeyIdSecretRef": {"name": "sqs", "key": "id"}}),
+    ("tags.cost", 7),
+    ("queues.dlq.retentionDays", 15),
+    ("queues.dlq.name", "dead letters"),
+]
+UNKNOWN = [
+    "crd", "image.digest", "controller.workers", "sidecar.tag", "runtime.githubRelease", "operator.image", "metrics.path",
+    "transports.mq.url", "transports.mq.config.hots", "transports.mq.config.region", "transports.mq.config.queues.dlq.count",
+    "transports.mq.config.passwordSecretRef.namespace", "transports.mq.config.management.url",
+]
+
+
+class Refusals(ChartCase):
+    def refusal(self, values):
+        with self.assertRaises(Refused) as caught:
+            self.helm.text(values)
+        return str(caught.exception)
+
+    def assert_refused_at(self, path, values):
+        # Helm says `at '/a/b': …`; an item of an array or of a free map counts as the place of the whole.
+        self.assertRegex(self.refusal(values), r"at '/%s(/\w+)?'" % path.replace(".", "/"))
+
+    def test_bad_value_is_refused_by_its_path(self):
+        """OPS-11, RUN-5: runtime.source github is refused."""
+        for path, value in REFUSED:
+            with self.subTest(path, value=value):
+                self.assert_refused_at(path, at(path, value))
+
+    def test_bad_transport_setting_is_refused_by_its_path(self):
+        """OPS-3, RMQ-1, SQS-1: of a disabled transport, too"""
+        for kind, good, rows in (("rabbitmq", RABBITMQ, REFUSED_RABBITMQ), ("sqs", SQS, REFUSED_SQS)):
+            for path, value in rows:
+                with self.subTest(path, value=value):
+                    config = {**good["config"], **at(path, value)}
+                    transport = {"type": kind, "enabled": False, "config": config}
+                    self.assert_refused_at("transports/mq/config/" + path, {"transports": {"mq": transport}})
+
+    def test_unknown_key_is_refused_by_its_path(self):
+        """OPS-3, OPS-11"""
+        for path in UNKNOWN:
+            with self.subTest(path):
+                parent, _, key = path.rpartition(".")
+                values = at(path, "x")
+                if path.startswith("transports.mq.config."):
+                    values["transports"]["mq"]["type"] = "rabbitmq"
+                    values["transports"]["mq"]["config"]["host"] = "rabbitmq"
+                elif path.startswith("transports."):
+                    values["transports"]["mq"]["type"] = "rabbitmq"
+                text = self.refusal(values)
+                self.assertIn("at '%s'" % ("/" + parent.replace(".", "/") if parent else ""), text)
+                self.assertIn(key, text)
+
+    def test_missing_transport_type_or_host_is_refused(self):
+        """OPS-3, RMQ-1"""
+        rows = [
+            ({"enabled": True}, "at '/transports/mq': missing property 'type'"),
+            ({"type": "rabbitmq", "enabled": True}, "at '/transports/mq': missing property 'config'"),
+            ({**RABBITMQ, "config": {"port": 5672}}, "at '/transports/mq/config': missing property 'host'"),
+        ]
+        for transport, text in rows:
+            with self.subTest(text):
+                self.assertIn(text, self.refusal({"transports": {"mq": transport}}))
+
+    def test_second_replica_needs_leader_election(self):
+        self.assert_refused_at("replicaCount", {"leaderElection": {"enabled": False}, "replicaCount": 2})
+        self.helm.text({"leaderElection": {"enabled": False}, "replicaCount": 1})
+
+    def test_removed_value_is_refused_not_a_template_error(self):
+        for key in ("metrics", "image", "controller", "runtime", "crds"):
+            with self.subTest(key):
+                self.assertIn(key, self.refusal({key: None}))
+                self.assertNotIn("nil pointer", self.refusal({key: None}))
+
+
+class WithHelm3(Refusals, unittest.TestCase):
+    major = 3
+
+
+class WithHelm4(Refusals, unittest.TestCase):
+    major = 4
+
+
+if __name__ == "__main__":
+    unittest.main()

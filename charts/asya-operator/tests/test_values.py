@@ -1,0 +1,221 @@
+"""Every value of the chart does something, and values of earlier releases still do it."""
+
+import json
+import unittest
+
+from chart import RABBITMQ, SQS, ChartCase, at
+from helm import CHART, NAME, TESTS
+
+
+def as_environment(transports):
+    return json.dumps({"transports": transports}, sort_keys=True, separators=(",", ":"))
+
+
+def leaves(values, path=""):
+    """Paths of all values that are not objects with keys of their own."""
+    if isinstance(values, dict) and values:
+        for key, value in values.items():
+            yield from leaves(value, path + "." + key if path else key)
+    else:
+        yield path
+
+
+# Another value for each value of the chart, where in the Deployment it must arrive, and as what (default: itself).
+# A value that goes elsewhere has None here and a test of its own below.
+SPEC = "spec.template.spec"
+MANAGER = SPEC + ".containers.0"
+OTHER = {
+    "replicaCount": (2, "spec.replicas"),
+    "image.repository": ("other", MANAGER + ".image", "other:0.1.0"),
+    "image.pullPolicy": ("Always", MANAGER + ".imagePullPolicy"),
+    "image.tag": ("9", MANAGER + ".image", "asya-operator:9"),
+    "imagePullSecrets": ([{"name": "pull"}], SPEC + ".imagePullSecrets"),
+    "nameOverride": ("asya", "spec.selector.matchLabels.app\\.kubernetes\\.io/name"),
+    "fullnameOverride": ("other", "metadata.name"),
+    "serviceAccount.create": (False, SPEC + ".serviceAccountName", "default"),
+    "serviceAccount.annotations": ({"a": "b"}, None),
+    "serviceAccount.name": ("other", SPEC + ".serviceAccountName"),
+    "rbac.create": (False, None),
+    "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
+    "podSecurityContext.runAsNonRoot": (False, SPEC + ".securityContext.runAsNonRoot"),
+    "podSecurityContext.runAsUser": (7, SPEC + ".securityContext.runAsUser"),
+    "podSecurityContext.runAsGroup": (7, SPEC + ".securityContext.runAsGroup"),
+    "podSecurityContext.fsGroup": (7, SPEC + ".securityContext.fsGroup"),
+    "podSecurityContext.seccompProfile.type": ("Unconfined", SPEC + ".securityContext.seccompProfile.type"),
+    "securityContext.allowPrivilegeEscalation": (True, MANAGER + ".securityContext.allowPrivilegeEscalation"),
+    "securityContext.readOnlyRootFilesystem": (False, MANAGER + ".securityContext.readOnlyRootFilesystem"),
+    "securityContext.capabilities.drop": (["NET_RAW"], MANAGER + ".securityContext.capabilities.drop"),
+    "resources.requests.cpu": ("7m", MANAGER + ".resources.requests.cpu"),
+    "resources.requests.memory": ("7Mi", MANAGER + ".resources.requests.memory"),
+    "resources.limits.memory": ("7Gi", MANAGER + ".resources.limits.memory"),
+    "nodeSelector": ({"a": "b"}, SPEC + ".nodeSelector"),
+    "tolerations": ([{"key": "a", "operator": "Exists"}], SPEC + ".tolerations"),
+    "affinity": ({"nodeAffinity": {}}, SPEC + ".affinity"),
+    "logLevel": ("debug", "--log-level"),
+    "leaderElection.enabled": (False, "--leader-elect", "false"),
+    "controller.maxConcurrentReconciles": (7, "$ASYA_MAX_CONCURRENT_RECONCILES", "7"),
+    "controller.queueHealthCheckInterval": ("90s", "$ASYA_QUEUE_HEALTH_CHECK_INTERVAL"),
+    "controller.disableQueueManagement": (True, "$ASYA_DISABLE_QUEUE_MANAGEMENT", "true"),
+    "controller.watchNamespaces": (["a", "b"], "--watch-namespaces", "a,b"),
+    "metrics.enabled": (False, "--metrics-bind-address", "0"),
+    "metrics.port": (9090, "--metrics-bind-address", ":9090"),
+    "health.port": (9091, "--health-probe-bind-address", ":9091"),
+    "terminationGracePeriodSeconds": (60, SPEC + ".terminationGracePeriodSeconds"),
+    "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
+    "sidecar.defaultResources.requests.cpu": ("7m", None),
+    "sidecar.defaultResources.requests.memory": ("7Mi", None),
+    "sidecar.defaultResources.limits.cpu": (7, None),
+    "sidecar.defaultResources.limits.memory": ("7Gi", None),
+    "runtime.source": None,  # has one valid value
+    "runtime.localPath": ("/extra/asya_runtime.py", "$ASYA_RUNTIME_LOCAL_PATH"),
+    "runtime.scriptPath": ("/extra/asya_runtime.py", "$ASYA_RUNTIME_SCRIPT_PATH"),
+    "runtime.namespace": ("other", "$ASYA_RUNTIME_NAMESPACE"),
+    "volumes": ([{"name": "extra", "emptyDir": {}}], SPEC + ".volumes"),
+    "volumeMounts": ([{"name": "extra", "mountPath": "/extra"}], MANAGER + ".volumeMounts"),
+    "gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
+    "transports": ({"sqs": SQS}, "$ASYA_TRANSPORT_CONFIG", as_environment({"sqs": SQS})),
+    "operator.gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
+    "operator.transports": ({"mq": RABBITMQ}, "$ASYA_TRANSPORT_CONFIG", as_environment({"mq": RABBITMQ})),
+    "crds.manage": (False, "--manage-crds", "false"),
+}
+
+
+class Values(ChartCase):
+    def test_every_value_arrives_where_it_belongs(self):
+        """OPS-10, OPS-11: a dead value is a defect."""
+        for path, row in OTHER.items():
+            if row is None or row[1] is None:
+                continue
+            value, place, *rest = row
+            with self.subTest(path):
+                name = {"nameOverride": "asya-operator", "fullnameOverride": "other"}.get(path, NAME)
+                deployment = self.deployment(at(path, value), name=name)
+                self.assertEqual(self.look(deployment, place), rest[0] if rest else value)
+                self.assertNotEqual(self.look(self.default["Deployment", NAME], place), rest[0] if rest else value)
+
+    def test_every_value_changes_what_is_rendered(self):
+        """OPS-11"""
+        default = self.helm.text()
+        for path, row in OTHER.items():
+            if row is not None:
+                with self.subTest(path):
+                    self.assertNotEqual(self.helm.text(at(path, row[0])), default)
+
+    def test_every_value_is_in_the_tests_and_in_the_schema(self):
+        """OPS-11: values.yaml, the schema and this table name the same values."""
+        values = self.helm.parse((CHART / "values.yaml").read_text())[0]
+        self.assertEqual(set(leaves(values)), set(OTHER))
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        self.assertEqual(set(schema["properties"]) - {"global"}, set(values))
+        for key, value in values.items():
+            known = schema["properties"][key].get("properties")
+            if known and value:
+                self.assertEqual(set(known), set(value), key)
+
+    def test_sidecar_resources_reach_the_controller_as_json(self):
+        """POD-1"""
+        resources = {"requests": {"cpu": "7m"}, "limits": {"cpu": 7, "memory": "7Gi"}}
+        given = json.loads(self.look(self.deployment({"sidecar": {"defaultResources": resources}}), "$ASYA_SIDECAR_DEFAULT_RESOURCES"))
+        self.assertEqual(given, {"requests": {"cpu": "7m", "memory": "64Mi"}, "limits": {"cpu": 7, "memory": "7Gi"}})
+
+    def test_service_account_can_be_annotated_or_left_to_the_user(self):
+        annotated = self.helm.objects({"serviceAccount": {"annotations": {"a": "b"}}})
+        self.assertEqual(annotated["ServiceAccount", NAME]["metadata"]["annotations"], {"a": "b"})
+        self.assertNotIn("ServiceAccount", {kind for kind, _ in self.helm.objects({"serviceAccount": {"create": False}})})
+
+    def test_metrics_can_be_switched_off(self):
+        """OPS-10: metrics.enabled"""
+        objects = self.helm.objects({"metrics": {"enabled": False}})
+        self.assertNotIn("Service", {kind for kind, _ in objects})
+        ports = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]["ports"]
+        self.assertEqual([each["name"] for each in ports], ["health"])
+
+    def test_an_upgrade_without_leader_election_never_runs_two_controllers(self):
+        deployment = self.deployment({"leaderElection": {"enabled": False}})
+        self.assertEqual(deployment["spec"]["strategy"], {"type": "Recreate"})
+        self.assertNotIn("strategy", self.default["Deployment", NAME]["spec"])
+
+    def test_health_check_can_be_switched_off_by_a_number_too(self):
+        """QUE-21"""
+        values = {"controller": {"queueHealthCheckInterval": 0}}
+        self.assertEqual(self.look(self.deployment(values), "$ASYA_QUEUE_HEALTH_CHECK_INTERVAL"), "0")
+
+    def test_path_at_which_the_controller_looks_anyway_is_not_demanded(self):
+        """RUN-1: a named file must exist, and earlier releases named this one by default."""
+        values = {"runtime": {"source": "local", "localPath": "/runtime/asya_runtime.py"}}
+        self.assertIsNone(self.look(self.deployment(values), "$ASYA_RUNTIME_LOCAL_PATH"))
+
+    # Transports and compatibility
+
+    def test_values_of_earlier_releases_are_accepted_and_arrive_unchanged(self):
+        """OPS-10, OPS-11"""
+        values = self.helm.parse((TESTS / "compat-values.yaml").read_text())[0]
+        deployment = self.helm.objects(TESTS / "compat-values.yaml")["Deployment", NAME]
+        self.assertEqual(json.loads(self.look(deployment, "$ASYA_TRANSPORT_CONFIG")), {"transports": values["transports"]})
+        self.assertEqual(self.look(deployment, "$ASYA_GATEWAY_URL"), values["gatewayURL"])
+        self.assertEqual(self.look(deployment, "$ASYA_SIDECAR_IMAGE"), values["sidecar"]["image"])
+        self.assertEqual(self.look(deployment, MANAGER + ".image"), values["image"]["repository"] + ":0.1.0")
+
+    def test_values_of_earlier_releases_may_stand_under_operator(self):
+        """OPS-11"""
+        values = self.helm.parse((TESTS / "compat-values.yaml").read_text())[0]
+        moved = {**values, "operator": {key: values.pop(key) for key in ("gatewayURL", "transports")}}
+        deployment = self.deployment(moved)
+        self.assertEqual(json.loads(self.look(deployment, "$ASYA_TRANSPORT_CONFIG"))["transports"], moved["operator"]["transports"])
+        self.assertEqual(self.look(deployment, "$ASYA_GATEWAY_URL"), moved["operator"]["gatewayURL"])
+
+    def test_top_level_wins_over_operator(self):
+        """OPS-11: name by name, each entry as a whole"""
+        values = {
+            "gatewayURL": "http://top",
+            "transports": {"mq": RABBITMQ},
+            "operator": {"gatewayURL": "http://under", "transports": {"mq": {**SQS, "enabled": False}, "queue": SQS}},
+        }
+        self.assertEqual(self.transports(values), {"mq": RABBITMQ, "queue": SQS})
+        self.assertEqual(self.look(self.deployment(values), "$ASYA_GATEWAY_URL"), "http://top")
+
+    def test_null_transport_is_absent(self):
+        """OPS-3"""
+        self.assertEqual(self.transports({"transports": {"mq": None}}), {})
+        self.assertEqual(self.transports({"transports": None}), {})
+        self.assertEqual(self.transports({"operator": {"transports": None}}), {})
+
+    def test_transport_names_are_free(self):
+        """VAL-20"""
+        self.assertEqual(self.transports({"transports": {"sqs-eu": SQS, "sqs": RABBITMQ}}), {"sqs-eu": SQS, "sqs": RABBITMQ})
+
+    def test_all_settings_of_a_rabbitmq_transport_are_accepted(self):
+        """RMQ-1, QUE-1, QUE-7, QUE-14"""
+        secret = {"name": "rabbitmq-secret", "key": "password"}
+        transport = {"type": "rabbitmq", "enabled": True, "config": {
+            "host": "rabbitmq.default.svc", "port": 5671, "tls": True, "vhost": "/", "username": "a:b@c",
+            "passwordSecretRef": secret, "urlSecretRef": secret, "exchange": "asya",
+            "management": {"scheme": "https", "host": "mgmt", "port": 15671, "caSecretRef": secret, "insecureSkipVerify": True},
+            "queues": {"autoCreate": False, "forceRecreate": False, "nameTemplate": "asya-{namespace}-{actor}", "type": "quorum",
+                       "dlq": {"enabled": True, "maxRetryCount": 5, "retentionDays": 30, "name": "asya-dead"}},
+        }}
+        self.assertEqual(self.transports({"transports": {"mq": transport}}), {"mq": transport})
+
+    def test_all_settings_of_an_sqs_transport_are_accepted(self):
+        """SQS-1, QUE-1, QUE-7, QUE-14"""
+        secret = {"name": "sqs-secret", "key": "id"}
+        transport = {"type": "sqs", "enabled": True, "config": {
+            "region": "cn-north-1", "accountId": "000000000000", "endpoint": "http://localstack:4566",
+            "actorRoleArn": "arn:aws:iam::000000000000:role/actor", "visibilityTimeout": 300, "waitTimeSeconds": 20,
+            "credentials": {"accessKeyIdSecretRef": secret, "secretAccessKeySecretRef": secret}, "tags": {"env": "test"},
+            "queues": {"autoCreate": True, "forceRecreate": True, "nameTemplate": "asya-{actor}",
+                       "dlq": {"enabled": True, "maxRetryCount": 3, "retentionDays": 14, "name": "asya-dlq"}},
+        }}
+        self.assertEqual(self.transports({"transports": {"eu": transport}}), {"eu": transport})
+
+
+class WithHelm3(Values, unittest.TestCase):
+    major = 3
+
+
+class WithHelm4(Values, unittest.TestCase):
+    major = 4
+
+
+if __name__ == "__main__":
+    unittest.main()
