@@ -1,7 +1,39 @@
-//! The `AsyncActor`, as users write it and as we answer.
+//! The `AsyncActor`: what users write, the values in force, and what we answer.
+//!
+//! Doc comments on types and fields become the texts of `kubectl explain`, so they speak to users;
+//! what only we need to know stands in `//` comments.
+#![expect(
+    unreachable_pub,
+    reason = "KubeSchema copies each public type into a function"
+)]
 
-mod spec;
+mod actor;
+mod binding;
+mod binding_status;
+mod env;
+mod in_force;
+pub mod messages;
+mod queue;
+mod resources;
+mod scaling;
+mod schema;
+mod sidecar;
 mod status;
+mod timeout;
+mod workload;
 
-pub use spec::*;
+#[cfg(test)]
+mod tests;
+
+pub use actor::*;
+pub use binding::*;
+pub use binding_status::*;
+pub use env::*;
+pub use in_force::*;
+pub use queue::*;
+pub use resources::*;
+pub use scaling::*;
+pub use sidecar::*;
 pub use status::*;
+pub use timeout::*;
+pub use workload::*;

@@ -1,0 +1,134 @@
+//! The `AsyncActor` and its spec.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AsyncActorStatus, Binding, BoundRuntime, Queue, Scaling, Sidecar, Timeout, Workload,
+    WorkloadRef, messages,
+};
+
+/// What the actor consumes, which workload does the work, and how it scales.
+// No field has a schema default (API-4); `in_force` says what holds where a field is absent. Rules stand under
+// `spec`, as deep as they can: the API server skips a rule whose part of the object does not change, so objects
+// that are older than a rule can still be labelled, reported on and deleted.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
+#[kube(
+    group = "asya.sh",
+    version = "v1alpha1",
+    kind = "AsyncActor",
+    plural = "asyncactors",
+    singular = "asyncactor",
+    namespaced,
+    status = "AsyncActorStatus",
+    derive = "PartialEq",
+    shortname = "asyncactor",
+    shortname = "asya",
+    shortname = "asyas",
+    category = "asya",
+    doc = "An AsyncActor makes a workload consume a message queue and scale with it. Either the operator creates \
+           the workload (spec.workload), or the actor binds to one of another controller, for example a KAITO \
+           Workspace or a KServe InferenceService (spec.workloadRef).",
+    // The replicas of a workload of our own; a binding has none to set.
+    scale(
+        spec_replicas_path = ".spec.workload.replicas",
+        status_replicas_path = ".status.totalReplicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.status"),
+    printcolumn(name = "Running", type_ = "integer", json_path = ".status.replicas"),
+    printcolumn(name = "Failing", type_ = "integer", json_path = ".status.failingPods"),
+    printcolumn(name = "Total", type_ = "integer", json_path = ".status.totalReplicas"),
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desiredReplicas"),
+    printcolumn(name = "Min", type_ = "integer", json_path = ".status.minReplicas"),
+    printcolumn(name = "Max", type_ = "integer", json_path = ".status.maxReplicas"),
+    printcolumn(name = "Last-Scale", type_ = "date", json_path = ".status.lastScaleTime"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Workload", type_ = "string", json_path = ".status.workloadRef.kind", priority = 1),
+    printcolumn(name = "Transport", type_ = "string", json_path = ".status.transportStatus", priority = 1),
+    printcolumn(name = "Scaling", type_ = "string", json_path = ".status.scalingMode", priority = 1),
+    printcolumn(name = "Queued", type_ = "integer", json_path = ".status.queuedMessages", priority = 1),
+    printcolumn(name = "Processing", type_ = "integer", json_path = ".status.processingMessages", priority = 1),
+    printcolumn(name = "Direction", type_ = "string", json_path = ".status.lastScaleDirection", priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    // VAL-2, BIND-10
+    validation = Rule::new("has(self.workload) != has(self.workloadRef)").message(messages::ONE_MODE),
+    // BIND-11
+    validation = Rule::new("has(self.workloadRef) || !has(self.runtime)")
+        .message(messages::RUNTIME_NEEDS_TARGET).field_path(".runtime"),
+    // BIND-12
+    validation = Rule::new("has(self.workloadRef) || !has(self.binding)")
+        .message(messages::BINDING_NEEDS_TARGET).field_path(".binding"),
+    // BIND-13
+    validation = Rule::new("has(self.workloadRef) == has(oldSelf.workloadRef)").message(messages::MODE_IMMUTABLE),
+    // BIND-17
+    validation = Rule::new(
+        "!has(self.binding) || !has(self.binding.strategy) || self.binding.strategy != 'Template' || !has(self.workloadRef) || \
+         (self.workloadRef.apiVersion.startsWith('apps/') && self.workloadRef.kind in ['Deployment', 'StatefulSet'])"
+    ).message(messages::TEMPLATE_KIND).field_path(".binding.strategy")
+)]
+pub struct AsyncActorSpec {
+    /// Name of a transport in the operator's configuration, for example rabbitmq or sqs: the broker that holds
+    /// the actor's queue.
+    // VAL-1
+    #[x_kube(validation = Rule::new("self != ''").message(messages::TRANSPORT_MISSING))]
+    pub transport: String,
+    /// The workload that the operator creates for this actor. Set either this or workloadRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
+    /// The object of another controller whose pods do the work: the operator adds runtime and sidecar to them and
+    /// scales them, and never takes the object over. Set either this or workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_ref: Option<WorkloadRef>,
+    /// The runtime container that is added to the target's pods; only with workloadRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<BoundRuntime>,
+    /// How the sidecar gets into the target's pods; only with workloadRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
+    /// The sidecar that is added to each pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<Sidecar>,
+    /// Time limits, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Timeout>,
+    /// Scaling by the depth of the queue. Default: off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<Scaling>,
+    /// The actor's queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queue>,
+    /// What to do when an object of a needed name exists already: Never (the default) leaves it alone and reports
+    /// NotOwned; IfUnowned takes over one that has no controller. An object of another controller is never taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adoption_policy: Option<AdoptionPolicy>,
+    /// What happens to the actor's objects when it is deleted: Delete (the default) removes workload, scaling and
+    /// queue; Orphan leaves all of them behind and running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_policy: Option<ActorDeletionPolicy>,
+}
+
+/// Whose objects of a needed name may become ours.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(transform = super::schema::without_description)]
+pub enum AdoptionPolicy {
+    /// Nobody's.
+    #[default]
+    Never,
+    /// One without a controller.
+    IfUnowned,
+}
+
+/// What happens to the children when the actor is deleted.
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[schemars(transform = super::schema::without_description)]
+pub enum ActorDeletionPolicy {
+    /// They go, too.
+    #[default]
+    Delete,
+    /// They stay, without an owner.
+    Orphan,
+}

@@ -1,0 +1,76 @@
+//! The part of the status that only a binding has.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The workload that the target resolved to.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedTarget {
+    /// API version of the workload.
+    pub api_version: String,
+    /// Kind of the workload; where the target has several or none, of the object that groups the pods.
+    pub kind: String,
+    /// Name of the workload.
+    pub name: String,
+    /// Namespace of the workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// UID of the workload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Label selector of its pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_selector: Option<String>,
+    /// Objects from the target down to the workload, as Kind/name; at most 10.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chain: Vec<String>,
+}
+
+/// How many of the target's pods have the sidecar.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodCounts {
+    /// Pods of the target.
+    pub matched: i32,
+    /// Pods of these with this actor's runtime and sidecar.
+    pub injected: i32,
+    /// Pods of these without them.
+    pub not_injected: i32,
+    /// Pods with runtime and sidecar of an older spec or release.
+    pub outdated: i32,
+    /// Why pods have no sidecar.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<NotInjected>,
+}
+
+/// A reason for which pods have no sidecar.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NotInjected {
+    /// The reason, for example StartedBeforeBinding, WebhookUnavailable, RemovedByOther or OptedOut.
+    // Text, not an enum: a webhook of another release may write a reason that this one does not know.
+    pub reason: String,
+    /// Number of pods.
+    pub count: i32,
+    /// Names of some of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<String>,
+}
+
+/// A field that another field manager keeps taking back.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BindingConflict {
+    /// Path of the field.
+    pub field: String,
+    /// How often it was taken back.
+    pub count: i64,
+    /// When it was last taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_time: Option<Time>,
+    /// The other field manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rival: Option<String>,
+}

@@ -1,0 +1,326 @@
+//! The values in force: what the user wrote, else the default.
+
+// Defaults stand here and nowhere else; the schema has none, and nobody writes them into a spec (API-2, API-3,
+// API-4). Numbers below their minimum, which only an object older than the rules can hold, count as the minimum.
+
+use serde_json::Value;
+use thiserror::Error;
+
+use super::{
+    ActorDeletionPolicy, AdoptionPolicy, AdvancedScaling, AsyncActorSpec, Binding, BindingRollout,
+    BindingStrategy, BoundRuntime, EnvVar, ImagePullPolicy, MetricType, Mode, QueueDeletionPolicy,
+    Resources, Workload, WorkloadKind, WorkloadRef, messages,
+};
+
+/// `workload.replicas`.
+pub const REPLICAS: i32 = 1;
+/// `workload.pythonExecutable` and `runtime.pythonExecutable`.
+pub const PYTHON_EXECUTABLE: &str = "python3";
+/// `timeout.processing`, in seconds.
+pub const PROCESSING_SECONDS: u32 = 300;
+/// `timeout.gracefulShutdown`, in seconds.
+pub const GRACEFUL_SHUTDOWN_SECONDS: u32 = 30;
+/// `timeout.progress`, in seconds.
+pub const PROGRESS_SECONDS: u32 = 600;
+/// `scaling.minReplicas`.
+pub const MIN_REPLICAS: i32 = 0;
+/// `scaling.maxReplicas`.
+pub const MAX_REPLICAS: i32 = 50;
+/// `scaling.pollingInterval`, in seconds.
+pub const POLLING_INTERVAL_SECONDS: u32 = 10;
+/// `scaling.cooldownPeriod`, in seconds.
+pub const COOLDOWN_SECONDS: u32 = 60;
+/// `scaling.queueLength`.
+pub const QUEUE_LENGTH: i32 = 5;
+
+/// A spec that does not say which of the two ways it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{}", messages::ONE_MODE)]
+pub struct ModeError;
+
+/// Which of the two ways an actor works, with what that way needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ModeSpec<'a> {
+    /// We make the workload.
+    Standalone(&'a Workload),
+    /// The workload belongs to another controller.
+    Binding(BindingInForce<'a>),
+}
+
+impl ModeSpec<'_> {
+    /// The word for status.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        match self {
+            Self::Standalone(_) => Mode::Standalone,
+            Self::Binding(_) => Mode::Binding,
+        }
+    }
+}
+
+/// What a binding needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BindingInForce<'a> {
+    /// The object to bind to.
+    pub target: &'a WorkloadRef,
+    /// How the sidecar gets into pods.
+    pub strategy: BindingStrategy,
+    /// Whether pods without it are restarted.
+    pub rollout: BindingRollout,
+    /// Whether no pod may start without it.
+    pub required: bool,
+    /// The runtime that is added.
+    pub runtime: RuntimeInForce<'a>,
+}
+
+/// The runtime container of a binding. What is `None` depends on the configuration or the target's kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RuntimeInForce<'a> {
+    /// Image; `None`: the configured one.
+    pub image: Option<&'a str>,
+    /// Python in that image.
+    pub python_executable: &'a str,
+    /// Handler; `None`: the adapter of the target's kind.
+    pub handler: Option<&'a str>,
+    /// URL of the model; `None`: that of the target's kind.
+    pub target_url: Option<&'a str>,
+    /// Further variables.
+    pub env: &'a [EnvVar],
+    /// Resources; `None`: BIND-27's.
+    pub resources: Option<&'a Resources>,
+}
+
+/// The sidecar. What is `None` comes from the operator's configuration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SidecarInForce<'a> {
+    /// Image; `None`: the configured one.
+    pub image: Option<&'a str>,
+    /// When it is pulled.
+    pub image_pull_policy: ImagePullPolicy,
+    /// Resources; `None`: the configured ones.
+    pub resources: Option<&'a Resources>,
+    /// Further variables.
+    pub env: &'a [EnvVar],
+    /// Whether it runs as an init container that restarts always.
+    pub native: bool,
+    /// Security context; `None`: POD-1's.
+    pub security_context: Option<&'a Value>,
+}
+
+/// Time limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeoutInForce {
+    /// Seconds for one message; `None`: no limit.
+    pub processing: Option<u32>,
+    /// Seconds for a pod to stop.
+    pub graceful_shutdown: u32,
+    /// Seconds without progress; `None`: no limit.
+    pub progress: Option<u32>,
+}
+
+impl TimeoutInForce {
+    /// Seconds for one message as a broker must assume them, which always needs a number (SQS-3).
+    #[must_use]
+    pub fn processing_for_broker(&self) -> u32 {
+        self.processing.unwrap_or(PROCESSING_SECONDS)
+    }
+}
+
+/// Scaling that is switched on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScalingInForce<'a> {
+    /// Fewest pods.
+    pub min_replicas: i32,
+    /// Most pods.
+    pub max_replicas: i32,
+    /// Seconds between two looks at the queue.
+    pub polling_interval: u32,
+    /// Seconds without messages before the last pod goes.
+    pub cooldown_period: u32,
+    /// Seconds after creation without scaling to zero; `None`: not set.
+    pub initial_cooldown_period: Option<u32>,
+    /// Messages per pod.
+    pub queue_length: i32,
+    /// The first pod starts above this.
+    pub activation_queue_length: i32,
+    /// Whether messages in work count.
+    pub count_in_flight: bool,
+    /// Scaling by a formula.
+    pub advanced: Option<&'a AdvancedScaling>,
+    /// HPA behaviour.
+    pub behavior: Option<&'a Value>,
+    /// KEDA's fallback.
+    pub fallback: Option<&'a Value>,
+}
+
+impl AsyncActorSpec {
+    /// Which way the actor works: the one place where that is asked.
+    ///
+    /// # Errors
+    /// When neither or both of `workload` and `workloadRef` are set.
+    pub fn mode(&self) -> Result<ModeSpec<'_>, ModeError> {
+        match (&self.workload, &self.workload_ref) {
+            (Some(workload), None) => Ok(ModeSpec::Standalone(workload)),
+            (None, Some(target)) => Ok(ModeSpec::Binding(self.binding_to(target))),
+            (None, None) | (Some(_), Some(_)) => Err(ModeError),
+        }
+    }
+
+    fn binding_to<'a>(&'a self, target: &'a WorkloadRef) -> BindingInForce<'a> {
+        let binding: Option<&Binding> = self.binding.as_ref();
+        let runtime: Option<&BoundRuntime> = self.runtime.as_ref();
+        BindingInForce {
+            target,
+            strategy: binding.and_then(|it| it.strategy).unwrap_or_default(),
+            rollout: binding.and_then(|it| it.rollout).unwrap_or_default(),
+            required: binding.and_then(|it| it.required).unwrap_or(false),
+            runtime: RuntimeInForce {
+                image: runtime.and_then(|it| filled(it.image.as_ref())),
+                python_executable: runtime
+                    .and_then(|it| filled(it.python_executable.as_ref()))
+                    .unwrap_or(PYTHON_EXECUTABLE),
+                handler: runtime.and_then(|it| filled(it.handler.as_ref())),
+                target_url: runtime.and_then(|it| filled(it.target_url.as_ref())),
+                env: runtime.and_then(|it| it.env.as_deref()).unwrap_or_default(),
+                resources: runtime.and_then(|it| it.resources.as_ref()),
+            },
+        }
+    }
+
+    /// The sidecar.
+    #[must_use]
+    pub fn sidecar_in_force(&self) -> SidecarInForce<'_> {
+        let sidecar = self.sidecar.as_ref();
+        SidecarInForce {
+            image: sidecar.and_then(|it| filled(it.image.as_ref())),
+            image_pull_policy: sidecar
+                .and_then(|it| it.image_pull_policy)
+                .unwrap_or_default(),
+            resources: sidecar.and_then(|it| it.resources.as_ref()),
+            env: sidecar.and_then(|it| it.env.as_deref()).unwrap_or_default(),
+            native: sidecar.and_then(|it| it.native).unwrap_or(false),
+            security_context: sidecar.and_then(|it| it.security_context.as_ref()),
+        }
+    }
+
+    /// Time limits.
+    #[must_use]
+    pub fn timeout_in_force(&self) -> TimeoutInForce {
+        let timeout = self.timeout.as_ref();
+        TimeoutInForce {
+            processing: limit(timeout.and_then(|it| it.processing), PROCESSING_SECONDS),
+            graceful_shutdown: limit(
+                timeout.and_then(|it| it.graceful_shutdown),
+                GRACEFUL_SHUTDOWN_SECONDS,
+            )
+            .unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
+            progress: limit(timeout.and_then(|it| it.progress), PROGRESS_SECONDS),
+        }
+    }
+
+    /// Scaling; `None` while it is off.
+    #[must_use]
+    pub fn scaling_in_force(&self) -> Option<ScalingInForce<'_>> {
+        let scaling = self
+            .scaling
+            .as_ref()
+            .filter(|it| it.enabled == Some(true))?;
+        Some(ScalingInForce {
+            min_replicas: scaling.min_replicas_in_force(),
+            max_replicas: scaling.max_replicas_in_force(),
+            polling_interval: limit(scaling.polling_interval, POLLING_INTERVAL_SECONDS)
+                .unwrap_or(POLLING_INTERVAL_SECONDS),
+            cooldown_period: scaling.cooldown_period.map_or(COOLDOWN_SECONDS, seconds),
+            initial_cooldown_period: scaling.initial_cooldown_period.map(seconds),
+            queue_length: scaling.queue_length.unwrap_or(QUEUE_LENGTH).max(1),
+            activation_queue_length: scaling.activation_queue_length.unwrap_or(0).max(0),
+            count_in_flight: scaling.count_in_flight.unwrap_or(true),
+            advanced: scaling.advanced.as_ref(),
+            behavior: scaling.behavior.as_ref(),
+            fallback: scaling.fallback.as_ref(),
+        })
+    }
+
+    /// What happens to the queue when the actor is deleted.
+    #[must_use]
+    pub fn queue_deletion_policy(&self) -> QueueDeletionPolicy {
+        self.queue
+            .as_ref()
+            .and_then(|it| it.deletion_policy)
+            .unwrap_or_default()
+    }
+
+    /// Whose objects of a needed name may become ours.
+    #[must_use]
+    pub fn adoption_policy_in_force(&self) -> AdoptionPolicy {
+        self.adoption_policy.unwrap_or_default()
+    }
+
+    /// What happens to the children when the actor is deleted.
+    #[must_use]
+    pub fn deletion_policy_in_force(&self) -> ActorDeletionPolicy {
+        self.deletion_policy.unwrap_or_default()
+    }
+}
+
+impl super::Scaling {
+    /// Fewest pods, were scaling on.
+    #[must_use]
+    pub fn min_replicas_in_force(&self) -> i32 {
+        self.min_replicas.unwrap_or(MIN_REPLICAS).max(0)
+    }
+
+    /// Most pods, were scaling on.
+    #[must_use]
+    pub fn max_replicas_in_force(&self) -> i32 {
+        self.max_replicas.unwrap_or(MAX_REPLICAS).max(1)
+    }
+}
+
+impl Workload {
+    /// Kind of the workload.
+    #[must_use]
+    pub fn kind_in_force(&self) -> WorkloadKind {
+        self.kind.unwrap_or_default()
+    }
+
+    /// Number of pods while scaling is off.
+    #[must_use]
+    pub fn replicas_in_force(&self) -> i32 {
+        self.replicas.unwrap_or(REPLICAS).max(0)
+    }
+
+    /// Python of the runtime.
+    #[must_use]
+    pub fn python_executable_in_force(&self) -> &str {
+        filled(self.python_executable.as_ref()).unwrap_or(PYTHON_EXECUTABLE)
+    }
+}
+
+impl AdvancedScaling {
+    /// The formula and its target, where there is a formula.
+    #[must_use]
+    pub fn formula_in_force(&self) -> Option<(&str, &str)> {
+        filled(self.formula.as_ref()).zip(filled(self.target.as_ref()))
+    }
+
+    /// How the formula's value is read.
+    #[must_use]
+    pub fn metric_type_in_force(&self) -> MetricType {
+        self.metric_type.unwrap_or_default()
+    }
+}
+
+/// Templating tools write an empty text where they mean none.
+fn filled(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|it| !it.is_empty())
+}
+
+fn seconds(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0)
+}
+
+/// A time limit, where 0 means none.
+fn limit(value: Option<i32>, default: u32) -> Option<u32> {
+    Some(value.map_or(default, seconds)).filter(|it| *it > 0)
+}

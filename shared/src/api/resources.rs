@@ -1,0 +1,26 @@
+//! Resource requirements of the containers that we add.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// Resource requirements of a container, passed through as written (quantities may be numbers or text).
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(transparent)]
+pub struct Resources(pub Map<String, Value>);
+
+impl JsonSchema for Resources {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Resources".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        super::schema::resources()
+    }
+}
