@@ -1,0 +1,241 @@
+//! The work queue: which key runs when, on how many workers (FW-1, 6, 7, 8).
+//!
+//! - A key runs once at a time; events during its run cause exactly one more.
+//! - The first run starts at once, later ones at least one [`Settings::gap`] after the start of the former.
+//! - A timer means "at the latest": an earlier event takes its place, and only the new run sets a new one.
+//! - A failed run is retried with a backoff of its key alone; a panic is a failure of its key alone.
+
+mod backoff;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+use tracing::error;
+
+pub(crate) use backoff::Backoff;
+use schedule::{Schedule, Start};
+
+/// How a [`WorkQueue`] paces its runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Least time between two starts of one key.
+    pub(crate) gap: Duration,
+    /// Most runs at a time, over all keys; 0 counts as 1.
+    pub(crate) workers: usize,
+    /// When a failed run is tried again.
+    pub(crate) retry: Backoff,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            gap: Duration::from_secs(1),
+            workers: 32,
+            retry: Backoff::default(),
+        }
+    }
+}
+
+/// What a run is told about the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// Failed attempts in a row before this run.
+    pub(crate) failures: u32,
+    /// No retry follows when this run fails: only an event starts the next one.
+    pub(crate) last: bool,
+}
+
+/// How a run ended, and with it what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing to do until an event.
+    Done,
+    /// Fine so far; look again after this time at the latest.
+    Again(Duration),
+    /// Failed: try again after the key's backoff, or after the error's own delay (FW-28).
+    Failed {
+        /// The delay that the error itself asks for.
+        after: Option<Duration>,
+    },
+}
+
+/// What a queue tells while it works; its methods are called without a lock.
+pub(crate) trait Observer: Send + Sync {
+    /// A run started, so long after it was due.
+    fn started(&self, waited: Duration);
+    /// The run that starts now is the retry of a failed one.
+    fn retried(&self);
+    /// A run panicked.
+    fn panicked(&self);
+}
+
+/// How full a queue is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    /// Keys that are due and wait for a worker.
+    pub(crate) ready: usize,
+    /// Keys whose time has not come.
+    pub(crate) waiting: usize,
+    /// Keys that run.
+    pub(crate) in_flight: usize,
+}
+
+/// The queue; a clone is another handle to the same one.
+pub(crate) struct WorkQueue<K> {
+    shared: Arc<Shared<K>>,
+}
+
+struct Shared<K> {
+    schedule: Mutex<Schedule<K>>,
+    wake: Notify,
+    workers: usize,
+    observer: Option<Arc<dyn Observer>>,
+}
+
+impl<K> Clone for WorkQueue<K> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
+    /// An empty queue.
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self::build(settings, None)
+    }
+
+    /// An empty queue that tells `observer` what it does.
+    pub(crate) fn observed(settings: Settings, observer: Arc<dyn Observer>) -> Self {
+        Self::build(settings, Some(observer))
+    }
+
+    fn build(settings: Settings, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                schedule: Mutex::new(Schedule::new(settings.gap, settings.retry)),
+                wake: Notify::new(),
+                workers: settings.workers.max(1),
+                observer,
+            }),
+        }
+    }
+
+    /// Runs `key` as soon as its gap allows: something happened.
+    pub(crate) fn now(&self, key: K) {
+        self.at(key, Instant::now());
+    }
+
+    /// Runs `key` at `when` at the latest; an earlier time that it already has stays.
+    pub(crate) fn at(&self, key: K, when: Instant) {
+        if self.schedule().want(key, when) {
+            self.shared.wake.notify_one();
+        }
+    }
+
+    /// Drops what is planned for `key`, its failures too. A run goes on, but causes no other one.
+    pub(crate) fn forget(&self, key: &K) {
+        self.schedule().forget(key, Instant::now());
+    }
+
+    /// Starts nothing any more; [`run`](Self::run) returns when the running ones have ended.
+    pub(crate) fn close(&self) {
+        self.schedule().close();
+        self.shared.wake.notify_one();
+    }
+
+    /// How full the queue is now.
+    pub(crate) fn numbers(&self) -> Numbers {
+        self.schedule().numbers(Instant::now())
+    }
+
+    /// Does the work, each run on a task of its own, until [`close`](Self::close). To be called once.
+    pub(crate) async fn run<F, Fut>(&self, work: F)
+    where
+        F: Fn(K, Attempt) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
+    {
+        let work = Arc::new(work);
+        let mut running = JoinSet::new();
+        let mut keys = HashMap::new();
+        loop {
+            while running.len() < self.shared.workers
+                && let Some(start) = self.start()
+            {
+                let work = Arc::clone(&work);
+                let key = start.key.clone();
+                // Called inside the task, so that a panic before the first await is caught as well.
+                let task = running.spawn(async move { work(key, start.attempt).await });
+                keys.insert(task.id(), start.key);
+            }
+            if running.is_empty() && self.schedule().is_closed() {
+                return;
+            }
+            let free = running.len() < self.shared.workers;
+            let wake = self.schedule().wake_at(free);
+            tokio::select! {
+                biased;
+                Some(ended) = running.join_next_with_id() => self.ended(&mut keys, ended),
+                () = self.shared.wake.notified() => {}
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
+            }
+        }
+    }
+
+    fn start(&self) -> Option<Start<K>> {
+        let start = self.schedule().start(Instant::now())?;
+        if let Some(observer) = &self.shared.observer {
+            observer.started(start.waited);
+            if start.retry {
+                observer.retried();
+            }
+        }
+        Some(start)
+    }
+
+    fn ended(&self, keys: &mut HashMap<Id, K>, ended: Result<(Id, Outcome), JoinError>) {
+        let (id, outcome) = match ended {
+            Ok(ended) => ended,
+            Err(failure) => (failure.id(), self.failed(keys.get(&failure.id()), failure)),
+        };
+        if let Some(key) = keys.remove(&id) {
+            self.schedule().finish(&key, outcome, Instant::now());
+        }
+    }
+
+    fn failed(&self, key: Option<&K>, failure: JoinError) -> Outcome {
+        if let Ok(panic) = failure.try_into_panic() {
+            let panic = panic_message(panic.as_ref());
+            error!(?key, panic, "a run panicked; its key is tried again");
+            if let Some(observer) = &self.shared.observer {
+                observer.panicked();
+            }
+        }
+        Outcome::Failed { after: None }
+    }
+
+    fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
+        // Nothing under this lock leaves the schedule half written, so a poisoned one is still good.
+        let schedule = &self.shared.schedule;
+        schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message")
+}

@@ -1,0 +1,53 @@
+//! How long a failed run waits for its retry.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Delays that grow with each failure in a row (FW-6).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Backoff {
+    /// Delay after the first failure.
+    pub(crate) initial: Duration,
+    /// What each further failure multiplies it by; less than 1 counts as 1.
+    pub(crate) multiplier: f64,
+    /// Longest delay.
+    pub(crate) max: Duration,
+    /// Retries until nothing but an event starts the next run; 0 = unlimited.
+    pub(crate) attempts: u32,
+    /// Part of a delay, 0 to 1, that chance may take off it, so that keys which failed together do not
+    /// come back together.
+    pub(crate) jitter: f64,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_secs(1),
+            multiplier: 2.0,
+            max: Duration::from_mins(5),
+            attempts: 0,
+            jitter: 0.2,
+        }
+    }
+}
+
+impl Backoff {
+    /// The delay after so many failures in a row.
+    pub(super) fn delay(&self, failures: u32) -> Duration {
+        let doublings = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
+        let max = self.max.as_secs_f64();
+        let full = (self.initial.as_secs_f64() * self.multiplier.max(1.0).powi(doublings)).min(max);
+        Duration::from_secs_f64(full * (1.0 - self.jitter.clamp(0.0, 1.0) * chance()))
+    }
+
+    /// Whether a run may follow when so many failures in a row have been counted.
+    pub(super) fn allows(&self, failures: u32) -> bool {
+        self.attempts == 0 || failures <= self.attempts
+    }
+}
+
+/// A number from 0 to 1 that differs at each call; good enough to spread load.
+fn chance() -> f64 {
+    let [a, b, c, d, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
+}

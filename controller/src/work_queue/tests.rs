@@ -1,0 +1,468 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::*;
+
+const FAILED: Outcome = Outcome::Failed { after: None };
+
+/// Gap 1 s, and retries after 1, 2, 4, 8, 10, 10, … s without chance.
+fn settings() -> Settings {
+    Settings {
+        gap: Duration::from_secs(1),
+        workers: 32,
+        retry: Backoff {
+            initial: Duration::from_secs(1),
+            multiplier: 2.0,
+            max: Duration::from_secs(10),
+            attempts: 0,
+            jitter: 0.0,
+        },
+    }
+}
+
+fn settings_with(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = settings();
+    change(&mut settings);
+    settings
+}
+
+#[derive(Clone, Debug)]
+struct Run {
+    key: &'static str,
+    at: u64,
+    attempt: Attempt,
+}
+
+#[derive(Default)]
+struct Seen {
+    waited: Mutex<Vec<u64>>,
+    retried: AtomicUsize,
+    panicked: AtomicUsize,
+}
+
+impl Observer for Seen {
+    fn started(&self, waited: Duration) {
+        self.waited.lock().unwrap().push(millis(waited));
+    }
+    fn retried(&self) {
+        self.retried.fetch_add(1, Ordering::Relaxed);
+    }
+    fn panicked(&self) {
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap()
+}
+
+/// A queue that runs, and every start that it made.
+struct Bench {
+    queue: WorkQueue<&'static str>,
+    seen: Arc<Seen>,
+    runs: Arc<Mutex<Vec<Run>>>,
+    zero: Instant,
+    task: JoinHandle<()>,
+}
+
+impl Bench {
+    /// `work` gets the key and which run of this key it is, from 0.
+    fn new<F, Fut>(settings: Settings, work: F) -> Self
+    where
+        F: Fn(&'static str, usize) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
+    {
+        let seen = Arc::new(Seen::default());
+        let queue = WorkQueue::observed(settings, Arc::clone(&seen) as Arc<dyn Observer>);
+        let runs = Arc::new(Mutex::new(Vec::<Run>::new()));
+        let (zero, handle, log) = (Instant::now(), queue.clone(), Arc::clone(&runs));
+        let task = tokio::spawn(async move {
+            let work = move |key, attempt| {
+                let at = millis(zero.elapsed());
+                let mut runs = log.lock().unwrap();
+                let nth = runs.iter().filter(|run| run.key == key).count();
+                runs.push(Run { key, at, attempt });
+                drop(runs);
+                work(key, nth)
+            };
+            handle.run(work).await;
+        });
+        Self {
+            queue,
+            seen,
+            runs,
+            zero,
+            task,
+        }
+    }
+
+    async fn until(&self, at: u64) {
+        tokio::time::sleep_until(self.zero + Duration::from_millis(at)).await;
+    }
+
+    fn at(&self, key: &'static str, at: u64) {
+        self.queue.at(key, self.zero + Duration::from_millis(at));
+    }
+
+    fn runs(&self) -> Vec<Run> {
+        self.runs.lock().unwrap().clone()
+    }
+
+    fn starts(&self, key: &str) -> Vec<u64> {
+        let of_key = self.runs().into_iter().filter(|run| run.key == key);
+        of_key.map(|run| run.at).collect()
+    }
+}
+
+/// Takes so long, and is done.
+async fn takes(millis: u64) -> Outcome {
+    sleep(Duration::from_millis(millis)).await;
+    Outcome::Done
+}
+
+/// FW-8
+#[tokio::test(start_paused = true)]
+async fn the_first_run_starts_at_once_and_then_one_per_gap() {
+    let bench = Bench::new(settings(), |_, _| takes(50));
+    for at in (0..=3050).step_by(50) {
+        bench.until(at + 7).await;
+        bench.queue.now("a");
+    }
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("a"), [7, 1007, 2007, 3007, 4007]);
+}
+
+/// FW-1
+#[tokio::test(start_paused = true)]
+async fn events_during_a_run_cause_exactly_one_more_after_it() {
+    let bench = Bench::new(settings(), |_, _| takes(3000));
+    bench.queue.now("a");
+    for at in [10, 900, 1500, 2999] {
+        bench.until(at).await;
+        bench.queue.now("a");
+        assert_eq!(bench.queue.numbers().in_flight, 1);
+    }
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("a"), [0, 3000]);
+}
+
+/// FW-1
+#[tokio::test(start_paused = true)]
+async fn keys_run_beside_each_other() {
+    let bench = Bench::new(settings(), |_, _| takes(3000));
+    for key in ["a", "b", "c"] {
+        bench.queue.now(key);
+    }
+    bench.until(5).await;
+    let runs = bench.runs();
+    assert_eq!(runs.iter().map(|run| run.at).collect::<Vec<_>>(), [0, 0, 0]);
+    assert_eq!(bench.queue.numbers().in_flight, 3);
+}
+
+/// FW-7
+#[tokio::test(start_paused = true)]
+async fn a_run_comes_again_at_its_own_time() {
+    let bench = Bench::new(settings(), |_, nth| async move {
+        match nth {
+            0 => Outcome::Again(Duration::from_secs(10)),
+            1 => Outcome::Again(Duration::ZERO),
+            _ => Outcome::Done,
+        }
+    });
+    bench.queue.now("a");
+    bench.until(60_000).await;
+    assert_eq!(
+        bench.starts("a"),
+        [0, 10_000, 11_000],
+        "the gap holds for timers too"
+    );
+}
+
+/// FW-7
+#[tokio::test(start_paused = true)]
+async fn an_earlier_event_takes_the_place_of_a_later_timer() {
+    let bench = Bench::new(settings(), |_, nth| async move {
+        if nth == 0 {
+            Outcome::Again(Duration::from_secs(10))
+        } else {
+            Outcome::Done
+        }
+    });
+    bench.queue.now("a");
+    bench.until(4000).await;
+    bench.queue.now("a");
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("a"), [0, 4000]);
+}
+
+/// FW-7
+#[tokio::test(start_paused = true)]
+async fn a_later_timer_does_not_put_off_an_earlier_one() {
+    let bench = Bench::new(settings(), |_, _| takes(0));
+    for at in [9000, 5000, 7000] {
+        bench.at("a", at);
+    }
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("a"), [5000]);
+}
+
+/// FW-7
+#[tokio::test(start_paused = true)]
+async fn of_an_event_during_the_run_and_the_timer_after_it_the_earlier_one_counts() {
+    let bench = Bench::new(settings(), |_, nth| async move {
+        sleep(Duration::from_secs(2)).await;
+        if nth == 0 {
+            Outcome::Again(Duration::from_secs(3))
+        } else {
+            Outcome::Done
+        }
+    });
+    bench.queue.now("early");
+    bench.queue.now("late");
+    bench.until(1000).await;
+    bench.at("early", 4000);
+    bench.at("late", 9000);
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("early"), [0, 4000]);
+    assert_eq!(bench.starts("late"), [0, 5000]);
+}
+
+/// FW-6
+#[tokio::test(start_paused = true)]
+async fn failures_back_off_per_key_and_a_success_resets() {
+    let bench = Bench::new(settings(), |_, nth| async move {
+        if [6, 8].contains(&nth) {
+            Outcome::Done
+        } else {
+            FAILED
+        }
+    });
+    bench.queue.now("a");
+    bench.until(40_000).await;
+    bench.queue.now("b");
+    bench.queue.now("a");
+    bench.until(41_500).await;
+    assert_eq!(
+        bench.starts("a"),
+        [0, 1000, 3000, 7000, 15_000, 25_000, 35_000, 40_000, 41_000]
+    );
+    assert_eq!(bench.starts("b"), [40_000, 41_000]);
+    let failures: Vec<_> = bench.runs()[..9]
+        .iter()
+        .map(|run| run.attempt.failures)
+        .collect();
+    assert_eq!(failures, [0, 1, 2, 3, 4, 5, 6, 0, 0]);
+    assert_eq!(bench.seen.retried.load(Ordering::Relaxed), 8);
+}
+
+/// FW-28
+#[tokio::test(start_paused = true)]
+async fn an_error_may_carry_its_own_delay() {
+    let bench = Bench::new(settings(), |_, nth| async move {
+        let after = (nth == 1).then(|| Duration::from_secs(65));
+        if nth < 3 {
+            Outcome::Failed { after }
+        } else {
+            Outcome::Done
+        }
+    });
+    bench.queue.now("a");
+    bench.until(600_000).await;
+    assert_eq!(bench.starts("a"), [0, 1000, 66_000, 70_000]);
+}
+
+/// FW-6
+#[tokio::test(start_paused = true)]
+async fn an_event_between_retries_runs_at_once_and_is_not_an_attempt() {
+    let bench = Bench::new(settings(), |_, _| async { FAILED });
+    bench.queue.now("a");
+    for at in [5000, 6500] {
+        bench.until(at).await; // the retry of 3000 failed, the next one would come at 7000
+        bench.queue.now("a");
+    }
+    bench.until(20_000).await;
+    assert_eq!(
+        bench.starts("a"),
+        [0, 1000, 3000, 5000, 6500, 10_500, 18_500]
+    );
+    let failures: Vec<_> = bench
+        .runs()
+        .iter()
+        .map(|run| run.attempt.failures)
+        .collect();
+    assert_eq!(failures, [0, 1, 2, 3, 3, 3, 4]);
+}
+
+/// FW-6
+#[tokio::test(start_paused = true)]
+async fn the_last_attempt_is_known_and_after_it_only_an_event_starts_a_run() {
+    let bench = Bench::new(
+        settings_with(|s| s.retry.attempts = 2),
+        |_, nth| async move { if nth == 4 { Outcome::Done } else { FAILED } },
+    );
+    bench.queue.now("a");
+    for at in [100_000, 200_000, 300_000] {
+        bench.until(at).await;
+        bench.queue.now("a");
+    }
+    bench.until(302_000).await;
+    let starts = [0, 1000, 3000, 100_000, 200_000, 300_000, 301_000];
+    assert_eq!(bench.starts("a"), starts);
+    let last: Vec<_> = bench.runs().iter().map(|run| run.attempt.last).collect();
+    assert_eq!(
+        last,
+        [false, false, true, true, true, false, false],
+        "the success at 200 s resets"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_a_failure_of_its_key_only() {
+    let bench = Bench::new(settings(), |key, nth| {
+        assert!(key != "at once" || nth > 0, "before the first await");
+        async move {
+            sleep(Duration::from_millis(10)).await;
+            assert!(key != "later" || nth > 0, "after it");
+            Outcome::Done
+        }
+    });
+    for key in ["at once", "later", "fine"] {
+        bench.queue.now(key);
+    }
+    bench.until(5000).await;
+    bench.queue.now("fine");
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("at once"), [0, 1000]);
+    assert_eq!(bench.starts("later"), [0, 1010]);
+    assert_eq!(bench.starts("fine"), [0, 5000]);
+    assert_eq!(bench.seen.panicked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_workers_holds_and_the_oldest_due_goes_first() {
+    let bench = Bench::new(settings_with(|s| s.workers = 2), |_, _| takes(1000));
+    for (at, key) in [(10, "z"), (20, "y"), (30, "x"), (40, "b"), (50, "a")] {
+        bench.at(key, at);
+    }
+    bench.until(900).await;
+    let numbers = Numbers {
+        ready: 3,
+        waiting: 0,
+        in_flight: 2,
+    };
+    assert_eq!(bench.queue.numbers(), numbers);
+    bench.until(60_000).await;
+    let order: Vec<_> = bench.runs().iter().map(|run| (run.key, run.at)).collect();
+    assert_eq!(
+        order,
+        [("z", 10), ("y", 20), ("x", 1010), ("b", 1020), ("a", 2010)]
+    );
+    assert_eq!(*bench.seen.waited.lock().unwrap(), [0, 0, 980, 980, 1960]);
+}
+
+/// FW-16
+#[tokio::test(start_paused = true)]
+async fn a_closed_queue_starts_nothing_and_ends_with_its_last_run() {
+    let bench = Bench::new(settings(), |_, _| takes(3000));
+    bench.queue.now("a");
+    bench.at("planned", 2000);
+    bench.until(1000).await;
+    bench.queue.close();
+    bench.queue.now("a");
+    bench.queue.now("b");
+    bench.until(2990).await;
+    assert!(!bench.task.is_finished());
+    bench.until(3010).await;
+    assert!(bench.task.is_finished());
+    assert_eq!(bench.runs().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_queue_ends_when_it_is_closed() {
+    let bench = Bench::new(settings(), |_, _| takes(0));
+    bench.until(1000).await;
+    bench.queue.close();
+    bench.task.await.unwrap();
+    assert_eq!(bench.zero.elapsed(), Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forgotten_key_has_no_plan_and_no_failures() {
+    let bench = Bench::new(settings(), |_, _| async {
+        sleep(Duration::from_millis(500)).await;
+        FAILED
+    });
+    for key in ["planned", "running", "comes back"] {
+        bench.queue.now(key);
+    }
+    bench.until(100).await;
+    bench.queue.forget(&"running");
+    bench.queue.forget(&"comes back");
+    bench.queue.now("comes back");
+    bench.until(700).await; // "planned" failed, and would come again at 1500
+    bench.queue.forget(&"planned");
+    bench.until(1200).await;
+    assert_eq!(bench.starts("planned"), [0]);
+    assert_eq!(bench.starts("running"), [0]);
+    assert_eq!(
+        bench.starts("comes back"),
+        [0, 1000],
+        "what came after it was forgotten counts"
+    );
+    assert!(bench.runs().iter().all(|run| run.attempt.failures == 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slot_of_an_idle_key_lives_as_long_as_its_gap() {
+    let bench = Bench::new(settings(), |_, nth| {
+        takes(if nth == 0 { 5000 } else { 100 })
+    });
+    bench.queue.now("a");
+    bench.queue.now("b");
+    bench.until(5100).await;
+    bench.queue.now("a"); // until 5200; the slot's first gap ends at 6000
+    bench.until(6050).await;
+    assert_eq!(bench.queue.schedule().slots(), 1);
+    bench.queue.now("a");
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("a"), [0, 5100, 6100]);
+    assert_eq!(bench.queue.schedule().slots(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgetting_a_key_does_not_shorten_its_gap() {
+    let bench = Bench::new(settings(), |_, _| takes(0));
+    bench.queue.now("a");
+    bench.until(300).await;
+    bench.queue.now("a");
+    bench.queue.forget(&"a");
+    bench.until(600).await;
+    bench.queue.now("a");
+    bench.until(60_000).await;
+    assert_eq!(bench.starts("a"), [0, 1000]);
+    assert_eq!(bench.queue.schedule().slots(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_longer_than_any_process_lives_is_fine() {
+    let bench = Bench::new(settings(), |_, _| async { Outcome::Again(Duration::MAX) });
+    bench.queue.now("a");
+    bench.until(60_000).await;
+    assert_eq!(bench.queue.numbers().waiting, 1);
+}
+
+/// FW-6
+#[test]
+fn chance_takes_at_most_its_part_off_a_delay() {
+    let backoff = Backoff::default();
+    let delays: Vec<_> = (0..100).map(|_| backoff.delay(3)).collect();
+    let (least, most) = (Duration::from_millis(3200), Duration::from_secs(4));
+    assert!(delays.iter().all(|delay| (least..=most).contains(delay)));
+    assert!(delays.iter().any(|delay| *delay != delays[0]));
+    assert!(backoff.delay(u32::MAX) <= Duration::from_mins(5));
+    assert!(backoff.delay(u32::MAX) >= Duration::from_mins(4));
+}
