@@ -1,4 +1,8 @@
 //! The `AsyncActor` and its spec.
+#![expect(
+    clippy::duplicated_attributes,
+    reason = "columns of one type are no duplicates"
+)]
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;

@@ -10,6 +10,7 @@
 mod actor;
 mod binding;
 mod binding_status;
+mod crd;
 mod env;
 mod in_force;
 pub mod messages;
@@ -28,6 +29,7 @@ mod tests;
 pub use actor::*;
 pub use binding::*;
 pub use binding_status::*;
+pub use crd::crd;
 pub use env::*;
 pub use in_force::*;
 pub use queue::*;

@@ -1,0 +1,32 @@
+//! The CRD as it is published.
+
+use kube::CustomResourceExt;
+use serde_json::Value;
+
+use super::AsyncActor;
+
+/// The CRD: what kube derives from the types, made fit for the API server and for readers.
+///
+/// # Errors
+/// When the CRD cannot be written as JSON.
+pub fn crd() -> Result<Value, serde_json::Error> {
+    let mut crd = serde_json::to_value(AsyncActor::crd())?;
+    publish(&mut crd);
+    Ok(crd)
+}
+
+fn publish(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                match field {
+                    // Doc comments break their lines for the editor, `kubectl explain` for the terminal.
+                    Value::String(text) if key == "description" => *text = text.replace('\n', " "),
+                    other => publish(other),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(publish),
+        _ => {}
+    }
+}
