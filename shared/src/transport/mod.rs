@@ -1,1 +1,93 @@
-//! ...
+//! What a transport means for an actor: its queues' names, what its sidecar must be told, and the queue
+//! that must be at the broker. One file per type; the rest of the project asks through [`Broker`].
+
+mod env;
+pub mod rabbitmq;
+pub mod sqs;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use crate::api::EnvVar;
+use crate::config::{PREFIX, QueuesConfig, Transport, TransportKind};
+use crate::names::{ERROR_END, HAPPY_END};
+
+pub use env::{from_secret, text};
+
+/// What every type of transport answers.
+pub trait Broker {
+    /// The type, as configurations and sidecars name it.
+    fn type_name(&self) -> &'static str;
+    /// The type, as its vendor writes it.
+    fn product(&self) -> &'static str;
+    /// How its queues are made.
+    fn queues(&self) -> &QueuesConfig;
+    /// Whether a queue can have this name (VAL-11).
+    fn accepts_name(&self, name: &str) -> bool;
+    /// What a sidecar must know to reach it, in order (POD-3, POD-4).
+    fn sidecar_env(&self) -> Vec<EnvVar>;
+}
+
+/// The names of one actor's queues, and those by which its sidecar addresses others (QUE-1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueNames {
+    /// The actor's queue.
+    pub queue: String,
+    /// Its dead letter queue, if it has one.
+    pub dlq: Option<String>,
+    /// The actor, as messages name it: the queue's name less `asya-`.
+    pub actor: String,
+    /// Where messages go that are done, named alike.
+    pub happy_end: String,
+    /// Where messages go that failed, named alike.
+    pub error_end: String,
+}
+
+impl Transport {
+    /// The rules of its type.
+    #[must_use]
+    pub fn broker(&self) -> &dyn Broker {
+        match &self.kind {
+            TransportKind::Rabbitmq(config) => config,
+            TransportKind::Sqs(config) => config,
+        }
+    }
+
+    /// How its queues are made.
+    #[must_use]
+    pub fn queues(&self) -> &QueuesConfig {
+        self.broker().queues()
+    }
+
+    /// The names that an actor has on this transport.
+    #[must_use]
+    pub fn names_of(&self, namespace: &str, actor: &str) -> QueueNames {
+        let queues = self.queues();
+        let render = |actor| queues.name_template.render(namespace, actor);
+        let queue = render(actor);
+        QueueNames {
+            dlq: queues.dlq.enabled.then(|| queues.dlq.name_for(&queue)),
+            actor: less_prefix(&queue).to_owned(),
+            happy_end: less_prefix(&render(HAPPY_END)).to_owned(),
+            error_end: less_prefix(&render(ERROR_END)).to_owned(),
+            queue,
+        }
+    }
+
+    /// Those of an actor's queue names that the broker would refuse (VAL-11).
+    #[must_use]
+    pub fn illegal_names(&self, namespace: &str, actor: &str) -> Vec<String> {
+        let names = self.names_of(namespace, actor);
+        let all = [Some(names.queue), names.dlq];
+        all.into_iter()
+            .flatten()
+            .filter(|name| !self.broker().accepts_name(name))
+            .collect()
+    }
+}
+
+/// A sidecar puts `asya-` before the name of an actor to find its queue.
+fn less_prefix(queue: &str) -> &str {
+    queue.strip_prefix(PREFIX).unwrap_or(queue)
+}

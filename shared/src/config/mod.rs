@@ -1,0 +1,253 @@
+//! The operator's configuration: the transports (`ASYA_TRANSPORT_CONFIG`) and what else pods need to
+//! know of the installation. Parsing is strict: a wrong key or value stops the start and is named by
+//! its path (OPS-3).
+
+mod queues;
+mod rabbitmq;
+mod settings;
+mod sqs;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+pub use queues::{DlqConfig, NameTemplate, PREFIX, QueueType, QueuesConfig};
+pub use rabbitmq::{KedaProtocol, Management, RabbitmqConfig, Scheme};
+pub use settings::Settings;
+pub use sqs::{IdentityOwner, SqsConfig, SqsCredentials, SqsKeda};
+
+/// Environment variable with the transports.
+const TRANSPORT_CONFIG: &str = "ASYA_TRANSPORT_CONFIG";
+
+/// A setting that stops the start, with the path of the wrong key in it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{setting}: {}{message}", if .path.is_empty() { String::new() } else { format!("{path}: ") })]
+pub struct ConfigError {
+    /// Environment variable that holds the setting.
+    pub setting: &'static str,
+    /// Path of the wrong key inside it, empty for the whole.
+    pub path: String,
+    /// What is wrong, and what is right.
+    pub message: String,
+}
+
+/// The configured transports, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TransportsConfig {
+    transports: BTreeMap<String, Transport>,
+    /// What is accepted without effect; to be logged once.
+    pub warnings: Vec<String>,
+}
+
+/// A configured broker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Transport {
+    /// Name by which actors choose it; free of its type.
+    pub name: String,
+    /// Whether actors may use it.
+    pub enabled: bool,
+    /// Type and the settings of that type.
+    pub kind: TransportKind,
+}
+
+/// The types of transports that we know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TransportKind {
+    /// `type: rabbitmq`
+    Rabbitmq(RabbitmqConfig),
+    /// `type: sqs`
+    Sqs(SqsConfig),
+}
+
+/// Why an actor cannot use the transport that it names (VAL-20).
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TransportUnusable {
+    /// No transport has that name.
+    #[error("transport \"{0}\" is not configured")]
+    NotConfigured(String),
+    /// The transport is there, but switched off.
+    #[error("transport \"{0}\" is disabled")]
+    Disabled(String),
+}
+
+/// Key of a Secret, in the namespace that the user of the reference implies (SEC-1).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretKeyRef {
+    /// Name of the Secret.
+    pub name: String,
+    /// Key in it.
+    pub key: String,
+    /// Whether pods start without it.
+    #[serde(default)]
+    pub optional: Option<bool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRoot {
+    transports: Option<BTreeMap<String, Option<RawTransport>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTransport {
+    #[serde(rename = "type")]
+    kind: String,
+    enabled: Option<bool>,
+    config: Option<Value>,
+}
+
+impl TransportsConfig {
+    /// Parses `ASYA_TRANSPORT_CONFIG`. Empty text and null mean none; a null entry counts as absent.
+    ///
+    /// # Errors
+    /// When the text is not JSON, or holds an unknown key, an unknown type or a value that cannot work,
+    /// in disabled transports too.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let mut json = serde_json::Deserializer::from_str(text);
+        let root: Option<RawRoot> = decode(TRANSPORT_CONFIG, &At::root(), &mut json)?;
+        json.end()
+            .map_err(|error| At::root().error(error.to_string()))?;
+
+        let mut config = Self::default();
+        for (name, raw) in root.and_then(|root| root.transports).unwrap_or_default() {
+            let Some(raw) = raw else { continue };
+            let at = At::root().key("transports").key(&name);
+            let enabled = raw.enabled.unwrap_or(false);
+            let settings = raw
+                .config
+                .unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            let within = at.key("config");
+            let kind = match raw.kind.as_str() {
+                "rabbitmq" => {
+                    TransportKind::Rabbitmq(RabbitmqConfig::read(settings, enabled, &within)?)
+                }
+                "sqs" => TransportKind::Sqs(SqsConfig::read(settings, &within)?),
+                other => {
+                    return Err(at.key("type").error(format!(
+                        "\"{other}\" is not a type of transport; use rabbitmq or sqs"
+                    )));
+                }
+            };
+            let transport = Transport {
+                name: name.clone(),
+                enabled,
+                kind,
+            };
+            if transport.queues().force_recreate {
+                config.warnings.push(format!(
+                    "{}: queues are never deleted and created again, forceRecreate has no effect",
+                    within.key("queues").key("forceRecreate").path
+                ));
+            }
+            config.transports.insert(name, transport);
+        }
+        Ok(config)
+    }
+
+    /// The transport that an actor names.
+    ///
+    /// # Errors
+    /// When there is none of that name, or it is switched off.
+    pub fn usable(&self, name: &str) -> Result<&Transport, TransportUnusable> {
+        match self.transports.get(name) {
+            None => Err(TransportUnusable::NotConfigured(name.to_owned())),
+            Some(transport) if !transport.enabled => {
+                Err(TransportUnusable::Disabled(name.to_owned()))
+            }
+            Some(transport) => Ok(transport),
+        }
+    }
+
+    /// All transports by name, disabled ones too.
+    pub fn iter(&self) -> impl Iterator<Item = &Transport> {
+        self.transports.values()
+    }
+}
+
+/// A place in a setting, for messages.
+struct At {
+    path: String,
+}
+
+impl At {
+    fn root() -> Self {
+        Self {
+            path: String::new(),
+        }
+    }
+
+    fn key(&self, key: &str) -> Self {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Self {
+            path: format!("{}{dot}{key}", self.path),
+        }
+    }
+
+    fn error(&self, message: impl Into<String>) -> ConfigError {
+        ConfigError {
+            setting: TRANSPORT_CONFIG,
+            path: self.path.clone(),
+            message: message.into(),
+        }
+    }
+
+    /// Decodes the settings of one transport, with their whole path in the error.
+    fn decode<T: DeserializeOwned>(&self, value: Value) -> Result<T, ConfigError> {
+        decode(TRANSPORT_CONFIG, self, value)
+    }
+
+    /// A reference to a Secret names a Secret and a key.
+    fn secret(
+        &self,
+        key: &str,
+        reference: Option<SecretKeyRef>,
+    ) -> Result<Option<SecretKeyRef>, ConfigError> {
+        match &reference {
+            Some(found) if found.name.is_empty() => {
+                Err(self.key(key).key("name").error("must name a Secret"))
+            }
+            Some(found) if found.key.is_empty() => Err(self
+                .key(key)
+                .key("key")
+                .error("must name a key of the Secret")),
+            _ => Ok(reference),
+        }
+    }
+}
+
+fn decode<'de, T, D>(setting: &'static str, at: &At, json: D) -> Result<T, ConfigError>
+where
+    T: Deserialize<'de>,
+    D: serde::Deserializer<'de, Error = serde_json::Error>,
+{
+    serde_path_to_error::deserialize(json).map_err(|error| {
+        let inner = error.path().to_string();
+        let path = if inner == "." {
+            at.path.clone()
+        } else {
+            at.key(&inner).path
+        };
+        ConfigError {
+            setting,
+            path,
+            message: error.into_inner().to_string(),
+        }
+    })
+}
+
+/// Empty text means "not set": that is what a chart renders for a value nobody gave.
+fn non_empty(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}

@@ -1,0 +1,212 @@
+//! The settings of queues that both transports share (QUE-1, QUE-7, QUE-14).
+
+use serde::Deserialize;
+
+use super::{At, ConfigError, non_empty};
+
+/// What every queue's name begins with: sidecars put it before the actor names of a message's route.
+pub const PREFIX: &str = "asya-";
+
+const ACTOR: &str = "{actor}";
+const NAMESPACE: &str = "{namespace}";
+const QUEUE: &str = "{queue}";
+
+/// How the queues of a transport are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuesConfig {
+    /// Whether we create, change and delete queues (QUE-7).
+    pub auto_create: bool,
+    /// Accepted, without effect: queues are never recreated (QUE-6).
+    pub force_recreate: bool,
+    /// How a queue is named.
+    pub name_template: NameTemplate,
+    /// Where messages go that failed too often.
+    pub dlq: DlqConfig,
+    /// Type of RabbitMQ queues (RMQ-5).
+    pub queue_type: QueueType,
+}
+
+/// Dead letter queues (QUE-14).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DlqConfig {
+    /// Whether queues get one.
+    pub enabled: bool,
+    /// Deliveries of a message before it goes there.
+    pub max_retry_count: u32,
+    /// Days that it keeps a message.
+    pub retention_days: Option<u32>,
+    name: String,
+}
+
+/// Type of a RabbitMQ queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueueType {
+    /// New queues with a dead letter queue are quorum queues; an existing queue may be either.
+    #[default]
+    Auto,
+    /// Classic, also where the vhost's default is another.
+    Classic,
+    /// Quorum: the only type that counts deliveries.
+    Quorum,
+}
+
+/// Name of a queue with places for actor and namespace (QUE-1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameTemplate(String);
+
+/// What is particular to a transport's queues.
+pub(super) struct Particulars {
+    pub(super) dlq_name: &'static str,
+    pub(super) dlq_retention_days: Option<u32>,
+    /// `None`: unlimited.
+    pub(super) max_retention_days: Option<u32>,
+    pub(super) has_types: bool,
+    pub(super) legal: fn(char) -> bool,
+    pub(super) legal_text: &'static str,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct RawQueues {
+    auto_create: Option<bool>,
+    force_recreate: Option<bool>,
+    name_template: Option<String>,
+    dlq: Option<RawDlq>,
+    #[serde(rename = "type")]
+    queue_type: Option<QueueType>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RawDlq {
+    enabled: Option<bool>,
+    max_retry_count: Option<u32>,
+    retention_days: Option<u32>,
+    name: Option<String>,
+}
+
+impl RawQueues {
+    pub(super) fn build(
+        self,
+        at: &At,
+        particulars: &Particulars,
+    ) -> Result<QueuesConfig, ConfigError> {
+        if self.queue_type.is_some() && !particulars.has_types {
+            return Err(at
+                .key("type")
+                .error("only queues of type rabbitmq have a type; remove it"));
+        }
+        let name_template = match non_empty(self.name_template) {
+            Some(template) => NameTemplate::check(template, &at.key("nameTemplate"), particulars)?,
+            None => NameTemplate::default(),
+        };
+        Ok(QueuesConfig {
+            auto_create: self.auto_create.unwrap_or(true),
+            force_recreate: self.force_recreate.unwrap_or(false),
+            name_template,
+            dlq: self
+                .dlq
+                .unwrap_or_default()
+                .build(&at.key("dlq"), particulars)?,
+            queue_type: self.queue_type.unwrap_or_default(),
+        })
+    }
+}
+
+impl RawDlq {
+    /// Zero counts as "not set", as it always did.
+    fn build(self, at: &At, particulars: &Particulars) -> Result<DlqConfig, ConfigError> {
+        let retention_days = self.retention_days.filter(|days| *days > 0);
+        if let (Some(days), Some(most)) = (retention_days, particulars.max_retention_days)
+            && days > most
+        {
+            return Err(at
+                .key("retentionDays")
+                .error(format!("must be at most {most}")));
+        }
+        let name = non_empty(self.name).unwrap_or_else(|| particulars.dlq_name.to_owned());
+        check_literals(
+            &name.replace(QUEUE, ""),
+            &at.key("name"),
+            QUEUE,
+            particulars,
+        )?;
+        if name == QUEUE {
+            return Err(at
+                .key("name")
+                .error("a queue cannot be its own dead letter queue; try {queue}-dlq"));
+        }
+        Ok(DlqConfig {
+            enabled: self.enabled.unwrap_or(false),
+            max_retry_count: self.max_retry_count.filter(|count| *count > 0).unwrap_or(3),
+            retention_days: retention_days.or(particulars.dlq_retention_days),
+            name,
+        })
+    }
+}
+
+impl DlqConfig {
+    /// Name of the dead letter queue of `queue`.
+    #[must_use]
+    pub fn name_for(&self, queue: &str) -> String {
+        self.name.replace(QUEUE, queue)
+    }
+
+    /// Whether all queues of the transport share one, which then outlives every actor.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        !self.name.contains(QUEUE)
+    }
+}
+
+impl NameTemplate {
+    fn check(template: String, at: &At, particulars: &Particulars) -> Result<Self, ConfigError> {
+        if !template.starts_with(PREFIX) {
+            return Err(at.error(format!(
+                "must start with {PREFIX}, as sidecars expect; try {PREFIX}{NAMESPACE}-{ACTOR}"
+            )));
+        }
+        if !template.contains(ACTOR) {
+            return Err(at.error(format!(
+                "must contain {ACTOR}, or all actors would share one queue"
+            )));
+        }
+        let literals = template.replace(ACTOR, "").replace(NAMESPACE, "");
+        check_literals(&literals, at, "{actor} and {namespace}", particulars)?;
+        Ok(Self(template))
+    }
+
+    /// The queue's name for an actor.
+    #[must_use]
+    pub fn render(&self, namespace: &str, actor: &str) -> String {
+        self.0.replace(NAMESPACE, namespace).replace(ACTOR, actor)
+    }
+}
+
+impl Default for NameTemplate {
+    fn default() -> Self {
+        Self(format!("{PREFIX}{ACTOR}"))
+    }
+}
+
+fn check_literals(
+    literals: &str,
+    at: &At,
+    places: &str,
+    particulars: &Particulars,
+) -> Result<(), ConfigError> {
+    if literals.contains(['{', '}']) {
+        return Err(at.error(format!("knows only the places {places}")));
+    }
+    match literals.chars().find(|c| !(particulars.legal)(*c)) {
+        Some(c) => Err(at.error(format!(
+            "{c:?} is not allowed here; use {}",
+            particulars.legal_text
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! What every sidecar gets from the installation.
+
+use serde_json::{Map, Value, json};
+
+use super::{At, ConfigError, non_empty};
+use crate::api::Resources;
+
+const DEFAULT_RESOURCES: &str = "ASYA_SIDECAR_DEFAULT_RESOURCES";
+
+/// The operator's settings that reach pods.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `ASYA_GATEWAY_URL`: where sidecars report progress.
+    pub gateway_url: Option<String>,
+    /// `ASYA_SIDECAR_IMAGE`.
+    pub sidecar_image: String,
+    /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: of sidecars whose actor sets none.
+    pub sidecar_resources: Resources,
+}
+
+impl Settings {
+    /// Reads the values of the three environment variables; empty text counts as not set.
+    ///
+    /// # Errors
+    /// When the default resources are not what a container's `resources` may be.
+    pub fn parse(
+        gateway_url: Option<String>,
+        sidecar_image: Option<String>,
+        default_resources: Option<&str>,
+    ) -> Result<Self, ConfigError> {
+        Ok(Self {
+            gateway_url: non_empty(gateway_url),
+            sidecar_image: non_empty(sidecar_image)
+                .unwrap_or_else(|| "asya-sidecar:latest".to_owned()),
+            sidecar_resources: parse_resources(default_resources.unwrap_or_default())?,
+        })
+    }
+}
+
+fn parse_resources(text: &str) -> Result<Resources, ConfigError> {
+    let resources: Option<Map<String, Value>> = if text.trim().is_empty() {
+        None
+    } else {
+        serde_json::from_str(text).map_err(|error| refuse(&At::root(), error.to_string()))?
+    };
+    // {} is what a chart renders for a value nobody gave
+    let resources = resources
+        .filter(|found| !found.is_empty())
+        .unwrap_or_else(built_in_resources);
+    for (key, value) in &resources {
+        let at = At::root().key(key);
+        match (key.as_str(), value) {
+            ("requests" | "limits", Value::Object(amounts)) => check_amounts(amounts, &at)?,
+            ("claims", Value::Array(_)) | (_, Value::Null) => {}
+            ("requests" | "limits" | "claims", _) => return Err(refuse(&at, "has the wrong type")),
+            _ => return Err(refuse(&at, "unknown key; use requests, limits or claims")),
+        }
+    }
+    Ok(Resources(resources))
+}
+
+fn built_in_resources() -> Map<String, Value> {
+    let mut resources = Map::new();
+    resources.insert(
+        "requests".to_owned(),
+        json!({"cpu": "100m", "memory": "64Mi"}),
+    );
+    resources.insert(
+        "limits".to_owned(),
+        json!({"cpu": "500m", "memory": "256Mi"}),
+    );
+    resources
+}
+
+fn check_amounts(amounts: &Map<String, Value>, at: &At) -> Result<(), ConfigError> {
+    for (name, amount) in amounts {
+        let legal = match amount {
+            Value::Number(_) => true,
+            Value::String(text) => is_quantity(text),
+            _ => false,
+        };
+        if !legal {
+            return Err(refuse(
+                &at.key(name),
+                format!("{amount} is not a quantity; write it like 100m or 64Mi"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Kubernetes' notation: a decimal number, then a suffix or an exponent.
+fn is_quantity(text: &str) -> bool {
+    const SUFFIXES: [&str; 16] = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let is_number = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
+    let is_exponent = suffix
+        .strip_prefix(['e', 'E'])
+        .is_some_and(|exponent| exponent.parse::<i32>().is_ok());
+    is_number && (is_exponent || SUFFIXES.contains(&suffix))
+}
+
+fn refuse(at: &At, message: impl Into<String>) -> ConfigError {
+    ConfigError {
+        setting: DEFAULT_RESOURCES,
+        ..at.error(message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

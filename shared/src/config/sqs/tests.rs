@@ -1,0 +1,54 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+
+use crate::config::testing::{parse, sqs};
+
+/// SQS-1
+#[test]
+fn an_account_written_as_a_number_keeps_its_twelve_digits() {
+    for (written, expected) in [
+        (json!("000000000000"), Some("000000000000")),
+        (json!(123_456_789_012_u64), Some("123456789012")),
+        (json!(42), Some("000000000042")),
+        (json!(""), None),
+        (Value::Null, None),
+    ] {
+        assert_eq!(
+            sqs(&json!({"accountId": written})).account_id.as_deref(),
+            expected
+        );
+    }
+    let wrong = parse(&json!({"a": {"type": "sqs", "config": {"accountId": true}}})).unwrap_err();
+    assert_eq!(wrong.path, "transports.a.config.accountId");
+}
+
+/// SQS-1
+#[test]
+fn unset_and_zero_are_the_same_for_sqs() {
+    let config = sqs(
+        &json!({"region": "", "visibilityTimeout": 0, "waitTimeSeconds": 0, "credentials": {}, "tags": null, "endpoint": ""}),
+    );
+    assert_eq!(config, sqs(&json!({})));
+    assert_eq!(config.credentials, None);
+    assert_eq!(
+        sqs(&json!({"endpoint": "http://localstack:4566/"}))
+            .endpoint
+            .as_deref(),
+        Some("http://localstack:4566")
+    );
+}
+
+/// KEDA-5
+#[test]
+fn role_and_identity_of_the_workload_exclude_each_other() {
+    let with = |keda: Value| parse(&json!({"a": {"type": "sqs", "config": {"keda": keda}}}));
+    assert_eq!(
+        with(json!({"identityOwner": "workload", "roleArn": "arn:aws:iam::1:role/r"}))
+            .unwrap_err()
+            .path,
+        "transports.a.config.keda.roleArn"
+    );
+    assert!(with(json!({"identityOwner": "workload"})).is_ok());
+    assert!(with(json!({"identityOwner": "keda", "roleArn": "arn:aws:iam::1:role/r"})).is_ok());
+}

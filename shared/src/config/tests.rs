@@ -1,0 +1,205 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+
+use super::testing::{parse, secret};
+use super::*;
+
+/// The values that users have today, as the chart renders them.
+fn values_of_today() -> Value {
+    json!({
+        "rabbitmq": {"enabled": true, "type": "rabbitmq", "config": {
+            "host": "rabbitmq.default.svc.cluster.local", "port": 5672, "username": "guest",
+            "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"},
+            "queues": {"autoCreate": true, "dlq": {"enabled": false, "maxRetryCount": 3}}}},
+        "sqs": {"enabled": true, "type": "sqs", "config": {
+            "region": "us-east-1", "accountId": "000000000000",
+            "endpoint": "http://localstack.default.svc.cluster.local:4566",
+            "visibilityTimeout": 300, "waitTimeSeconds": 20,
+            "credentials": {
+                "accessKeyIdSecretRef": {"name": "sqs-secret", "key": "access-key-id"},
+                "secretAccessKeySecretRef": {"name": "sqs-secret", "key": "secret-access-key"}},
+            "tags": {"env": "test"}}}
+    })
+}
+
+/// OPS-3
+#[test]
+fn nothing_and_null_are_no_transports_and_a_null_entry_is_absent() {
+    for text in [
+        "",
+        "  ",
+        "null",
+        "{}",
+        r#"{"transports":null}"#,
+        r#"{"transports":{}}"#,
+    ] {
+        assert_eq!(
+            TransportsConfig::parse(text),
+            Ok(TransportsConfig::default()),
+            "{text:?}"
+        );
+    }
+    let parsed = parse(&json!({"gone": null, "there": {"type": "sqs", "enabled": true}})).unwrap();
+    assert_eq!(
+        parsed
+            .iter()
+            .map(|transport| transport.name.as_str())
+            .collect::<Vec<_>>(),
+        ["there"]
+    );
+    assert!(parsed.usable("gone").is_err());
+}
+
+/// OPS-3
+#[test]
+fn a_wrong_key_or_value_is_named_by_its_path() {
+    let cases = [
+        (
+            json!({"a": {"type": "sqs", "enable": true}}),
+            "transports.a.enable: unknown field `enable`",
+        ),
+        (
+            json!({"a": {"type": "kafka"}}),
+            "transports.a.type: \"kafka\" is not a type of transport; use rabbitmq or sqs",
+        ),
+        (
+            json!({"a": {"enabled": true}}),
+            "transports.a: missing field `type`",
+        ),
+        (
+            json!({"a": {"type": "sqs", "enabled": "yes"}}),
+            "transports.a.enabled: invalid type: string",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": {"regio": "x"}}}),
+            "transports.a.config.regio: unknown field `regio`",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": []}}),
+            "transports.a.config: invalid",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": {"queues": {"dlq": {"retries": 1}}}}}),
+            "transports.a.config.queues.dlq.retries: unknown field `retries`",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": {"queues": {"type": "quorum"}}}}),
+            "transports.a.config.queues.type: only queues of type rabbitmq",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": {"visibilityTimeout": -1}}}),
+            "transports.a.config.visibilityTimeout: invalid value",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": {"endpoint": "localstack:4566"}}}),
+            "transports.a.config.endpoint: \"localstack:4566\" must be a URL",
+        ),
+        (
+            json!({"a": {"type": "sqs", "config": {"credentials": {"accessKeyIdSecretRef": {"name": "s", "key": "k"}}}}}),
+            "transports.a.config.credentials.secretAccessKeySecretRef: must be set together with accessKeyIdSecretRef",
+        ),
+        (
+            json!({"a": {"type": "rabbitmq", "enabled": true, "config": {"host": "h", "passwordSecretRef": {"name": "s", "key": ""}}}}),
+            "transports.a.config.passwordSecretRef.key: must name a key of the Secret",
+        ),
+        (
+            json!({"a": {"type": "rabbitmq", "enabled": true, "config": {"host": "h", "passwordSecretRef": {"name": "s"}}}}),
+            "transports.a.config.passwordSecretRef: missing field `key`",
+        ),
+        (
+            json!({"a": {"type": "rabbitmq", "enabled": true, "config": {"host": "h", "management": {"scheme": "ftp"}}}}),
+            "transports.a.config.management.scheme: unknown variant `ftp`",
+        ),
+        (
+            json!({"a": {"type": "rabbitmq", "enabled": true, "config": {"host": "h", "port": 70000}}}),
+            "transports.a.config.port: invalid value",
+        ),
+    ];
+    for (transports, expected) in cases {
+        let error = parse(&transports).expect_err(expected).to_string();
+        assert!(
+            error.starts_with(&format!("ASYA_TRANSPORT_CONFIG: {expected}")),
+            "{error}"
+        );
+    }
+    let error = TransportsConfig::parse(r#"{"transport": {}}"#).unwrap_err();
+    assert_eq!(error.path, "transport");
+    for broken in ["{", "[]", r#"{"transports":{}} x"#, "true"] {
+        let error = TransportsConfig::parse(broken).expect_err(broken);
+        assert!(
+            error.to_string().starts_with("ASYA_TRANSPORT_CONFIG: "),
+            "{error}"
+        );
+    }
+}
+
+/// OPS-3
+#[test]
+fn a_disabled_transport_may_be_incomplete_but_not_wrong() {
+    let off = |config: Value| {
+        parse(&json!({"a": {"type": "rabbitmq", "enabled": false, "config": config}}))
+    };
+    assert!(off(json!({})).is_ok());
+    assert!(off(Value::Null).is_ok());
+    assert_eq!(
+        off(json!({"hots": "h"})).unwrap_err().path,
+        "transports.a.config.hots"
+    );
+    assert_eq!(
+        off(json!({"host": "h:1"})).unwrap_err().path,
+        "transports.a.config.host"
+    );
+    let on = parse(&json!({"a": {"type": "rabbitmq", "enabled": true}})).unwrap_err();
+    assert_eq!(
+        (on.path.as_str(), on.message.as_str()),
+        ("transports.a.config.host", "must be set")
+    );
+}
+
+/// VAL-20
+#[test]
+fn a_transport_is_found_by_its_free_name_unless_unknown_or_disabled() {
+    let parsed = parse(&json!({
+        "sqs-eu": {"type": "sqs", "enabled": true},
+        "off": {"type": "sqs", "enabled": false},
+        "unsaid": {"type": "sqs"},
+    }))
+    .unwrap();
+    assert!(matches!(
+        parsed.usable("sqs-eu").unwrap().kind,
+        TransportKind::Sqs(_)
+    ));
+    let text = |name: &str| parsed.usable(name).unwrap_err().to_string();
+    assert_eq!(text("sqs"), "transport \"sqs\" is not configured");
+    assert_eq!(text("off"), "transport \"off\" is disabled");
+    assert_eq!(text("unsaid"), "transport \"unsaid\" is disabled");
+}
+
+#[test]
+fn values_of_today_are_accepted() {
+    let parsed = parse(&values_of_today()).unwrap();
+    assert!(parsed.warnings.is_empty());
+    let TransportKind::Rabbitmq(rabbitmq) = &parsed.usable("rabbitmq").unwrap().kind else {
+        panic!()
+    };
+    assert_eq!(rabbitmq.host, "rabbitmq.default.svc.cluster.local");
+    assert_eq!(
+        rabbitmq.password_secret_ref,
+        Some(secret("rabbitmq-secret", "password"))
+    );
+    let TransportKind::Sqs(sqs) = &parsed.usable("sqs").unwrap().kind else {
+        panic!()
+    };
+    assert_eq!(sqs.account_id.as_deref(), Some("000000000000"));
+    assert_eq!(sqs.visibility_timeout, Some(300));
+    assert_eq!(sqs.wait_time_seconds, Some(20));
+    assert_eq!(
+        sqs.credentials,
+        Some(SqsCredentials {
+            access_key_id: secret("sqs-secret", "access-key-id"),
+            secret_access_key: secret("sqs-secret", "secret-access-key"),
+        })
+    );
+    assert_eq!(sqs.tags["env"], "test");
+}

@@ -1,0 +1,311 @@
+//! RabbitMQ: names, the sidecar's environment, the queue wanted, and what an existing one differs in
+//! (RMQ-3 to RMQ-5, POD-3).
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::env::referring;
+use super::{Broker, QueueNames, from_secret, text};
+use crate::api::EnvVar;
+use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
+
+const MILLISECONDS_PER_DAY: u64 = 86_400_000;
+
+const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
+const DEAD_LETTER_KEY: &str = "x-dead-letter-routing-key";
+const DELIVERY_LIMIT: &str = "x-delivery-limit";
+const QUEUE_TYPE: &str = "x-queue-type";
+
+/// The queue that must be there, durable and for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueDeclaration {
+    /// Its name.
+    pub name: String,
+    /// Survives a restart of the broker.
+    pub durable: bool,
+    /// Goes with its last consumer.
+    pub auto_delete: bool,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// Durable topic exchange that senders publish to.
+    pub exchange: String,
+    /// Routing keys by which that exchange must reach the queue.
+    pub bindings: Vec<String>,
+    /// Its dead letter queue, to be declared first.
+    pub dlq: Option<DlqDeclaration>,
+    queue_type: QueueType,
+}
+
+/// The dead letter queue that must be there first, durable and for good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DlqDeclaration {
+    /// Its name.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// A queue as the management API shows it, reduced to what we compare.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct FoundQueue {
+    /// Survives a restart of the broker.
+    #[serde(default)]
+    pub durable: bool,
+    /// Goes with its last consumer.
+    #[serde(default)]
+    pub auto_delete: bool,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
+    /// Its type, also where the vhost's default chose it.
+    #[serde(default, rename = "type")]
+    pub queue_type: Option<String>,
+}
+
+/// How a queue at the broker compares with the one wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// It serves.
+    Matches {
+        /// Nothing ends the retries of a failing message (Event `DeliveryLimitInactive`).
+        delivery_limit_inactive: bool,
+    },
+    /// It does not, and we do not recreate it (QUE-6).
+    Mismatch {
+        /// What is wanted, of what differs.
+        wanted: String,
+        /// What is there instead.
+        found: String,
+    },
+}
+
+impl Broker for RabbitmqConfig {
+    fn type_name(&self) -> &'static str {
+        "rabbitmq"
+    }
+
+    fn product(&self) -> &'static str {
+        "RabbitMQ"
+    }
+
+    fn queues(&self) -> &QueuesConfig {
+        &self.queues
+    }
+
+    fn accepts_name(&self, name: &str) -> bool {
+        (1..=255).contains(&name.len())
+    }
+
+    fn sidecar_env(&self) -> Vec<EnvVar> {
+        let password = self.password_secret_ref.as_ref();
+        [
+            Some(text("ASYA_TRANSPORT", self.type_name())),
+            Some(text("ASYA_RABBITMQ_HOST", &self.host)),
+            Some(text("ASYA_RABBITMQ_PORT", &self.port.to_string())),
+            Some(text("ASYA_RABBITMQ_USERNAME", &self.username)),
+            password.map(|secret| from_secret("ASYA_RABBITMQ_PASSWORD", secret)),
+            Some(text("ASYA_RABBITMQ_EXCHANGE", &self.exchange)),
+            Some(text(
+                "ASYA_QUEUE_AUTO_CREATE",
+                &self.queues.auto_create.to_string(),
+            )),
+            Some(text("ASYA_QUEUE_RETRY_MAX_ATTEMPTS", "1")),
+            self.sidecar_url(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl RabbitmqConfig {
+    /// Sidecars compose `amqp://USER:PASSWORD@HOST:PORT/` themselves; anything else they must be told.
+    fn sidecar_url(&self) -> Option<EnvVar> {
+        const URL: &str = "ASYA_RABBITMQ_URL";
+        if let Some(secret) = &self.url_secret_ref {
+            return Some(from_secret(URL, secret));
+        }
+        if !self.tls && self.vhost == "/" {
+            return None;
+        }
+        let scheme = if self.tls { "amqps" } else { "amqp" };
+        let user = percent_encoded(&self.username);
+        // by reference where it can be, so that spec.sidecar.env may replace it
+        let user = if user == self.username {
+            "$(ASYA_RABBITMQ_USERNAME)"
+        } else {
+            &user
+        };
+        let password = if self.password_secret_ref.is_some() {
+            "$(ASYA_RABBITMQ_PASSWORD)"
+        } else {
+            "guest"
+        };
+        let vhost = percent_encoded(&self.vhost);
+        let url = format!(
+            "{scheme}://{user}:{password}@$(ASYA_RABBITMQ_HOST):$(ASYA_RABBITMQ_PORT)/{vhost}"
+        );
+        Some(referring(URL, &url))
+    }
+
+    /// The queue of an actor.
+    #[must_use]
+    pub fn declaration(&self, names: &QueueNames) -> QueueDeclaration {
+        QueueDeclaration {
+            name: names.queue.clone(),
+            durable: true,
+            auto_delete: false,
+            arguments: self.arguments(names.dlq.as_deref()),
+            exchange: self.exchange.clone(),
+            bindings: vec![names.actor.clone(), names.queue.clone()],
+            dlq: names.dlq.as_ref().map(|name| self.dlq_declaration(name)),
+            queue_type: self.queues.queue_type,
+        }
+    }
+
+    fn arguments(&self, dlq: Option<&str>) -> Map<String, Value> {
+        let mut arguments = Map::new();
+        if let Some(dlq) = dlq {
+            arguments.insert(DEAD_LETTER_EXCHANGE.to_owned(), Value::from(""));
+            arguments.insert(DEAD_LETTER_KEY.to_owned(), Value::from(dlq));
+        }
+        match (self.queues.queue_type, dlq) {
+            (QueueType::Classic, _) => {
+                arguments.insert(QUEUE_TYPE.to_owned(), Value::from("classic"));
+            }
+            (QueueType::Auto, None) => {}
+            (QueueType::Auto | QueueType::Quorum, _) => {
+                arguments.insert(QUEUE_TYPE.to_owned(), Value::from("quorum"));
+                if dlq.is_some() {
+                    let limit = Value::from(self.queues.dlq.max_retry_count);
+                    arguments.insert(DELIVERY_LIMIT.to_owned(), limit);
+                }
+            }
+        }
+        arguments
+    }
+
+    fn dlq_declaration(&self, name: &str) -> DlqDeclaration {
+        let mut arguments = Map::new();
+        if let Some(days) = self.queues.dlq.retention_days {
+            let milliseconds = Value::from(u64::from(days) * MILLISECONDS_PER_DAY);
+            arguments.insert("x-message-ttl".to_owned(), milliseconds);
+        }
+        DlqDeclaration {
+            name: name.to_owned(),
+            arguments,
+        }
+    }
+}
+
+impl QueueDeclaration {
+    /// Body of the request that creates it.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        json!({"durable": self.durable, "auto_delete": self.auto_delete, "arguments": self.arguments})
+    }
+
+    /// Compares what exists. Only what makes a queue lose or loop messages, and what was asked for by
+    /// name, is a mismatch: nothing of a queue can be changed, so anything else would stay for ever.
+    #[must_use]
+    pub fn compare(&self, found: &FoundQueue) -> Comparison {
+        let mut difference = Difference::default();
+        difference.compare(
+            "durable",
+            &self.durable.to_string(),
+            &found.durable.to_string(),
+        );
+        difference.compare(
+            "auto_delete",
+            &self.auto_delete.to_string(),
+            &found.auto_delete.to_string(),
+        );
+        for key in [DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY] {
+            difference.compare(
+                key,
+                &shown(self.arguments.get(key)),
+                &shown(found.arguments.get(key)),
+            );
+        }
+        let kind = found.kind();
+        match self.queue_type {
+            QueueType::Auto if kind == "stream" => {
+                difference.compare("type", "classic or quorum", kind);
+            }
+            QueueType::Auto => {}
+            QueueType::Classic => difference.compare("type", "classic", kind),
+            QueueType::Quorum => difference.compare("type", "quorum", kind),
+        }
+        if !difference.wanted.is_empty() {
+            return Comparison::Mismatch {
+                wanted: difference.wanted,
+                found: difference.found,
+            };
+        }
+        Comparison::Matches {
+            delivery_limit_inactive: self.dlq.is_some() && kind != "quorum",
+        }
+    }
+}
+
+impl DlqDeclaration {
+    /// Body of the request that creates it.
+    #[must_use]
+    pub fn body(&self) -> Value {
+        json!({"durable": true, "auto_delete": false, "arguments": self.arguments})
+    }
+}
+
+impl FoundQueue {
+    /// Brokers before 3.8 know one type only and do not show it.
+    fn kind(&self) -> &str {
+        let argument = || self.arguments.get(QUEUE_TYPE).and_then(Value::as_str);
+        self.queue_type
+            .as_deref()
+            .or_else(argument)
+            .unwrap_or("classic")
+    }
+}
+
+/// The two sides of a mismatch, as `key=value, key=value`.
+#[derive(Default)]
+struct Difference {
+    wanted: String,
+    found: String,
+}
+
+impl Difference {
+    fn compare(&mut self, key: &str, wanted: &str, found: &str) {
+        if wanted == found {
+            return;
+        }
+        for (side, value) in [(&mut self.wanted, wanted), (&mut self.found, found)] {
+            let comma = if side.is_empty() { "" } else { ", " };
+            // writing to a String cannot fail
+            let _ = write!(side, "{comma}{key}={value}");
+        }
+    }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    value.map_or_else(|| "none".to_owned(), Value::to_string)
+}
+
+/// As the user and path of a URL need it.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // writing to a String cannot fail
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests;

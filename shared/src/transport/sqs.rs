@@ -1,0 +1,137 @@
+//! SQS: names, the sidecar's environment, and the queue wanted (SQS-2, SQS-3, SQS-6, POD-4).
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::{Broker, QueueNames, from_secret, text};
+use crate::api::{EnvVar, TimeoutInForce};
+use crate::config::{QueuesConfig, SqsConfig};
+
+const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
+const SECONDS_PER_DAY: u32 = 86_400;
+
+/// The queue that must be there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueDeclaration {
+    /// Its name.
+    pub name: String,
+    /// Its attributes, but for `RedrivePolicy`, which needs the dead letter queue's ARN.
+    pub attributes: BTreeMap<&'static str, String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    /// Its dead letter queue.
+    pub dlq: Option<DlqDeclaration>,
+}
+
+/// The dead letter queue that must be there first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DlqDeclaration {
+    /// Its name.
+    pub name: String,
+    /// Its attributes.
+    pub attributes: BTreeMap<&'static str, String>,
+    /// Its tags.
+    pub tags: BTreeMap<String, String>,
+    max_receive_count: u32,
+}
+
+impl Broker for SqsConfig {
+    fn type_name(&self) -> &'static str {
+        "sqs"
+    }
+
+    fn product(&self) -> &'static str {
+        "SQS"
+    }
+
+    fn queues(&self) -> &QueuesConfig {
+        &self.queues
+    }
+
+    fn accepts_name(&self, name: &str) -> bool {
+        (1..=80).contains(&name.len())
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    }
+
+    fn sidecar_env(&self) -> Vec<EnvVar> {
+        let number = |name, value: Option<u32>| value.map(|value| text(name, &value.to_string()));
+        let given = |name, value: &Option<String>| value.as_deref().map(|value| text(name, value));
+        let keys = self.credentials.as_ref();
+        [
+            Some(text("ASYA_TRANSPORT", self.type_name())),
+            given("ASYA_AWS_REGION", &self.region),
+            given("ASYA_SQS_ENDPOINT", &self.endpoint),
+            number("ASYA_SQS_VISIBILITY_TIMEOUT", self.visibility_timeout),
+            number("ASYA_SQS_WAIT_TIME_SECONDS", self.wait_time_seconds),
+            keys.map(|keys| from_secret("AWS_ACCESS_KEY_ID", &keys.access_key_id)),
+            keys.map(|keys| from_secret("AWS_SECRET_ACCESS_KEY", &keys.secret_access_key)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl SqsConfig {
+    /// The queue of an actor.
+    #[must_use]
+    pub fn declaration(
+        &self,
+        names: &QueueNames,
+        namespace: &str,
+        actor: &str,
+        timeout: &TimeoutInForce,
+    ) -> QueueDeclaration {
+        let mut tags = self.tags.clone();
+        tags.insert("asya.sh/actor".to_owned(), actor.to_owned());
+        tags.insert("asya.sh/namespace".to_owned(), namespace.to_owned());
+        QueueDeclaration {
+            name: names.queue.clone(),
+            attributes: BTreeMap::from([
+                (
+                    "VisibilityTimeout",
+                    self.visibility_timeout_for(timeout).to_string(),
+                ),
+                ("MessageRetentionPeriod", "345600".to_owned()),
+            ]),
+            tags,
+            dlq: names.dlq.as_ref().map(|name| self.dlq_declaration(name)),
+        }
+    }
+
+    /// Twice the processing time: a message that is still worked on must not appear again (SQS-3).
+    #[must_use]
+    pub fn visibility_timeout_for(&self, timeout: &TimeoutInForce) -> u32 {
+        let twice = timeout.processing_for_broker().saturating_mul(2);
+        self.visibility_timeout
+            .unwrap_or(twice)
+            .min(MAX_VISIBILITY_TIMEOUT)
+    }
+
+    fn dlq_declaration(&self, name: &str) -> DlqDeclaration {
+        let mut tags = self.tags.clone();
+        tags.insert("asya.sh/type".to_owned(), "dlq".to_owned());
+        let days = self.queues.dlq.retention_days.unwrap_or(14);
+        let retention = days.saturating_mul(SECONDS_PER_DAY).to_string();
+        DlqDeclaration {
+            name: name.to_owned(),
+            attributes: BTreeMap::from([("MessageRetentionPeriod", retention)]),
+            tags,
+            max_receive_count: self.queues.dlq.max_retry_count,
+        }
+    }
+}
+
+impl DlqDeclaration {
+    /// Attribute `RedrivePolicy` of the queue, once this one's ARN is known.
+    #[must_use]
+    pub fn redrive_policy(&self, arn: &str) -> String {
+        json!({"deadLetterTargetArn": arn, "maxReceiveCount": self.max_receive_count}).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::Transport;
+use crate::config::testing::{sqs, transport};
+use crate::transport::testing::lines;
+
+fn both(config: &Value) -> (Transport, SqsConfig) {
+    (transport("sqs", config), sqs(config))
+}
+
+/// POD-4
+#[test]
+fn sidecar_is_told_of_sqs_in_this_order_and_only_what_is_set() {
+    let key = |key: &str| json!({"name": "s", "key": key});
+    let config = sqs(&json!({
+        "region": "eu-central-1", "endpoint": "http://sqs:1", "visibilityTimeout": 60, "waitTimeSeconds": 20,
+        "credentials": {"accessKeyIdSecretRef": key("id"), "secretAccessKeySecretRef": key("secret")},
+    }));
+    assert_eq!(
+        lines(&config.sidecar_env()),
+        [
+            "ASYA_TRANSPORT=sqs",
+            "ASYA_AWS_REGION=eu-central-1",
+            "ASYA_SQS_ENDPOINT=http://sqs:1",
+            "ASYA_SQS_VISIBILITY_TIMEOUT=60",
+            "ASYA_SQS_WAIT_TIME_SECONDS=20",
+            "AWS_ACCESS_KEY_ID<s/id",
+            "AWS_SECRET_ACCESS_KEY<s/secret",
+        ]
+    );
+    assert_eq!(
+        lines(&sqs(&json!({})).sidecar_env()),
+        ["ASYA_TRANSPORT=sqs"]
+    );
+}
+
+fn processing(seconds: Option<u32>) -> TimeoutInForce {
+    TimeoutInForce {
+        processing: seconds,
+        graceful_shutdown: 30,
+        progress: None,
+    }
+}
+
+/// SQS-3
+#[test]
+fn messages_stay_hidden_for_twice_the_processing_time() {
+    let unset = sqs(&json!({}));
+    let set = sqs(&json!({"visibilityTimeout": 60}));
+    let absurd = sqs(&json!({"visibilityTimeout": 50_000}));
+    for (config, seconds, expected) in [
+        (&unset, Some(100), 200),
+        (&unset, None, 600),
+        (&unset, Some(u32::MAX), 43_200),
+        (&set, Some(100), 60),
+        (&absurd, Some(100), 43_200),
+    ] {
+        assert_eq!(
+            config.visibility_timeout_for(&processing(seconds)),
+            expected
+        );
+    }
+}
+
+/// SQS-2, SQS-6
+#[test]
+fn sqs_queue_has_attributes_and_tags() {
+    let (transport, config) = both(&json!({
+        "tags": {"team": "nlp", "asya.sh/actor": "other", "asya.sh/type": "other"},
+        "queues": {"dlq": {"enabled": true, "maxRetryCount": 5, "retentionDays": 2}},
+    }));
+    let wanted = config.declaration(
+        &transport.names_of("n", "foo"),
+        "n",
+        "foo",
+        &processing(Some(300)),
+    );
+    assert_eq!(wanted.name, "asya-foo");
+    let attributes = [
+        ("VisibilityTimeout", "600"),
+        ("MessageRetentionPeriod", "345600"),
+    ];
+    assert_eq!(
+        wanted.attributes,
+        BTreeMap::from(attributes.map(|(key, value)| (key, value.to_owned())))
+    );
+    let tag = |key: &str| wanted.tags[key].clone();
+    assert_eq!(
+        (tag("asya.sh/actor"), tag("asya.sh/namespace"), tag("team")),
+        ("foo".into(), "n".into(), "nlp".into())
+    );
+    let dlq = wanted.dlq.unwrap();
+    assert_eq!(
+        (
+            dlq.name.as_str(),
+            dlq.attributes["MessageRetentionPeriod"].as_str()
+        ),
+        ("asya-dlq", "172800")
+    );
+    assert_eq!(
+        (dlq.tags["asya.sh/type"].as_str(), dlq.tags["team"].as_str()),
+        ("dlq", "nlp")
+    );
+    assert_eq!(
+        dlq.redrive_policy("arn:x"),
+        r#"{"deadLetterTargetArn":"arn:x","maxReceiveCount":5}"#
+    );
+
+    let (transport, config) = both(&json!({}));
+    assert_eq!(
+        config
+            .declaration(
+                &transport.names_of("n", "foo"),
+                "n",
+                "foo",
+                &processing(Some(300))
+            )
+            .dlq,
+        None
+    );
+}

@@ -1,0 +1,18 @@
+//! What tests of several modules need.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::api::EnvVar;
+
+/// `NAME=text`, or `NAME<secret/key` for what comes from a Secret.
+pub(crate) fn lines(env: &[EnvVar]) -> Vec<String> {
+    let line = |entry: &EnvVar| {
+        if let Some(value) = entry.source.get("value") {
+            return format!("{}={}", entry.name, value.as_str().unwrap());
+        }
+        let secret = &entry.source["valueFrom"]["secretKeyRef"];
+        let part = |key: &str| secret[key].as_str().unwrap();
+        format!("{}<{}/{}", entry.name, part("name"), part("key"))
+    };
+    env.iter().map(line).collect()
+}
