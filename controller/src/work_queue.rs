@@ -22,18 +22,18 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
-pub(crate) use backoff::Backoff;
+pub use backoff::Backoff;
 use schedule::{Schedule, Start};
 
 /// How a [`WorkQueue`] paces its runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// Least time between two starts of one key.
-    pub(crate) gap: Duration,
+    pub gap: Duration,
     /// Most runs at a time, over all keys; 0 counts as 1.
-    pub(crate) workers: usize,
+    pub workers: usize,
     /// When a failed run is tried again.
-    pub(crate) retry: Backoff,
+    pub retry: Backoff,
 }
 
 impl Default for Settings {
@@ -48,16 +48,16 @@ impl Default for Settings {
 
 /// What a run is told about the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Attempt {
+pub struct Attempt {
     /// Failed attempts in a row before this run.
-    pub(crate) failures: u32,
+    pub failures: u32,
     /// No retry follows when this run fails: only an event starts the next one.
-    pub(crate) last: bool,
+    pub last: bool,
 }
 
 /// How a run ended, and with it what comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// Nothing to do until an event.
     Done,
     /// Fine so far; look again after this time at the latest.
@@ -70,7 +70,7 @@ pub(crate) enum Outcome {
 }
 
 /// What a queue tells while it works; its methods are called without a lock.
-pub(crate) trait Observer: Send + Sync {
+pub trait Observer: Send + Sync {
     /// A run started, so long after it was due.
     fn started(&self, waited: Duration);
     /// The run that starts now is the retry of a failed one.
@@ -81,17 +81,17 @@ pub(crate) trait Observer: Send + Sync {
 
 /// How full a queue is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Numbers {
+pub struct Numbers {
     /// Keys that are due and wait for a worker.
-    pub(crate) ready: usize,
+    pub ready: usize,
     /// Keys whose time has not come.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// Keys that run.
-    pub(crate) in_flight: usize,
+    pub in_flight: usize,
 }
 
 /// The queue; a clone is another handle to the same one.
-pub(crate) struct WorkQueue<K> {
+pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
 
@@ -112,12 +112,14 @@ impl<K> Clone for WorkQueue<K> {
 
 impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
     /// An empty queue.
-    pub(crate) fn new(settings: Settings) -> Self {
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
         Self::build(settings, None)
     }
 
     /// An empty queue that tells `observer` what it does.
-    pub(crate) fn observed(settings: Settings, observer: Arc<dyn Observer>) -> Self {
+    #[must_use]
+    pub fn observed(settings: Settings, observer: Arc<dyn Observer>) -> Self {
         Self::build(settings, Some(observer))
     }
 
@@ -133,35 +135,36 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
     }
 
     /// Runs `key` as soon as its gap allows: something happened.
-    pub(crate) fn now(&self, key: K) {
+    pub fn now(&self, key: K) {
         self.at(key, Instant::now());
     }
 
     /// Runs `key` at `when` at the latest; an earlier time that it already has stays.
-    pub(crate) fn at(&self, key: K, when: Instant) {
+    pub fn at(&self, key: K, when: Instant) {
         if self.schedule().want(key, when) {
             self.shared.wake.notify_one();
         }
     }
 
     /// Drops what is planned for `key`, its failures too. A run goes on, but causes no other one.
-    pub(crate) fn forget(&self, key: &K) {
+    pub fn forget(&self, key: &K) {
         self.schedule().forget(key, Instant::now());
     }
 
     /// Starts nothing any more; [`run`](Self::run) returns when the running ones have ended.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.schedule().close();
         self.shared.wake.notify_one();
     }
 
     /// How full the queue is now.
-    pub(crate) fn numbers(&self) -> Numbers {
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
         self.schedule().numbers(Instant::now())
     }
 
     /// Does the work, each run on a task of its own, until [`close`](Self::close). To be called once.
-    pub(crate) async fn run<F, Fut>(&self, work: F)
+    pub async fn run<F, Fut>(&self, work: F)
     where
         F: Fn(K, Attempt) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Outcome> + Send + 'static,

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 /// Delays that grow with each failure in a row (FW-6).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     /// Delay after the first failure.
-    pub(crate) initial: Duration,
+    pub initial: Duration,
     /// What each further failure multiplies it by; less than 1 counts as 1.
-    pub(crate) multiplier: f64,
+    pub multiplier: f64,
     /// Longest delay.
-    pub(crate) max: Duration,
+    pub max: Duration,
     /// Retries until nothing but an event starts the next run; 0 = unlimited.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// Part of a delay, 0 to 1, that chance may take off it, so that keys which failed together do not
     /// come back together.
-    pub(crate) jitter: f64,
+    pub jitter: f64,
 }
 
 impl Default for Backoff {

@@ -1,0 +1,203 @@
+//! The fence: nothing is written once the lease may be somebody else's.
+//!
+//! Every call that changes something passes it: those to the API server by [`FenceLayer`], those to a
+//! broker by [`Fence::guard`]. It compares our monotonic clock with the lease's deadline each time
+//! before the call makes progress, so that a process that stood still past the deadline sends nothing
+//! when it goes on.
+
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::{BoxFuture, FutureExt};
+use http::{Method, Request};
+use kube::client::Body;
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tower::{BoxError, Layer, Service};
+
+/// The call was not made, or was given up: we may no longer be the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the leader (any more): nothing is written")]
+pub struct Fenced;
+
+impl Fenced {
+    /// Whether `error`, or a cause of it, is the fence's refusal.
+    #[must_use]
+    pub fn caused(error: &(dyn Error + 'static)) -> bool {
+        error.is::<Self>() || error.source().is_some_and(Self::caused)
+    }
+}
+
+/// How long writes are allowed.
+#[derive(Clone, Copy, Debug)]
+enum Allowed {
+    /// Without leader election.
+    Always,
+    Until(Instant),
+    /// Given up: no late renewal opens it again.
+    NoMore,
+}
+
+impl Allowed {
+    fn now(self) -> bool {
+        match self {
+            Self::Always => true,
+            Self::Until(deadline) => Instant::now() < deadline,
+            Self::NoMore => false,
+        }
+    }
+}
+
+/// Lets writes through while we lead; a clone is another handle to the same one.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    allowed: Arc<watch::Sender<Allowed>>,
+}
+
+impl Fence {
+    /// A fence without leader election: lets everything through until it is closed.
+    #[must_use]
+    pub fn open() -> Self {
+        Self::new(Allowed::Always)
+    }
+
+    /// A fence that lets nothing through until it is extended.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self::new(Allowed::Until(Instant::now()))
+    }
+
+    fn new(allowed: Allowed) -> Self {
+        Self {
+            allowed: Arc::new(watch::Sender::new(allowed)),
+        }
+    }
+
+    /// Lets writes through until `deadline`; an earlier deadline than the present one changes nothing.
+    pub fn extend_until(&self, deadline: Instant) {
+        self.allowed.send_if_modified(|allowed| match allowed {
+            Allowed::Until(present) if *present < deadline => {
+                *present = deadline;
+                true
+            }
+            _ => false,
+        });
+    }
+
+    /// Lets nothing through any more, for good; calls under way are given up.
+    pub fn close(&self) {
+        self.allowed.send_replace(Allowed::NoMore);
+    }
+
+    /// Whether writes are allowed at this moment.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.allowed.borrow().now()
+    }
+
+    /// Makes a call that changes something, as long as that is allowed.
+    ///
+    /// # Errors
+    /// [`Fenced`] when the deadline has passed, before or during the call; else what the call returns.
+    pub async fn guard<T, E: From<Fenced>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut allowed = self.allowed.subscribe();
+        // The clock is read at each poll: a timer may fire late, after the call would have made progress.
+        let mut call = pin!(call);
+        let mut fenced_call = pin!(poll_fn(|context| {
+            if self.is_open() {
+                call.as_mut().poll(context)
+            } else {
+                Poll::Ready(Err(Fenced.into()))
+            }
+        }));
+        loop {
+            let deadline = match *allowed.borrow_and_update() {
+                Allowed::Until(deadline) => Some(deadline),
+                Allowed::Always | Allowed::NoMore => None,
+            };
+            tokio::select! {
+                biased;
+                result = &mut fenced_call => return result,
+                // A renewal moves the deadline, and closing ends the call: look again.
+                _ = allowed.changed() => {}
+                () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
+            }
+        }
+    }
+}
+
+/// Puts the [`Fence`] around a client of the API server and counts what goes through it to write.
+#[derive(Clone, Debug)]
+pub struct FenceLayer {
+    fence: Fence,
+    writes: Counter,
+}
+
+impl FenceLayer {
+    /// `writes` counts the requests that passed to change something.
+    #[must_use]
+    pub fn new(fence: Fence, writes: Counter) -> Self {
+        Self { fence, writes }
+    }
+}
+
+impl<S> Layer<S> for FenceLayer {
+    type Service = FencedService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        FencedService {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+/// A client's service behind the [`Fence`].
+#[derive(Clone, Debug)]
+pub struct FencedService<S> {
+    inner: S,
+    layer: FenceLayer,
+}
+
+impl<S> Service<Request<Body>> for FencedService<S>
+where
+    S: Service<Request<Body>>,
+    S::Response: Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let reads = [Method::GET, Method::HEAD].contains(request.method());
+        if !reads && !self.layer.fence.is_open() {
+            return std::future::ready(Err(Fenced.into())).boxed();
+        }
+        let answer = self
+            .inner
+            .call(request)
+            .map(|answer| answer.map_err(Into::into));
+        if reads {
+            return answer.boxed();
+        }
+        self.layer.writes.inc();
+        let fence = self.layer.fence.clone();
+        async move { fence.guard(answer).await }.boxed()
+    }
+}

@@ -1,0 +1,187 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use http::Response;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
+use kube::{Api, Client};
+use tokio::time::{advance, sleep};
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn open_for(seconds: u32) -> Fence {
+    let fence = Fence::closed();
+    fence.extend_until(Instant::now() + seconds * SECOND);
+    fence
+}
+
+/// Sends after so many seconds; counts.
+async fn sends_after(seconds: u32, sent: &AtomicUsize) -> Result<(), Fenced> {
+    if seconds > 0 {
+        sleep(seconds * SECOND).await;
+    }
+    sent.fetch_add(1, Ordering::Relaxed);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_closed_fence_makes_no_call() {
+    let sent = AtomicUsize::new(0);
+    let closed_later = Fence::open();
+    closed_later.close();
+    for fence in [Fence::closed(), closed_later] {
+        assert_eq!(fence.guard(sends_after(0, &sent)).await, Err(Fenced));
+        assert!(!fence.is_open());
+    }
+    assert_eq!(sent.into_inner(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_leader_election_everything_passes() {
+    let sent = AtomicUsize::new(0);
+    let fence = Fence::open();
+    assert_eq!(fence.guard(sends_after(3600, &sent)).await, Ok(()));
+    assert_eq!(sent.into_inner(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_with_the_deadline() {
+    let start = Instant::now();
+    let called = open_for(7)
+        .guard(std::future::pending::<Result<(), Fenced>>())
+        .await;
+    assert_eq!(called, Err(Fenced));
+    assert_eq!(start.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_lives_on_when_the_lease_is_renewed() {
+    let sent = AtomicUsize::new(0);
+    let fence = open_for(7);
+    let renew = async {
+        for _ in 0..6 {
+            sleep(2 * SECOND).await;
+            fence.extend_until(Instant::now() + 7 * SECOND);
+        }
+    };
+    let (called, ()) = tokio::join!(fence.guard(sends_after(15, &sent)), renew);
+    assert_eq!(called, Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_past_the_deadline_sends_nothing_when_it_goes_on() {
+    let sent = AtomicUsize::new(0);
+    let fence = open_for(7);
+    let stand_still = async {
+        sleep(Duration::from_millis(500)).await;
+        advance(8 * SECOND).await; // the call's own timer, of 1 s, and the deadline are both past now
+    };
+    let (called, ()) = tokio::join!(fence.guard(sends_after(1, &sent)), stand_still);
+    assert_eq!(called, Err(Fenced));
+    assert_eq!(sent.into_inner(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_the_calls_under_way_for_good() {
+    let start = Instant::now();
+    let fence = open_for(7);
+    let lose = async {
+        sleep(SECOND).await;
+        fence.close();
+        fence.extend_until(Instant::now() + 7 * SECOND); // an answer to a renewal that comes late
+    };
+    let call = std::future::pending::<Result<(), Fenced>>();
+    let (called, ()) = tokio::join!(fence.guard(call), lose);
+    assert_eq!(called, Err(Fenced));
+    assert_eq!(start.elapsed().as_secs(), 1);
+    assert!(!fence.is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_is_never_moved_to_an_earlier_one() {
+    let fence = open_for(7);
+    fence.extend_until(Instant::now() + SECOND);
+    advance(6 * SECOND).await;
+    assert!(fence.is_open());
+    advance(SECOND).await;
+    assert!(!fence.is_open());
+}
+
+/// A client of a server that answers every request, behind `fence`, with the counters of the requests
+/// that reached the server and of the writes.
+fn client(fence: Fence) -> (Api<ConfigMap>, Arc<AtomicUsize>, Counter) {
+    let (reached, writes) = (Arc::new(AtomicUsize::new(0)), Counter::default());
+    let count = Arc::clone(&reached);
+    let server = tower::service_fn(move |_: Request<Body>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let body = Body::from(br#"{"metadata":{"name":"c","resourceVersion":"1"}}"#.to_vec());
+        std::future::ready(Ok::<_, BoxError>(Response::new(body)))
+    });
+    let layer = FenceLayer::new(fence, writes.clone());
+    let client: Client = ClientBuilder::new(server, "default")
+        .with_layer(&layer)
+        .build();
+    (Api::default_namespaced(client), reached, writes)
+}
+
+/// Every way to write, and what came of it.
+async fn write_in_every_way(api: &Api<ConfigMap>) -> Vec<Result<(), kube::Error>> {
+    let object = ConfigMap::default();
+    let (apply, merge) = (PatchParams::apply("test"), PatchParams::default());
+    vec![
+        api.create(&PostParams::default(), &object).await.map(drop),
+        api.replace("c", &PostParams::default(), &object)
+            .await
+            .map(drop),
+        api.patch("c", &apply, &Patch::Apply(&object))
+            .await
+            .map(drop),
+        api.patch("c", &merge, &Patch::Merge(&object))
+            .await
+            .map(drop),
+        api.delete("c", &DeleteParams::default()).await.map(drop),
+    ]
+}
+
+#[tokio::test]
+async fn a_follower_reads_but_does_not_write() {
+    let (api, reached, writes) = client(Fence::closed());
+    for result in write_in_every_way(&api).await {
+        assert!(Fenced::caused(&result.unwrap_err()));
+    }
+    assert_eq!(reached.load(Ordering::Relaxed), 0);
+    api.get("c").await.expect("reads pass");
+    assert_eq!((reached.load(Ordering::Relaxed), writes.get()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_leader_writes_and_its_writes_are_counted() {
+    let (api, reached, writes) = client(open_for(7));
+    for result in write_in_every_way(&api).await {
+        result.expect("the lease is ours");
+    }
+    api.get("c").await.expect("reads pass");
+    assert_eq!((reached.load(Ordering::Relaxed), writes.get()), (6, 5));
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_not_taken_for_the_fence() {
+    let broken = tower::service_fn(|_: Request<Body>| async {
+        Err::<Response<Body>, BoxError>("connection reset".into())
+    });
+    let layer = FenceLayer::new(Fence::open(), Counter::default());
+    let client: Client = ClientBuilder::new(broken, "default")
+        .with_layer(&layer)
+        .build();
+    let api: Api<ConfigMap> = Api::default_namespaced(client);
+    let error = api
+        .create(&PostParams::default(), &ConfigMap::default())
+        .await
+        .unwrap_err();
+    assert!(!Fenced::caused(&error));
+}
