@@ -1,0 +1,176 @@
+//! Who wrote what, by the API server's audit log.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::error::{Result, Trying};
+use crate::eventually::{NotYet, eventually};
+
+/// A place in the log: what comes after it is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// When the request came in.
+    pub time: Timestamp,
+    /// The user.
+    pub user: String,
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
+    pub verb: String,
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// `deployments`, …
+    pub resource: String,
+    /// `status`, …; empty without.
+    pub subresource: String,
+    /// Empty for what is in no namespace.
+    pub namespace: String,
+    /// Empty for a creation by a generated name.
+    pub name: String,
+    /// The answer's status.
+    pub code: i32,
+}
+
+/// The audit log of a cluster.
+#[derive(Clone)]
+pub struct Audit {
+    log: PathBuf,
+    client: Client,
+}
+
+impl Audit {
+    pub(crate) fn new(log: PathBuf, client: Client) -> Self {
+        Self { log, client }
+    }
+
+    /// The end of the log, behind every request that has been answered.
+    ///
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
+    pub async fn mark(&self) -> Result<Mark> {
+        self.barrier().await?;
+        Ok(Mark(self.length()?))
+    }
+
+    /// All writes by a user after a mark, refused ones too, leases left out.
+    ///
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
+    pub async fn writes_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
+        self.barrier().await?;
+        let mut writes = self.read(mark)?;
+        writes.retain(|write| write.user == user && write.resource != "leases");
+        Ok(writes)
+    }
+
+    /// The log is written after the answer is sent. So write something
+    /// ourselves, which is stored nowhere, and wait until the log has it.
+    async fn barrier(&self) -> Result<()> {
+        let (start, name) = (
+            self.length()?,
+            format!("barrier-{}", Timestamp::now().as_nanosecond()),
+        );
+        let review = json!({
+            "apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview",
+        });
+        let path = format!("/apis/authentication.k8s.io/v1/selfsubjectreviews?fieldManager={name}");
+        let request = http::Request::post(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(serde_json::to_vec(&review)?)
+            .map_err(crate::Error::other)?;
+        self.client.request_text(request).await?;
+        eventually(
+            "the audit log has our own write",
+            Duration::from_secs(10),
+            async || {
+                if self.text(Mark(start)).map_err(NotYet::new)?.contains(&name) {
+                    return Ok(());
+                }
+                Err(NotYet::new("nothing"))
+            },
+        )
+        .await
+    }
+
+    fn length(&self) -> Result<u64> {
+        Ok(std::fs::metadata(&self.log)
+            .trying(format_args!("read {}", self.log.display()))?
+            .len())
+    }
+
+    fn text(&self, mark: Mark) -> Result<String> {
+        let what = format!("read {}", self.log.display());
+        let mut file = File::open(&self.log).trying(&what)?;
+        file.seek(SeekFrom::Start(mark.0)).trying(&what)?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).trying(&what)?;
+        Ok(text)
+    }
+
+    fn read(&self, mark: Mark) -> Result<Vec<Write>> {
+        let text = self.text(mark)?;
+        // The last line may be half written.
+        let complete = text.rfind('\n').map_or("", |end| &text[..end]);
+        complete
+            .lines()
+            .map(|line| Ok(serde_json::from_str::<Line>(line)?.into()))
+            .collect()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    request_received_timestamp: Timestamp,
+    user: User,
+    verb: String,
+    object_ref: Option<Object>,
+    response_status: Option<Response>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    username: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Object {
+    resource: String,
+    subresource: String,
+    namespace: String,
+    name: String,
+    api_group: String,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    #[serde(default)]
+    code: i32,
+}
+
+impl From<Line> for Write {
+    fn from(line: Line) -> Self {
+        let object = line.object_ref.unwrap_or_default();
+        Self {
+            time: line.request_received_timestamp,
+            user: line.user.username,
+            verb: line.verb,
+            group: object.api_group,
+            resource: object.resource,
+            subresource: object.subresource,
+            namespace: object.namespace,
+            name: object.name,
+            code: line.response_status.map_or(0, |response| response.code),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `asya-cluster demo`: a user's first five minutes.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use asya_tests::cluster::RunningCluster;
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::process::{Process, Spec};
+use asya_tests::{Error, Result};
+
+use crate::{With, print_addresses};
+
+const NAMESPACE: &str = "demo";
+const ACTOR: &str = include_str!("actor.yaml");
+
+pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
+    let started = Instant::now();
+    let with = With {
+        sqs: false,
+        no_rabbitmq: false,
+        no_operator: false,
+    };
+    with.build().await?;
+    say(
+        started,
+        "starting etcd, Kubernetes and RabbitMQ on loopback ports",
+    );
+    let mut cluster = RunningCluster::start(with.options()).await?;
+    say(
+        started,
+        "installing the chart: helm upgrade --install asya-operator charts/asya-operator",
+    );
+    cluster.start_operator().await?;
+    tokio::select! {
+        shown = show(&cluster, started) => shown?,
+        error = cluster.death() => return Err(error),
+    }
+    print_next_steps();
+    if stay {
+        println!("\nIn another terminal:");
+        print_addresses(&cluster);
+        println!("\nCtrl-C ends the cluster.");
+        return Err(cluster.death().await);
+    }
+    say(started, "ending the cluster; `--stay` keeps it");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn say(started: Instant, what: &str) {
+    println!("[{:>4.1} s] {what}", started.elapsed().as_secs_f32());
+}
+
+async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
+    eventually("the CRD is served", Duration::from_mins(1), async || {
+        cluster
+            .kubectl(&["get", "asya", "--all-namespaces"])
+            .await
+            .map_err(NotYet::new)
+    })
+    .await?;
+    cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
+    asya_tests::operator::create_rabbitmq_secret(&cluster.client(), NAMESPACE).await?;
+    let file = cluster.folder().join("actor.yaml");
+    std::fs::write(&file, ACTOR).map_err(Error::other)?;
+    say(started, "kubectl apply -f actor.yaml");
+    for line in ACTOR.lines() {
+        println!("         | {line}");
+    }
+    say(started, "kubectl get asya --watch");
+    let state = cluster.state();
+    let watch = Spec::new("kubectl", state.control_plane.join("kubectl"))
+        .args(["get", "asya", "--watch", "--namespace", NAMESPACE])
+        .env("KUBECONFIG", state.kubeconfig.display())
+        .env("HOME", state.folder.display());
+    let watch = Process::start(watch).await?;
+    let file = file.display().to_string();
+    cluster
+        .kubectl(&["apply", "--namespace", NAMESPACE, "--filename", &file])
+        .await?;
+    let wait = [
+        "wait",
+        "--namespace",
+        NAMESPACE,
+        "asya/hello",
+        "--for=jsonpath={.status.status}=Running",
+        "--timeout=120s",
+    ];
+    cluster.kubectl(&wait).await?;
+    // The watch prints what the wait has seen.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    watch.kill().await;
+    say(started, "Running. Its pods and its queue:");
+    print!(
+        "{}",
+        cluster
+            .kubectl(&["get", "deployments,pods", "--namespace", NAMESPACE])
+            .await?
+    );
+    let rabbitmq = cluster.rabbitmq()?;
+    for queue in rabbitmq.queues().await? {
+        println!(
+            "queue {} ({}, durable: {})",
+            queue.name, queue.kind, queue.durable
+        );
+        for binding in rabbitmq.bindings(&queue.name).await? {
+            let source = if binding.source.is_empty() {
+                "the default exchange"
+            } else {
+                &binding.source
+            };
+            println!("  bound to {source} with key {}", binding.routing_key);
+        }
+    }
+    Ok(())
+}
+
+fn print_next_steps() {
+    println!(
+        "
+What to try next (asya-cluster up, or demo --stay, keeps a cluster):
+  kubectl get asya -n {NAMESPACE} hello -o yaml      status, conditions and inventory
+  kubectl explain asya.spec                   every field
+  kubectl scale asya -n {NAMESPACE} hello --replicas 3
+  kubectl delete asya -n {NAMESPACE} hello           queue and pods go with it"
+    );
+}

@@ -1,0 +1,171 @@
+//! `asya-cluster`: a real Kubernetes with the operator in it, for tests and
+//! for trying things.
+
+mod background;
+mod demo;
+mod run;
+
+use std::process::ExitCode;
+
+use asya_tests::Result;
+use asya_tests::build::{self, Part};
+use asya_tests::cluster::{Cluster, Options, RunningCluster, State};
+use clap::{Args, Parser, Subcommand};
+
+/// A real Kubernetes on loopback ports with the Asya operator in it; only
+/// nodes and pods are fake.
+#[derive(Parser)]
+#[command(name = "asya-cluster", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build or install parts into the cache (all of them when none is named).
+    Build {
+        /// control-plane, tools, helm3, rabbitmq, sqs.
+        parts: Vec<String>,
+    },
+    /// Start a cluster with the operator and leave it running.
+    Up(With),
+    /// End the cluster that `up` left running.
+    Down,
+    /// Start a cluster, run a command on it, and end it.
+    Run {
+        #[command(flatten)]
+        with: With,
+        /// The command; it finds the cluster by `ASYA_TEST_CLUSTER` and `KUBECONFIG`.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Show an actor go from `kubectl apply` to Running.
+    Demo {
+        /// Keep the cluster until Ctrl-C.
+        #[arg(long)]
+        stay: bool,
+    },
+    /// What `up` leaves running.
+    #[command(hide = true)]
+    Serve(With),
+}
+
+/// What a cluster has.
+#[derive(Args, Clone, Copy)]
+struct With {
+    /// Start an SQS server, too.
+    #[arg(long)]
+    sqs: bool,
+    /// Leave RabbitMQ out.
+    #[arg(long)]
+    no_rabbitmq: bool,
+    /// Leave the operator out.
+    #[arg(long)]
+    no_operator: bool,
+}
+
+impl With {
+    fn options(self) -> Options {
+        Options {
+            rabbitmq: !self.no_rabbitmq,
+            sqs: self.sqs,
+            ..Options::default()
+        }
+    }
+
+    async fn start(self) -> Result<RunningCluster> {
+        let mut cluster = RunningCluster::start(self.options()).await?;
+        if !self.no_operator
+            && let Err(error) = cluster.start_operator().await
+        {
+            cluster.keep_logs();
+            return Err(error);
+        }
+        Ok(cluster)
+    }
+
+    /// Builds everything in the foreground, where progress is seen.
+    async fn build(self) -> Result<()> {
+        let parts = [
+            (Part::ControlPlane, true),
+            (Part::Tools, true),
+            (Part::RabbitMq, !self.no_rabbitmq),
+            (Part::Sqs, self.sqs),
+        ];
+        for (part, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
+            build::ensure(part).await?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    asya_tests::install_crypto_provider();
+    asya_tests::watch_signals();
+    let done = match Cli::parse().command {
+        Command::Build { parts } => build_parts(&parts).await,
+        Command::Up(with) => background::up(with).await,
+        Command::Down => background::down().await,
+        Command::Serve(with) => background::serve(with).await,
+        Command::Run { with, command } => run::run(with, &command).await,
+        Command::Demo { stay } => demo::demo(stay).await,
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("asya-cluster: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn build_parts(names: &[String]) -> Result<ExitCode> {
+    let parts = names
+        .iter()
+        .map(|name| name.parse())
+        .collect::<Result<Vec<Part>>>()?;
+    let parts = if parts.is_empty() {
+        Part::ALL.to_vec()
+    } else {
+        parts
+    };
+    for part in parts {
+        println!("{part}: {}", build::ensure(part).await?.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells how to reach a cluster.
+fn print_addresses(cluster: &Cluster) {
+    let State {
+        kubeconfig,
+        control_plane,
+        rabbitmq,
+        sqs,
+        operator,
+        ..
+    } = cluster.state();
+    println!("export KUBECONFIG={}", kubeconfig.display());
+    println!("export PATH={}:$PATH", control_plane.display());
+    if let Some(rabbitmq) = rabbitmq {
+        let (host, user) = (&rabbitmq.host, asya_tests::rabbitmq::ADMIN);
+        println!("# RabbitMQ: amqp://{user}:{user}@{host}:{}", rabbitmq.port);
+        println!(
+            "#           http://{user}:{user}@{host}:{}",
+            rabbitmq.management_port
+        );
+    }
+    if let Some(url) = sqs {
+        println!("# SQS: {url}");
+    }
+    for instance in operator.iter().flat_map(|operator| &operator.instances) {
+        println!(
+            "# {}: {}/metrics, log {}",
+            instance.name,
+            instance.metrics,
+            instance.log.display()
+        );
+    }
+}

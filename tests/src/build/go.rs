@@ -1,0 +1,179 @@
+//! The parts that are built from the Go modules below `cluster/`.
+
+use std::path::{Path, PathBuf};
+
+use super::cache;
+use crate::error::{Error, Result, Trying};
+use crate::process::{self, Spec};
+
+/// Raised when the commands below change what they make of the same modules.
+const RECIPE: &[u8] = b"1";
+
+const COMPONENTS: [&str; 5] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+];
+
+/// The stock stages that a cluster starts from.
+const STAGES: [&str; 5] = [
+    "node/fast/node-initialize.yaml",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "pod/fast/pod-ready.yaml",
+    "pod/fast/pod-complete.yaml",
+    "pod/fast/pod-delete.yaml",
+];
+
+pub(super) async fn control_plane() -> Result<PathBuf> {
+    let hint = "the Kubernetes control plane (once; about 5 minutes)";
+    build("control-plane", hint, async |module, out| {
+        let version = required_version(module, "k8s.io/kubernetes")?;
+        let minor = version.split('.').nth(1).unwrap_or_default();
+        let package = "k8s.io/component-base/version";
+        // Helm's kubeVersion check and kubectl read these.
+        let mut ldflags = "-s -w".to_owned();
+        for (name, value) in [
+            ("gitVersion", version.as_str()),
+            ("gitMajor", "1"),
+            ("gitMinor", minor),
+            ("gitTreeState", "clean"),
+            ("gitCommit", "0000000000000000000000000000000000000000"),
+            ("buildDate", "2026-01-01T00:00:00Z"),
+        ] {
+            ldflags += " -X ";
+            ldflags += &[package, ".", name, "=", value].concat();
+        }
+        let bin = out.join("bin");
+        let binary = bin.join("controlplane").display().to_string();
+        go_build(module, &["-o", &binary, "-ldflags", &ldflags, "."]).await?;
+        for component in COMPONENTS {
+            std::os::unix::fs::symlink("controlplane", bin.join(component))
+                .trying("link a component")?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn tools() -> Result<PathBuf> {
+    let hint = "kwok, helm 4 and kubeconform (once; about 2 minutes)";
+    build("tools", hint, async |module, out| {
+        let bin = format!("{}/", out.join("bin").display());
+        go_build(module, &["-ldflags", "-s -w", "-o", &bin, "tool"]).await?;
+        let list = go(module).args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"]);
+        let stock = PathBuf::from(process::output(list).await?.trim()).join("kustomize/stage");
+        let stages = out.join("stages");
+        std::fs::create_dir_all(&stages).trying("make a folder for stages")?;
+        for stage in STAGES {
+            let from = stock.join(stage);
+            let text = std::fs::read(&from).trying(format_args!("read {}", from.display()))?;
+            let name = from.file_name().unwrap_or_default();
+            std::fs::write(stages.join(name), text).trying("write a stage")?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+pub(super) async fn helm3() -> Result<PathBuf> {
+    build(
+        "helm3",
+        "helm 3 (once; about 1 minute)",
+        async |module, out| {
+            let binary = out.join("bin/helm3").display().to_string();
+            go_build(
+                module,
+                &[
+                    "-ldflags",
+                    "-s -w",
+                    "-o",
+                    &binary,
+                    "helm.sh/helm/v3/cmd/helm",
+                ],
+            )
+            .await
+        },
+    )
+    .await
+}
+
+async fn build<B>(part: &str, hint: &str, compile: B) -> Result<PathBuf>
+where
+    B: AsyncFnOnce(&Path, &Path) -> Result<()>,
+{
+    let module = modules().join(part);
+    let read = |name: &str| match std::fs::read(module.join(name)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && name == "main.go" => {
+            Ok(Vec::new())
+        }
+        other => other.trying(format_args!("read {}", module.join(name).display())),
+    };
+    let (manifest, sums, main) = (read("go.mod")?, read("go.sum")?, read("main.go")?);
+    let version = version(&module).await?;
+    let key = cache::key([RECIPE, &manifest, &sums, &main, version.as_bytes()]);
+    let entry = cache::entry(part, &key, hint, async |out| compile(&module, out).await).await?;
+    Ok(entry.join("bin"))
+}
+
+fn modules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster")
+}
+
+/// The installed Go, which must be the one of the module or newer: another
+/// toolchain is never fetched on the quiet.
+async fn version(module: &Path) -> Result<String> {
+    let wanted = required_version(module, "go")?;
+    let missing = || {
+        Error::Missing(format!(
+            "Go {wanted} or newer is missing: install it and put `go` on the PATH"
+        ))
+    };
+    let found = process::output(go(module).args(["env", "GOVERSION"]))
+        .await
+        .map_err(|_| missing())?;
+    let number = |text: &str| -> Vec<u32> {
+        text.trim()
+            .trim_start_matches("go")
+            .split('.')
+            .map_while(|part| part.parse().ok())
+            .collect()
+    };
+    if number(&found) < number(&wanted) {
+        return Err(missing());
+    }
+    Ok(found)
+}
+
+/// The version that stands behind a name in `go.mod`.
+fn required_version(module: &Path, name: &str) -> Result<String> {
+    let path = module.join("go.mod");
+    let text = std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))?;
+    text.lines()
+        .find_map(|line| {
+            line.trim()
+                .strip_prefix(name)?
+                .strip_prefix(' ')
+                .map(str::to_owned)
+        })
+        .ok_or_else(|| Error::Other(format!("{} does not name {name}", path.display())))
+}
+
+fn go(module: &Path) -> Spec {
+    Spec::new("go", "go")
+        .inherit_env()
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env("GOTOOLCHAIN", "local")
+        .env("GOFLAGS", "")
+        .arg("-C")
+        .arg(module.display())
+}
+
+async fn go_build(module: &Path, args: &[&str]) -> Result<()> {
+    let spec = go(module)
+        .args(["build", "-p", "2", "-trimpath", "-buildvcs=false"])
+        .args(args);
+    process::output(spec).await.map(drop)
+}

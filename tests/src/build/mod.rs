@@ -1,0 +1,86 @@
+//! The parts that a cluster is made of, each built once into a cache.
+
+mod cache;
+mod go;
+mod rabbitmq;
+mod sqs;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use cache::folder as cache_folder;
+
+use crate::error::{Error, Result};
+
+/// Something that is built or installed before a cluster can use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl.
+    ControlPlane,
+    /// kwok with its stock stages, helm 4, kubeconform.
+    Tools,
+    /// helm 3.
+    Helm3,
+    /// The RabbitMQ of the distribution.
+    RabbitMq,
+    /// An SQS server.
+    Sqs,
+}
+
+impl Part {
+    /// All parts.
+    pub const ALL: [Self; 5] = [
+        Self::ControlPlane,
+        Self::Tools,
+        Self::Helm3,
+        Self::RabbitMq,
+        Self::Sqs,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Tools => "tools",
+            Self::Helm3 => "helm3",
+            Self::RabbitMq => "rabbitmq",
+            Self::Sqs => "sqs",
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Part {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|part| part.name() == name)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                Error::Other(format!("there is no part `{name}`; the parts are {names}"))
+            })
+    }
+}
+
+/// Builds a part unless the cache has it, and returns the folder of its
+/// programs (`bin/` of the cache entry, or where the package put them).
+///
+/// # Errors
+/// When a toolchain or package is missing (one line that says what to
+/// install), or when the build fails.
+pub async fn ensure(part: Part) -> Result<PathBuf> {
+    match part {
+        Part::ControlPlane => go::control_plane().await,
+        Part::Tools => go::tools().await,
+        Part::Helm3 => go::helm3().await,
+        Part::RabbitMq => rabbitmq::ensure().await,
+        Part::Sqs => sqs::ensure().await,
+    }
+}

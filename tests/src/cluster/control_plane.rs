@@ -1,0 +1,262 @@
+//! etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::error::{Result, Trying};
+use crate::eventually::{NotYet, eventually};
+use crate::pki::{self, Authority, Use};
+use crate::ports;
+use crate::process::{Process, Spec};
+
+const ADMIN_TOKEN: &str = "admintoken";
+const START: Duration = Duration::from_mins(2);
+
+/// The control plane's processes and how to reach them.
+pub(crate) struct ControlPlane {
+    pub(crate) api_server: String,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) client: Client,
+    pub(crate) processes: Vec<Process>,
+}
+
+/// Starts the control plane; `folder/egress.sock` must be listening.
+pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<ControlPlane> {
+    write_certificates(folder)?;
+    write_file(
+        &folder.join("tokens.csv"),
+        &format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),
+    )?;
+    write_json(&folder.join("egress.yaml"), &egress_configuration(folder))?;
+    write_json(&folder.join("audit-policy.yaml"), &audit_policy())?;
+    let (etcd_port, api_port) = (ports::free()?, ports::free()?);
+    let api_server = format!("https://127.0.0.1:{api_port}");
+    let kubeconfig = folder.join("kubeconfig");
+    write_json(
+        &kubeconfig,
+        &self::kubeconfig(&api_server, &folder.join("ca.crt"), ADMIN_TOKEN),
+    )?;
+    let client = client(&kubeconfig).await?;
+
+    let etcd = Process::start(etcd(bin, folder, etcd_port, ports::free()?)).await?;
+    let server = Process::start(api_server_spec(bin, folder, etcd_port, api_port)).await?;
+    let ready = async {
+        let answer = eventually("the API server is ready", START, async || {
+            let request = http::Request::get("/readyz").body(Vec::new())?;
+            let text = client.request_text(request).await?;
+            if text == "ok" {
+                Ok(())
+            } else {
+                Err(NotYet::new(text))
+            }
+        });
+        server.alive_while(answer).await
+    };
+    etcd.alive_while(ready).await?;
+    // Only now: both give up when they cannot read their configuration.
+    let manager =
+        Process::start(controller_manager(bin, folder, &kubeconfig, ports::free()?)).await?;
+    let scheduler = Process::start(scheduler(bin, folder, &kubeconfig, ports::free()?)).await?;
+    Ok(ControlPlane {
+        api_server,
+        kubeconfig,
+        client,
+        processes: vec![etcd, server, manager, scheduler],
+    })
+}
+
+/// A kubeconfig for a bearer token.
+pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Value {
+    let mut cluster = json!({"server": server});
+    if server.starts_with("https:") {
+        cluster["certificate-authority"] = json!(authority);
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": {"token": token}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "current-context": "test",
+    })
+}
+
+/// A client for a kubeconfig. It does not retry: a test must see what happens.
+pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
+    let config = kube::config::Kubeconfig::read_from(kubeconfig).map_err(crate::Error::other)?;
+    let mut config =
+        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default())
+            .await
+            .map_err(crate::Error::other)?;
+    config.proxy_url = None;
+    Ok(Client::try_from(config)?)
+}
+
+pub(crate) fn write_json(path: &Path, value: &Value) -> Result<()> {
+    write_file(path, &serde_json::to_string_pretty(value)?)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+}
+
+fn write_certificates(folder: &Path) -> Result<()> {
+    let authority = Authority::new("test-ca")?;
+    authority.write(folder, "ca")?;
+    let hosts = [
+        "127.0.0.1",
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+    ];
+    authority.issue(folder, "api", "kube-apiserver", &hosts, Use::Server)?;
+    let front_proxy = Authority::new("test-front-proxy-ca")?;
+    front_proxy.write(folder, "front-proxy-ca")?;
+    front_proxy.issue(
+        folder,
+        "front-proxy",
+        "front-proxy-client",
+        &[],
+        Use::Client,
+    )?;
+    pki::write_signing_key(folder, "service-accounts")
+}
+
+fn egress_configuration(folder: &Path) -> Value {
+    json!({
+        "apiVersion": "apiserver.k8s.io/v1beta1",
+        "kind": "EgressSelectorConfiguration",
+        "egressSelections": [{
+            "name": "cluster",
+            "connection": {
+                "proxyProtocol": "HTTPConnect",
+                "transport": {"uds": {"udsName": folder.join("egress.sock")}},
+            },
+        }],
+    })
+}
+
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [
+            {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]},
+            {"level": "None"},
+        ],
+    })
+}
+
+fn spec(name: &str, bin: &Path, folder: &Path) -> Spec {
+    Spec::new(name, bin.join(name))
+        .log(folder.join(format!("{name}.log")))
+        .env("HOME", folder.display())
+}
+
+fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
+    let (client, peer) = (
+        format!("http://127.0.0.1:{port}"),
+        format!("http://127.0.0.1:{peer_port}"),
+    );
+    spec("etcd", bin, folder).args([
+        "--name=test".to_owned(),
+        format!("--data-dir={}", folder.join("etcd").display()),
+        format!("--listen-client-urls={client}"),
+        format!("--advertise-client-urls={client}"),
+        format!("--listen-peer-urls={peer}"),
+        format!("--initial-advertise-peer-urls={peer}"),
+        format!("--initial-cluster=test={peer}"),
+        // The data need not outlive a crash of the machine.
+        "--unsafe-no-fsync".to_owned(),
+        "--watch-progress-notify-interval=5s".to_owned(),
+        "--log-level=warn".to_owned(),
+    ])
+}
+
+fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16) -> Spec {
+    let file = |name: &str| folder.join(name).display().to_string();
+    spec("kube-apiserver", bin, folder)
+        .args([
+            format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            "--advertise-address=127.0.0.1".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=198.51.100.0/24".to_owned(),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            "--profiling=false".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            "--requestheader-allowed-names=front-proxy-client".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-group-headers=X-Remote-Group".to_owned(),
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+        ])
+        .args(
+            [
+                ("tls-cert-file", "api.crt"),
+                ("tls-private-key-file", "api.key"),
+                ("client-ca-file", "ca.crt"),
+                ("token-auth-file", "tokens.csv"),
+                ("service-account-key-file", "service-accounts.pub"),
+                ("service-account-signing-key-file", "service-accounts.key"),
+                ("requestheader-client-ca-file", "front-proxy-ca.crt"),
+                ("proxy-client-cert-file", "front-proxy.crt"),
+                ("proxy-client-key-file", "front-proxy.key"),
+                ("egress-selector-config-file", "egress.yaml"),
+                ("audit-policy-file", "audit-policy.yaml"),
+                ("audit-log-path", "audit.log"),
+            ]
+            .map(|(flag, name)| format!("--{flag}={}", file(name))),
+        )
+}
+
+fn controller_manager(bin: &Path, folder: &Path, kubeconfig: &Path, port: u16) -> Spec {
+    let file = |name: &str| folder.join(name).display().to_string();
+    client_of_api_server("kube-controller-manager", bin, folder, kubeconfig, port).args([
+        "--use-service-account-credentials=true".to_owned(),
+        format!(
+            "--service-account-private-key-file={}",
+            file("service-accounts.key")
+        ),
+        format!("--root-ca-file={}", file("ca.crt")),
+        format!("--cluster-signing-cert-file={}", file("ca.crt")),
+        format!("--cluster-signing-key-file={}", file("ca.key")),
+        // Autoscaling at the pace of a test.
+        "--horizontal-pod-autoscaler-sync-period=2s".to_owned(),
+        "--horizontal-pod-autoscaler-downscale-stabilization=5s".to_owned(),
+        "--horizontal-pod-autoscaler-initial-readiness-delay=0s".to_owned(),
+        "--concurrent-deployment-syncs=20".to_owned(),
+        "--concurrent-replicaset-syncs=20".to_owned(),
+    ])
+}
+
+fn scheduler(bin: &Path, folder: &Path, kubeconfig: &Path, port: u16) -> Spec {
+    client_of_api_server("kube-scheduler", bin, folder, kubeconfig, port)
+}
+
+fn client_of_api_server(
+    name: &str,
+    bin: &Path,
+    folder: &Path,
+    kubeconfig: &Path,
+    port: u16,
+) -> Spec {
+    let kubeconfig = kubeconfig.display();
+    spec(name, bin, folder).args([
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        format!("--secure-port={port}"),
+        "--leader-elect=false".to_owned(),
+        // The defaults throttle some hundred workloads to a minute.
+        "--kube-api-qps=2000".to_owned(),
+        "--kube-api-burst=4000".to_owned(),
+    ])
+}

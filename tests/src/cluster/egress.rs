@@ -1,0 +1,196 @@
+//! Services without a network: the API server reaches whatever lies behind a
+//! Service by `CONNECT` to our Unix socket, and we connect it to the loopback
+//! port where the real process listens.
+//!
+//! Routes are files in `routes/`, so that a scenario in another process than
+//! the cluster's owner can set them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpStream, UnixListener, UnixStream};
+
+use crate::error::{Error, Result, Trying};
+
+/// One process behind a Service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Backend {
+    /// `127.0.0.1:PORT`.
+    pub address: String,
+    /// Asked before each connection: as an endpoint would, a backend counts
+    /// only while this URL answers 200. Without it, it always counts.
+    pub ready: Option<String>,
+}
+
+/// Sends the connections to a Service's port to our processes.
+///
+/// # Errors
+/// When the route cannot be written.
+pub fn set_route(
+    folder: &Path,
+    namespace: &str,
+    service: &str,
+    port: u16,
+    backends: &[Backend],
+) -> Result<()> {
+    let path = route_file(folder, namespace, service, port);
+    let unfinished = path.with_extension("unfinished");
+    std::fs::write(&unfinished, serde_json::to_vec(backends)?)
+        .trying(format_args!("write {}", unfinished.display()))?;
+    std::fs::rename(&unfinished, &path).trying(format_args!("write {}", path.display()))
+}
+
+fn route_file(folder: &Path, namespace: &str, service: &str, port: u16) -> PathBuf {
+    folder.join(format!("routes/{namespace}.{service}.{port}.json"))
+}
+
+/// The proxy; ends when dropped.
+pub(crate) struct Egress(tokio::task::JoinHandle<()>);
+
+impl Drop for Egress {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Listens on `folder/egress.sock`. The client is told later, since the API
+/// server needs the socket first.
+pub(crate) fn listen(
+    folder: &Path,
+    client: tokio::sync::watch::Receiver<Option<Client>>,
+) -> Result<Egress> {
+    let routes = folder.join("routes");
+    std::fs::create_dir_all(&routes).trying(format_args!("make {}", routes.display()))?;
+    let socket = folder.join("egress.sock");
+    let listener =
+        UnixListener::bind(&socket).trying(format_args!("listen on {}", socket.display()))?;
+    let folder = folder.to_owned();
+    Ok(Egress(tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (folder, client) = (folder.clone(), client.borrow().clone());
+            tokio::spawn(async move {
+                if let Err(error) = serve(stream, &folder, client).await {
+                    let line = format!("{error}\n");
+                    append(&folder.join("egress.log"), &line);
+                }
+            });
+        }
+    })))
+}
+
+fn append(log: &Path, line: &str) {
+    use std::io::Write;
+    if let Ok(mut file) = std::fs::File::options().create(true).append(true).open(log) {
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+async fn serve(mut stream: UnixStream, folder: &Path, client: Option<Client>) -> Result<()> {
+    let head = read_head(&mut stream)
+        .await
+        .trying("read a CONNECT request")?;
+    let target = head
+        .strip_prefix("CONNECT ")
+        .and_then(|rest| rest.split(' ').next())
+        .ok_or_else(|| Error::Other(format!("not a CONNECT request: {head}")))?;
+    let connected = async {
+        let address = resolve(target, folder, client).await?;
+        TcpStream::connect(&address)
+            .await
+            .trying(format_args!("connect {target} to {address}"))
+    };
+    match connected.await {
+        Ok(mut backend) => {
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
+                .await
+                .trying("answer a CONNECT request")?;
+            // Either side may just go.
+            let _ = copy_bidirectional(&mut stream, &mut backend).await;
+            Ok(())
+        }
+        Err(error) => {
+            let _ = stream
+                .write_all(b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n")
+                .await;
+            Err(error)
+        }
+    }
+}
+
+async fn read_head(stream: &mut UnixStream) -> io::Result<String> {
+    let mut head = Vec::new();
+    // Byte by byte: what follows the head belongs to the connection.
+    while !head.ends_with(b"\r\n\r\n") {
+        if head.len() > 8192 {
+            return Err(io::Error::other("the head is too long"));
+        }
+        head.push(stream.read_u8().await?);
+    }
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// The address of a process of ours for `host:port`, where the host is a
+/// cluster IP, `name.namespace.svc`, or on loopback already.
+async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<String> {
+    let unknown = || Error::Other(format!("nothing is routed to {target}"));
+    let (host, port) = target.rsplit_once(':').ok_or_else(unknown)?;
+    if host == "127.0.0.1" || host == "localhost" {
+        return Ok(target.to_owned());
+    }
+    let port: u16 = port.parse().map_err(|_| unknown())?;
+    let (namespace, service) = match host.split('.').collect::<Vec<_>>().as_slice() {
+        [name, namespace, "svc", ..] => ((*namespace).to_owned(), (*name).to_owned()),
+        _ => by_cluster_ip(client.ok_or_else(unknown)?, host)
+            .await?
+            .ok_or_else(unknown)?,
+    };
+    let route =
+        std::fs::read(route_file(folder, &namespace, &service, port)).map_err(|_| unknown())?;
+    let backends: Vec<Backend> = serde_json::from_slice(&route)?;
+    let mut ready = Vec::new();
+    for backend in backends {
+        if is_ready(&backend).await {
+            ready.push(backend.address);
+        }
+    }
+    if ready.is_empty() {
+        return Err(Error::Other(format!("no process behind {target} is ready")));
+    }
+    Ok(ready.swap_remove(turn() % ready.len()))
+}
+
+/// Which of several backends is next.
+fn turn() -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    TURN.fetch_add(1, Ordering::Relaxed)
+}
+
+async fn by_cluster_ip(client: Client, address: &str) -> Result<Option<(String, String)>> {
+    let services = Api::<Service>::all(client)
+        .list(&ListParams::default())
+        .await?;
+    Ok(services.into_iter().find_map(|service| {
+        (service.spec?.cluster_ip.as_deref() == Some(address)).then_some(())?;
+        Some((service.metadata.namespace?, service.metadata.name?))
+    }))
+}
+
+async fn is_ready(backend: &Backend) -> bool {
+    let Some(url) = &backend.ready else {
+        return true;
+    };
+    let ask =
+        async { Ok::<_, Error>(crate::http_client()?.get(url).send().await?.status() == 200) };
+    matches!(
+        tokio::time::timeout(Duration::from_secs(1), ask).await,
+        Ok(Ok(true))
+    )
+}

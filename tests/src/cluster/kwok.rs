@@ -1,0 +1,140 @@
+//! Fake nodes and pods. How a pod fares is chosen by its label [`MODE`].
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result, Trying};
+use crate::eventually::{NotYet, eventually};
+use crate::ports;
+use crate::process::{Process, Spec};
+
+/// The label by which a pod asks for a mode; without it a pod becomes ready at once.
+///
+/// | mode | the pod |
+/// |---|---|
+/// | `hold` | is scheduled and stays Pending without a word |
+/// | `imagepull` | waits with `ImagePullBackOff` in all containers |
+/// | `crashloop` | runs, its container [`CONTAINER`] in `CrashLoopBackOff`, the others ready |
+/// | `notready` | runs and never becomes ready |
+/// | `slowstop` | becomes ready, and takes 3 seconds to end when deleted |
+pub const MODE: &str = "kwok.test/mode";
+
+/// The label that names the container which a mode strikes.
+pub const CONTAINER: &str = "kwok.test/container";
+
+const OWN_STAGES: &str = include_str!("stages.yaml");
+
+/// Starts kwok and `nodes` nodes.
+pub(crate) async fn start(
+    tools: &Path,
+    folder: &Path,
+    kubeconfig: &Path,
+    client: &Client,
+    nodes: u32,
+) -> Result<Process> {
+    let stages = folder.join("stages.yaml");
+    std::fs::write(&stages, stages_yaml(&tools.join("../stages"))?)
+        .trying(format_args!("write {}", stages.display()))?;
+    let port = ports::free()?;
+    let kwok = Spec::new("kwok", tools.join("kwok"))
+        .log(folder.join("kwok.log"))
+        .env("HOME", folder.display())
+        .args([
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--config={}", stages.display()),
+            "--manage-all-nodes=true".to_owned(),
+            "--cidr=203.0.113.0/24".to_owned(),
+            "--node-ip=127.0.0.1".to_owned(),
+            "--node-name=kwok".to_owned(),
+            format!("--node-port={port}"),
+            format!("--server-address=127.0.0.1:{port}"),
+            format!("--tls-cert-file={}", folder.join("api.crt").display()),
+            format!(
+                "--tls-private-key-file={}",
+                folder.join("api.key").display()
+            ),
+            "--node-lease-duration-seconds=40".to_owned(),
+        ]);
+    let kwok = Process::start(kwok).await?;
+    let api: Api<Node> = Api::all(client.clone());
+    for number in 0..nodes {
+        api.create(&PostParams::default(), &node(number)?).await?;
+    }
+    let ready = eventually(
+        "the fake nodes are ready",
+        Duration::from_mins(1),
+        async || {
+            for number in 0..nodes {
+                let node = api.get(&format!("node-{number}")).await?;
+                let conditions = node
+                    .status
+                    .and_then(|status| status.conditions)
+                    .unwrap_or_default();
+                if !conditions
+                    .iter()
+                    .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+                {
+                    return Err(NotYet::new(format!("node-{number} is not ready")));
+                }
+            }
+            Ok(())
+        },
+    );
+    kwok.alive_while(ready).await?;
+    Ok(kwok)
+}
+
+fn node(number: u32) -> Result<Node> {
+    let name = format!("node-{number}");
+    let resources = json!({"cpu": "1000", "memory": "1Ti", "pods": "100000"});
+    Ok(serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"},
+        },
+        "status": {"allocatable": resources, "capacity": resources},
+    }))?)
+}
+
+/// kwok's stock stages, kept off the pods that ask for a mode, and ours.
+fn stages_yaml(stock: &Path) -> Result<String> {
+    let mut texts = BTreeMap::new();
+    for entry in std::fs::read_dir(stock)
+        .trying(format_args!("read {}", stock.display()))?
+        .flatten()
+    {
+        let text = std::fs::read_to_string(entry.path())
+            .trying(format_args!("read {}", entry.path().display()))?;
+        texts.insert(entry.file_name().to_string_lossy().into_owned(), text);
+    }
+    let key = format!(".metadata.labels[\"{MODE}\"]");
+    let mut documents = Vec::new();
+    for (file, text) in texts {
+        let mut stage: Value = serde_saphyr::from_str(&text)
+            .map_err(|error| Error::Other(format!("{file}: {error}")))?;
+        let own_way = match stage["metadata"]["name"].as_str() {
+            Some("pod-ready") => Some(
+                json!({"key": key, "operator": "NotIn", "values": ["hold", "imagepull", "crashloop", "notready"]}),
+            ),
+            Some("pod-delete") => {
+                Some(json!({"key": key, "operator": "NotIn", "values": ["slowstop"]}))
+            }
+            _ => None,
+        };
+        if let Some(own_way) = own_way {
+            let expressions = stage["spec"]["selector"]["matchExpressions"].as_array_mut();
+            expressions
+                .ok_or_else(|| Error::Other(format!("{file} has no selector")))?
+                .push(own_way);
+        }
+        documents.push(serde_json::to_string(&stage)?);
+    }
+    Ok(format!("{}\n---\n{OWN_STAGES}", documents.join("\n---\n")))
+}

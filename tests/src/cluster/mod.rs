@@ -1,0 +1,321 @@
+//! A cluster: [`RunningCluster`] runs one, [`Cluster`] is what its users hold.
+
+mod control_plane;
+mod egress;
+mod kwok;
+mod state;
+
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::future::select_all;
+use kube::Client;
+use tokio::sync::watch;
+
+pub use egress::{Backend, set_route};
+pub use kwok::{CONTAINER, MODE};
+pub use state::{InstanceState, OperatorState, RabbitMqState, STATE_VARIABLE, State};
+
+use crate::audit::Audit;
+use crate::build::{self, Part};
+use crate::error::{Error, Result};
+use crate::operator::{self, Instance, Operator};
+use crate::process::{Folder, Process, Signal};
+use crate::rabbitmq::{self, RabbitMq};
+use crate::sqs;
+
+/// What a cluster has besides Kubernetes.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// RabbitMQ.
+    pub rabbitmq: bool,
+    /// An SQS server.
+    pub sqs: bool,
+    /// Fake nodes.
+    pub nodes: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rabbitmq: true,
+            sqs: false,
+            nodes: 2,
+        }
+    }
+}
+
+/// A cluster that runs somewhere: addresses and an administrator's client.
+#[derive(Clone)]
+pub struct Cluster {
+    state: Arc<State>,
+    client: Client,
+}
+
+impl Cluster {
+    /// Connects to the cluster that a state describes.
+    ///
+    /// # Errors
+    /// When its kubeconfig cannot be read.
+    pub async fn connect(state: State) -> Result<Self> {
+        crate::install_crypto_provider();
+        Ok(Self {
+            client: control_plane::client(&state.kubeconfig).await?,
+            state: Arc::new(state),
+        })
+    }
+
+    /// Where everything is.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The administrator's client.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// The cluster's files and logs.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.state.folder
+    }
+
+    /// The API server's audit log.
+    #[must_use]
+    pub fn audit(&self) -> Audit {
+        Audit::new(self.folder().join("audit.log"), self.client())
+    }
+
+    /// RabbitMQ's administrator.
+    ///
+    /// # Errors
+    /// When the cluster has no RabbitMQ.
+    pub fn rabbitmq(&self) -> Result<RabbitMq> {
+        let state = self.state.rabbitmq.as_ref();
+        RabbitMq::new(state.ok_or_else(|| Error::other("this cluster has no RabbitMQ"))?)
+    }
+
+    /// The user that the operator's writes have in the audit log.
+    ///
+    /// # Errors
+    /// When the cluster has no operator.
+    pub fn operator_user(&self) -> Result<String> {
+        let operator = self
+            .state
+            .operator
+            .as_ref()
+            .ok_or_else(|| Error::other("this cluster has no operator"))?;
+        Ok(operator::user(
+            &operator.namespace,
+            &operator.service_account,
+        ))
+    }
+
+    /// Sends the connections to a Service's port to our processes.
+    ///
+    /// # Errors
+    /// When the route cannot be written.
+    pub fn set_route(
+        &self,
+        namespace: &str,
+        service: &str,
+        port: u16,
+        backends: &[Backend],
+    ) -> Result<()> {
+        egress::set_route(self.folder(), namespace, service, port, backends)
+    }
+}
+
+/// A cluster that this process runs; dropped, it ends.
+pub struct RunningCluster {
+    cluster: Cluster,
+    instances: Vec<Instance>,
+    processes: Vec<Process>,
+    _egress: egress::Egress,
+    folder: Folder,
+}
+
+impl Deref for RunningCluster {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+impl RunningCluster {
+    /// Builds what is missing and starts a cluster.
+    ///
+    /// # Errors
+    /// When something cannot be built, or a part does not start; with the end
+    /// of its log. Nothing stays behind.
+    pub async fn start(options: Options) -> Result<Self> {
+        crate::install_crypto_provider();
+        let control_plane_bin = build::ensure(Part::ControlPlane).await?;
+        let tools = build::ensure(Part::Tools).await?;
+        let rabbitmq_bin = if options.rabbitmq {
+            Some(build::ensure(Part::RabbitMq).await?)
+        } else {
+            None
+        };
+        let sqs_bin = if options.sqs {
+            Some(build::ensure(Part::Sqs).await?)
+        } else {
+            None
+        };
+
+        let folder = Folder::create("c")?;
+        let (client_sender, client_receiver) = watch::channel(None);
+        let egress = egress::listen(&folder, client_receiver)?;
+        let kubernetes = async {
+            let control_plane = control_plane::start(&control_plane_bin, &folder).await?;
+            client_sender.send_replace(Some(control_plane.client.clone()));
+            let kwok = kwok::start(
+                &tools,
+                &folder,
+                &control_plane.kubeconfig,
+                &control_plane.client,
+                options.nodes,
+            )
+            .await?;
+            Ok::<_, Error>((control_plane, kwok))
+        };
+        let broker = async {
+            match &rabbitmq_bin {
+                Some(bin) => rabbitmq::server::start(bin, &folder).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        let sqs = async {
+            match &sqs_bin {
+                Some(bin) => sqs::start(bin, &folder).await.map(Some),
+                None => Ok(None),
+            }
+        };
+        let ((control_plane, kwok), broker, sqs) = tokio::try_join!(kubernetes, broker, sqs)?;
+        let mut processes = control_plane.processes;
+        processes.push(kwok);
+        let rabbitmq = broker.map(|(state, started)| {
+            processes.extend(started);
+            state
+        });
+        let sqs = sqs.map(|(url, process)| {
+            processes.push(process);
+            url
+        });
+        let state = State {
+            owner: std::process::id(),
+            folder: folder.path().to_owned(),
+            kubeconfig: control_plane.kubeconfig,
+            api_server: control_plane.api_server,
+            control_plane: control_plane_bin,
+            tools,
+            rabbitmq,
+            sqs,
+            operator: None,
+        };
+        Ok(Self {
+            cluster: Cluster {
+                state: Arc::new(state),
+                client: control_plane.client,
+            },
+            instances: Vec::new(),
+            processes,
+            _egress: egress,
+            folder,
+        })
+    }
+
+    /// Installs the operator with its defaults and starts one instance.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not become ready.
+    pub async fn start_operator(&mut self) -> Result<()> {
+        let operator = Operator::install(&self.cluster, serde_json::json!({})).await?;
+        let instance = operator.start("asya-operator-0").await?;
+        self.instances.push(instance);
+        let mut state = self.cluster.state().clone();
+        state.operator = Some(operator.state(&self.instances));
+        self.cluster.state = Arc::new(state);
+        Ok(())
+    }
+
+    /// A part by its name (`kube-apiserver`, `rabbitmq`, …).
+    ///
+    /// # Errors
+    /// When the cluster has no such part.
+    pub fn part(&self, name: &str) -> Result<&Process> {
+        let found = self.processes.iter().find(|process| process.name() == name);
+        found.ok_or_else(|| Error::Other(format!("this cluster has no part {name}")))
+    }
+
+    /// Starts a part again that was killed or stopped.
+    ///
+    /// # Errors
+    /// When the cluster has no such part, or it cannot be started.
+    pub async fn restart(&mut self, name: &str) -> Result<()> {
+        let found = self
+            .processes
+            .iter_mut()
+            .find(|process| process.name() == name);
+        let process =
+            found.ok_or_else(|| Error::Other(format!("this cluster has no part {name}")))?;
+        process.kill().await;
+        *process = Process::start(process.spec().clone()).await?;
+        Ok(())
+    }
+
+    /// Waits until a part or an instance of the operator ends by itself.
+    pub async fn death(&self) -> Error {
+        let all = self
+            .processes
+            .iter()
+            .chain(self.instances.iter().map(Instance::process));
+        let waits: Vec<_> = all
+            .map(|process| Box::pin(async move { process.death(process.wait().await) }))
+            .collect();
+        select_all(waits).await.0
+    }
+
+    /// Keeps the logs after the end.
+    pub fn keep_logs(&mut self) {
+        self.folder.keep();
+    }
+}
+
+impl Drop for RunningCluster {
+    fn drop(&mut self) {
+        let all: Vec<&Process> = self
+            .instances
+            .iter()
+            .map(Instance::process)
+            .chain(&self.processes)
+            .collect();
+        for process in &all {
+            process.signal(Signal::KILL);
+        }
+        // The keeper's thread reaps them; the folder must not be removed
+        // under a process that still writes.
+        let started = Instant::now();
+        while all.iter().any(|process| process.exited().is_none())
+            && started.elapsed() < Duration::from_secs(5)
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Writes a kubeconfig for a bearer token.
+pub(crate) fn write_kubeconfig(
+    path: &Path,
+    server: &str,
+    authority: &Path,
+    token: &str,
+) -> Result<()> {
+    control_plane::write_json(path, &control_plane::kubeconfig(server, authority, token))
+}

@@ -1,0 +1,264 @@
+//! A proxy in front of the API server or RabbitMQ's management API that counts
+//! writes and strikes at the n-th one.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODING};
+use http::{Method, StatusCode};
+use reqwest::Client;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::cluster::Cluster;
+use crate::error::{Error, Result, Trying};
+
+/// When, around a request, the proxy strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The server never sees the request, the client gets no answer.
+    BeforeForwarding,
+    /// The server has done it, the client gets no answer.
+    BeforeAnswering,
+    /// The server has done it, the client knows.
+    AfterAnswering,
+}
+
+/// A mutating request that came by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Its method.
+    pub method: Method,
+    /// Its path with the query, as it was sent.
+    pub path: String,
+    /// The server's answer; none when it was not forwarded or not answered.
+    pub status: Option<StatusCode>,
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Seen {
+    writes: Vec<Write>,
+    /// The number of the write to strike at, when, and what to do.
+    strike: Option<(usize, Moment, Hook)>,
+}
+
+struct Shared {
+    upstream: String,
+    client: Client,
+    seen: Mutex<Seen>,
+}
+
+impl Shared {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hook, if it is armed for this write and moment.
+    fn hook(&self, number: usize, moment: Moment) -> Option<Hook> {
+        let mut seen = self.seen();
+        let armed = seen
+            .strike
+            .as_ref()
+            .is_some_and(|strike| (strike.0, strike.1) == (number, moment));
+        if armed {
+            seen.strike.take().map(|strike| strike.2)
+        } else {
+            None
+        }
+    }
+}
+
+/// The proxy; ends when dropped.
+pub struct CountingProxy {
+    port: u16,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+impl Drop for CountingProxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl CountingProxy {
+    /// In front of a cluster's API server. Leases are not counted.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub async fn to_api_server(cluster: &Cluster) -> Result<Self> {
+        Self::start(
+            &cluster.state().api_server,
+            Some(&cluster.folder().join("ca.crt")),
+        )
+        .await
+    }
+
+    /// In front of a cluster's RabbitMQ management API.
+    ///
+    /// # Errors
+    /// When the cluster has no RabbitMQ, or the proxy cannot listen.
+    pub async fn to_rabbitmq(cluster: &Cluster) -> Result<Self> {
+        Self::start(&cluster.rabbitmq()?.management_url(), None).await
+    }
+
+    async fn start(upstream: &str, authority: Option<&Path>) -> Result<Self> {
+        crate::install_crypto_provider();
+        // No timeout: watches last.
+        let mut client = Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(path) = authority {
+            let pem = std::fs::read(path).trying(format_args!("read {}", path.display()))?;
+            client = client.tls_certs_only([reqwest::Certificate::from_pem(&pem)?]);
+        }
+        let shared = Arc::new(Shared {
+            upstream: upstream.to_owned(),
+            client: client.build()?,
+            seen: Mutex::default(),
+        });
+        let listener = TcpListener::bind(("127.0.0.1", 0))
+            .await
+            .trying("listen for a proxy")?;
+        let port = listener.local_addr().trying("listen for a proxy")?.port();
+        let router = axum::Router::new()
+            .fallback(pass)
+            .with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self {
+            port,
+            shared,
+            server,
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port on 127.0.0.1.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The writes so far.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        self.shared.seen().writes.clone()
+    }
+
+    /// Calls the hook once, at the n-th write from now on (1 is the next).
+    pub fn strike(&self, n: usize, moment: Moment, hook: impl FnOnce() + Send + 'static) {
+        let mut seen = self.shared.seen();
+        seen.strike = Some((seen.writes.len() + n, moment, Box::new(hook)));
+    }
+
+    /// Whether the hook is still waiting for its write.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.shared.seen().strike.is_some()
+    }
+}
+
+async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let number = note(&shared, &request);
+    if let Some(hook) = number.and_then(|number| shared.hook(number, Moment::BeforeForwarding)) {
+        hook();
+        hang_up();
+    }
+    let response = match forward(&shared, request).await {
+        Ok(response) => response,
+        Err(error) => {
+            let mut response = Response::new(Body::from(error.to_string()));
+            *response.status_mut() = StatusCode::BAD_GATEWAY;
+            return response;
+        }
+    };
+    let Some(number) = number else {
+        return response;
+    };
+    shared.seen().writes[number - 1].status = Some(response.status());
+    if let Some(hook) = shared.hook(number, Moment::BeforeAnswering) {
+        hook();
+        hang_up();
+    }
+    if let Some(hook) = shared.hook(number, Moment::AfterAnswering) {
+        let (parts, body) = response.into_parts();
+        let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
+            hang_up()
+        };
+        // The answer is on its way once this handler returns, and is read
+        // within far less than this.
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            hook();
+        });
+        return Response::from_parts(parts, Body::from(bytes));
+    }
+    response
+}
+
+/// Ends the connection without an answer: a server's handler has no other way
+/// to say this. Unlike a panic it prints nothing.
+fn hang_up() -> ! {
+    std::panic::resume_unwind(Box::new("hang up"))
+}
+
+/// Notes a write and returns its number, from 1.
+fn note(shared: &Shared, request: &Request) -> Option<usize> {
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or("/", |path| path.as_str());
+    let reads = [Method::GET, Method::HEAD, Method::OPTIONS];
+    // The lease is renewed all the time.
+    if reads.contains(request.method()) || request.uri().path().contains("/leases") {
+        return None;
+    }
+    let mut seen = shared.seen();
+    seen.writes.push(Write {
+        method: request.method().clone(),
+        path: path.to_owned(),
+        status: None,
+    });
+    Some(seen.writes.len())
+}
+
+async fn forward(shared: &Shared, request: Request) -> Result<Response> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let body = axum::body::to_bytes(body, usize::MAX)
+        .await
+        .map_err(Error::other)?;
+    let answer = shared
+        .client
+        .request(parts.method, format!("{}{path}", shared.upstream))
+        .headers(end_to_end(parts.headers))
+        .body(body)
+        .send()
+        .await?;
+    let (parts, body) = http::Response::from(answer).into_parts();
+    let mut response = Response::new(Body::new(body));
+    *response.status_mut() = parts.status;
+    *response.headers_mut() = end_to_end(parts.headers);
+    Ok(response)
+}
+
+/// Without the headers that belong to one connection.
+fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
+    for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
+        headers.remove(name);
+    }
+    headers
+}

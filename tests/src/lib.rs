@@ -1,0 +1,54 @@
+//! A real Kubernetes on loopback ports, for tests and for trying things.
+//!
+//! Real are etcd, the API server, the controller manager, the scheduler,
+//! RabbitMQ and the SQS server; fake are nodes and pods (kwok). The operator
+//! is installed by its chart and runs as the chart's Deployment says. All ends
+//! with the process that started it, however that ends.
+//!
+//! - [`cluster::RunningCluster`] runs a cluster, [`cluster::Cluster`] uses one;
+//! - [`scenario::Scenario`] is a namespace of its own on the shared cluster;
+//! - [`operator::Operator`] installs the chart and starts instances;
+//! - [`eventually::eventually`] waits for conditions;
+//! - [`audit::Audit`] and [`rabbitmq::AccessLog`] tell who wrote what;
+//! - [`counting_proxy::CountingProxy`] strikes after the n-th write.
+
+pub mod audit;
+pub mod build;
+pub mod cluster;
+pub mod counting_proxy;
+pub mod error;
+pub mod eventually;
+pub mod operator;
+pub mod pki;
+pub mod ports;
+pub mod process;
+pub mod rabbitmq;
+pub mod scenario;
+mod sqs;
+
+use std::time::Duration;
+
+pub use error::{Error, Result};
+
+/// What every client of TLS needs once per process.
+pub fn install_crypto_provider() {
+    // A second installation is refused, which is what we want.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+/// SIGINT, SIGTERM and SIGHUP end this process only after all that it started
+/// is gone. Starting a first part does this, too.
+pub fn watch_signals() {
+    process::keeper::watch_signals();
+}
+
+/// A client for addresses on loopback: no proxy, no redirects, no long waits.
+pub(crate) fn http_client() -> Result<reqwest::Client> {
+    install_crypto_provider();
+    Ok(reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(Duration::from_secs(5))
+        .timeout(Duration::from_mins(1))
+        .build()?)
+}

@@ -1,0 +1,156 @@
+//! One running process of the operator.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use crate::cluster::InstanceState;
+use crate::error::{Error, Result};
+use crate::eventually::{NotYet, eventually};
+use crate::process::{Process, Signal, Spec};
+
+/// How an instance differs from what the chart says.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// Another address of the API server: that of a proxy.
+    pub server: Option<String>,
+    /// Arguments after the chart's.
+    pub args: Vec<String>,
+    /// Variables over the chart's.
+    pub env: Vec<(String, String)>,
+}
+
+/// A process of the operator; killed when dropped.
+#[derive(Debug)]
+pub struct Instance {
+    name: String,
+    spec: Spec,
+    process: Process,
+    health: String,
+    metrics: String,
+    log: PathBuf,
+}
+
+impl Instance {
+    pub(super) async fn start(
+        name: &str,
+        spec: Spec,
+        listening: &BTreeMap<String, String>,
+    ) -> Result<Self> {
+        let url = |flag: &str| {
+            listening
+                .get(flag)
+                .map(|address| format!("http://{address}"))
+                .unwrap_or_default()
+        };
+        let log = spec.log.clone().unwrap_or_default();
+        Ok(Self {
+            name: name.to_owned(),
+            process: Process::start(spec.clone()).await?,
+            spec,
+            health: url("health-probe-bind-address"),
+            metrics: url("metrics-bind-address"),
+            log,
+        })
+    }
+
+    /// Its `POD_NAME`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// `http://127.0.0.1:PORT` of `/healthz` and `/readyz`.
+    #[must_use]
+    pub fn health(&self) -> &str {
+        &self.health
+    }
+
+    /// `http://127.0.0.1:PORT` of `/metrics`.
+    #[must_use]
+    pub fn metrics(&self) -> &str {
+        &self.metrics
+    }
+
+    /// Waits until `/readyz` answers 200.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready after a minute.
+    pub async fn wait_ready(&self) -> Result<()> {
+        let url = format!("{}/readyz", self.health);
+        let client = crate::http_client()?;
+        let what = format!("operator {} is ready", self.name);
+        let ready = eventually(what, Duration::from_mins(1), async || {
+            let answer = client.get(&url).send().await?;
+            let (status, body) = (answer.status(), answer.text().await?);
+            if status == 200 {
+                Ok(())
+            } else {
+                Err(NotYet::new(format!("{status} {body}")))
+            }
+        });
+        self.process.alive_while(ready).await
+    }
+
+    /// Kills it (SIGKILL).
+    pub async fn kill(&self) {
+        self.process.kill().await;
+    }
+
+    /// Stops it (SIGTERM) and waits for its end.
+    ///
+    /// # Errors
+    /// When it has not ended after 30 seconds.
+    pub async fn stop(&self) -> Result<ExitStatus> {
+        self.process.stop(Duration::from_secs(30)).await
+    }
+
+    /// Freezes it (SIGSTOP).
+    pub fn pause(&self) {
+        self.process.signal(Signal::STOP);
+    }
+
+    /// Thaws it (SIGCONT).
+    pub fn resume(&self) {
+        self.process.signal(Signal::CONT);
+    }
+
+    /// Starts it again, on the same ports and with the same log.
+    ///
+    /// # Errors
+    /// When it still runs, or cannot be started.
+    pub async fn restart(&mut self) -> Result<()> {
+        if self.process.exited().is_none() {
+            return Err(Error::Other(format!(
+                "operator {} still runs: stop or kill it first",
+                self.name
+            )));
+        }
+        self.process = Process::start(self.spec.clone()).await?;
+        Ok(())
+    }
+
+    /// Everything that it has logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(&self.log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    pub(super) fn state(&self) -> InstanceState {
+        InstanceState {
+            name: self.name.clone(),
+            pid: self.process.pid(),
+            health: self.health.clone(),
+            metrics: self.metrics.clone(),
+            log: self.log.clone(),
+        }
+    }
+}

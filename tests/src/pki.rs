@@ -1,0 +1,126 @@
+//! Certificates and keys of a test cluster.
+
+use std::path::Path;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use crate::error::{Error, Result, Trying};
+
+/// What a certificate may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// By a server.
+    Server,
+    /// By a client.
+    Client,
+    /// By both.
+    Both,
+}
+
+/// A certificate authority.
+#[derive(Debug)]
+pub struct Authority {
+    pem: String,
+    key_pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    /// A new authority.
+    ///
+    /// # Errors
+    /// When a key cannot be made.
+    pub fn new(name: &str) -> Result<Self> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let pem = params.self_signed(&key).map_err(failed)?.pem();
+        Ok(Self {
+            pem,
+            key_pem: key.serialize_pem(),
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// Its certificate.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Writes `NAME.crt` and `NAME.key`.
+    ///
+    /// # Errors
+    /// When the files cannot be written.
+    pub fn write(&self, folder: &Path, name: &str) -> Result<()> {
+        write(folder, name, &self.pem, &self.key_pem)
+    }
+
+    /// Issues a certificate and writes it to `NAME.crt` and `NAME.key`.
+    ///
+    /// # Errors
+    /// When it cannot be issued or written.
+    pub fn issue(
+        &self,
+        folder: &Path,
+        name: &str,
+        common_name: &str,
+        hosts: &[&str],
+        usage: Use,
+    ) -> Result<()> {
+        let key = KeyPair::generate().map_err(failed)?;
+        let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).map_err(failed)?;
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+        ];
+        params.extended_key_usages = match usage {
+            Use::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Use::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+            Use::Both => vec![
+                ExtendedKeyUsagePurpose::ServerAuth,
+                ExtendedKeyUsagePurpose::ClientAuth,
+            ],
+        };
+        let certificate = params.signed_by(&key, &self.issuer).map_err(failed)?;
+        write(folder, name, &certificate.pem(), &key.serialize_pem())
+    }
+}
+
+/// Writes a key pair by which tokens are signed (`NAME.key`) and checked
+/// (`NAME.pub`).
+///
+/// # Errors
+/// When it cannot be made or written.
+pub fn write_signing_key(folder: &Path, name: &str) -> Result<()> {
+    let key = KeyPair::generate().map_err(failed)?;
+    write_file(&folder.join(format!("{name}.key")), &key.serialize_pem())?;
+    write_file(&folder.join(format!("{name}.pub")), &key.public_key_pem())
+}
+
+fn write(folder: &Path, name: &str, certificate: &str, key: &str) -> Result<()> {
+    write_file(&folder.join(format!("{name}.crt")), certificate)?;
+    write_file(&folder.join(format!("{name}.key")), key)
+}
+
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err passes it by value")]
+fn failed(error: rcgen::Error) -> Error {
+    Error::Other(format!("certificate: {error}"))
+}

@@ -1,0 +1,61 @@
+//! Free loopback ports that stay free until a part binds them.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::{Error, Result, Trying};
+
+/// Ports below the range that the kernel hands to outgoing connections: there
+/// nothing but another listener can take one between choice and bind.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 10_000;
+
+/// The lock files of the ports that this process has chosen; held until it
+/// ends, so that two harnesses never choose the same one.
+static CHOSEN: Mutex<BTreeMap<u16, File>> = Mutex::new(BTreeMap::new());
+
+/// A free port on 127.0.0.1.
+///
+/// # Errors
+/// When there is none.
+pub fn free() -> Result<u16> {
+    let folder = locks();
+    std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
+    let mut chosen = CHOSEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let start = u16::try_from(std::process::id() % u32::from(COUNT)).unwrap_or_default();
+    for step in 0..COUNT {
+        let port = FIRST + (start + step) % COUNT;
+        if chosen.contains_key(&port) || TcpListener::bind(("127.0.0.1", port)).is_err() {
+            continue;
+        }
+        let path = folder.join(port.to_string());
+        let file = File::create(&path).trying(format_args!("write {}", path.display()))?;
+        if file.try_lock().is_ok() {
+            chosen.insert(port, file);
+            return Ok(port);
+        }
+    }
+    Err(Error::other(format!("no free port from {FIRST} on")))
+}
+
+fn locks() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    std::env::temp_dir().join(format!("asya-tests-{user}-ports"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let ports: Vec<u16> = (0..50).map(|_| super::free().unwrap()).collect();
+        let distinct: BTreeSet<u16> = ports.iter().copied().collect();
+        assert_eq!(distinct.len(), ports.len());
+    }
+}

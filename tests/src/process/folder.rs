@@ -1,0 +1,120 @@
+//! A folder that goes with its owner.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::keeper;
+use crate::error::{Error, Result, Trying};
+
+/// A fresh folder, removed when dropped; kept, and its path printed, when a
+/// test fails.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    keep: bool,
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes one, and removes those whose owner is gone.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn create(prefix: &str) -> Result<Self> {
+        let root = root();
+        std::fs::create_dir_all(&root).trying(format_args!("make {}", root.display()))?;
+        sweep(&root);
+        for number in 0..10_000 {
+            let path = root.join(format!("{prefix}{number}"));
+            match std::fs::create_dir(&path) {
+                Ok(()) => {
+                    let lock = lock_file(&path).trying(format_args!("lock {}", path.display()))?;
+                    keeper::remove_at_end(path.clone());
+                    return Ok(Self {
+                        path,
+                        keep: false,
+                        _lock: lock,
+                    });
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).trying(format_args!("make {}", path.display())),
+            }
+        }
+        Err(Error::Other(format!(
+            "{} is full of folders",
+            root.display()
+        )))
+    }
+
+    /// Keeps it after the end, to look into.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        keeper::forget(&self.path);
+        if self.keep || std::thread::panicking() {
+            let _ = File::create(self.path.join("kept"));
+            eprintln!("logs are kept in {}", self.path.display());
+        } else if std::fs::remove_dir_all(&self.path).is_err() {
+            // A process that is just being killed may still have written.
+            std::thread::sleep(Duration::from_millis(200));
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Per user, since another user's folder could not be removed. Short, since
+/// the path of a Unix socket has 107 characters.
+fn root() -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    std::env::temp_dir().join(format!("asya-tests-{user}"))
+}
+
+fn lock_file(folder: &Path) -> std::io::Result<File> {
+    let file = File::create(folder.join("lock"))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Removes what a killed harness left, and what was kept for looking after a
+/// day. A folder without a lock file is being made right now.
+fn sweep(root: &Path) {
+    let Ok(entries) = std::fs::read_dir(root) else {
+        return;
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let Ok(lock) = File::open(path.join("lock")) else {
+            continue;
+        };
+        if !is_kept(&path) && lock.try_lock().is_ok() {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_kept(folder: &Path) -> bool {
+    let modified = std::fs::metadata(folder.join("kept")).and_then(|kept| kept.modified());
+    modified.is_ok_and(|time| {
+        time.elapsed()
+            .is_ok_and(|age| age < Duration::from_hours(24))
+    })
+}

@@ -1,0 +1,193 @@
+//! The one thread that starts processes, reaps them, and ends all of them
+//! when the harness is told to end.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Spec;
+use crate::error::{Error, Result, Trying};
+
+type Exit = watch::Receiver<Option<ExitStatus>>;
+
+struct Order {
+    spec: Spec,
+    reply: oneshot::Sender<Result<(Pid, Exit)>>,
+}
+
+/// What must be gone when the harness is.
+#[derive(Default)]
+struct Kept {
+    groups: BTreeMap<i32, String>,
+    paths: Vec<PathBuf>,
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept {
+    groups: BTreeMap::new(),
+    paths: Vec::new(),
+});
+
+static ORDERS: LazyLock<Option<mpsc::UnboundedSender<Order>>> = LazyLock::new(|| {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::Builder::new()
+        .name("keeper".to_owned())
+        .spawn(move || run(receiver))
+        .ok()
+        .map(|_| sender)
+});
+
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP end everything that was started.
+pub(crate) fn watch_signals() {
+    LazyLock::force(&ORDERS);
+}
+
+/// Starts a process on the keeper's thread.
+pub(crate) async fn start(spec: Spec) -> Result<(Pid, Exit)> {
+    let gone = || Error::other("the thread that starts processes is gone");
+    let (reply, answer) = oneshot::channel();
+    ORDERS
+        .as_ref()
+        .ok_or_else(gone)?
+        .send(Order { spec, reply })
+        .map_err(|_| gone())?;
+    answer.await.map_err(|_| gone())?
+}
+
+/// Has a file or folder removed when a signal ends the harness.
+pub(crate) fn remove_at_end(path: PathBuf) {
+    watch_signals();
+    kept().paths.push(path);
+}
+
+/// Forgets a file or folder.
+pub(crate) fn forget(path: &Path) {
+    kept().paths.retain(|known| known != path);
+}
+
+fn run(mut orders: mpsc::UnboundedReceiver<Order>) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    else {
+        return;
+    };
+    runtime.block_on(async move {
+        let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)) = (
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+            signal(SignalKind::hangup()),
+        ) else {
+            return;
+        };
+        loop {
+            let code = tokio::select! {
+                order = orders.recv() => {
+                    let Some(order) = order else { return };
+                    // A receiver that is gone drops the process handle: nobody
+                    // would end the process, so it ends here.
+                    if let Err(Ok((pid, _))) = order.reply.send(spawn(&order.spec)) {
+                        let _ = kill_process_group(pid, Signal::KILL);
+                    }
+                    continue;
+                }
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+                _ = hangup.recv() => 129,
+            };
+            end_everything().await;
+            std::process::exit(code);
+        }
+    });
+}
+
+fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
+    // A missing program must be told as such, not as a failure of setpriv.
+    if spec.program.is_absolute() && !spec.program.exists() {
+        return Err(Error::Missing(format!(
+            "{} is missing: {} is not there",
+            spec.name,
+            spec.program.display()
+        )));
+    }
+    let mut command = std::process::Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(&spec.program)
+        .args(&spec.args)
+        .stdin(Stdio::null())
+        .process_group(0);
+    if !spec.inherit_env {
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    }
+    command.envs(spec.env.iter().map(|(name, value)| (name, value)));
+    if let Some(log) = &spec.log {
+        let what = format!("write {}", log.display());
+        let file = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(log)
+            .trying(&what)?;
+        command.stdout(file.try_clone().trying(&what)?).stderr(file);
+    }
+    let mut child =
+        tokio::process::Command::from(command)
+            .spawn()
+            .map_err(|source| match source.kind() {
+                std::io::ErrorKind::NotFound => {
+                    Error::Missing("setpriv is missing: install the package util-linux".to_owned())
+                }
+                _ => Error::Io {
+                    what: format!("start {}", spec.name),
+                    source,
+                },
+            })?;
+    let raw = child.id().and_then(|id| i32::try_from(id).ok());
+    let Some(pid) = raw.and_then(Pid::from_raw) else {
+        return Err(Error::Other(format!("{} has no process id", spec.name)));
+    };
+    kept()
+        .groups
+        .insert(pid.as_raw_nonzero().get(), spec.name.clone());
+    let (sender, exit) = watch::channel(None);
+    tokio::spawn(async move {
+        let status = child.wait().await.unwrap_or_default();
+        // What the process started and left behind goes with it.
+        let _ = kill_process_group(pid, Signal::KILL);
+        kept().groups.remove(&pid.as_raw_nonzero().get());
+        sender.send_replace(Some(status));
+    });
+    Ok((pid, exit))
+}
+
+async fn end_everything() {
+    let groups: Vec<i32> = kept().groups.keys().copied().collect();
+    for pid in groups.into_iter().filter_map(Pid::from_raw) {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+    for _ in 0..500 {
+        if kept().groups.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for path in std::mem::take(&mut kept().paths) {
+        let _ = if path.is_dir() {
+            std::fs::remove_dir_all(path)
+        } else {
+            std::fs::remove_file(path)
+        };
+    }
+}

@@ -1,0 +1,279 @@
+//! Processes that end with the harness, however it ends.
+//!
+//! Each runs in its own process group and is started through `setpriv
+//! --pdeathsig KILL`, so that the kernel ends it even when the harness is
+//! killed. That signal is bound to the *thread* that forks, hence one thread
+//! that lives as long as the process does all starting (see [`keeper`]).
+
+pub(crate) mod folder;
+pub(crate) mod keeper;
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::Pid;
+pub use rustix::process::Signal;
+use tokio::sync::watch;
+
+pub use self::folder::Folder;
+use crate::error::{Error, Result, Trying};
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    pub(crate) name: String,
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) inherit_env: bool,
+    pub(crate) log: Option<PathBuf>,
+}
+
+impl Spec {
+    /// A program with no arguments, an empty environment and its output on ours.
+    pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            inherit_env: false,
+            log: None,
+        }
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Display) -> Self {
+        self.args.push(arg.to_string());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Display>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args
+            .extend(args.into_iter().map(|arg| arg.to_string()));
+        self
+    }
+
+    /// Adds an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Display) -> Self {
+        self.env.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Lets it have our environment, too.
+    #[must_use]
+    pub fn inherit_env(mut self) -> Self {
+        self.inherit_env = true;
+        self
+    }
+
+    /// Appends its output to a file.
+    #[must_use]
+    pub fn log(mut self, log: impl Into<PathBuf>) -> Self {
+        self.log = Some(log.into());
+        self
+    }
+}
+
+/// A running process; dropped, its whole group is killed.
+#[derive(Debug)]
+pub struct Process {
+    spec: Spec,
+    pid: Pid,
+    exit: watch::Receiver<Option<ExitStatus>>,
+}
+
+impl Process {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn start(spec: Spec) -> Result<Self> {
+        let (pid, exit) = keeper::start(spec.clone()).await?;
+        Ok(Self { spec, pid, exit })
+    }
+
+    /// How it was started.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Its name in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// Its process id, which is that of its group, too.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Where its output goes.
+    #[must_use]
+    pub fn log(&self) -> Option<&Path> {
+        self.spec.log.as_deref()
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn exited(&self) -> Option<ExitStatus> {
+        *self.exit.borrow()
+    }
+
+    /// Sends a signal to the whole group; nothing happens when it has ended.
+    pub fn signal(&self, signal: Signal) {
+        if self.exited().is_none() {
+            // The only failure is "no such process", which the exit will tell.
+            let _ = rustix::process::kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// Waits for its end.
+    pub async fn wait(&self) -> ExitStatus {
+        let mut exit = self.exit.clone();
+        loop {
+            if let Some(status) = *exit.borrow_and_update() {
+                return status;
+            }
+            if exit.changed().await.is_err() {
+                // The keeper is gone only when the whole harness is ending.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub async fn kill(&self) {
+        self.signal(Signal::KILL);
+        self.wait().await;
+    }
+
+    /// Asks it to end (SIGTERM) and waits.
+    ///
+    /// # Errors
+    /// When it has not ended in time; then it is killed.
+    pub async fn stop(&self, timeout: Duration) -> Result<ExitStatus> {
+        self.signal(Signal::TERM);
+        if let Ok(status) = tokio::time::timeout(timeout, self.wait()).await {
+            return Ok(status);
+        }
+        self.kill().await;
+        Err(Error::Timeout {
+            what: format!("{} ended after SIGTERM", self.spec.name),
+            timeout,
+            last: self.last_lines(20),
+        })
+    }
+
+    /// The last lines of its log.
+    #[must_use]
+    pub fn last_lines(&self, count: usize) -> String {
+        self.spec
+            .log
+            .as_deref()
+            .map_or_else(String::new, |log| last_lines(log, count))
+    }
+
+    /// The failure "it ended by itself", with the end of its log.
+    #[must_use]
+    pub fn death(&self, status: ExitStatus) -> Error {
+        Error::PartDied {
+            name: self.spec.name.clone(),
+            status,
+            log: self.spec.log.clone().unwrap_or_default(),
+            lines: self.last_lines(20),
+        }
+    }
+
+    /// Waits for something, but not longer than the process lives.
+    ///
+    /// # Errors
+    /// The failure of what is waited for, or the death of the process.
+    pub async fn alive_while<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            status = self.wait() => Err(self.death(status)),
+            done = work => done,
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+/// Whether a process of this program runs; one that has ended, or whose id now
+/// is another program's, does not.
+#[must_use]
+pub fn is_running(pid: u32, program: &str) -> bool {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+    let zombie = read("stat").is_none_or(|stat| stat.contains(") Z "));
+    !zombie
+        && read("cmdline").is_some_and(|line| {
+            line.split('\0')
+                .next()
+                .is_some_and(|name| name.ends_with(program))
+        })
+}
+
+/// Sends a signal to one process that is not our child.
+pub fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}
+
+/// Has a file removed when a signal ends this process.
+pub fn remove_at_end(file: &Path) {
+    keeper::remove_at_end(file.to_owned());
+}
+
+/// The last lines of a file; empty when it cannot be read.
+pub(crate) fn last_lines(file: &Path, count: usize) -> String {
+    let text = std::fs::read(file).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Runs a program to its end and returns its output.
+///
+/// # Errors
+/// When it cannot be started or fails; with what it wrote to stderr.
+pub async fn output(spec: Spec) -> Result<String> {
+    let mut command = tokio::process::Command::new(&spec.program);
+    command
+        .args(&spec.args)
+        .stdin(std::process::Stdio::null())
+        .kill_on_drop(true);
+    if !spec.inherit_env {
+        command.env_clear();
+    }
+    command.envs(spec.env.iter().cloned());
+    let done = command
+        .output()
+        .await
+        .trying(format_args!("start {}", spec.program.display()))?;
+    let stdout = String::from_utf8_lossy(&done.stdout).into_owned();
+    if done.status.success() {
+        return Ok(stdout);
+    }
+    Err(Error::Other(format!(
+        "{} failed ({}):\n{}{}",
+        spec.name,
+        done.status,
+        stdout,
+        String::from_utf8_lossy(&done.stderr)
+    )))
+}

@@ -1,0 +1,104 @@
+//! Who called RabbitMQ's management API.
+
+use std::path::PathBuf;
+
+use crate::error::{Result, Trying};
+
+/// The access log of the management API.
+#[derive(Debug, Clone)]
+pub struct AccessLog {
+    folder: PathBuf,
+}
+
+/// A place in the log: what comes after it is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(usize);
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The user.
+    pub user: String,
+    /// `GET`, `PUT`, …
+    pub method: String,
+    /// The path, escaped as it was sent, with the query.
+    pub path: String,
+    /// The answer's status.
+    pub status: u16,
+}
+
+impl AccessLog {
+    pub(super) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// The end of the log now.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn mark(&self) -> Result<Mark> {
+        Ok(Mark(self.all()?.len()))
+    }
+
+    /// The calls by a user after a mark.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn calls_since(&self, mark: Mark, user: &str) -> Result<Vec<Call>> {
+        let calls = self.all()?;
+        Ok(calls
+            .into_iter()
+            .skip(mark.0)
+            .filter(|call| call.user == user)
+            .collect())
+    }
+
+    fn all(&self) -> Result<Vec<Call>> {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(&self.folder)
+            .trying(format_args!("read {}", self.folder.display()))?
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        // One file per hour, named by it.
+        files.sort();
+        let mut calls = Vec::new();
+        for file in files {
+            let text = std::fs::read(&file).trying(format_args!("read {}", file.display()))?;
+            calls.extend(String::from_utf8_lossy(&text).lines().filter_map(parse));
+        }
+        Ok(calls)
+    }
+}
+
+/// `PEER - USER [TIME] "METHOD PATH HTTP/1.1" STATUS SIZE "REFERER" "AGENT"`
+fn parse(line: &str) -> Option<Call> {
+    let mut parts = line.split('"');
+    let user = parts.next()?.split(' ').nth(2)?.to_owned();
+    let mut request = parts.next()?.split(' ');
+    let (method, path) = (request.next()?.to_owned(), request.next()?.to_owned());
+    let status = parts.next()?.split_whitespace().next()?.parse().ok()?;
+    Some(Call {
+        user,
+        method,
+        path,
+        status,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::parse;
+
+    #[test]
+    fn a_line_tells_who_called_what() {
+        let line = r#"127.0.0.1 - asya [21/Nov/2026:08:00:01 +0000] "PUT /api/queues/%2F/asya-a HTTP/1.1" 201 0 "" "curl""#;
+        let call = parse(line).unwrap();
+        assert_eq!(
+            (call.user.as_str(), call.method.as_str(), call.status),
+            ("asya", "PUT", 201)
+        );
+        assert_eq!(call.path, "/api/queues/%2F/asya-a");
+    }
+}

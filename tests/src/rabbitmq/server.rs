@@ -1,0 +1,126 @@
+//! A RabbitMQ of our own, with its own epmd: several clusters run side by
+//! side, and nothing of Erlang stays behind.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::RabbitMq;
+use crate::cluster::RabbitMqState;
+use crate::error::{Error, Result, Trying};
+use crate::eventually::{NotYet, eventually};
+use crate::ports;
+use crate::process::{Process, Spec};
+
+/// The administrator, by whom scenarios look and publish; also the password.
+pub const ADMIN: &str = "admin";
+/// The user that the operator logs in as, with what RMQ-2 asks for.
+pub const OPERATOR: &str = "asya";
+/// Its password, which needs escaping wherever that is forgotten.
+pub const OPERATOR_PASSWORD: &str = "p@ss/w:rd";
+
+/// Starts epmd and RabbitMQ, and makes the operator's user.
+pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, Vec<Process>)> {
+    let home = folder.join("rabbitmq");
+    let access_log = home.join("http");
+    std::fs::create_dir_all(&access_log).trying(format_args!("make {}", access_log.display()))?;
+    let (epmd_port, port, management_port) = (ports::free()?, ports::free()?, ports::free()?);
+    write(&home.join("enabled_plugins"), "[rabbitmq_management].\n")?;
+    write(&home.join("env.conf"), "")?;
+    write(
+        &home.join("rabbitmq.conf"),
+        &configuration(port, management_port, &access_log),
+    )?;
+
+    // Left to itself RabbitMQ would start an epmd that outlives it.
+    let epmd = Spec::new("epmd", epmd_program()?)
+        .log(folder.join("epmd.log"))
+        .args(["-port", &epmd_port.to_string(), "-address", "127.0.0.1"]);
+    let epmd = Process::start(epmd).await?;
+    epmd.alive_while(eventually(
+        "epmd listens",
+        Duration::from_secs(20),
+        async || {
+            tokio::net::TcpStream::connect(("127.0.0.1", epmd_port)).await?;
+            Ok(())
+        },
+    ))
+    .await?;
+
+    let file = |name: &str| home.join(name).display().to_string();
+    let server = Spec::new("rabbitmq", bin.join("rabbitmq-server"))
+        .log(folder.join("rabbitmq.log"))
+        .env("HOME", home.display())
+        .env("LC_ALL", "C.UTF-8")
+        // Makes the start script exec the server instead of waiting for it.
+        .env("RUNNING_UNDER_SYSTEMD", "true")
+        .env("ERL_EPMD_PORT", epmd_port)
+        .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+        .env("RABBITMQ_NODENAME", "rabbit@localhost")
+        .env("RABBITMQ_NODE_PORT", port)
+        .env("RABBITMQ_DIST_PORT", ports::free()?)
+        .env("RABBITMQ_CONF_ENV_FILE", file("env.conf"))
+        .env("RABBITMQ_CONFIG_FILE", file("rabbitmq.conf"))
+        .env("RABBITMQ_ENABLED_PLUGINS_FILE", file("enabled_plugins"))
+        .env("RABBITMQ_MNESIA_BASE", file("mnesia"))
+        .env("RABBITMQ_LOG_BASE", file("log"))
+        .env("RABBITMQ_LOGS", "-")
+        // Idle schedulers would spin on the processors that the tests need.
+        .env(
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+            "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
+        );
+    let server = Process::start(server).await?;
+    let state = RabbitMqState {
+        host: "127.0.0.1".to_owned(),
+        port,
+        management_port,
+        access_log,
+    };
+    let admin = RabbitMq::new(&state)?;
+    let started = eventually("RabbitMQ answers", Duration::from_mins(2), async || {
+        admin.queues().await.map_err(NotYet::new)?;
+        tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+        Ok(())
+    });
+    server.alive_while(started).await?;
+    admin
+        .add_user(OPERATOR, OPERATOR_PASSWORD, "management")
+        .await?;
+    Ok((state, vec![epmd, server]))
+}
+
+fn configuration(port: u16, management_port: u16, access_log: &Path) -> String {
+    [
+        format!("listeners.tcp.default = 127.0.0.1:{port}"),
+        "management.tcp.ip = 127.0.0.1".to_owned(),
+        format!("management.tcp.port = {management_port}"),
+        format!("management.http_log_dir = {}", access_log.display()),
+        format!("default_user = {ADMIN}"),
+        format!("default_pass = {ADMIN}"),
+        "default_user_tags.administrator = true".to_owned(),
+        // Depths reach the management API at this pace; 5 s is the default.
+        "collect_statistics_interval = 1000".to_owned(),
+        "log.console = true".to_owned(),
+        "log.file = false".to_owned(),
+        String::new(),
+    ]
+    .join("\n")
+}
+
+fn epmd_program() -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([
+            PathBuf::from("/usr/lib/erlang/bin"),
+            PathBuf::from("/usr/lib64/erlang/bin"),
+        ])
+        .map(|folder| folder.join("epmd"))
+        .find(|program| program.exists())
+        .ok_or_else(|| {
+            Error::Missing("epmd is missing: install the package erlang-base".to_owned())
+        })
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
+}

@@ -1,0 +1,237 @@
+//! A scenario: a namespace of its own on the shared cluster.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::{Metadata, NamespaceResourceScope};
+use kube::api::{ApiResource, DeleteParams, DynamicObject};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, State};
+use crate::error::{Error, Result, Trying};
+use crate::eventually::{NotYet, eventually};
+use crate::operator;
+use crate::process::{self, Spec};
+
+/// What a scenario's body gets.
+pub struct Scenario {
+    cluster: Cluster,
+    namespace: String,
+    suffix: String,
+}
+
+impl Scenario {
+    /// Runs a scenario on the cluster that the environment names, in a fresh
+    /// namespace with the Secrets of the brokers, and removes that afterwards.
+    ///
+    /// # Panics
+    /// When the body fails or panics, as a test must. What the operator
+    /// logged about the namespace is printed.
+    pub async fn run<F>(name: &str, body: F)
+    where
+        F: AsyncFnOnce(&Self) -> Result<()>,
+    {
+        let scenario = match Self::enter(name).await {
+            Ok(scenario) => scenario,
+            Err(error) => panic!("{error}"),
+        };
+        let outcome = AssertUnwindSafe(body(&scenario)).catch_unwind().await;
+        let failure: Option<Box<dyn Any + Send>> = match outcome {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => {
+                eprintln!("{name}: {error}");
+                Some(Box::new(error.to_string()))
+            }
+            Err(panic) => Some(panic),
+        };
+        if failure.is_some() {
+            scenario.print_operator_log();
+        }
+        let namespaces = Api::<Namespace>::all(scenario.client());
+        if let Err(error) = namespaces
+            .delete(&scenario.namespace, &DeleteParams::default())
+            .await
+        {
+            eprintln!("{name}: namespace {} stays: {error}", scenario.namespace);
+        }
+        if let Some(failure) = failure {
+            // The hook has already printed a panic; an error is printed above.
+            std::panic::resume_unwind(failure);
+        }
+    }
+
+    async fn enter(name: &str) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let cluster = Cluster::connect(State::from_env()?).await?;
+        let suffix = format!(
+            "{:x}-{}",
+            std::process::id(),
+            NUMBER.fetch_add(1, Ordering::Relaxed)
+        );
+        let namespace = format!("{name}-{suffix}");
+        operator::create_namespace(&cluster.client(), &namespace).await?;
+        operator::create_rabbitmq_secret(&cluster.client(), &namespace).await?;
+        let scenario = Self {
+            cluster,
+            namespace,
+            suffix,
+        };
+        // Without it pods are refused, and controllers back off.
+        eventually(
+            "the namespace has its ServiceAccount",
+            Duration::from_secs(30),
+            async || {
+                scenario.api::<ServiceAccount>().get("default").await?;
+                Ok(())
+            },
+        )
+        .await?;
+        Ok(scenario)
+    }
+
+    /// The shared cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The administrator's client.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.cluster.client()
+    }
+
+    /// This scenario's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A name that no other scenario uses: queues are the whole broker's.
+    #[must_use]
+    pub fn name(&self, base: &str) -> String {
+        format!("{base}-{}", self.suffix)
+    }
+
+    /// The objects of a kind in this scenario's namespace.
+    #[must_use]
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: k8s_openapi::Resource<Scope = NamespaceResourceScope>
+            + Metadata<Ty = kube::api::ObjectMeta>
+            + kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        Api::namespaced(self.client(), &self.namespace)
+    }
+
+    /// The actors in this scenario's namespace, as JSON: what the API server
+    /// has, not what our types make of it.
+    #[must_use]
+    pub fn actors(&self) -> Api<DynamicObject> {
+        let kind = kube::core::GroupVersionKind::gvk("asya.sh", "v1alpha1", "AsyncActor");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "asyncactors");
+        Api::namespaced_with(self.client(), &self.namespace, &resource)
+    }
+
+    /// Runs kubectl in this scenario's namespace and returns its output.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.cluster
+            .kubectl(&[&["--namespace", &self.namespace], args].concat())
+            .await
+    }
+
+    /// `kubectl apply` of a manifest.
+    ///
+    /// # Errors
+    /// When it is refused, with the API server's words.
+    pub async fn apply(&self, manifest: &Value) -> Result<()> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = self
+            .cluster
+            .folder()
+            .join(format!("{}-{number}.json", self.namespace));
+        std::fs::write(&file, serde_json::to_vec(manifest)?)
+            .trying(format_args!("write {}", file.display()))?;
+        self.kubectl(&["apply", "--filename", &file.display().to_string()])
+            .await
+            .map(drop)
+    }
+
+    /// Waits until an actor's `.status.status` is this.
+    ///
+    /// # Errors
+    /// After the timeout, with the status seen last.
+    pub async fn actor_status(
+        &self,
+        actor: &str,
+        status: &str,
+        timeout: Duration,
+    ) -> Result<DynamicObject> {
+        let actors = self.actors();
+        eventually(
+            format_args!("actor {actor} is {status}"),
+            timeout,
+            async || {
+                let found = actors.get(actor).await?;
+                let seen = &found.data["status"];
+                if seen["status"] == status {
+                    Ok(found)
+                } else {
+                    Err(NotYet::new(format!("status {seen}")))
+                }
+            },
+        )
+        .await
+    }
+
+    fn print_operator_log(&self) {
+        let instances = self
+            .cluster
+            .state()
+            .operator
+            .iter()
+            .flat_map(|operator| &operator.instances);
+        for instance in instances {
+            let log = std::fs::read(&instance.log).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let about: Vec<&str> = log
+                .lines()
+                .filter(|line| line.contains(&self.namespace))
+                .collect();
+            eprintln!(
+                "operator {} logged about {}:",
+                instance.name, self.namespace
+            );
+            for line in &about[about.len().saturating_sub(40)..] {
+                eprintln!("  {line}");
+            }
+        }
+    }
+}
+
+impl Cluster {
+    /// Runs kubectl as the administrator and returns its output.
+    ///
+    /// # Errors
+    /// When it fails, with what it said.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let state = self.state();
+        let kubectl = Spec::new("kubectl", state.control_plane.join("kubectl"))
+            .args(args)
+            .env("KUBECONFIG", state.kubeconfig.display())
+            // Its discovery cache must not survive a cluster on the same port.
+            .env("HOME", state.folder.display());
+        process::output(kubectl)
+            .await
+            .map_err(|error| Error::Other(error.to_string().trim().to_owned()))
+    }
+}

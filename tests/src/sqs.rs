@@ -1,0 +1,53 @@
+//! An SQS server on a loopback port.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::{Result, Trying};
+use crate::eventually::{NotYet, eventually};
+use crate::ports;
+use crate::process::{Process, Spec};
+
+/// Starts the server and returns its URL.
+pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(String, Process)> {
+    let home = folder.join("sqs");
+    std::fs::create_dir_all(&home).trying(format_args!("make {}", home.display()))?;
+    let address = format!("127.0.0.1:{}", ports::free()?);
+    let server = Spec::new("sqs", bin.join("python3"))
+        .log(folder.join("sqs.log"))
+        .args(["-m", "localstack.runtime.main"])
+        .env("HOME", home.display())
+        // The only server of the two that listens on loopback alone.
+        .env("GATEWAY_SERVER", "hypercorn")
+        .env("GATEWAY_LISTEN", &address)
+        .env("LOCALSTACK_HOST", &address)
+        .env("SERVICES", "sqs")
+        .env("STRICT_SERVICE_LOADING", "1")
+        .env("EAGER_SERVICE_LOADING", "0")
+        // The cool-down of 60 s after a deletion, as AWS has it.
+        .env("SQS_DELAY_RECENTLY_DELETED", "1")
+        // Queue URLs in the three-part form that KEDA's trigger accepts.
+        .env("SQS_ENDPOINT_STRATEGY", "off")
+        .env("DISABLE_EVENTS", "1")
+        .env("SKIP_SSL_CERT_DOWNLOAD", "1")
+        .env("DNS_ADDRESS", "0")
+        .env("FILESYSTEM_ROOT", home.join("root").display());
+    let server = Process::start(server).await?;
+    let url = format!("http://{address}");
+    let health = format!("{url}/_localstack/health");
+    let client = crate::http_client()?;
+    let ready = eventually(
+        "the SQS server answers",
+        Duration::from_mins(1),
+        async || {
+            let status = client.get(&health).send().await?.status();
+            if status.is_success() {
+                Ok(())
+            } else {
+                Err(NotYet::new(status))
+            }
+        },
+    );
+    server.alive_while(ready).await?;
+    Ok((url, server))
+}

@@ -1,0 +1,273 @@
+//! The cluster itself does what scenarios rely on.
+
+use std::time::Duration;
+
+use asya_tests::cluster::{CONTAINER, MODE};
+use asya_tests::counting_proxy::{CountingProxy, Moment};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::json;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn pod(name: &str, labels: &serde_json::Value) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "one", "image": "one"}, {"name": "two", "image": "two"}]},
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_deployment_of_three_becomes_available() {
+    Scenario::run("deployment", async |scenario| {
+        let deployment: Deployment = serde_json::from_value(json!({
+            "metadata": {"name": "three"},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"app": "three"}},
+                "template": {
+                    "metadata": {"labels": {"app": "three"}},
+                    "spec": {"containers": [{"name": "main", "image": "main"}]},
+                },
+            },
+        }))?;
+        let api = scenario.api::<Deployment>();
+        api.create(&PostParams::default(), &deployment).await?;
+        eventually("three are available", SOON, async || {
+            let available = api
+                .get("three")
+                .await?
+                .status
+                .and_then(|status| status.available_replicas);
+            check(available == Some(3), format_args!("{available:?}"))
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_fares_as_its_label_says() {
+    Scenario::run("modes", async |scenario| {
+        let api = scenario.api::<Pod>();
+        for (name, labels) in [
+            ("plain", json!({})),
+            ("imagepull", json!({MODE: "imagepull"})),
+            ("crashloop", json!({MODE: "crashloop", CONTAINER: "two"})),
+            ("notready", json!({MODE: "notready"})),
+            ("hold", json!({MODE: "hold"})),
+        ] {
+            api.create(&PostParams::default(), &pod(name, &labels))
+                .await?;
+        }
+        for (name, phase, reasons) in [
+            ("plain", "Running", [None, None]),
+            (
+                "imagepull",
+                "Pending",
+                [Some("ImagePullBackOff"), Some("ImagePullBackOff")],
+            ),
+            ("crashloop", "Running", [None, Some("CrashLoopBackOff")]),
+            ("notready", "Running", [None, None]),
+        ] {
+            eventually(
+                format_args!("{name} is {phase} with {reasons:?}"),
+                SOON,
+                async || {
+                    let status = api.get(name).await?.status.unwrap_or_default();
+                    let waiting: Vec<Option<String>> = status
+                        .container_statuses
+                        .iter()
+                        .flatten()
+                        .map(|container| container.state.as_ref()?.waiting.as_ref()?.reason.clone())
+                        .collect();
+                    let ready =
+                        status.conditions.iter().flatten().any(|condition| {
+                            condition.type_ == "Ready" && condition.status == "True"
+                        });
+                    let as_wished = status.phase.as_deref() == Some(phase)
+                        && waiting.iter().map(Option::as_deref).eq(reasons)
+                        && ready == (name == "plain");
+                    check(as_wished, format_args!("{status:?}"))
+                },
+            )
+            .await?;
+        }
+        let held = api.get("hold").await?.status.unwrap_or_default();
+        assert_eq!(held.phase.as_deref(), Some("Pending"));
+        assert_eq!(held.container_statuses, None);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pod_that_stops_slowly_stays_while_it_terminates() {
+    Scenario::run("slowstop", async |scenario| {
+        let api = scenario.api::<Pod>();
+        for name in ["slow", "fast"] {
+            let labels = if name == "slow" {
+                json!({MODE: "slowstop"})
+            } else {
+                json!({})
+            };
+            api.create(&PostParams::default(), &pod(name, &labels))
+                .await?;
+            eventually(format_args!("{name} runs"), SOON, async || {
+                let phase = api.get(name).await?.status.unwrap_or_default().phase;
+                check(
+                    phase.as_deref() == Some("Running"),
+                    format_args!("{phase:?}"),
+                )
+            })
+            .await?;
+        }
+        api.delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await?;
+        let names = async || -> Result<Vec<String>, kube::Error> {
+            let pods = api.list(&ListParams::default()).await?;
+            Ok(pods
+                .into_iter()
+                .filter_map(|pod| pod.metadata.name)
+                .collect())
+        };
+        eventually("the fast one alone is gone", SOON, async || {
+            let names = names().await?;
+            check(names == ["slow"], format_args!("{names:?}"))
+        })
+        .await?;
+        eventually("the slow one is gone", SOON, async || {
+            let names = names().await?;
+            check(names.is_empty(), format_args!("{names:?}"))
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_audit_log_tells_who_wrote_what() {
+    Scenario::run("audit", async |scenario| {
+        let audit = scenario.cluster().audit();
+        let mark = audit.mark().await?;
+        let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "written"}}))?;
+        let api = scenario.api::<ConfigMap>();
+        api.create(&PostParams::default(), &map).await?;
+        api.get("written").await?;
+        api.delete("written", &DeleteParams::default()).await?;
+        let mut writes = audit.writes_since(mark, "admin").await?;
+        writes.retain(|write| write.namespace == scenario.namespace() && write.name == "written");
+        let seen: Vec<_> = writes
+            .iter()
+            .map(|write| (write.verb.as_str(), write.resource.as_str(), write.code))
+            .collect();
+        assert_eq!(
+            seen,
+            [("create", "configmaps", 201), ("delete", "configmaps", 200)]
+        );
+        let after = audit.mark().await?;
+        assert_eq!(audit.writes_since(after, "nobody").await?, []);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn rabbitmq_keeps_and_counts_messages() {
+    Scenario::run("rabbitmq", async |scenario| {
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        let name = scenario.name("asya-queue");
+        let mark = rabbitmq.access_log().mark()?;
+        rabbitmq.declare(&name, json!({})).await?;
+        assert!(
+            rabbitmq.publish("", &name, "hello").await?,
+            "the message reached no queue"
+        );
+        assert!(!rabbitmq.publish("", "nothing-here", "hello").await?);
+        assert_eq!(rabbitmq.messages(&name, 10, true).await?, ["hello"]);
+        eventually("the depth is told", SOON, async || {
+            let queue = rabbitmq
+                .queue(&name)
+                .await
+                .map_err(NotYet::new)?
+                .ok_or_else(|| NotYet::new("no queue"))?;
+            check(queue.messages == Some(1), format_args!("{queue:?}"))
+        })
+        .await?;
+        let bindings = rabbitmq.bindings(&name).await?;
+        assert_eq!(bindings.len(), 1);
+        assert_eq!(
+            (bindings[0].source.as_str(), &bindings[0].routing_key),
+            ("", &name)
+        );
+        assert!(rabbitmq.delete_queue(&name).await?);
+        assert!(!rabbitmq.delete_queue(&name).await?);
+        eventually("the access log tells of the deletion", SOON, async || {
+            let calls = rabbitmq
+                .access_log()
+                .calls_since(mark, "admin")
+                .map_err(NotYet::new)?;
+            let found = calls.iter().any(|call| {
+                call.method == "DELETE" && call.path.ends_with(&name) && call.status == 204
+            });
+            check(found, format_args!("{calls:?}"))
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_proxy_strikes_at_the_write_it_was_told() {
+    Scenario::run("proxy", async |scenario| {
+        let proxy = CountingProxy::to_rabbitmq(scenario.cluster()).await?;
+        let rabbitmq = scenario.cluster().rabbitmq()?.through(proxy.port())?;
+        let names = [1, 2, 3].map(|number| scenario.name(&format!("asya-proxy-{number}")));
+        for (name, moment, answered, there) in [
+            (&names[0], Moment::BeforeForwarding, false, false),
+            (&names[1], Moment::BeforeAnswering, false, true),
+            (&names[2], Moment::AfterAnswering, true, true),
+        ] {
+            let (sender, struck) = tokio::sync::oneshot::channel();
+            proxy.strike(1, moment, move || drop(sender.send(())));
+            rabbitmq.queues().await?;
+            assert!(proxy.is_armed(), "a read counted as a write");
+            assert_eq!(
+                rabbitmq.declare(name, json!({})).await.is_ok(),
+                answered,
+                "{moment:?}"
+            );
+            assert!(struck.await.is_ok());
+            assert_eq!(rabbitmq.queue(name).await?.is_some(), there, "{moment:?}");
+            rabbitmq.delete_queue(name).await?;
+        }
+        let methods: Vec<_> = proxy
+            .writes()
+            .into_iter()
+            .map(|write| {
+                (
+                    write.method.to_string(),
+                    write.status.map(|status| status.as_u16()),
+                )
+            })
+            .collect();
+        let (put, delete) = ("PUT".to_owned(), "DELETE".to_owned());
+        assert_eq!(
+            methods,
+            [
+                (put.clone(), None),
+                (delete.clone(), Some(404)),
+                (put.clone(), Some(201)),
+                (delete.clone(), Some(204)),
+                (put, Some(201)),
+                (delete, Some(204)),
+            ]
+        );
+        Ok(())
+    })
+    .await;
+}
