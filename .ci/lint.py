@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Checks the tree, each check as a test: all are run, and the last line is `N passed, N failed`."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+TOP = pathlib.Path(__file__).resolve().parent.parent
+LONGEST = 500  # lines of a file of code; most stay below 400
+ONE_FILE = {TOP / "controller/runtime/asya_runtime.py"}  # RUN-21: it is mounted into foreign images as one file
+LOCKED = ["--locked"] if os.environ.get("CI") else []
+
+# No advisories: their database is fetched over the network at every run, which a build without one cannot do.
+DENY = [os.environ.get("CARGO_DENY", "cargo-deny"), "--offline", "check", "--hide-inclusion-graph", "licenses", "bans", "sources"]
+
+COMMANDS = {
+    "formatted": ["cargo", "fmt", "--all", "--check"],
+    "clippy": ["cargo", "clippy", *LOCKED, "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"],
+    "shared compiles alone": ["cargo", "clippy", *LOCKED, "--quiet", "-p", "asya-shared", "--", "-D", "warnings"],
+    "licences, bans and sources of dependencies": DENY,
+    "crds/asyncactors.yaml is up to date": ["cargo", "run", *LOCKED, "--quiet", "-p", "asya-crds", "--", "--check"],
+}
+
+
+def tracked(*patterns):
+    command = ["git", "ls-files", "-z", "-co", "--exclude-standard", *patterns]
+    names = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=True)
+    return [TOP / name for name in names.stdout.split("\0") if name and (TOP / name).is_file()]
+
+
+def long_files(files, longest=LONGEST):
+    for path in files:
+        lines = path.read_bytes().count(b"\n")
+        if lines > longest:
+            yield "%s has %d lines: where does its second subject begin?" % (os.path.relpath(path, TOP), lines)
+
+
+def files_are_short():
+    found = list(long_files(path for path in tracked("*.rs", "*.py", "*.go") if path not in ONE_FILE))
+    for line in found:
+        print(line)
+    return not found
+
+
+def succeeds(command):
+    try:
+        return subprocess.run(command, cwd=TOP, stdin=subprocess.DEVNULL, check=False).returncode == 0
+    except OSError as error:
+        print("%s: %s" % (command[0], error.strerror))
+        return False
+
+
+def main():
+    checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
+    checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
+    failed = 0
+    for name, check in checks.items():
+        good = check()
+        failed += not good
+        print("%s: %s" % ("ok" if good else "FAILED", name), flush=True)
+    print("%d passed, %d failed" % (len(checks) - failed, failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Tests of the runner behind `make test`."""
+
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import lint
+import parts
+from counts import Counter, Counts
+
+MAKEFILE = """
+good:
+\t@echo '3 passed, 0 failed'
+bad:
+\t@echo '1 passed, 2 failed'; exit 1
+broken:
+\t@echo 'no such tool' >&2; exit 3
+silent:
+\t@true
+nested:
+\t@echo "$(MAKELEVEL) [$(MAKEFLAGS)]"; echo '1 passed, 0 failed'
+"""
+
+
+def counts(text):
+    counter = Counter()
+    for line in text.splitlines():
+        counter.line(line)
+    return counter.counts
+
+
+class Counting(unittest.TestCase):
+    def test_cargo_lines_are_summed(self):
+        text = (
+            "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n"
+            "test result: \x1b[31mFAILED\x1b[0m. 2 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s"
+        )
+        self.assertEqual(counts(text), Counts(7, 3, 1))
+
+    def test_unittest_lines_are_summed(self):
+        self.assertEqual(counts("Ran 7 tests in 0.1s\n\nOK"), Counts(7, 0, 0))
+        self.assertEqual(counts("Ran 7 tests in 0.1s\n\nOK (skipped=2)"), Counts(5, 0, 2))
+        self.assertEqual(counts("Ran 7 tests in 0.1s\n\nFAILED (failures=1, errors=2, skipped=1)"), Counts(3, 3, 1))
+
+    def test_more_failed_subtests_than_tests_pass_nothing(self):
+        self.assertEqual(counts("Ran 1 test in 0.1s\n\nFAILED (failures=4)"), Counts(0, 4, 0))
+
+    def test_own_last_line_is_counted(self):
+        self.assertEqual(counts("ok: clippy\n6 passed, 1 failed"), Counts(6, 1))
+
+    def test_other_lines_count_nothing(self):
+        self.assertEqual(counts("OK\n12 passed, 0 failed so far\nRan into trouble"), Counts())
+
+
+class Running(unittest.TestCase):
+    def run_parts(self, *names):
+        runner = pathlib.Path(parts.__file__)
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "Makefile").write_text(MAKEFILE)
+            return subprocess.run([sys.executable, str(runner), *names], cwd=folder, capture_output=True, text=True, check=False)
+
+    def test_last_line_sums_all_parts(self):
+        done = self.run_parts("good", "good")
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("6 passed, 0 failed", 0))
+
+    def test_parts_after_a_failed_one_still_run(self):
+        done = self.run_parts("bad", "good")
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("4 passed, 2 failed", 1))
+
+    def test_part_that_breaks_is_a_failure(self):
+        done = self.run_parts("broken", "good")
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 1 failed", 1))
+        self.assertIn("no such tool", done.stdout)
+        self.assertIn("ended with code", done.stdout)
+
+    def test_part_without_tests_is_a_failure(self):
+        done = self.run_parts("silent")
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("0 passed, 1 failed", 1))
+
+    def test_nothing_to_run_is_a_failure(self):
+        self.assertEqual(self.run_parts().returncode, 1)
+
+    def test_parts_know_nothing_of_the_make_around_them(self):
+        environment = {**os.environ, "MAKEFLAGS": "-j3 --jobserver-auth=3,4", "MAKELEVEL": "1"}
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "Makefile").write_text(MAKEFILE)
+            command = [sys.executable, parts.__file__, "nested"]
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        self.assertRegex(done.stdout, r"\n0 \[[^j]*\]\n")
+
+    def test_table_shows_each_part(self):
+        rows = parts.table([parts.Part("lint", Counts(6, 1, 0), 12.3, ""), parts.Part("test-unit", Counts(0, 1, 0), 1, "ran no test")])
+        self.assertEqual([row.split() for row in rows.splitlines()[1:]], [
+            ["lint", "6", "1", "0", "12"], ["test-unit", "0", "1", "0", "1", "ran", "no", "test"],
+        ])
+
+
+class LongFiles(unittest.TestCase):
+    def test_only_files_above_the_limit_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            short, long = pathlib.Path(folder, "short.rs"), pathlib.Path(folder, "long.rs")
+            short.write_text("x\n" * 5)
+            long.write_text("x\n" * 6)
+            with contextlib.redirect_stdout(io.StringIO()):
+                found = list(lint.long_files([short, long], longest=5))
+        self.assertEqual(len(found), 1)
+        self.assertIn("long.rs has 6 lines", found[0])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,79 @@
+# What people do with this project; `make help` lists it. Scripts behind it are in .ci/.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+CACHE := $(or $(ASYA_CACHE),$(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME)/asya-tests,$(HOME)/.cache/asya-tests))
+LOCKED := $(if $(CI),--locked)
+BIN := $(abspath $(or $(CARGO_TARGET_DIR),target))/debug
+export ASYA_BIN_DIR ?= $(BIN)
+
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+
+# A scenario by its name, or a part of it: make test-scenarios NAME=queue
+NAME ?=
+
+.PHONY: help demo up down build test lint test-unit test-runtime test-chart test-scenarios test-scripts requirements
+.PHONY: controller harness rust python go
+
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
+
+demo: controller harness ## Start a cluster with the operator, run a first actor, end everything
+	@$(BIN)/asya-cluster demo $(ARGS)
+
+up: controller harness ## Start a cluster with the operator and leave it running
+	@$(BIN)/asya-cluster up $(ARGS)
+
+down: harness ## End the cluster that `make up` started
+	@$(BIN)/asya-cluster down
+
+build: rust ## Build the controller for release: target/release/asya-controller
+	cargo build --release $(LOCKED) -p asya-controller
+
+test: python ## Run everything below and print one table
+	@python3 .ci/parts.py lint test-scripts test-runtime test-unit test-chart test-scenarios
+
+lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD, length of files
+	@CARGO_DENY=$(CARGO_DENY) python3 .ci/lint.py
+
+test-unit: rust ## Unit tests of all crates
+	cargo test $(LOCKED) --workspace --lib --bins
+
+test-runtime: python ## Tests of asya_runtime.py
+	python3 -m unittest discover -s controller/runtime/tests
+
+test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
+	@$(BIN)/asya-cluster build tools helm3
+	python3 -m unittest discover -s charts/asya-operator/tests
+
+test-scenarios: controller harness ## Scenarios on a real Kubernetes; NAME=... for some of them
+	$(BIN)/asya-cluster run -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
+
+test-scripts: python ## Tests of the scripts in .ci/
+	python3 -m unittest discover -s .ci
+
+requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"
+	@python3 .ci/requirements.py $(ONLY)
+
+# The controller is built by itself, so that what is tested has the features of what is shipped.
+controller: rust
+	cargo build $(LOCKED) -p asya-controller
+
+# asya-cluster, with the features and thus the dependencies of `make test-unit`.
+harness: rust go
+	cargo test $(LOCKED) --workspace --test scenarios --no-run
+
+$(CARGO_DENY):
+	cargo install --locked --quiet --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny@$(CARGO_DENY_VERSION)
+
+rust:
+	@command -v cargo >/dev/null || { echo 'cargo is missing: install Rust with rustup (https://rustup.rs)' >&2; exit 1; }
+	@command -v cc >/dev/null || { echo 'cc is missing: install a C compiler (Debian: apt-get install build-essential)' >&2; exit 1; }
+
+go:
+	@command -v go >/dev/null || { echo 'go is missing: install Go 1.26 or newer (https://go.dev/dl)' >&2; exit 1; }
+
+python:
+	@command -v python3 >/dev/null || { echo 'python3 is missing: install Python 3.8 or newer (Debian: apt-get install python3)' >&2; exit 1; }
