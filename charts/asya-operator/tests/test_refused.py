@@ -36,9 +36,10 @@ REFUSED_RABBITMQ = [
     ("host", "amqp://rabbitmq"),
     ("host", "rabbitmq:5672"),
     ("port", 0),
-    ("vhost", ""),
+    ("vhost", 1),
     ("tls", "true"),
-    ("username", ""),
+    ("username", False),
+    ("keda.protocol", "stomp"),
     ("passwordSecretRef", {"name": "rabbitmq-secret"}),
     ("urlSecretRef.name", "Not A Name"),
     ("management.scheme", "amqp"),
@@ -49,11 +50,13 @@ REFUSED_RABBITMQ = [
     ("queues.nameTemplate", "{actor}"),
     ("queues.nameTemplate", "asya-{namespace}"),
     ("queues.dlq.enabled", 1),
-    ("queues.dlq.maxRetryCount", 0),
-    ("queues.dlq.retentionDays", 0),
+    ("queues.nameTemplate", "asya-{actor}-{team}"),
+    ("queues.dlq.maxRetryCount", -1),
+    ("queues.dlq.retentionDays", 50),
+    ("queues.dlq.name", "{actor}-dlq"),
 ]
 REFUSED_SQS = [
-    ("accountId", 123),
+    ("accountId", 0),
     ("accountId", "123"),
     ("endpoint", "localstack:4566"),
     ("actorRoleArn", "role"),
@@ -61,6 +64,8 @@ REFUSED_SQS = [
     ("waitTimeSeconds", 21),
     ("credentials", {"accessKeyIdSecretRef": {"name": "sqs", "key": "id"}}),
     ("tags.cost", 7),
+    ("keda.identityOwner", "pod"),
+    ("keda.roleArn", "role"),
     ("queues.dlq.retentionDays", 15),
     ("queues.dlq.name", "dead letters"),
 ]
@@ -117,6 +122,7 @@ class Refusals(ChartCase):
             ({"enabled": True}, "at '/transports/mq': missing property 'type'"),
             ({"type": "rabbitmq", "enabled": True}, "at '/transports/mq': missing property 'config'"),
             ({**RABBITMQ, "config": {"port": 5672}}, "at '/transports/mq/config': missing property 'host'"),
+            ({**RABBITMQ, "config": {"host": ""}}, "at '/transports/mq/config/host': minLength"),
         ]
         for transport, text in rows:
             with self.subTest(text):
@@ -125,6 +131,17 @@ class Refusals(ChartCase):
     def test_second_replica_needs_leader_election(self):
         self.assert_refused_at("replicaCount", {"leaderElection": {"enabled": False}, "replicaCount": 2})
         self.helm.text({"leaderElection": {"enabled": False}, "replicaCount": 1})
+
+    def test_disabled_rabbitmq_may_lack_its_host(self):
+        """RMQ-1"""
+        self.helm.text({"transports": {"mq": {"type": "rabbitmq", "enabled": False, "config": {"host": ""}}}})
+        self.helm.text({"transports": {"mq": {"type": "rabbitmq"}}})
+
+    def test_sqs_role_of_keda_excludes_the_identity_of_the_workload(self):
+        """KEDA-5"""
+        keda = {"identityOwner": "workload", "roleArn": "arn:aws:iam::000000000000:role/keda"}
+        transport = {**SQS, "config": {"keda": keda}}
+        self.assert_refused_at("transports/mq/config/keda/roleArn", {"transports": {"mq": transport}})
 
     def test_removed_value_is_refused_not_a_template_error(self):
         for key in ("metrics", "image", "controller", "runtime", "crds"):

@@ -189,12 +189,25 @@ class Values(ChartCase):
         secret = {"name": "rabbitmq-secret", "key": "password"}
         transport = {"type": "rabbitmq", "enabled": True, "config": {
             "host": "rabbitmq.default.svc", "port": 5671, "tls": True, "vhost": "/", "username": "a:b@c",
-            "passwordSecretRef": secret, "urlSecretRef": secret, "exchange": "asya",
+            "passwordSecretRef": secret, "urlSecretRef": {**secret, "optional": True}, "exchange": "asya", "keda": {"protocol": "amqp"},
             "management": {"scheme": "https", "host": "mgmt", "port": 15671, "caSecretRef": secret, "insecureSkipVerify": True},
             "queues": {"autoCreate": False, "forceRecreate": False, "nameTemplate": "asya-{namespace}-{actor}", "type": "quorum",
-                       "dlq": {"enabled": True, "maxRetryCount": 5, "retentionDays": 30, "name": "asya-dead"}},
+                       "dlq": {"enabled": True, "maxRetryCount": 5, "retentionDays": 30, "name": "{queue}.dead"}},
         }}
         self.assertEqual(self.transports({"transports": {"mq": transport}}), {"mq": transport})
+
+    def test_hosts_may_be_addresses(self):
+        """RMQ-1"""
+        for host in ("10.0.0.7", "::1", "[2001:db8::7]", "rabbitmq.default.svc.cluster.local"):
+            with self.subTest(host):
+                self.helm.text({"transports": {"mq": {**RABBITMQ, "config": {"host": host}}}})
+
+    def test_empty_settings_of_earlier_releases_are_accepted(self):
+        """SQS-1, QUE-14: their chart had empty texts for what was not set."""
+        empty = {"accountId": "", "actorRoleArn": "", "endpoint": "", "region": "eu-west-1", "visibilityTimeout": 0, "queues": {
+            "autoCreate": True, "forceRecreate": False, "dlq": {"enabled": True, "maxRetryCount": 0, "retentionDays": 0, "name": ""}}}
+        self.helm.text({"operator": {"transports": {"sqs": {**SQS, "config": empty}}}})
+        self.helm.text({"transports": {"sqs": {**SQS, "config": {"accountId": 12345678}}}})
 
     def test_all_settings_of_an_sqs_transport_are_accepted(self):
         """SQS-1, QUE-1, QUE-7, QUE-14"""
@@ -203,6 +216,7 @@ class Values(ChartCase):
             "region": "cn-north-1", "accountId": "000000000000", "endpoint": "http://localstack:4566",
             "actorRoleArn": "arn:aws:iam::000000000000:role/actor", "visibilityTimeout": 300, "waitTimeSeconds": 20,
             "credentials": {"accessKeyIdSecretRef": secret, "secretAccessKeySecretRef": secret}, "tags": {"env": "test"},
+            "keda": {"identityOwner": "keda", "roleArn": "arn:aws:iam::000000000000:role/keda"},
             "queues": {"autoCreate": True, "forceRecreate": True, "nameTemplate": "asya-{actor}",
                        "dlq": {"enabled": True, "maxRetryCount": 3, "retentionDays": 14, "name": "asya-dlq"}},
         }}
