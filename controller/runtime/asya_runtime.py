@@ -204,10 +204,8 @@ def import_longest_prefix(parts: Sequence[str]) -> Tuple[Any, Sequence[str]]:
         module = importlib.import_module(name)
         imported = count
     if module is None:
-        raise SetupError(
-            f"no module named {parts[0]!r}, which ASYA_HANDLER={'.'.join(parts)} needs; "
-            f"add its folder to PYTHONPATH (searched: {os.pathsep.join(sys.path)})"
-        )
+        searched = os.pathsep.join(sys.path)
+        raise SetupError(f"no module named {parts[0]!r} for ASYA_HANDLER; set PYTHONPATH (searched: {searched})")
     return module, parts[imported:]
 
 
@@ -319,10 +317,9 @@ def checked_envelope(envelope: Any) -> Envelope:
             raise EnvelopeError(f"{key} is missing")
     known = {key: envelope[key] for key in ENVELOPE_KEYS if key in envelope}
     known["route"] = checked_route(envelope["route"])
-    if not isinstance(known.get("id", ""), str):
-        raise EnvelopeError(f"id must be a string, not {json_type(known['id'])}")
-    if not isinstance(known.get("headers", {}), dict):
-        raise EnvelopeError(f"headers must be an object, not {json_type(known['headers'])}")
+    for key, kind, name in (("id", str, "a string"), ("headers", dict, "an object")):
+        if key in known and not isinstance(known[key], kind):
+            raise EnvelopeError(f"{key} must be {name}, not {json_type(known[key])}")
     return known
 
 
@@ -492,11 +489,11 @@ class Server:
             if self._settings.socket_mode is not None:
                 os.chmod(path, self._settings.socket_mode)
             self._listener.listen()
+            LOG.info("listening on %s for %s (%s mode)", path, self._settings.handler, self._settings.mode)
             with open(self._settings.ready_path, "w", encoding="ascii") as ready_file:
                 ready_file.write("ready")
         except OSError as error:
             raise SetupError(f"cannot listen on {path}: {error}") from error
-        LOG.info("listening on %s for %s (%s mode)", path, self._settings.handler, self._settings.mode)
 
     def _stop(self, _signal: int, _frame: Optional[FrameType]) -> None:
         """SIGTERM. No logging here: it could interrupt a write to the same stream."""

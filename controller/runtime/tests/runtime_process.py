@@ -156,7 +156,8 @@ class RuntimeTestCase(unittest.TestCase):
         self.assertEqual([set(element) for element in reply], [{"error", "details"}], reply)
         self.assertEqual(reply[0]["error"], code, reply)
         details = reply[0]["details"]
-        self.assertEqual({key: type(value) for key, value in details.items()}, dict.fromkeys(("message", "type", "traceback"), str))
+        self.assertEqual(sorted(details), ["message", "traceback", "type"])
+        self.assertEqual({type(value) for value in details.values()}, {str})
         self.assertIn(text, details["message"])
         if type_name:
             self.assertEqual(details["type"], type_name)

@@ -6,7 +6,7 @@ import sys
 import unittest
 from unittest import mock
 
-from runtime_process import SCRIPT, RuntimeTestCase, message
+from runtime_process import ECHO, SCRIPT, RuntimeTestCase, message
 
 sys.path.insert(0, str(SCRIPT.parent))
 import asya_runtime  # noqa: E402
@@ -67,8 +67,7 @@ class FramesTest(RuntimeTestCase):
 
     def test_a_default_socket_timeout_of_user_code_does_not_reach_our_sockets(self):
         """RUN-10: the deadline is the sidecar's, not one that a library set for its own sockets."""
-        code = "import socket; socket.setdefaulttimeout(0.001)\ndef handle(value): return value"
-        with self.started(code).connect() as connection:
+        with self.started("import socket; socket.setdefaulttimeout(0.001)\n" + ECHO).connect() as connection:
             body = json.dumps(message("late")).encode()
             for byte in struct.pack(">I", len(body)) + body:
                 connection.send_bytes(bytes([byte]))
@@ -92,8 +91,8 @@ class ShortFramesTest(RuntimeTestCase):
 
     def test_a_length_alone_reserves_no_memory(self):
         """RUN-13: a length near 4 GiB costs nothing until its bytes arrive."""
-        code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\ndef handle(value): return value"
-        with self.started(code).connect() as connection:
+        code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        with self.started(code + ECHO).connect() as connection:
             connection.send_bytes(b"\xff\xff\xff\xff" + b"x" * 1000)
             connection.finish_sending()
             self.assert_error(connection.read_reply(), "connection_error", "1000 of 4294967295")
@@ -137,10 +136,11 @@ class BadMessagesTest(RuntimeTestCase):
 
     def test_json_that_is_no_object_is_answered_with_msg_parsing_error(self):
         """RUN-18: non-object JSON, also with validation off."""
+        cases = {b"[]": "array", b'"x"': "string", b"1": "number", b"null": "null", b"true": "boolean"}
         for validation in ("true", "false"):
             runtime = self.started(ASYA_ENABLE_VALIDATION=validation)
-            for body, name in ((b"[]", "array"), (b'"x"', "string"), (b"1", "number"), (b"null", "null"), (b"true", "boolean")):
-                with self.subTest(validation=validation, body=body):
+            for body, name in cases.items():
+                with self.subTest(name, validation=validation):
                     self.assert_error(runtime.call_raw(body), "msg_parsing_error", "not " + name)
 
     def test_the_runtime_goes_on_after_a_bad_message(self):
