@@ -6,6 +6,10 @@
     unreachable_pub,
     reason = "KubeSchema copies each public type into a function"
 )]
+#![expect(
+    clippy::doc_markdown,
+    reason = "texts of kubectl explain show no markup"
+)]
 
 mod actor;
 mod binding;

@@ -1,1 +1,126 @@
-//! ...
+//! The rules that a spec must keep, one function per rule. The webhook reports what they find, the
+//! controller joins the same texts in a condition, and the CRD says in CEL what CEL can see.
+//!
+//! [`check`] judges an actor alone. What concerns others (a queue's name, a target that is bound
+//! already) needs an index and is judged where one is; the texts are here, too.
+
+mod binding;
+mod claims;
+mod containers;
+mod decode;
+mod env;
+mod mode;
+mod name;
+mod numbers;
+mod place;
+mod pod;
+mod runtime;
+mod target;
+mod template;
+mod transport;
+mod violation;
+mod warnings;
+
+#[cfg(test)]
+mod tests;
+
+use crate::api::AsyncActorSpec;
+use crate::config::TransportsConfig;
+
+pub use decode::decode;
+pub use place::{crosses_namespaces, in_excluded_namespace};
+pub use transport::queue_taken;
+pub use violation::{Violation, joined};
+pub use warnings::{Warning, warnings};
+
+use violation::Findings;
+
+/// What the rules look at.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// Name of the actor.
+    pub name: &'a str,
+    /// Namespace of the actor.
+    pub namespace: &'a str,
+    /// Its spec.
+    pub spec: &'a AsyncActorSpec,
+    /// Its annotation `eks.amazonaws.com/role-arn`.
+    pub role_arn: Option<&'a str>,
+    /// What is being done with it.
+    pub write: Write<'a>,
+    /// The configured transports.
+    pub transports: &'a TransportsConfig,
+}
+
+/// What is being done with an actor.
+#[derive(Clone, Copy)]
+pub enum Write<'a> {
+    /// It is new: its name must serve for everything that is going to bear it. The controller judges an
+    /// actor so as long as it has made nothing for it.
+    Create,
+    /// Its spec changes.
+    Update {
+        /// The spec before.
+        old: &'a AsyncActorSpec,
+    },
+    /// It is stored already.
+    Stored,
+}
+
+impl<'a> Subject<'a> {
+    fn old(&self) -> Option<&'a AsyncActorSpec> {
+        match self.write {
+            Write::Update { old } => Some(old),
+            Write::Create | Write::Stored => None,
+        }
+    }
+}
+
+type Rule = fn(&Subject<'_>, &mut Findings);
+
+/// Every rule. A rule stays silent about parts that it cannot read: [`template::shape`] names those.
+const RULES: &[Rule] = &[
+    transport::is_named,
+    mode::is_one,
+    mode::is_kept,
+    mode::runtime_needs_target,
+    mode::binding_needs_target,
+    name::serves_the_workload,
+    name::serves_the_queues,
+    numbers::are_in_range,
+    numbers::min_is_not_above_max,
+    numbers::formula_has_a_target,
+    numbers::metric_type_can_be_read,
+    template::shape,
+    containers::one_is_the_runtime,
+    containers::none_is_the_sidecar,
+    containers::runtime_has_no_command,
+    containers::names_are_unique,
+    containers::runtime_has_an_image,
+    pod::volumes_are_not_reserved,
+    pod::mounts_are_not_managed,
+    env::of_the_runtime_is_free,
+    env::of_the_sidecar_is_free,
+    pod::labels_are_ours_or_absent,
+    pod::account_and_role_exclude_each_other,
+    claims::need_a_stateful_set,
+    claims::are_kept,
+    target::is_kept,
+    target::api_version_has_a_group,
+    target::is_no_job,
+    binding::template_fits_the_kind,
+    binding::template_has_no_options,
+    runtime::target_url_is_plain,
+    runtime::handler_is_dotted,
+    runtime::env_is_free,
+];
+
+/// Everything that is wrong with an actor, sorted by path.
+#[must_use]
+pub fn check(subject: &Subject<'_>) -> Vec<Violation> {
+    let mut found = Findings::default();
+    for rule in RULES {
+        rule(subject, &mut found);
+    }
+    found.sorted()
+}

@@ -1,0 +1,39 @@
+//! VAL-14: volume claims of a `StatefulSet`.
+
+use serde_json::Value;
+
+use super::Subject;
+use super::violation::Findings;
+use crate::api::{Workload, WorkloadKind, messages};
+
+const PATH: &str = "spec.workload.volumeClaimTemplates";
+
+fn claims(workload: &Workload) -> &[Value] {
+    workload
+        .volume_claim_templates
+        .as_deref()
+        .unwrap_or_default()
+}
+
+fn is_stateful_set(workload: &Workload) -> bool {
+    workload.kind_in_force() == WorkloadKind::StatefulSet
+}
+
+/// VAL-14.
+pub(super) fn need_a_stateful_set(subject: &Subject<'_>, found: &mut Findings) {
+    let misplaced = |it: &Workload| !is_stateful_set(it) && !claims(it).is_empty();
+    if subject.spec.workload.as_ref().is_some_and(misplaced) {
+        found.add(PATH, messages::CLAIMS_NEED_STATEFUL_SET);
+    }
+}
+
+/// VAL-14. A change of kind makes a new workload, which may bring claims.
+pub(super) fn are_kept(subject: &Subject<'_>, found: &mut Findings) {
+    let old = subject.old().and_then(|it| it.workload.as_ref());
+    let (Some(new), Some(old)) = (&subject.spec.workload, old) else {
+        return;
+    };
+    if is_stateful_set(new) && is_stateful_set(old) && claims(new) != claims(old) {
+        found.add(PATH, messages::CLAIMS_IMMUTABLE);
+    }
+}

@@ -1,0 +1,54 @@
+//! VAL-9: environment variables that are ours. Our own value is fine: manifests copied from a running pod
+//! carry it.
+
+use super::Subject;
+use super::template::{Part, runtime_containers};
+use super::violation::Findings;
+use crate::names::SOCKET_DIR;
+
+/// Name of the socket where the runtime is not told another (RUN-10).
+const SOCKET_NAME: &str = "asya-runtime.sock";
+
+fn text(name: &str) -> String {
+    format!("{name} is set by the operator; remove it")
+}
+
+/// VAL-9, for the runtime.
+pub(super) fn of_the_runtime_is_free(subject: &Subject<'_>, found: &mut Findings) {
+    for container in runtime_containers(subject) {
+        for var in container.items("env") {
+            if let Some((name, ours)) = reserved(&var)
+                && var.text("value") != Some(ours)
+            {
+                found.add(var.path, &text(name));
+            }
+        }
+    }
+}
+
+fn reserved<'a>(var: &Part<'a>) -> Option<(&'a str, &'static str)> {
+    match var.text("name")? {
+        name @ "ASYA_SOCKET_DIR" => Some((name, SOCKET_DIR)),
+        name @ "ASYA_SOCKET_NAME" => Some((name, SOCKET_NAME)),
+        _ => None,
+    }
+}
+
+/// VAL-9, for the sidecar.
+pub(super) fn of_the_sidecar_is_free(subject: &Subject<'_>, found: &mut Findings) {
+    let transport = subject.transports.usable(&subject.spec.transport).ok();
+    let actor = transport.map_or_else(
+        || subject.name.to_owned(),
+        |it| it.names_of(subject.namespace, subject.name).actor,
+    );
+    for (index, var) in subject.spec.sidecar_in_force().env.iter().enumerate() {
+        let ours = match var.name.as_str() {
+            "ASYA_SOCKET_DIR" => SOCKET_DIR,
+            "ASYA_ACTOR_NAME" => actor.as_str(),
+            _ => continue,
+        };
+        if var.literal() != Some(ours) {
+            found.add(format!("spec.sidecar.env[{index}]"), &text(&var.name));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The two ways of an actor.
+
+use super::Subject;
+use super::violation::Findings;
+use crate::api::messages;
+
+/// VAL-2, BIND-10.
+pub(super) fn is_one(subject: &Subject<'_>, found: &mut Findings) {
+    if subject.spec.mode().is_err() {
+        found.add("spec", messages::ONE_MODE);
+    }
+}
+
+/// BIND-13.
+pub(super) fn is_kept(subject: &Subject<'_>, found: &mut Findings) {
+    let changed = |old: &crate::api::AsyncActorSpec| {
+        old.workload_ref.is_some() != subject.spec.workload_ref.is_some()
+    };
+    if subject.old().is_some_and(changed) {
+        found.add("spec", messages::MODE_IMMUTABLE);
+    }
+}
+
+/// BIND-11.
+pub(super) fn runtime_needs_target(subject: &Subject<'_>, found: &mut Findings) {
+    if subject.spec.workload_ref.is_none() && subject.spec.runtime.is_some() {
+        found.add("spec.runtime", messages::RUNTIME_NEEDS_TARGET);
+    }
+}
+
+/// BIND-12.
+pub(super) fn binding_needs_target(subject: &Subject<'_>, found: &mut Findings) {
+    if subject.spec.workload_ref.is_none() && subject.spec.binding.is_some() {
+        found.add("spec.binding", messages::BINDING_NEEDS_TARGET);
+    }
+}

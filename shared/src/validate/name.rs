@@ -1,0 +1,59 @@
+//! VAL-11: what is going to bear the actor's name must be able to. Only for new actors: what exists works.
+
+use super::violation::Findings;
+use super::{Subject, Write};
+use crate::api::WorkloadKind;
+
+const PATH: &str = "metadata.name";
+/// Longest value of a label, and longest DNS label.
+const LONGEST: usize = 63;
+/// A `StatefulSet` appends `-` and a hash of 10 to its name for a label of its pods.
+const LONGEST_STATEFUL_SET: usize = 52;
+
+/// VAL-11, for the workload and the labels of pods.
+pub(super) fn serves_the_workload(subject: &Subject<'_>, found: &mut Findings) {
+    if !matches!(subject.write, Write::Create) {
+        return;
+    }
+    let workload = subject.spec.workload.as_ref();
+    let (bearer, longest) = match workload.map(crate::api::Workload::kind_in_force) {
+        Some(WorkloadKind::StatefulSet) => ("a StatefulSet", LONGEST_STATEFUL_SET),
+        Some(WorkloadKind::Deployment) => ("a Deployment", LONGEST),
+        None => ("the label of a pod", LONGEST),
+    };
+    if !is_dns_label(subject.name, longest) {
+        found.add(
+            PATH,
+            &format!(
+                "too long or illegal characters for {bearer}; use at most {longest} of a-z, 0-9 and -, \
+                 with a letter or digit at both ends"
+            ),
+        );
+    }
+}
+
+/// VAL-11, for queue and dead letter queue.
+pub(super) fn serves_the_queues(subject: &Subject<'_>, found: &mut Findings) {
+    let (Write::Create, Ok(transport)) = (
+        subject.write,
+        subject.transports.usable(&subject.spec.transport),
+    ) else {
+        return;
+    };
+    for queue in transport.illegal_names(subject.namespace, subject.name) {
+        let product = transport.broker().product();
+        found.add(
+            PATH,
+            &format!("too long or illegal characters for {product} queue {queue}"),
+        );
+    }
+}
+
+fn is_dns_label(name: &str, longest: usize) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !name.is_empty()
+        && name.len() <= longest
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}

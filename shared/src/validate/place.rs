@@ -1,0 +1,27 @@
+//! BIND-2: where a binding may be. CEL under `spec` sees no namespace, and the controller tells these as
+//! reasons of the condition `TargetResolved`, so they stand apart from the other rules.
+
+use super::{Subject, Violation};
+
+/// BIND-2, `CrossNamespace`: the target is said to lie in another namespace.
+#[must_use]
+pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
+    let named = subject.spec.workload_ref.as_ref()?.namespace.as_deref()?;
+    (!named.is_empty() && named != subject.namespace).then(|| Violation {
+        path: "spec.workloadRef.namespace".to_owned(),
+        problem: "an actor binds in its own namespace only".to_owned(),
+        fix: Some(format!("remove it, or create the AsyncActor in {named}")),
+    })
+}
+
+/// BIND-2, `NamespaceExcluded`: nothing is bound in Kubernetes' own namespaces and in the operator's.
+#[must_use]
+pub fn in_excluded_namespace(subject: &Subject<'_>, operator_namespace: &str) -> Option<Violation> {
+    subject.spec.workload_ref.as_ref()?;
+    let namespace = subject.namespace;
+    (namespace == operator_namespace || namespace.starts_with("kube-")).then(|| Violation {
+        path: "metadata.namespace".to_owned(),
+        problem: format!("nothing can be bound in {namespace}"),
+        fix: Some("run the target in a namespace of its own".to_owned()),
+    })
+}

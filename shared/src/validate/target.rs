@@ -1,0 +1,56 @@
+//! The target of a binding.
+
+use super::Subject;
+use super::violation::Findings;
+use crate::api::{WorkloadRef, messages};
+
+/// The API group of a target: only it counts, a version may change.
+pub(super) fn group(target: &WorkloadRef) -> &str {
+    target.api_version.split('/').next().unwrap_or_default()
+}
+
+/// BIND-14.
+pub(super) fn is_kept(subject: &Subject<'_>, found: &mut Findings) {
+    let old = subject.old().and_then(|it| it.workload_ref.as_ref());
+    let (Some(new), Some(old)) = (&subject.spec.workload_ref, old) else {
+        return;
+    };
+    if (group(new), &new.kind, &new.name) != (group(old), &old.kind, &old.name) {
+        found.add("spec.workloadRef", messages::TARGET_IMMUTABLE);
+    }
+}
+
+/// BIND-15.
+pub(super) fn api_version_has_a_group(subject: &Subject<'_>, found: &mut Findings) {
+    let well_formed = |it: &WorkloadRef| {
+        it.api_version
+            .split_once('/')
+            .is_some_and(|(group, version)| {
+                let in_group = |c: char| {
+                    c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '-')
+                };
+                let in_version = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+                !group.is_empty()
+                    && group.chars().all(in_group)
+                    && version
+                        .strip_prefix('v')
+                        .is_some_and(|it| !it.is_empty() && it.chars().all(in_version))
+            })
+    };
+    if subject
+        .spec
+        .workload_ref
+        .as_ref()
+        .is_some_and(|it| !well_formed(it))
+    {
+        found.add("spec.workloadRef.apiVersion", messages::API_VERSION);
+    }
+}
+
+/// BIND-16.
+pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Findings) {
+    let completes = |it: &WorkloadRef| matches!(it.kind.as_str(), "Job" | "CronJob");
+    if subject.spec.workload_ref.as_ref().is_some_and(completes) {
+        found.add("spec.workloadRef.kind", messages::NO_JOBS);
+    }
+}

@@ -1,0 +1,149 @@
+//! The pod template as text that nobody has checked: the CRD has no schema for it (API-5), so every part
+//! may have any shape.
+
+use serde_json::{Map, Value};
+
+use super::Subject;
+use super::violation::Findings;
+use crate::names::RUNTIME_CONTAINER;
+
+const TEMPLATE: &str = "spec.workload.template";
+
+/// A part of the template with its path.
+#[derive(Clone)]
+pub(super) struct Part<'a> {
+    pub(super) path: String,
+    pub(super) value: &'a Value,
+}
+
+impl<'a> Part<'a> {
+    /// A member; `None` if it is absent or null.
+    pub(super) fn get(&self, key: &str) -> Option<Part<'a>> {
+        let value = self.value.get(key).filter(|it| !it.is_null())?;
+        Some(Part {
+            path: format!("{}.{key}", self.path),
+            value,
+        })
+    }
+
+    /// The items of a list member; none if it is absent or no list.
+    pub(super) fn items(&self, key: &str) -> Vec<Part<'a>> {
+        let Some(list) = self.get(key) else {
+            return Vec::new();
+        };
+        let items = list.value.as_array().into_iter().flatten().enumerate();
+        items
+            .map(|(index, value)| Part {
+                path: format!("{}[{index}]", list.path),
+                value,
+            })
+            .collect()
+    }
+
+    /// A text member; `None` if it is absent or no text.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.value.get(key).and_then(Value::as_str)
+    }
+
+    pub(super) fn path_of(&self, key: &str) -> String {
+        format!("{}.{key}", self.path)
+    }
+}
+
+/// The template of a workload of our own.
+pub(super) fn template<'a>(subject: &Subject<'a>) -> Option<Part<'a>> {
+    let workload = subject.spec.workload.as_ref()?;
+    Some(Part {
+        path: TEMPLATE.to_owned(),
+        value: &workload.template,
+    })
+}
+
+/// The template's pod spec.
+pub(super) fn pod_spec<'a>(subject: &Subject<'a>) -> Option<Part<'a>> {
+    template(subject)?.get("spec")
+}
+
+/// Containers by that name; there may be several, or none.
+pub(super) fn runtime_containers<'a>(subject: &Subject<'a>) -> Vec<Part<'a>> {
+    let containers = pod_spec(subject)
+        .map(|it| it.items("containers"))
+        .unwrap_or_default();
+    containers
+        .into_iter()
+        .filter(|it| it.text("name") == Some(RUNTIME_CONTAINER))
+        .collect()
+}
+
+/// The template's labels.
+pub(super) fn labels<'a>(subject: &Subject<'a>) -> Option<(String, &'a Map<String, Value>)> {
+    let labels = template(subject)?.get("metadata")?.get("labels")?;
+    Some((labels.path, labels.value.as_object()?))
+}
+
+/// Names the parts that the other rules read and cannot: without this, a list where an object belongs
+/// would pass here and fail at the API server, or nowhere.
+pub(super) fn shape(subject: &Subject<'_>, found: &mut Findings) {
+    let Some(template) = template(subject) else {
+        return;
+    };
+    if !expect(&template, Shape::Object, found) {
+        return;
+    }
+    if let Some(metadata) = member(&template, "metadata", Shape::Object, found) {
+        member(&metadata, "labels", Shape::Object, found);
+        member(&metadata, "annotations", Shape::Object, found);
+    }
+    let Some(spec) = member(&template, "spec", Shape::Object, found) else {
+        return;
+    };
+    for key in ["containers", "initContainers"] {
+        for container in objects(&spec, key, found) {
+            member(&container, "name", Shape::Text, found);
+            member(&container, "image", Shape::Text, found);
+            member(&container, "command", Shape::List, found);
+            for var in objects(&container, "env", found) {
+                member(&var, "name", Shape::Text, found);
+            }
+            for mount in objects(&container, "volumeMounts", found) {
+                member(&mount, "mountPath", Shape::Text, found);
+            }
+        }
+    }
+    for volume in objects(&spec, "volumes", found) {
+        member(&volume, "name", Shape::Text, found);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Object,
+    List,
+    Text,
+}
+
+fn expect(part: &Part<'_>, shape: Shape, found: &mut Findings) -> bool {
+    let (fits, text) = match shape {
+        Shape::Object => (part.value.is_object(), "must be an object"),
+        Shape::List => (part.value.is_array(), "must be a list"),
+        Shape::Text => (part.value.is_string(), "must be text"),
+    };
+    if !fits {
+        found.add(part.path.clone(), text);
+    }
+    fits
+}
+
+fn member<'a>(part: &Part<'a>, key: &str, shape: Shape, found: &mut Findings) -> Option<Part<'a>> {
+    part.get(key).filter(|it| expect(it, shape, found))
+}
+
+fn objects<'a>(part: &Part<'a>, key: &str, found: &mut Findings) -> Vec<Part<'a>> {
+    if member(part, key, Shape::List, found).is_none() {
+        return Vec::new();
+    }
+    part.items(key)
+        .into_iter()
+        .filter(|it| expect(it, Shape::Object, found))
+        .collect()
+}

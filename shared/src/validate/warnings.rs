@@ -1,0 +1,127 @@
+//! VAL-17: what is allowed and probably not meant.
+
+use std::fmt;
+
+use super::Subject;
+use super::template::{pod_spec, runtime_containers};
+use crate::config::TransportKind;
+
+/// Longest visibility timeout of SQS, in seconds.
+const LONGEST_VISIBILITY_SECONDS: u64 = 43_200;
+
+/// Something that is allowed and probably not meant: `<path>: <text>`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Warning {
+    /// Path of the field, from the object's root.
+    pub path: String,
+    /// What follows from it.
+    pub text: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}
+
+/// Everything that is probably not meant, sorted by path. Warnings never deny.
+#[must_use]
+pub fn warnings(subject: &Subject<'_>) -> Vec<Warning> {
+    let rules = [
+        transport_cannot_be_used,
+        transport_changed,
+        handler_is_missing,
+        two_grace_periods,
+        replicas_have_no_effect,
+        visibility_is_cut,
+    ];
+    let mut found: Vec<Warning> = rules
+        .iter()
+        .filter_map(|rule| rule(subject))
+        .map(|(path, text)| Warning { path, text })
+        .collect();
+    found.sort();
+    found
+}
+
+type Found = Option<(String, String)>;
+
+fn transport_cannot_be_used(subject: &Subject<'_>) -> Found {
+    let unusable = subject.transports.usable(&subject.spec.transport).err()?;
+    let enabled: Vec<&str> = subject
+        .transports
+        .iter()
+        .filter(|it| it.enabled)
+        .map(|it| it.name.as_str())
+        .collect();
+    let enabled = if enabled.is_empty() {
+        "none".to_owned()
+    } else {
+        enabled.join(", ")
+    };
+    (!subject.spec.transport.is_empty()).then(|| {
+        (
+            "spec.transport".to_owned(),
+            format!("{unusable}; enabled: {enabled}"),
+        )
+    })
+}
+
+fn transport_changed(subject: &Subject<'_>) -> Found {
+    let old = &subject.old()?.transport;
+    let new = &subject.spec.transport;
+    (old != new).then(|| {
+        let text = format!("messages in the queue on {old} are not moved to {new}");
+        ("spec.transport".to_owned(), text)
+    })
+}
+
+fn handler_is_missing(subject: &Subject<'_>) -> Found {
+    let container = runtime_containers(subject).into_iter().next()?;
+    let set = container
+        .items("env")
+        .iter()
+        .any(|it| it.text("name") == Some("ASYA_HANDLER"));
+    (!set && container.items("envFrom").is_empty()).then(|| {
+        let text = "ASYA_HANDLER is not set: asya-runtime ends at once, unless its image sets it";
+        (container.path_of("env"), text.to_owned())
+    })
+}
+
+fn two_grace_periods(subject: &Subject<'_>) -> Found {
+    let of_pod = pod_spec(subject)?.get("terminationGracePeriodSeconds")?;
+    let of_actor = subject
+        .spec
+        .timeout
+        .as_ref()?
+        .graceful_shutdown
+        .filter(|it| *it > 0)?;
+    (of_pod.value.as_i64() != Some(i64::from(of_actor))).then(|| {
+        let text = format!("wins over timeout.gracefulShutdown, {of_actor}; set only one");
+        (of_pod.path, text)
+    })
+}
+
+fn replicas_have_no_effect(subject: &Subject<'_>) -> Found {
+    subject.spec.workload.as_ref()?.replicas?;
+    subject.spec.scaling_in_force()?;
+    Some((
+        "spec.workload.replicas".to_owned(),
+        "has no effect while scaling is enabled".to_owned(),
+    ))
+}
+
+fn visibility_is_cut(subject: &Subject<'_>) -> Found {
+    let transport = subject.transports.usable(&subject.spec.transport).ok()?;
+    let TransportKind::Sqs(config) = &transport.kind else {
+        return None;
+    };
+    let wanted = 2 * u64::from(subject.spec.timeout_in_force().processing_for_broker());
+    (config.visibility_timeout.is_none() && wanted > LONGEST_VISIBILITY_SECONDS).then(|| {
+        let text = format!(
+            "twice this value exceeds SQS's longest visibility timeout, {LONGEST_VISIBILITY_SECONDS} s: \
+             a message that takes longer is delivered again"
+        );
+        ("spec.timeout.processing".to_owned(), text)
+    })
+}
