@@ -116,9 +116,10 @@ class Objects(ChartCase):
         self.assertEqual(self.rules(self.default), expected | own)
         self.assertEqual(self.rules(self.helm.objects({"crds": {"manage": False}})), expected)
 
-    def test_leases_are_written_in_the_own_namespace_only(self):
+    def test_only_the_own_lease_is_written(self):
         """OPS-9"""
-        lease = {("coordination.k8s.io", "leases", verb, ()) for verb in ("get", "create", "update")}
+        lease = {("coordination.k8s.io", "leases", verb, ("asya-operator.asya.sh",)) for verb in ("get", "update")}
+        lease.add(("coordination.k8s.io", "leases", "create", ()))
         self.assertEqual(self.rules(self.default, "Role"), lease)
         self.assertEqual(self.default["Role", NAME]["metadata"]["namespace"], "asya-system")
         self.assertNotIn(("Role", NAME), self.helm.objects({"leaderElection": {"enabled": False}}))
