@@ -42,6 +42,12 @@ pub fn watch_signals() {
     process::keeper::watch_signals();
 }
 
+/// Does not return when a signal is ending this process: what fails now fails
+/// because of that, and the exit code must tell the signal.
+pub async fn let_the_end_come() {
+    process::keeper::let_the_end_come().await;
+}
+
 /// A client for addresses on loopback: no proxy, no redirects, no long waits.
 pub(crate) fn http_client() -> Result<reqwest::Client> {
     install_crypto_provider();

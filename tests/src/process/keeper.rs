@@ -27,11 +27,13 @@ struct Order {
 struct Kept {
     groups: BTreeMap<i32, String>,
     paths: Vec<PathBuf>,
+    ending: bool,
 }
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept {
     groups: BTreeMap::new(),
     paths: Vec::new(),
+    ending: false,
 });
 
 static ORDERS: LazyLock<Option<mpsc::UnboundedSender<Order>>> = LazyLock::new(|| {
@@ -73,6 +75,14 @@ pub(crate) fn remove_at_end(path: PathBuf) {
 /// Forgets a file or folder.
 pub(crate) fn forget(path: &Path) {
     kept().paths.retain(|known| known != path);
+}
+
+/// Does not return when a signal is ending this process: what fails now fails
+/// because of that.
+pub(crate) async fn let_the_end_come() {
+    if kept().ending {
+        std::future::pending::<()>().await;
+    }
 }
 
 fn run(mut orders: mpsc::UnboundedReceiver<Order>) {
@@ -166,14 +176,22 @@ fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
         let status = child.wait().await.unwrap_or_default();
         // What the process started and left behind goes with it.
         let _ = kill_process_group(pid, Signal::KILL);
-        kept().groups.remove(&pid.as_raw_nonzero().get());
-        sender.send_replace(Some(status));
+        let mut kept = kept();
+        kept.groups.remove(&pid.as_raw_nonzero().get());
+        // At the end nobody must take this for a death of its own.
+        if !kept.ending {
+            sender.send_replace(Some(status));
+        }
     });
     Ok((pid, exit))
 }
 
 async fn end_everything() {
-    let groups: Vec<i32> = kept().groups.keys().copied().collect();
+    let groups: Vec<i32> = {
+        let mut kept = kept();
+        kept.ending = true;
+        kept.groups.keys().copied().collect()
+    };
     for pid in groups.into_iter().filter_map(Pid::from_raw) {
         let _ = kill_process_group(pid, Signal::KILL);
     }

@@ -34,6 +34,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
     // Left to itself RabbitMQ would start an epmd that outlives it.
     let epmd = Spec::new("epmd", epmd_program()?)
         .log(folder.join("epmd.log"))
+        .env("HOME", home.display())
         .args(["-port", &epmd_port.to_string(), "-address", "127.0.0.1"]);
     let epmd = Process::start(epmd).await?;
     epmd.alive_while(eventually(

@@ -233,7 +233,9 @@ async fn the_proxy_strikes_at_the_write_it_was_told() {
             (&names[2], Moment::AfterAnswering, true, true),
         ] {
             let (sender, struck) = tokio::sync::oneshot::channel();
-            proxy.strike(1, moment, move || drop(sender.send(())));
+            proxy.strike(1, moment, move || {
+                let _ = sender.send(());
+            });
             rabbitmq.queues().await?;
             assert!(proxy.is_armed(), "a read counted as a write");
             assert_eq!(

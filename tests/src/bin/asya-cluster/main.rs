@@ -112,6 +112,7 @@ async fn main() -> ExitCode {
         Command::Run { with, command } => run::run(with, &command).await,
         Command::Demo { stay } => demo::demo(stay).await,
     };
+    asya_tests::let_the_end_come().await;
     match done {
         Ok(code) => code,
         Err(error) => {
