@@ -1,0 +1,136 @@
+//! `/healthz` and `/readyz` (OPS-6), and the server that they and the metrics run on.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Whether we are ready: as soon as every gate is. A clone is another handle to the same gates.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness {
+    /// What each gate waits for; none when it is ready.
+    pending: Arc<Mutex<BTreeMap<String, Option<String>>>>,
+}
+
+/// One thing that must be so before we are ready.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    readiness: Readiness,
+    name: Arc<str>,
+}
+
+impl Readiness {
+    /// A gate that is not ready yet.
+    #[must_use]
+    pub fn gate(&self, name: &str) -> Gate {
+        let gate = Gate {
+            readiness: self.clone(),
+            name: name.into(),
+        };
+        gate.not_ready("has not been ready yet");
+        gate
+    }
+
+    /// What is not ready, and why, one line each.
+    #[must_use]
+    pub fn pending(&self) -> Vec<String> {
+        let gates = self.lock();
+        let pending = gates
+            .iter()
+            .filter_map(|(name, reason)| reason.as_ref().map(|r| (name, r)));
+        pending
+            .map(|(name, reason)| format!("{name}: {reason}"))
+            .collect()
+    }
+
+    fn set(&self, gate: &Gate, pending: Option<String>) {
+        self.lock().insert(gate.name.to_string(), pending);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Gate {
+    /// It is so.
+    pub fn ready(&self) {
+        self.readiness.set(self, None);
+    }
+
+    /// It is not so (any more).
+    pub fn not_ready(&self, reason: &str) {
+        self.readiness.set(self, Some(reason.to_owned()));
+    }
+}
+
+/// The probes: `/healthz` answers as long as the process does, `/readyz` lists what is not ready.
+pub fn routes(readiness: Readiness) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(readyz))
+        .with_state(readiness)
+}
+
+async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    let pending = readiness.pending();
+    if pending.is_empty() {
+        (StatusCode::OK, "ok".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, pending.join("\n"))
+    }
+}
+
+/// An address on which we cannot serve.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address:?} ({flag}): {source}")]
+pub struct BindError {
+    address: String,
+    flag: &'static str,
+    source: std::io::Error,
+}
+
+/// Listens on `host:port`; `:port` means all interfaces, `0` nowhere. `flag` is what set the address.
+///
+/// # Errors
+/// When the address cannot be understood or is not to be had.
+pub async fn bind(address: &str, flag: &'static str) -> Result<Option<TcpListener>, BindError> {
+    if address == "0" {
+        return Ok(None);
+    }
+    let bound = match address.strip_prefix(':') {
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            // A machine without IPv6.
+            Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
+            bound => bound,
+        },
+        None => TcpListener::bind(address).await,
+    };
+    bound.map(Some).map_err(|source| BindError {
+        address: address.to_owned(),
+        flag,
+        source,
+    })
+}
+
+/// Serves until `shutdown`; requests under way are answered.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    routes: Router,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(shutdown.cancelled_owned())
+        .await
+}

@@ -1,0 +1,99 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+use super::*;
+
+async fn get(readiness: &Readiness, path: &str) -> (u16, String) {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let response = routes(readiness.clone()).oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(body.into()).unwrap())
+}
+
+/// OPS-6
+#[tokio::test]
+async fn readiness_lists_what_is_pending_until_nothing_is() {
+    let readiness = Readiness::default();
+    let actors = readiness.gate("watch AsyncActor");
+    let pods = readiness.gate("watch Pod");
+    let both = "watch AsyncActor: has not been ready yet\nwatch Pod: has not been ready yet";
+    assert_eq!(get(&readiness, "/readyz").await, (503, both.to_owned()));
+    actors.ready();
+    pods.not_ready("forbidden");
+    assert_eq!(
+        get(&readiness, "/readyz").await,
+        (503, "watch Pod: forbidden".to_owned())
+    );
+    pods.clone().ready();
+    assert_eq!(get(&readiness, "/readyz").await, (200, "ok".to_owned()));
+    pods.not_ready("shutting down");
+    assert_eq!(get(&readiness, "/readyz").await.0, 503);
+}
+
+/// OPS-6
+#[tokio::test]
+async fn a_process_that_is_not_ready_is_alive() {
+    let readiness = Readiness::default();
+    let _gate = readiness.gate("watch AsyncActor");
+    assert_eq!(get(&readiness, "/healthz").await, (200, "ok".to_owned()));
+    assert_eq!(get(&readiness, "/metrics").await.0, 404);
+}
+
+/// OPS-1
+#[tokio::test]
+async fn an_address_that_is_taken_or_wrong_is_named_with_its_flag() {
+    let holder = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    for address in [taken.as_str(), "127.0.0.1:99999", ":none", "8080", ""] {
+        let error = bind(address, "--metrics-bind-address")
+            .await
+            .unwrap_err()
+            .to_string();
+        let wanted = format!("cannot listen on {address:?} (--metrics-bind-address): ");
+        assert!(error.starts_with(&wanted), "{error}");
+    }
+}
+
+/// OPS-1
+#[tokio::test]
+async fn an_address_of_0_switches_the_server_off() {
+    assert!(bind("0", "--metrics-bind-address").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn the_server_answers_until_it_is_stopped() {
+    let listener = bind("127.0.0.1:0", "--health-probe-bind-address")
+        .await
+        .unwrap()
+        .unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let server = tokio::spawn(serve(
+        listener,
+        routes(Readiness::default()),
+        shutdown.clone(),
+    ));
+    let connection = TcpStream::connect(address).await.unwrap();
+    connection.writable().await.unwrap();
+    connection
+        .try_write(b"GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n")
+        .unwrap();
+    connection.readable().await.unwrap();
+    let mut answer = [0; 1024];
+    let read = connection.try_read(&mut answer).unwrap();
+    assert!(answer[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
+    shutdown.cancel(); // with the connection still open, as a probe's keep-alive is
+    let ended = timeout(Duration::from_secs(5), server).await;
+    ended
+        .expect("an idle connection holds nobody up")
+        .unwrap()
+        .unwrap();
+}

@@ -1,0 +1,157 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::LazyLock;
+
+use super::*;
+
+const ME: &str = "me";
+
+static ZERO: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+fn after(seconds: u64) -> Instant {
+    *ZERO + Duration::from_secs(seconds)
+}
+
+fn lease<'a>(holder: &'a str, version: &'a str, seconds: u64) -> View<'a> {
+    View {
+        holder,
+        version,
+        duration: Duration::from_secs(seconds),
+    }
+}
+
+/// What `ME` decides, look by look.
+fn decisions(looks: &[(u64, Option<View<'_>>)]) -> Vec<Decision> {
+    let mut observed = None;
+    let look = |(at, lease): &(u64, _)| decide(*lease, ME, &mut observed, after(*at));
+    looks.iter().map(look).collect()
+}
+
+fn standby_until(seconds: u64) -> Decision {
+    Decision::Standby {
+        look_again: after(seconds),
+    }
+}
+
+#[test]
+fn a_missing_lease_is_created() {
+    assert_eq!(decisions(&[(0, None)]), [Decision::Create]);
+}
+
+#[test]
+fn nobodys_lease_is_taken_at_once() {
+    assert_eq!(
+        decisions(&[(0, Some(lease("", "1", 10)))]),
+        [Decision::Take]
+    );
+}
+
+#[test]
+fn a_lease_that_its_holder_gives_back_is_taken_at_once() {
+    let looks = [
+        (0, Some(lease("other", "1", 10))),
+        (1, Some(lease("", "2", 10))),
+    ];
+    assert_eq!(decisions(&looks), [standby_until(1), Decision::Take]);
+}
+
+#[test]
+fn our_lease_is_renewed_whatever_its_age() {
+    let looks = [
+        (0, Some(lease(ME, "1", 10))),
+        (100, Some(lease(ME, "1", 10))),
+    ];
+    assert_eq!(decisions(&looks), [Decision::Renew, Decision::Renew]);
+}
+
+#[test]
+fn the_same_pod_in_its_former_life_is_another() {
+    let (former, now) = (
+        super::super::identity("pod-0"),
+        super::super::identity("pod-0"),
+    );
+    assert!(former.starts_with("pod-0_"));
+    let mut observed = None;
+    let decision = decide(Some(lease(&former, "1", 10)), &now, &mut observed, after(0));
+    assert_eq!(decision, standby_until(1));
+}
+
+#[test]
+fn a_lease_is_taken_when_it_did_not_change_for_its_duration() {
+    let seen = Some(lease("other", "1", 10));
+    let looks = [(0, seen), (1, seen), (9, seen), (10, seen)];
+    let wanted = [
+        standby_until(1),
+        standby_until(2),
+        standby_until(10),
+        Decision::Take,
+    ];
+    assert_eq!(decisions(&looks), wanted);
+}
+
+#[test]
+fn the_next_look_is_not_later_than_the_end_of_the_lease() {
+    let mut observed = None;
+    let seen = Some(lease("other", "1", 10));
+    decide(seen, ME, &mut observed, after(0));
+    let late = after(9) + Duration::from_millis(900);
+    assert_eq!(decide(seen, ME, &mut observed, late), standby_until(10));
+}
+
+#[test]
+fn each_renewal_starts_the_wait_again() {
+    let looks = [
+        (0, Some(lease("other", "1", 10))),
+        (9, Some(lease("other", "2", 10))),
+        (18, Some(lease("third", "3", 10))),
+        (27, Some(lease("third", "3", 10))),
+        (28, Some(lease("third", "3", 10))),
+    ];
+    let wanted = [
+        standby_until(1),
+        standby_until(10),
+        standby_until(19),
+        standby_until(28),
+        Decision::Take,
+    ];
+    assert_eq!(decisions(&looks), wanted);
+}
+
+#[test]
+fn the_holders_own_duration_counts() {
+    let (long, short) = (Some(lease("other", "1", 30)), Some(lease("other", "2", 3)));
+    assert_eq!(decisions(&[(0, long), (29, long)])[1], standby_until(30));
+    assert_eq!(decisions(&[(0, short), (3, short)])[1], Decision::Take);
+}
+
+#[test]
+fn a_lease_deleted_under_its_holder_is_created_only_when_it_would_have_run_out() {
+    let looks = [(0, Some(lease("other", "1", 10))), (1, None), (10, None)];
+    assert_eq!(
+        decisions(&looks),
+        [standby_until(1), standby_until(2), Decision::Create]
+    );
+}
+
+#[test]
+fn the_holder_creates_a_deleted_lease_again_at_once() {
+    let looks = [
+        (0, Some(lease("other", "1", 10))),
+        (1, Some(lease(ME, "2", 10))),
+        (2, None),
+    ];
+    assert_eq!(decisions(&looks)[1..], [Decision::Renew, Decision::Create]);
+}
+
+#[test]
+fn a_lease_without_holder_or_duration_is_understood() {
+    let mut record = Lease::default();
+    assert_eq!(
+        (View::of(&record).holder, View::of(&record).duration),
+        ("", DURATION)
+    );
+    for (seconds, duration) in [(-5, DURATION), (0, DURATION), (15, Duration::from_secs(15))] {
+        record.spec.get_or_insert_default().lease_duration_seconds = Some(seconds);
+        assert_eq!(View::of(&record).duration, duration);
+    }
+}

@@ -1,0 +1,53 @@
+//! The lease as we write it: pure.
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::ObjectMeta;
+
+use super::DURATION;
+
+/// The first lease of this name.
+pub(super) fn created(name: &str, me: &str, now: Timestamp) -> Lease {
+    let lease = Lease {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            ..ObjectMeta::default()
+        },
+        spec: None,
+    };
+    let mut lease = taken(lease, me, now);
+    spec(&mut lease).lease_transitions = Some(0);
+    lease
+}
+
+/// The same lease, ours from now on.
+pub(super) fn taken(lease: Lease, me: &str, now: Timestamp) -> Lease {
+    let mut lease = renewed(lease, now);
+    let spec = spec(&mut lease);
+    spec.holder_identity = Some(me.to_owned());
+    spec.acquire_time = Some(MicroTime(now));
+    spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0).saturating_add(1));
+    lease
+}
+
+/// The same lease, still ours.
+pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
+    let spec = spec(&mut lease);
+    spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+    spec.renew_time = Some(MicroTime(now));
+    lease
+}
+
+/// The same lease, nobody's: the next candidate need not wait. Empty and not absent, as Kubernetes'
+/// own leader election leaves it.
+pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
+    let spec = spec(&mut lease);
+    spec.holder_identity = Some(String::new());
+    spec.renew_time = Some(MicroTime(now));
+    lease
+}
+
+fn spec(lease: &mut Lease) -> &mut LeaseSpec {
+    lease.spec.get_or_insert_default()
+}

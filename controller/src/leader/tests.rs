@@ -1,0 +1,343 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod server;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use tokio::task::JoinHandle;
+use tokio::time::{advance, sleep};
+
+use super::*;
+use server::{Link, Server};
+
+const NAME: &str = "asya-operator.asya.sh";
+
+/// A candidate at work.
+struct Process {
+    identity: String,
+    fence: Fence,
+    link: Arc<Mutex<Link>>,
+    shutdown: CancellationToken,
+    acquired: Arc<AtomicBool>,
+    task: JoinHandle<(Ended, Instant)>,
+}
+
+impl Process {
+    fn start(server: &Server, identity: &str) -> Self {
+        let (client, link) = server.client();
+        let (fence, shutdown) = (Fence::closed(), CancellationToken::new());
+        let candidate = Candidate {
+            client,
+            namespace: "asya-system".to_owned(),
+            name: NAME.to_owned(),
+            identity: identity.to_owned(),
+            fence: fence.clone(),
+        };
+        let acquired = Arc::new(AtomicBool::new(false));
+        let (token, flag) = (shutdown.clone(), Arc::clone(&acquired));
+        let task = tokio::spawn(async move {
+            let ended = candidate
+                .run(token, || flag.store(true, Ordering::Relaxed))
+                .await;
+            (ended, Instant::now())
+        });
+        Self {
+            identity: identity.to_owned(),
+            fence,
+            link,
+            shutdown,
+            acquired,
+            task,
+        }
+    }
+
+    fn set_link(&self, link: Link) {
+        *self.link.lock().unwrap() = link;
+    }
+
+    fn leads(&self) -> bool {
+        assert!(!self.fence.is_open() || self.acquired.load(Ordering::Relaxed));
+        self.fence.is_open()
+    }
+}
+
+/// Lets so many milliseconds go by, and sees all the while that at most one of `processes` may write.
+async fn pass(millis: u64, processes: &[&Process]) {
+    for _ in 0..millis / 10 {
+        sleep(Duration::from_millis(10)).await;
+        let leaders = processes.iter().filter(|process| process.leads()).count();
+        assert!(leaders <= 1, "two leaders");
+    }
+}
+
+fn spec(server: &Server) -> LeaseSpec {
+    server.lease().unwrap().spec.unwrap()
+}
+
+fn foreign(holder: &str, renewed: &str) -> Lease {
+    let renewed = Some(MicroTime(renewed.parse().unwrap()));
+    let spec = LeaseSpec {
+        holder_identity: Some(holder.to_owned()),
+        lease_duration_seconds: Some(10),
+        renew_time: renewed.clone(),
+        acquire_time: renewed,
+        lease_transitions: Some(4),
+        ..LeaseSpec::default()
+    };
+    let mut lease = record::created(NAME, holder, Timestamp::now());
+    lease.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
+    lease.spec = Some(spec);
+    lease
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_racers_one_wins_whether_it_creates_or_takes() {
+    for before in [None, Some(foreign("", "2020-01-01T00:00:00Z"))] {
+        let server = Server::default();
+        server.put(before);
+        let racers: Vec<_> = ["a", "b", "c", "d"]
+            .map(|name| Process::start(&server, name))
+            .into();
+        pass(30_000, &racers.iter().collect::<Vec<_>>()).await;
+        let leaders: Vec<_> = racers.iter().filter(|racer| racer.leads()).collect();
+        assert_eq!(leaders.len(), 1);
+        assert_eq!(server.holder().unwrap(), leaders[0].identity);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_keeps_the_lease_and_its_record_right() {
+    let server = Server::default();
+    server.put(Some(foreign("", "2020-01-01T00:00:00Z")));
+    let leader = Process::start(&server, "a");
+    pass(100, &[]).await;
+    let first = spec(&server);
+    assert!(leader.leads());
+    pass(60_000, &[&leader]).await;
+    let now = spec(&server);
+    assert!(leader.leads());
+    assert_eq!(
+        (now.lease_transitions, now.lease_duration_seconds),
+        (Some(5), Some(10))
+    );
+    assert_eq!(now.acquire_time, first.acquire_time);
+    assert!(
+        now.acquire_time
+            > foreign("", "2020-01-01T00:00:00Z")
+                .spec
+                .unwrap()
+                .acquire_time
+    );
+    assert!(now.renew_time > first.renew_time);
+    assert_eq!(server.writes(), 1 + 30, "taken once and renewed every 2 s");
+    assert_eq!(
+        server.lease().unwrap().metadata.labels.unwrap()["team"],
+        "a"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_lease_counts_from_0() {
+    let server = Server::default();
+    let _leader = Process::start(&server, "a");
+    pass(100, &[]).await;
+    let spec = spec(&server);
+    assert_eq!(spec.lease_transitions, Some(0));
+    assert!(spec.acquire_time.is_some() && spec.acquire_time == spec.renew_time);
+}
+
+/// FW-11, OPS-6
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_api_server_gives_up_before_another_leads() {
+    let server = Server::default();
+    let old = Process::start(&server, "a");
+    pass(5000, &[]).await;
+    let new = Process::start(&server, "b");
+    pass(500, &[]).await;
+    let cut = Instant::now();
+    old.set_link(Link::Silent);
+    pass(12_000, &[&old, &new]).await;
+    assert!(new.leads());
+    assert_eq!(spec(&server).lease_transitions, Some(1));
+    let (ended, when) = old.task.await.unwrap();
+    assert_eq!(ended, Ended::Lost);
+    let held = (when - cut).as_millis();
+    assert!(
+        (5000..=7000).contains(&held),
+        "7 s after its last renewal began: {held}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_failure_of_the_api_server_costs_nothing() {
+    for link in [Link::Silent, Link::Fails(500), Link::Fails(403)] {
+        let server = Server::default();
+        let leader = Process::start(&server, "a");
+        pass(2500, &[]).await;
+        leader.set_link(link);
+        pass(3500, &[]).await;
+        leader.set_link(Link::Works);
+        pass(30_000, &[]).await;
+        assert!(leader.leads());
+        assert_eq!(spec(&server).lease_transitions, Some(0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_whose_answer_is_lost_is_not_taken_for_anothers() {
+    let server = Server::default();
+    let leader = Process::start(&server, "a");
+    pass(2500, &[]).await;
+    leader.set_link(Link::LosesAnswers);
+    pass(3000, &[]).await;
+    leader.set_link(Link::Works);
+    pass(30_000, &[]).await;
+    assert!(leader.leads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_whose_answer_is_lost_is_found_to_be_ours() {
+    let server = Server::default();
+    let candidate = Process::start(&server, "a");
+    candidate.set_link(Link::LosesAnswers);
+    pass(1000, &[&candidate]).await;
+    assert_eq!(server.holder().as_deref(), Some("a"));
+    assert!(!candidate.leads());
+    candidate.set_link(Link::Works);
+    pass(3000, &[]).await;
+    assert!(candidate.leads());
+    assert_eq!(spec(&server).lease_transitions, Some(0));
+}
+
+/// OPS-6
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_lease_another_holds_has_lost_it() {
+    let server = Server::default();
+    let leader = Process::start(&server, "a");
+    pass(2500, &[]).await;
+    server.put(Some(foreign("b", "2026-01-01T00:00:00Z")));
+    pass(2500, &[]).await;
+    assert!(!leader.leads());
+    assert_eq!(leader.task.await.unwrap().0, Ended::Lost);
+    assert_eq!(
+        server.holder().as_deref(),
+        Some("b"),
+        "it is not released either"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_created_again_by_its_holder() {
+    let server = Server::default();
+    let leader = Process::start(&server, "a");
+    pass(1000, &[]).await;
+    let standby = Process::start(&server, "b");
+    pass(2100, &[]).await;
+    server.put(None);
+    pass(30_000, &[&leader, &standby]).await;
+    assert!(leader.leads());
+    assert_eq!(server.holder().as_deref(), Some("a"));
+}
+
+/// OPS-6
+#[tokio::test(start_paused = true)]
+async fn a_process_that_stood_still_ends_without_a_write() {
+    let server = Server::default();
+    let leader = Process::start(&server, "a");
+    pass(1000, &[]).await;
+    let writes = server.writes();
+    advance(Duration::from_secs(20)).await;
+    assert!(!leader.fence.is_open());
+    assert_eq!(leader.task.await.unwrap().0, Ended::Lost);
+    assert_eq!(server.writes(), writes);
+}
+
+/// FW-16
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_stops_frees_the_lease_for_the_next() {
+    let server = Server::default();
+    let old = Process::start(&server, "a");
+    pass(1000, &[]).await;
+    let new = Process::start(&server, "b");
+    pass(3000, &[]).await;
+    old.shutdown.cancel();
+    pass(1100, &[&old, &new]).await;
+    assert_eq!(old.task.await.unwrap().0, Ended::Released);
+    assert!(new.leads());
+    assert_eq!(spec(&server).lease_transitions, Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_changed_meanwhile_is_released_if_it_is_still_ours() {
+    for (holder, left) in [("a", ""), ("b", "b")] {
+        let server = Server::default();
+        let leader = Process::start(&server, "a");
+        pass(1000, &[]).await;
+        server.put(Some(foreign(holder, "2026-01-01T00:00:00Z")));
+        leader.shutdown.cancel();
+        assert_eq!(leader.task.await.unwrap().0, Ended::Released);
+        assert_eq!(server.holder().as_deref(), Some(left));
+    }
+}
+
+/// FW-16
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_stops_without_api_server_does_not_wait_for_it() {
+    let server = Server::default();
+    let leader = Process::start(&server, "a");
+    pass(1000, &[]).await;
+    leader.set_link(Link::Silent);
+    let stopped = Instant::now();
+    leader.shutdown.cancel();
+    let (ended, when) = leader.task.await.unwrap();
+    assert_eq!(ended, Ended::Released);
+    assert!(when - stopped <= 2 * ATTEMPT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_follower_that_stops_writes_nothing() {
+    let server = Server::default();
+    server.put(Some(foreign("b", "2026-01-01T00:00:00Z")));
+    let follower = Process::start(&server, "a");
+    pass(3000, &[]).await;
+    follower.shutdown.cancel();
+    assert_eq!(follower.task.await.unwrap().0, Ended::Released);
+    assert!(!follower.acquired.load(Ordering::Relaxed));
+    assert_eq!(
+        (server.holder().as_deref(), server.writes()),
+        (Some("b"), 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_of_other_machines_do_not_count() {
+    for renewed in ["1971-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
+        let server = Server::default();
+        let follower = Process::start(&server, "a");
+        for _ in 0..5 {
+            server.put(Some(foreign("b", renewed))); // renewed, by whatever clock
+            pass(4000, &[]).await;
+            assert!(!follower.leads());
+        }
+        pass(8000, &[]).await;
+        assert!(follower.leads(), "not renewed any more");
+    }
+}
+
+/// FW-12
+#[tokio::test(start_paused = true)]
+async fn a_candidate_without_permission_goes_on_trying() {
+    let server = Server::default();
+    let candidate = Process::start(&server, "a");
+    for code in [403, 404, 500] {
+        candidate.set_link(Link::Fails(code));
+        pass(20_000, &[]).await;
+        assert!(!candidate.leads());
+    }
+    candidate.set_link(Link::Works);
+    pass(2000, &[]).await;
+    assert!(candidate.leads());
+}

@@ -1,0 +1,343 @@
+//! What `/metrics` tells (OPS-4, FW-15).
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+use tokio::time::Instant;
+
+use crate::work_queue::{Numbers, Observer};
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Seconds; the bounds below and above a usual pass, and those of a broker that hangs.
+const PASS_BUCKETS: [f64; 12] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+];
+/// Seconds; a queue that keeps up stays below the first, and one pass's gap is 1 s.
+const WAIT_BUCKETS: [f64; 9] = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0];
+
+/// What the labels of all controllers call ours.
+const CONTROLLER: &str = "asyncactor";
+
+type Labels<const N: usize> = [(&'static str, String); N];
+type Refresh = Box<dyn Fn(&Metrics) + Send + Sync>;
+
+/// How a pass ended, in the words of Kubernetes' controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassResult {
+    /// Nothing to do until an event.
+    Success,
+    /// Fine, and looks again by itself.
+    RequeueAfter,
+    /// Something failed, and is tried again.
+    Error,
+}
+
+impl PassResult {
+    const ALL: [Self; 3] = [Self::Success, Self::RequeueAfter, Self::Error];
+
+    fn label(self) -> [(&'static str, &'static str); 1] {
+        let result = match self {
+            Self::Success => "success",
+            Self::RequeueAfter => "requeue_after",
+            Self::Error => "error",
+        };
+        [("result", result)]
+    }
+}
+
+/// Every metric of the controller.
+pub struct Metrics {
+    registry: Registry,
+    refresh: Mutex<Vec<Refresh>>,
+    passes: Passes,
+    queue: Queue,
+    actors: Family<Labels<2>, Gauge>,
+    broker_requests: Family<Labels<3>, Counter>,
+    transport_up: Family<Labels<1>, Gauge>,
+    api_writes: Counter,
+    undecodable: Gauge,
+    watch_healthy: Family<Labels<1>, Gauge>,
+    records: Family<Labels<1>, Gauge>,
+    events_received: Family<Labels<1>, Counter>,
+    events_dropped: Family<Labels<1>, Counter>,
+}
+
+/// Named as by Kubernetes' `controller-runtime`, whose dashboards users have.
+struct Passes {
+    ended: Family<[(&'static str, &'static str); 1], Counter>,
+    errors: Counter,
+    panics: Counter,
+    seconds: Histogram,
+    active: Gauge,
+}
+
+impl Passes {
+    fn new(registry: &mut Registry) -> Self {
+        let time = "controller_runtime_reconcile_time_seconds";
+        let seconds = Histogram::new(PASS_BUCKETS);
+        let passes = Self {
+            ended: add(
+                registry,
+                "controller_runtime_reconcile",
+                "Passes over actors by result",
+            ),
+            errors: add(
+                registry,
+                "controller_runtime_reconcile_errors",
+                "Passes that failed",
+            ),
+            panics: add(
+                registry,
+                "controller_runtime_reconcile_panics",
+                "Passes that panicked",
+            ),
+            seconds: register(registry, time, "Duration of a pass", seconds),
+            active: add(
+                registry,
+                "controller_runtime_active_workers",
+                "Passes under way",
+            ),
+        };
+        for result in PassResult::ALL {
+            drop(passes.ended.get_or_create(&result.label()));
+        }
+        passes
+    }
+}
+
+/// Named as by Kubernetes' `client-go`.
+struct Queue {
+    depth: Gauge,
+    waited: Histogram,
+    retries: Counter,
+}
+
+impl Queue {
+    fn new(registry: &mut Registry) -> Self {
+        let time = "workqueue_queue_duration_seconds";
+        let help = "Time from when an actor was due to the start of its pass";
+        Self {
+            depth: add(registry, "workqueue_depth", "Actors that wait for a worker"),
+            waited: register(registry, time, help, Histogram::new(WAIT_BUCKETS)),
+            retries: add(
+                registry,
+                "workqueue_retries",
+                "Passes that tried a failed one again",
+            ),
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All metrics; those whose labels are known are there from the start, with 0.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let controller = || ("controller".into(), CONTROLLER.into());
+        let name = ("name".into(), CONTROLLER.into());
+        let passes = Passes::new(registry.sub_registry_with_label(controller()));
+        let queue = [name, controller()].into_iter();
+        let queue = Queue::new(registry.sub_registry_with_labels(queue));
+        let own = registry.sub_registry_with_prefix("asya_operator");
+        Self {
+            passes,
+            queue,
+            actors: add(own, "actors", "Actors by transport and status"),
+            broker_requests: add(own, "broker_requests", "Requests to brokers"),
+            transport_up: add(own, "transport_up", "1 if the transport's broker answers"),
+            api_writes: add(own, "api_writes", "Requests to the API server that write"),
+            undecodable: add(own, "undecodable_objects", "Actors that cannot be read"),
+            watch_healthy: add(own, "watch_healthy", "1 if the watch of the kind works"),
+            records: add(own, "records", "Objects of the kind held in memory"),
+            events_received: add(own, "events_received", "Watch events of the kind"),
+            events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
+            registry,
+            refresh: Mutex::default(),
+        }
+    }
+
+    /// Starts the clock of a pass.
+    #[must_use]
+    pub fn pass(self: &Arc<Self>) -> Pass {
+        Pass {
+            metrics: Arc::clone(self),
+            started: Instant::now(),
+            result: PassResult::Error,
+        }
+    }
+
+    /// How full the work queue is.
+    pub fn work_queue(&self, numbers: Numbers) {
+        self.passes.active.set(gauge(numbers.in_flight));
+        self.queue.depth.set(gauge(numbers.ready));
+    }
+
+    /// How many actors there are, by transport and status; what is not named is gone.
+    pub fn actors<'a>(&self, counts: impl IntoIterator<Item = (&'a str, &'a str, usize)>) {
+        self.actors.clear();
+        for (transport, status, count) in counts {
+            let labels = [
+                ("transport", transport.to_owned()),
+                ("status", status.to_owned()),
+            ];
+            self.actors.get_or_create(&labels).set(gauge(count));
+        }
+    }
+
+    /// A request to a broker was answered, or was not.
+    pub fn broker_request(&self, transport: &str, operation: &str, result: &str) {
+        let labels = [
+            ("transport", transport.to_owned()),
+            ("operation", operation.to_owned()),
+            ("result", result.to_owned()),
+        ];
+        self.broker_requests.get_or_create(&labels).inc();
+    }
+
+    /// Whether a transport's broker answers.
+    pub fn transport_up(&self, transport: &str, up: bool) {
+        let labels = [("transport", transport.to_owned())];
+        self.transport_up.get_or_create(&labels).set(i64::from(up));
+    }
+
+    /// The counter of writes to the API server, for [`crate::fence::FenceLayer`].
+    #[must_use]
+    pub fn api_writes(&self) -> Counter {
+        self.api_writes.clone()
+    }
+
+    /// How many actors cannot be decoded.
+    pub fn undecodable(&self, count: usize) {
+        self.undecodable.set(gauge(count));
+    }
+
+    /// Whether the watch of a kind works.
+    pub fn watch_healthy(&self, kind: &str, healthy: bool) {
+        self.watch_healthy
+            .get_or_create(&of(kind))
+            .set(i64::from(healthy));
+    }
+
+    /// How many objects of a kind are held.
+    pub fn records(&self, kind: &str, count: usize) {
+        self.records.get_or_create(&of(kind)).set(gauge(count));
+    }
+
+    /// A watch event of a kind came.
+    pub fn watch_event(&self, kind: &str) {
+        self.events_received.get_or_create(&of(kind)).inc();
+    }
+
+    /// A watch event of a kind changed nothing.
+    pub fn watch_event_dropped(&self, kind: &str) {
+        self.events_dropped.get_or_create(&of(kind)).inc();
+    }
+
+    /// Reads gauges off what they measure, right before each scrape, so that they cannot drift.
+    pub fn before_scrape(&self, refresh: impl Fn(&Self) + Send + Sync + 'static) {
+        let mut all = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Box::new(refresh));
+    }
+
+    /// The text of all metrics.
+    ///
+    /// # Errors
+    /// When a label or value cannot be written.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        // One scrape at a time, or another would see gauges half refreshed.
+        let refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        refresh.iter().for_each(|refresh| refresh(self));
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+impl Observer for Metrics {
+    fn started(&self, waited: Duration) {
+        self.queue.waited.observe(waited.as_secs_f64());
+    }
+
+    fn retried(&self) {
+        self.queue.retries.inc();
+    }
+
+    fn panicked(&self) {
+        self.passes.panics.inc();
+    }
+}
+
+/// A pass under way; counted and timed when it is dropped, so that a panic is not forgotten.
+pub struct Pass {
+    metrics: Arc<Metrics>,
+    started: Instant,
+    result: PassResult,
+}
+
+impl Pass {
+    /// The pass came to its end; without this it counts as failed.
+    pub fn ended(mut self, result: PassResult) {
+        self.result = result;
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let passes = &self.metrics.passes;
+        passes.ended.get_or_create(&self.result.label()).inc();
+        if self.result == PassResult::Error {
+            passes.errors.inc();
+        }
+        passes.seconds.observe(self.started.elapsed().as_secs_f64());
+    }
+}
+
+/// The page with the metrics.
+pub fn routes(metrics: Arc<Metrics>) -> Router {
+    let page = move || {
+        let text = metrics
+            .text()
+            .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR);
+        let page = text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response());
+        std::future::ready(page)
+    };
+    Router::new().route("/metrics", get(page))
+}
+
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    register(registry, name, help, M::default())
+}
+
+fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn of(kind: &str) -> Labels<1> {
+    [("kind", kind.to_owned())]
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,236 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use tower::ServiceExt;
+
+use super::*;
+
+/// The value of a series, by its name with labels as it stands in the text.
+fn value(metrics: &Metrics, series: &str) -> Option<String> {
+    let text = metrics.text().unwrap();
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.map(str::to_owned)
+}
+
+/// Name and label keys of a line.
+fn shape(line: &str) -> String {
+    let Some((name, rest)) = line.split_once('{') else {
+        return line.split(' ').next().unwrap().to_owned();
+    };
+    let (labels, _) = rest.rsplit_once('}').unwrap();
+    let keys = labels
+        .split(',')
+        .map(|label| label.split_once('=').unwrap().0);
+    format!("{name}{{{}}}", keys.collect::<Vec<_>>().join(","))
+}
+
+fn shapes(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter(|line| !line.contains("_bucket{"))
+        .map(shape)
+        .collect()
+}
+
+const FROM_THE_START: [&str; 12] = [
+    "asya_operator_api_writes_total",
+    "asya_operator_undecodable_objects",
+    "controller_runtime_active_workers{controller}",
+    "controller_runtime_reconcile_errors_total{controller}",
+    "controller_runtime_reconcile_panics_total{controller}",
+    "controller_runtime_reconcile_time_seconds_count{controller}",
+    "controller_runtime_reconcile_time_seconds_sum{controller}",
+    "controller_runtime_reconcile_total{controller,result}",
+    "workqueue_depth{name,controller}",
+    "workqueue_queue_duration_seconds_count{name,controller}",
+    "workqueue_queue_duration_seconds_sum{name,controller}",
+    "workqueue_retries_total{name,controller}",
+];
+
+const ONCE_KNOWN: [&str; 7] = [
+    "asya_operator_actors{transport,status}",
+    "asya_operator_broker_requests_total{transport,operation,result}",
+    "asya_operator_events_dropped_total{kind}",
+    "asya_operator_events_received_total{kind}",
+    "asya_operator_records{kind}",
+    "asya_operator_transport_up{transport}",
+    "asya_operator_watch_healthy{kind}",
+];
+
+fn set(shapes: impl IntoIterator<Item = &'static str>) -> BTreeSet<String> {
+    shapes.into_iter().map(str::to_owned).collect()
+}
+
+/// OPS-4, FW-12, FW-14, FW-15
+#[test]
+fn every_metric_has_its_name_and_labels() {
+    let metrics = Metrics::new();
+    assert_eq!(shapes(&metrics.text().unwrap()), set(FROM_THE_START));
+    metrics.actors([("rabbitmq", "Running", 3)]);
+    metrics.broker_request("rabbitmq", "declare", "201");
+    metrics.transport_up("rabbitmq", true);
+    metrics.watch_healthy("AsyncActor", true);
+    metrics.records("Pod", 7);
+    metrics.watch_event("Pod");
+    metrics.watch_event_dropped("Pod");
+    let wanted = set(FROM_THE_START.into_iter().chain(ONCE_KNOWN));
+    assert_eq!(shapes(&metrics.text().unwrap()), wanted);
+}
+
+/// OPS-4
+#[test]
+fn series_hold_what_they_were_told() {
+    let metrics = Metrics::new();
+    metrics.actors([("rabbitmq", "Running", 3), ("sqs", "Napping", 1)]);
+    metrics.broker_request("rabbitmq", "declare", "201");
+    metrics.broker_request("rabbitmq", "declare", "201");
+    metrics.transport_up("rabbitmq", true);
+    metrics.transport_up("sqs", true);
+    metrics.transport_up("sqs", false);
+    metrics.api_writes().inc();
+    metrics.undecodable(2);
+    metrics.watch_healthy("Pod", false);
+    metrics.records("Pod", 50_000);
+    metrics.watch_event("Pod");
+    metrics.watch_event_dropped("Pod");
+    let requests = r#"{transport="rabbitmq",operation="declare",result="201"}"#;
+    for (series, wanted) in [
+        (
+            r#"asya_operator_actors{transport="rabbitmq",status="Running"}"#,
+            "3",
+        ),
+        (
+            r#"asya_operator_actors{transport="sqs",status="Napping"}"#,
+            "1",
+        ),
+        (
+            &format!("asya_operator_broker_requests_total{requests}"),
+            "2",
+        ),
+        (r#"asya_operator_transport_up{transport="rabbitmq"}"#, "1"),
+        (r#"asya_operator_transport_up{transport="sqs"}"#, "0"),
+        ("asya_operator_api_writes_total", "1"),
+        ("asya_operator_undecodable_objects", "2"),
+        (r#"asya_operator_watch_healthy{kind="Pod"}"#, "0"),
+        (r#"asya_operator_records{kind="Pod"}"#, "50000"),
+        (r#"asya_operator_events_received_total{kind="Pod"}"#, "1"),
+        (r#"asya_operator_events_dropped_total{kind="Pod"}"#, "1"),
+    ] {
+        assert_eq!(value(&metrics, series).as_deref(), Some(wanted), "{series}");
+    }
+}
+
+/// OPS-4
+#[test]
+fn actors_that_left_a_status_leave_no_series() {
+    let metrics = Metrics::new();
+    metrics.actors([("sqs", "Creating", 1)]);
+    metrics.actors([("sqs", "Running", 1)]);
+    assert_eq!(
+        value(
+            &metrics,
+            r#"asya_operator_actors{transport="sqs",status="Creating"}"#
+        ),
+        None
+    );
+}
+
+/// FW-15
+#[test]
+fn gauges_are_read_at_each_scrape() {
+    let metrics = Metrics::new();
+    metrics.before_scrape(|metrics| {
+        let numbers = Numbers {
+            ready: 4,
+            waiting: 9,
+            in_flight: 2,
+        };
+        metrics.work_queue(numbers);
+    });
+    let active = r#"controller_runtime_active_workers{controller="asyncactor"}"#;
+    let depth = r#"workqueue_depth{name="asyncactor",controller="asyncactor"}"#;
+    assert_eq!(value(&metrics, active).as_deref(), Some("2"));
+    assert_eq!(value(&metrics, depth).as_deref(), Some("4"));
+}
+
+/// OPS-4
+#[tokio::test(start_paused = true)]
+async fn a_pass_is_timed_and_counted_by_its_result() {
+    let metrics = Arc::new(Metrics::new());
+    for result in [
+        PassResult::Success,
+        PassResult::Success,
+        PassResult::RequeueAfter,
+    ] {
+        let pass = metrics.pass();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        pass.ended(result);
+    }
+    metrics.pass().ended(PassResult::Error);
+    let of = |result| {
+        let series = "controller_runtime_reconcile_total{controller=\"asyncactor\",result=";
+        value(&metrics, &format!("{series}\"{result}\"}}")).unwrap()
+    };
+    assert_eq!(
+        [of("success"), of("requeue_after"), of("error")],
+        ["2", "1", "1"]
+    );
+    let one = |name| value(&metrics, &format!("{name}{{controller=\"asyncactor\"}}")).unwrap();
+    assert_eq!(one("controller_runtime_reconcile_errors_total"), "1");
+    assert_eq!(one("controller_runtime_reconcile_time_seconds_sum"), "6.0");
+    assert_eq!(one("controller_runtime_reconcile_time_seconds_count"), "4");
+}
+
+/// OPS-4
+#[tokio::test]
+async fn a_pass_that_panics_counts_as_failed() {
+    let metrics = Arc::new(Metrics::new());
+    let pass = metrics.pass();
+    let task = tokio::spawn(async move {
+        let _pass = pass;
+        panic!("on purpose");
+    });
+    assert!(task.await.is_err());
+    let failed = r#"controller_runtime_reconcile_errors_total{controller="asyncactor"}"#;
+    assert_eq!(value(&metrics, failed).as_deref(), Some("1"));
+}
+
+/// FW-15
+#[test]
+fn the_work_queue_tells_how_it_goes() {
+    let metrics = Metrics::new();
+    metrics.started(Duration::from_millis(1500));
+    metrics.retried();
+    metrics.panicked();
+    let queue = |name| {
+        value(
+            &metrics,
+            &format!("{name}{{name=\"asyncactor\",controller=\"asyncactor\"}}"),
+        )
+    };
+    assert_eq!(
+        queue("workqueue_queue_duration_seconds_sum").as_deref(),
+        Some("1.5")
+    );
+    assert_eq!(queue("workqueue_retries_total").as_deref(), Some("1"));
+    let panics = r#"controller_runtime_reconcile_panics_total{controller="asyncactor"}"#;
+    assert_eq!(value(&metrics, panics).as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn the_page_is_openmetrics_text() {
+    let request = Request::get("/metrics").body(Body::empty()).unwrap();
+    let response = routes(Arc::new(Metrics::new()))
+        .oneshot(request)
+        .await
+        .unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[header::CONTENT_TYPE], CONTENT_TYPE);
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    assert!(body.ends_with(b"# EOF\n"));
+}
