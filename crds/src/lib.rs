@@ -1,5 +1,6 @@
-//! The CRD as the text of `crds/asyncactors.yaml`.
+//! The CRD as the text of `crds/asyncactors.yaml`, and the specs that it must accept and refuse.
 
+pub mod corpus;
 #[cfg(test)]
 mod tests;
 

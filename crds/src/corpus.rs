@@ -1,0 +1,117 @@
+//! Specs that must be accepted and specs that must be refused: one table for the CRD's rules, for those of
+//! webhook and controller, and for a real API server.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+const CORPUS: &str = include_str!("../corpus.yaml");
+
+/// An actor, or a change of one, and what must become of it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Ids of the requirements that it shows.
+    pub rules: Vec<String>,
+    /// The stored actor, if the case is a change of one.
+    pub old: Option<Value>,
+    /// The actor that is written.
+    pub new: Value,
+    /// Why it is refused; `None` if it is accepted.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why an actor is refused.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// Path of the field.
+    pub path: String,
+    /// The text after the path.
+    pub text: String,
+    /// Whether the CRD refuses it, or only webhook and controller.
+    pub by_crd: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    bases: BTreeMap<String, Value>,
+    accepted: Vec<Accepted>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accepted {
+    rules: Vec<String>,
+    base: String,
+    #[serde(default)]
+    change: bool,
+    patch: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refused {
+    rule: String,
+    #[serde(default)]
+    cel: bool,
+    base: String,
+    #[serde(default)]
+    change: bool,
+    patch: Value,
+    says: String,
+}
+
+/// Every case of `corpus.yaml`.
+///
+/// # Errors
+/// When the file is not what this module expects.
+pub fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
+    let table: Table = serde_saphyr::from_str(CORPUS)?;
+    let mut cases = Vec::new();
+    for row in table.accepted {
+        let (old, new) = built(&table.bases, &row.base, row.patch.as_ref(), row.change)?;
+        cases.push(Case {
+            rules: row.rules,
+            old,
+            new,
+            refusal: None,
+        });
+    }
+    for row in table.refused {
+        let (old, new) = built(&table.bases, &row.base, Some(&row.patch), row.change)?;
+        let (path, text) = row
+            .says
+            .split_once(": ")
+            .ok_or_else(|| format!("{}: \"says\" must be PATH: TEXT", row.rule))?;
+        cases.push(Case {
+            rules: vec![row.rule],
+            old,
+            new,
+            refusal: Some(Refusal {
+                path: path.to_owned(),
+                text: text.to_owned(),
+                by_crd: row.cel,
+            }),
+        });
+    }
+    Ok(cases)
+}
+
+fn built(
+    bases: &BTreeMap<String, Value>,
+    base: &str,
+    patch: Option<&Value>,
+    change: bool,
+) -> Result<(Option<Value>, Value), Box<dyn Error>> {
+    let old = bases
+        .get(base)
+        .ok_or_else(|| format!("no base named {base}"))?;
+    let mut new = old.clone();
+    if let Some(patch) = patch {
+        json_patch::merge(&mut new, patch);
+    }
+    Ok((change.then(|| old.clone()), new))
+}
