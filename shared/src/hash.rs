@@ -1,6 +1,9 @@
 //! Hashes that are stored in the cluster and so must outlive a release, a platform and a process.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// First 16 hex digits of the SHA-256 of `value`'s canonical JSON: object keys sorted, no spaces.
@@ -8,16 +11,26 @@ use sha2::{Digest, Sha256};
 /// # Errors
 /// When `value` cannot be written as JSON.
 pub fn of_json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    Ok(of_value(&serde_json::to_value(value)?))
+}
+
+/// [`of_json`] of what is JSON already.
+#[must_use]
+pub fn of_value(value: &Value) -> String {
     // `Value`'s map is a BTreeMap (serde_json without `preserve_order`): this sorts the keys.
-    let canonical = serde_json::to_value(value)?.to_string();
-    Ok(of_bytes(canonical.as_bytes()))
+    of_bytes(value.to_string().as_bytes())
 }
 
 /// First 16 hex digits of the SHA-256 of `bytes`.
 #[must_use]
 pub fn of_bytes(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
-    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(16);
+    for byte in &digest[..8] {
+        // writing to a String cannot fail
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -27,8 +40,10 @@ mod tests {
 
     #[test]
     fn order_of_keys_does_not_change_the_hash() {
-        let one: serde_json::Value = serde_json::from_str(r#"{"a":1,"b":[{"d":2,"c":3}]}"#).unwrap_or_default();
-        let two: serde_json::Value = serde_json::from_str(r#"{"b":[{"c":3,"d":2}],"a":1}"#).unwrap_or_default();
+        let one: serde_json::Value =
+            serde_json::from_str(r#"{"a":1,"b":[{"d":2,"c":3}]}"#).unwrap_or_default();
+        let two: serde_json::Value =
+            serde_json::from_str(r#"{"b":[{"c":3,"d":2}],"a":1}"#).unwrap_or_default();
         assert_eq!(of_json(&one).ok(), of_json(&two).ok());
         assert_ne!(of_json(&one).ok(), of_json(&json!({"a": 2})).ok());
     }
