@@ -1,0 +1,93 @@
+//! Lists that server-side apply merges by key. It refuses two items with the same key, so none may
+//! leave us (POD-7).
+
+use serde_json::{Map, Value};
+
+/// The key of a list's items: fields, each with the value that the API server assumes where it is
+/// missing.
+#[derive(Clone, Copy)]
+pub(super) struct Key(&'static [(&'static str, Option<&'static str>)]);
+
+pub(super) const BY_NAME: Key = Key(&[("name", None)]);
+const BY_PORT: Key = Key(&[("containerPort", None), ("protocol", Some("TCP"))]);
+pub(super) const BY_MOUNT_PATH: Key = Key(&[("mountPath", None)]);
+const BY_DEVICE_PATH: Key = Key(&[("devicePath", None)]);
+const BY_IP: Key = Key(&[("ip", None)]);
+const BY_TOPOLOGY: Key = Key(&[("topologyKey", None), ("whenUnsatisfiable", None)]);
+
+const OF_CONTAINER: [(&str, Key); 4] = [
+    ("env", BY_NAME),
+    ("ports", BY_PORT),
+    ("volumeMounts", BY_MOUNT_PATH),
+    ("volumeDevices", BY_DEVICE_PATH),
+];
+
+// Not the containers: two of one name are the user's mistake (VAL-6), of which none may vanish.
+const OF_POD: [(&str, Key); 6] = [
+    ("volumes", BY_NAME),
+    ("imagePullSecrets", BY_NAME),
+    ("hostAliases", BY_IP),
+    ("topologySpreadConstraints", BY_TOPOLOGY),
+    ("resourceClaims", BY_NAME),
+    ("schedulingGates", BY_NAME),
+];
+
+impl Key {
+    /// The item's key, if it has one.
+    fn of(self, item: &Value) -> Option<Vec<Value>> {
+        let field = |&(name, default): &(&str, Option<&str>)| match item.get(name) {
+            None | Some(Value::Null) => default.map(Value::from),
+            given => given.cloned(),
+        };
+        item.as_object()?;
+        self.0.iter().map(field).collect()
+    }
+}
+
+/// Adds an item in the place of the one with its key. A variable whose text refers to others, as
+/// `$(NAME)`, goes to the end instead: they must stand before it.
+pub(super) fn put(list: &mut Vec<Value>, item: Value, by: Key) {
+    let key = by.of(&item);
+    let same = key.and_then(|key| {
+        list.iter()
+            .position(|other| by.of(other).as_ref() == Some(&key))
+    });
+    match same {
+        Some(at) if refers(&item) => {
+            list.remove(at);
+            list.push(item);
+        }
+        Some(at) => list[at] = item,
+        None => list.push(item),
+    }
+}
+
+/// In a container's lists the last item of a key wins.
+pub(super) fn last_wins_in_container(container: &mut Map<String, Value>) {
+    last_wins(container, &OF_CONTAINER);
+}
+
+/// In a pod's lists the last item of a key wins.
+pub(super) fn last_wins_in_pod(spec: &mut Map<String, Value>) {
+    last_wins(spec, &OF_POD);
+}
+
+fn last_wins(parent: &mut Map<String, Value>, lists: &[(&str, Key)]) {
+    for &(name, by) in lists {
+        let Some(Value::Array(list)) = parent.get_mut(name) else {
+            continue;
+        };
+        for item in std::mem::take(list) {
+            put(list, item, by);
+        }
+    }
+}
+
+fn refers(item: &Value) -> bool {
+    item.get("value")
+        .and_then(Value::as_str)
+        .is_some_and(|text| text.contains("$("))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The objects that we apply: an actor's workload (WRK-1, WRK-2) and the script of its namespace (RUN-1).
+
+use kube::Resource;
+use serde_json::{Map, Value, json};
+
+use super::labels::{selector, to_json};
+use super::template::{PodInputs, pod_template};
+use crate::api::{AsyncActor, WorkloadKind};
+use crate::hash;
+use crate::names::{self, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label};
+
+/// What is written of a workload's number of pods (WRK-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replicas {
+    /// Scaling is off: this many, always.
+    Enforced(i32),
+    /// Scaling is on and the workload is new: it begins with this many.
+    Initial(i32),
+    /// Scaling is on and the workload exists: the number is not ours.
+    Left,
+}
+
+/// A workload as we apply it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadObject {
+    /// The whole object.
+    pub object: Value,
+    /// Its hash, which it carries as annotation; the same with [`Replicas::Initial`] and [`Replicas::Left`].
+    pub hash: String,
+    /// Its template's hash, which its pods carry as annotation.
+    pub template_hash: String,
+    /// Seconds that its pods have to stop.
+    pub grace_seconds: u32,
+}
+
+/// The Deployment or `StatefulSet` of the actor with this uid.
+#[must_use]
+pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> WorkloadObject {
+    let kind = inputs.workload.kind_in_force();
+    let template = pod_template(inputs);
+    let template_hash = template
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(annotation::TEMPLATE_HASH)?.as_str())
+        .unwrap_or_default()
+        .to_owned();
+    let grace_seconds = template
+        .pointer("/spec/terminationGracePeriodSeconds")
+        .and_then(Value::as_u64)
+        .and_then(|seconds| u32::try_from(seconds).ok())
+        .unwrap_or_else(|| inputs.spec.timeout_in_force().graceful_shutdown);
+
+    let mut spec = Map::new();
+    spec.insert(
+        "selector".to_owned(),
+        json!({"matchLabels": to_json(selector(inputs.actor, kind))}),
+    );
+    spec.insert("template".to_owned(), template);
+    if kind == WorkloadKind::StatefulSet {
+        spec.insert("serviceName".to_owned(), Value::from(inputs.actor));
+        spec.insert("podManagementPolicy".to_owned(), Value::from("Parallel"));
+        if let Some(claims) = inputs
+            .workload
+            .volume_claim_templates
+            .as_ref()
+            .filter(|claims| !claims.is_empty())
+        {
+            spec.insert("volumeClaimTemplates".to_owned(), json!(claims));
+        }
+    }
+    if let Replicas::Enforced(replicas) = replicas {
+        spec.insert("replicas".to_owned(), Value::from(replicas));
+    }
+    let mut object = json!({
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {
+            "name": inputs.actor,
+            "namespace": inputs.namespace,
+            "labels": {
+                label::MANAGED_BY: names::MANAGED_BY,
+                label::ASYA: inputs.actor,
+                label::ACTOR: inputs.actor,
+            },
+            "ownerReferences": [owner_reference(inputs.actor, uid)],
+        },
+        "spec": spec,
+    });
+    let hash = seal(&mut object);
+    if let Replicas::Initial(replicas) = replicas {
+        // after the hash: the next apply leaves it out
+        object["spec"]["replicas"] = Value::from(replicas);
+    }
+    WorkloadObject {
+        object,
+        hash,
+        template_hash,
+        grace_seconds,
+    }
+}
+
+/// The `ConfigMap` with the runtime script, and its hash, which it carries as annotation. All actors of the
+/// namespace share it, so it has no owner (RUN-2).
+#[must_use]
+pub fn runtime_config_map(namespace: &str, script: &str) -> (Value, String) {
+    let mut object = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": RUNTIME_CONFIG_MAP,
+            "namespace": namespace,
+            "labels": {
+                label::NAME: RUNTIME_CONFIG_MAP,
+                label::COMPONENT: RUNTIME_CONFIG_MAP,
+                label::PART_OF: "asya",
+            },
+        },
+        "data": {RUNTIME_SCRIPT_KEY: script},
+    });
+    let hash = seal(&mut object);
+    (object, hash)
+}
+
+fn owner_reference(actor: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": AsyncActor::api_version(&()),
+        "kind": AsyncActor::kind(&()),
+        "name": actor,
+        "uid": uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// Writes the object's hash into it, where the next pass reads whether it would send the same.
+fn seal(object: &mut Value) -> String {
+    let hash = hash::of_value(object);
+    object["metadata"]["annotations"] = json!({annotation::APPLIED_HASH: hash});
+    hash
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::json;
+
+use super::*;
+use crate::config::Settings;
+use crate::config::testing::transport;
+use crate::inject::testing::Fixture;
+
+fn built(fixture: &Fixture, replicas: Replicas) -> WorkloadObject {
+    workload(&fixture.inputs(), "uid-1", replicas)
+}
+
+/// WRK-1, POD-1 to POD-10: the whole of what is applied for an actor as users write it.
+#[test]
+fn deployment_is_the_golden_one() {
+    let mut fixture = Fixture::new(&json!({
+        "sidecar": {"image": "me/asya-sidecar:0.3", "env": [{"name": "ASYA_LOG_LEVEL", "value": "debug"}]},
+        "timeout": {"processing": 120, "gracefulShutdown": 45},
+        "workload": {"replicas": 2, "template": {
+            "metadata": {"labels": {"team": "nlp"}},
+            "spec": {
+                "containers": [{
+                    "name": "asya-runtime",
+                    "image": "me/text:1.4",
+                    "env": [{"name": "ASYA_HANDLER", "value": "processor.TextProcessor.process"}],
+                    "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}},
+                    "volumeMounts": [{"name": "models", "mountPath": "/models"}],
+                }],
+                "volumes": [{"name": "models", "emptyDir": {}}],
+            },
+        }},
+    }));
+    fixture.settings = Settings::parse(Some("http://asya-gateway".to_owned()), None, None).unwrap();
+    fixture.transport = transport(
+        "rabbitmq",
+        &json!({"host": "rabbitmq", "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"}}),
+    );
+    let WorkloadObject {
+        object,
+        hash,
+        template_hash,
+        grace_seconds,
+    } = built(&fixture, Replicas::Enforced(2));
+    let golden: Value = serde_json::from_str(include_str!("golden_deployment.json")).unwrap();
+    assert_eq!(
+        object,
+        golden,
+        "{}",
+        serde_json::to_string_pretty(&object).unwrap()
+    );
+    assert_eq!(
+        golden["metadata"]["annotations"]["asya.sh/applied-hash"],
+        hash
+    );
+    assert_eq!(
+        golden["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"],
+        template_hash
+    );
+    assert_eq!(grace_seconds, 45);
+}
+
+/// WRK-1
+#[test]
+fn hash_is_that_of_the_object_without_it() {
+    let WorkloadObject {
+        mut object, hash, ..
+    } = built(&Fixture::new(&json!({})), Replicas::Enforced(1));
+    object["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("annotations");
+    assert_eq!(hash, hash::of_value(&object));
+}
+
+/// WRK-3
+#[test]
+fn number_of_pods_is_in_object_and_hash_only_while_it_is_ours() {
+    let fixture = Fixture::new(&json!({}));
+    let one = built(&fixture, Replicas::Enforced(1));
+    let two = built(&fixture, Replicas::Enforced(2));
+    let initial = built(&fixture, Replicas::Initial(3));
+    let left = built(&fixture, Replicas::Left);
+    assert_eq!(
+        (
+            &one.object["spec"]["replicas"],
+            &two.object["spec"]["replicas"]
+        ),
+        (&json!(1), &json!(2))
+    );
+    assert_ne!(one.hash, two.hash);
+    assert_eq!(initial.object["spec"]["replicas"], 3);
+    assert_eq!(left.object["spec"].get("replicas"), None);
+    assert_eq!(initial.hash, left.hash);
+    assert_ne!(left.hash, one.hash);
+    assert_eq!(one.template_hash, left.template_hash);
+}
+
+/// POD-9: a label in the selector must be on the pods, and can never change.
+#[test]
+fn selector_finds_the_pods_of_its_own_template() {
+    let object = built(&Fixture::new(&json!({})), Replicas::Left).object;
+    let selected = &object["spec"]["selector"]["matchLabels"];
+    assert_eq!(
+        selected,
+        &json!({"app": "foo", "asya.sh/asya": "foo", "asya.sh/workload": "deployment"})
+    );
+    for (key, value) in selected.as_object().unwrap() {
+        assert_eq!(
+            &object["spec"]["template"]["metadata"]["labels"][key],
+            value
+        );
+    }
+}
+
+/// POD-10
+#[test]
+fn grace_is_what_the_pods_really_get() {
+    let template = json!({"spec": {"containers": [], "terminationGracePeriodSeconds": 7}});
+    assert_eq!(
+        built(&Fixture::with_template(&template), Replicas::Left).grace_seconds,
+        7
+    );
+    assert_eq!(
+        built(&Fixture::new(&json!({})), Replicas::Left).grace_seconds,
+        30
+    );
+    assert_eq!(
+        built(&Fixture::with_template(&json!("odd")), Replicas::Left).grace_seconds,
+        30
+    );
+}
+
+/// WRK-2
+#[test]
+fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
+    let claims = json!([{"metadata": {"name": "data"}}]);
+    let template = json!({"spec": {"containers": []}});
+    let workload =
+        json!({"kind": "StatefulSet", "volumeClaimTemplates": claims, "template": template});
+    let object = built(
+        &Fixture::new(&json!({"workload": workload})),
+        Replicas::Enforced(2),
+    )
+    .object;
+    assert_eq!(
+        (&object["apiVersion"], &object["kind"]),
+        (&json!("apps/v1"), &json!("StatefulSet"))
+    );
+    let spec = &object["spec"];
+    assert_eq!(
+        (&spec["serviceName"], &spec["podManagementPolicy"]),
+        (&json!("foo"), &json!("Parallel"))
+    );
+    assert_eq!(spec["volumeClaimTemplates"], claims);
+    assert_eq!(
+        spec["selector"]["matchLabels"]["asya.sh/workload"],
+        "statefulset"
+    );
+
+    let deployment = built(&Fixture::new(&json!({})), Replicas::Left).object;
+    for field in [
+        "serviceName",
+        "podManagementPolicy",
+        "volumeClaimTemplates",
+        "strategy",
+    ] {
+        assert_eq!(deployment["spec"].get(field), None, "{field}");
+    }
+}
+
+/// RUN-1, RUN-2
+#[test]
+fn script_is_shared_by_its_namespace() {
+    let (object, hash) = runtime_config_map("team-a", "print()");
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "asya-runtime",
+                "namespace": "team-a",
+                "labels": {
+                    "app.kubernetes.io/name": "asya-runtime",
+                    "app.kubernetes.io/component": "asya-runtime",
+                    "app.kubernetes.io/part-of": "asya",
+                },
+                "annotations": {"asya.sh/applied-hash": hash},
+            },
+            "data": {"asya_runtime.py": "print()"},
+        })
+    );
+    assert_ne!(runtime_config_map("team-a", "pass").1, hash);
+}

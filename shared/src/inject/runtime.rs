@@ -1,0 +1,65 @@
+//! The container that runs the handler: what we add to it (POD-5, POD-6, POD-8).
+
+use serde_json::{Map, Value, json};
+
+use super::keyed::{BY_MOUNT_PATH, BY_NAME, put};
+use super::volumes::VolumeNames;
+use super::{is_unset, list_at};
+use crate::names::{RUNTIME_SCRIPT_PATH, SOCKET_DIR};
+use crate::transport::text;
+
+/// The socket that the runtime opens in the folder of the socket.
+const SOCKET_NAME: &str = "asya-runtime.sock";
+/// What it writes beside it once its handler is loaded.
+const READY_FILE: &str = "runtime-ready";
+
+/// A probe of the runtime: its field, then delay, period, timeout and failures.
+const PROBES: [(&str, [u32; 4]); 3] = [
+    ("startupProbe", [3, 2, 3, 150]),
+    ("livenessProbe", [0, 30, 5, 3]),
+    ("readinessProbe", [0, 10, 3, 3]),
+];
+
+/// Makes a container the runtime: its command, its socket, the script, its probes.
+pub(super) fn complete(
+    container: &mut Map<String, Value>,
+    python: &str,
+    is_end_actor: bool,
+    names: &VolumeNames,
+) {
+    container.insert("command".to_owned(), json!([python, RUNTIME_SCRIPT_PATH]));
+    if let Some(env) = list_at(container, "env") {
+        // it has a default, which is the name that the sidecar knows
+        env.retain(|entry| entry.get("name").and_then(Value::as_str) != Some("ASYA_SOCKET_NAME"));
+        put(env, json!(text("ASYA_SOCKET_DIR", SOCKET_DIR)), BY_NAME);
+        if is_end_actor {
+            // what ends there has left its route behind
+            put(env, json!(text("ASYA_ENABLE_VALIDATION", "false")), BY_NAME);
+        }
+    }
+    if let Some(mounts) = list_at(container, "volumeMounts") {
+        for mount in names.of_runtime(mounts) {
+            put(mounts, mount, BY_MOUNT_PATH);
+        }
+    }
+    for (field, [delay, period, timeout, failures]) in PROBES {
+        if is_unset(container, field) {
+            let mut probe = json!({
+                "exec": {"command": [python, "-E", "-S", "-c", probe_script()]},
+                "periodSeconds": period,
+                "timeoutSeconds": timeout,
+                "failureThreshold": failures,
+            });
+            if delay > 0 {
+                probe["initialDelaySeconds"] = Value::from(delay);
+            }
+            container.insert(field.to_owned(), probe);
+        }
+    }
+}
+
+/// Python, because the image surely has it and may have no shell.
+fn probe_script() -> String {
+    let files = format!("('{SOCKET_DIR}/{SOCKET_NAME}', '{SOCKET_DIR}/{READY_FILE}')");
+    format!("import os, sys; sys.exit(0 if all(map(os.path.exists, {files})) else 1)")
+}

@@ -1,0 +1,147 @@
+//! The pod template of a standalone actor: the user's, with sidecar and runtime in it (POD-1 to POD-11).
+
+use serde_json::{Map, Value};
+
+use super::keyed::{BY_NAME, last_wins_in_container, last_wins_in_pod, put};
+use super::labels::{pod_labels, to_json};
+use super::sidecar::{self, SidecarInputs, gateway_of, is_end_actor};
+use super::volumes::STANDALONE;
+use super::{is_unset, list_at, object_at, runtime};
+use crate::api::{AsyncActorSpec, EnvVar, Workload};
+use crate::config::{Settings, Transport};
+use crate::hash;
+use crate::names::{RUNTIME_CONTAINER, annotation};
+
+/// What a pod template is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct PodInputs<'a> {
+    /// Namespace of the actor.
+    pub namespace: &'a str,
+    /// Its name.
+    pub actor: &'a str,
+    /// Its spec, of which `workload` is the part.
+    pub spec: &'a AsyncActorSpec,
+    /// The workload that it asks for.
+    pub workload: &'a Workload,
+    /// The transport that it names.
+    pub transport: &'a Transport,
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// Hash of the runtime script: a new one rolls the pods (RUN-4).
+    pub runtime_hash: &'a str,
+    /// `ServiceAccount` that we made for it (SA-1).
+    pub service_account: Option<&'a str>,
+}
+
+/// The user's template with all that an actor's pod needs. It holds no key twice in its environment, ports,
+/// mounts and volumes.
+#[must_use]
+pub fn pod_template(inputs: &PodInputs<'_>) -> Value {
+    let mut template = inputs.workload.template.clone();
+    let Value::Object(pod) = &mut template else {
+        return template;
+    };
+    if let Some(metadata) = object_at(pod, "metadata") {
+        label(metadata, inputs);
+    }
+    if let Some(spec) = object_at(pod, "spec") {
+        complete(spec, inputs);
+    }
+    let hash = hash::of_value(&template);
+    if let Some(annotations) = template
+        .pointer_mut("/metadata/annotations")
+        .and_then(Value::as_object_mut)
+    {
+        annotations.insert(annotation::TEMPLATE_HASH.to_owned(), Value::from(hash));
+    }
+    template
+}
+
+fn label(metadata: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
+    if let Some(labels) = object_at(metadata, "labels") {
+        labels.extend(to_json(pod_labels(
+            inputs.actor,
+            inputs.workload.kind_in_force(),
+        )));
+    }
+    if let Some(annotations) = object_at(metadata, "annotations") {
+        annotations.insert(
+            annotation::RUNTIME_HASH.to_owned(),
+            Value::from(inputs.runtime_hash),
+        );
+        annotations.remove(annotation::TEMPLATE_HASH);
+    }
+}
+
+fn complete(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
+    last_wins_in_pod(spec);
+    for list in ["initContainers", "containers"] {
+        for container in containers_mut(spec, list) {
+            last_wins_in_container(container);
+        }
+    }
+    let gateway = complete_runtime(spec, inputs);
+    add_sidecar(spec, inputs, gateway);
+    if let Some(volumes) = list_at(spec, "volumes") {
+        for volume in STANDALONE.volumes() {
+            put(volumes, volume, BY_NAME);
+        }
+    }
+    if is_unset(spec, "terminationGracePeriodSeconds") {
+        let seconds = inputs.spec.timeout_in_force().graceful_shutdown;
+        spec.insert(
+            "terminationGracePeriodSeconds".to_owned(),
+            Value::from(seconds),
+        );
+    }
+    if let Some(account) = inputs.service_account {
+        spec.insert("serviceAccountName".to_owned(), Value::from(account));
+    }
+}
+
+/// Returns what the runtime says of the gateway.
+fn complete_runtime(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) -> Option<EnvVar> {
+    let is_runtime = |container: &&mut Map<String, Value>| {
+        container.get("name").and_then(Value::as_str) == Some(RUNTIME_CONTAINER)
+    };
+    let container = containers_mut(spec, "containers").find(is_runtime)?;
+    let gateway = gateway_of(container);
+    let python = inputs.workload.python_executable_in_force();
+    runtime::complete(container, python, is_end_actor(inputs.actor), &STANDALONE);
+    gateway
+}
+
+fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: Option<EnvVar>) {
+    let container = sidecar::container(&SidecarInputs {
+        namespace: inputs.namespace,
+        actor: inputs.actor,
+        spec: inputs.spec,
+        transport: inputs.transport,
+        settings: inputs.settings,
+        gateway,
+        volumes: &STANDALONE,
+    });
+    // a native one stops after the runtime, and so can still answer for it
+    let list = if inputs.spec.sidecar_in_force().native {
+        "initContainers"
+    } else {
+        "containers"
+    };
+    if let Some(containers) = list_at(spec, list) {
+        containers.push(container);
+    }
+}
+
+fn containers_mut<'a>(
+    spec: &'a mut Map<String, Value>,
+    list: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+    let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+    containers
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+}
+
+#[cfg(test)]
+mod tests;

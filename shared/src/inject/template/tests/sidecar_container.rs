@@ -1,0 +1,260 @@
+use serde_json::json;
+
+use super::Value;
+use crate::config::Settings;
+use crate::config::testing::transport;
+use crate::inject::testing::Fixture;
+
+/// POD-1
+#[test]
+fn sidecar_comes_last_with_image_resources_port_and_security_context() {
+    let helper = json!({"name": "helper", "image": "busybox:1"});
+    let template =
+        json!({"spec": {"containers": [helper, {"name": "asya-runtime", "image": "i"}]}});
+    let fixture = Fixture::with_template(&template);
+    let names: Vec<Value> = fixture.template()["spec"]["containers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["name"].clone())
+        .collect();
+    assert_eq!(names, ["helper", "asya-runtime", "asya-sidecar"]);
+
+    let mut sidecar = fixture.container("asya-sidecar");
+    sidecar.as_object_mut().unwrap().remove("env");
+    assert_eq!(
+        sidecar,
+        json!({
+            "name": "asya-sidecar",
+            "image": "asya-sidecar:latest",
+            "imagePullPolicy": "IfNotPresent",
+            "ports": [{"name": "asya-metrics", "containerPort": 8080, "protocol": "TCP"}],
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "256Mi"}},
+            "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"]},
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "volumeMounts": [
+                {"name": "socket-dir", "mountPath": "/var/run/asya"},
+                {"name": "tmp", "mountPath": "/tmp"},
+            ],
+        })
+    );
+}
+
+/// POD-1
+#[test]
+fn actor_wins_over_the_operator_for_the_sidecar() {
+    let resources = json!({"requests": {"cpu": 1}});
+    let mut fixture = Fixture::new(&json!({"sidecar": {
+        "image": "mine", "imagePullPolicy": "Always", "resources": resources, "securityContext": {"runAsUser": 7},
+    }}));
+    let configured = || {
+        Settings::parse(
+            None,
+            Some("theirs".to_owned()),
+            Some(r#"{"limits":{"cpu":"2"}}"#),
+        )
+        .unwrap()
+    };
+    fixture.settings = configured();
+    let sidecar = fixture.container("asya-sidecar");
+    assert_eq!(
+        (&sidecar["image"], &sidecar["imagePullPolicy"]),
+        (&json!("mine"), &json!("Always"))
+    );
+    assert_eq!(
+        (&sidecar["resources"], &sidecar["securityContext"]),
+        (&resources, &json!({"runAsUser": 7}))
+    );
+
+    for spec in [
+        json!({}),
+        json!({"sidecar": {"image": "", "resources": {}}}),
+    ] {
+        let mut fixture = Fixture::new(&spec);
+        fixture.settings = configured();
+        let sidecar = fixture.container("asya-sidecar");
+        assert_eq!(
+            (&sidecar["image"], &sidecar["resources"]),
+            (&json!("theirs"), &json!({"limits": {"cpu": "2"}}))
+        );
+    }
+}
+
+/// POD-2, POD-3
+#[test]
+fn sidecar_environment_stands_in_this_order() {
+    let fixture = Fixture::new(&json!({"sidecar": {"env": [{"name": "MINE", "value": "1"}]}}));
+    assert_eq!(
+        fixture.env("asya-sidecar"),
+        [
+            "ASYA_LOG_LEVEL=info",
+            "ASYA_GATEWAY_URL=",
+            "ASYA_ACTOR_NAME=foo",
+            "ASYA_ACTOR_HAPPY_END=happy-end",
+            "ASYA_ACTOR_ERROR_END=error-end",
+            "ASYA_RUNTIME_TIMEOUT=300s",
+            "ASYA_TRANSPORT=rabbitmq",
+            "ASYA_RABBITMQ_HOST=broker",
+            "ASYA_RABBITMQ_PORT=5672",
+            "ASYA_RABBITMQ_USERNAME=guest",
+            "ASYA_RABBITMQ_EXCHANGE=asya",
+            "ASYA_QUEUE_AUTO_CREATE=true",
+            "ASYA_QUEUE_RETRY_MAX_ATTEMPTS=1",
+            "ASYA_SOCKET_DIR=/var/run/asya",
+            "MINE=1",
+        ]
+    );
+}
+
+/// POD-2, POD-4
+#[test]
+fn sidecar_environment_follows_the_transport() {
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.transport = transport("sqs", &json!({"region": "eu-west-1"}));
+    let env = fixture.env("asya-sidecar");
+    assert_eq!(
+        env[6..],
+        [
+            "ASYA_TRANSPORT=sqs",
+            "ASYA_AWS_REGION=eu-west-1",
+            "ASYA_SOCKET_DIR=/var/run/asya"
+        ]
+    );
+}
+
+/// POD-2, QUE-1
+#[test]
+fn sidecar_is_told_the_names_that_its_queues_have() {
+    let mut fixture = Fixture::new(&json!({}));
+    fixture.transport = transport(
+        "sqs",
+        &json!({"queues": {"nameTemplate": "asya-{namespace}-{actor}"}}),
+    );
+    let env = fixture.env("asya-sidecar");
+    assert_eq!(
+        env[2..5],
+        [
+            "ASYA_ACTOR_NAME=team-a-foo",
+            "ASYA_ACTOR_HAPPY_END=team-a-happy-end",
+            "ASYA_ACTOR_ERROR_END=team-a-error-end"
+        ]
+    );
+}
+
+/// POD-2
+#[test]
+fn gateway_is_the_operators_then_the_runtimes_then_empty() {
+    let of_secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    let cases = [
+        (
+            Some("http://op"),
+            json!([{"name": "ASYA_GATEWAY_URL", "value": "http://mine"}]),
+            "ASYA_GATEWAY_URL=http://op",
+        ),
+        (
+            None,
+            json!([{"name": "ASYA_GATEWAY_URL", "value": "http://mine"}]),
+            "ASYA_GATEWAY_URL=http://mine",
+        ),
+        (
+            None,
+            json!([{"name": "ASYA_GATEWAY_URL", "valueFrom": of_secret}]),
+            "ASYA_GATEWAY_URL<s/k",
+        ),
+        (
+            None,
+            json!([{"name": "ASYA_GATEWAY_URL", "value": "a"}, {"name": "ASYA_GATEWAY_URL", "value": "b"}]),
+            "ASYA_GATEWAY_URL=b",
+        ),
+        (None, json!([]), "ASYA_GATEWAY_URL="),
+    ];
+    for (operator, env, expected) in cases {
+        let mut fixture = Fixture::with_runtime(&json!({"env": env}));
+        fixture.settings.gateway_url = operator.map(str::to_owned);
+        assert_eq!(fixture.env("asya-sidecar")[1], expected);
+    }
+}
+
+/// POD-2
+#[test]
+fn only_end_actors_are_called_so() {
+    for (actor, is_end) in [
+        ("happy-end", true),
+        ("error-end", true),
+        ("foo", false),
+        ("happy-end-2", false),
+    ] {
+        let mut fixture = Fixture::new(&json!({}));
+        fixture.actor = actor;
+        assert_eq!(
+            fixture
+                .env("asya-sidecar")
+                .contains(&"ASYA_IS_END_ACTOR=true".to_owned()),
+            is_end,
+            "{actor}"
+        );
+    }
+}
+
+/// POD-2
+#[test]
+fn no_time_limit_is_told_where_there_is_none() {
+    let limit = |processing: i32| {
+        let fixture = Fixture::new(&json!({"timeout": {"processing": processing}}));
+        fixture
+            .env("asya-sidecar")
+            .into_iter()
+            .find(|line| line.starts_with("ASYA_RUNTIME_TIMEOUT"))
+    };
+    assert_eq!(limit(120).as_deref(), Some("ASYA_RUNTIME_TIMEOUT=120s"));
+    assert_eq!(limit(0), None);
+}
+
+/// POD-7
+#[test]
+fn sidecar_env_wins_but_for_reserved_names() {
+    let fixture = Fixture::new(&json!({"sidecar": {"env": [
+        {"name": "ASYA_LOG_LEVEL", "value": "debug"},
+        {"name": "ASYA_ACTOR_NAME", "value": "other"},
+        {"name": "ASYA_SOCKET_DIR", "value": "/other"},
+        {"name": "TWICE", "value": "1"},
+        {"name": "TWICE", "value": "2"},
+    ]}}));
+    let env = fixture.env("asya-sidecar");
+    assert_eq!(env[0], "ASYA_LOG_LEVEL=debug");
+    for (line, expected) in [
+        ("ASYA_ACTOR_NAME=foo", true),
+        ("ASYA_ACTOR_NAME=other", false),
+        ("ASYA_SOCKET_DIR=/var/run/asya", true),
+        ("ASYA_SOCKET_DIR=/other", false),
+        ("TWICE=1", false),
+        ("TWICE=2", true),
+    ] {
+        assert_eq!(env.contains(&line.to_owned()), expected, "{line}");
+    }
+}
+
+/// POD-11
+#[test]
+fn native_sidecar_is_the_same_container_as_last_init_container() {
+    let template = json!({"spec": {
+        "initContainers": [{"name": "warm", "image": "busybox:1"}],
+        "containers": [{"name": "asya-runtime", "image": "i"}],
+    }});
+    let spec =
+        |native: bool| json!({"sidecar": {"native": native}, "workload": {"template": template}});
+    let plain = Fixture::new(&spec(false)).container("asya-sidecar");
+    let native = Fixture::new(&spec(true));
+    let mut expected = plain;
+    expected["restartPolicy"] = json!("Always");
+    let rendered = native.template();
+    assert_eq!(rendered["spec"]["initContainers"][1], expected);
+    assert_eq!(
+        rendered["spec"]["initContainers"].as_array().unwrap().len(),
+        2
+    );
+    assert_eq!(rendered["spec"]["containers"].as_array().unwrap().len(), 1);
+}
