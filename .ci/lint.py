@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,21 @@ def files_are_short():
     return not found
 
 
+def broken_links(files):
+    """Links of documents to files that are not there."""
+    for path in files:
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", path.read_text()):
+            if not (path.parent / target).exists():
+                yield "%s links to %s, which is not there" % (os.path.relpath(path, TOP), target)
+
+
+def links_resolve():
+    found = list(broken_links(tracked("*.md")))
+    for line in found:
+        print(line)
+    return not found
+
+
 def succeeds(command):
     try:
         return subprocess.run(command, cwd=TOP, stdin=subprocess.DEVNULL, check=False).returncode == 0
@@ -54,6 +70,7 @@ def succeeds(command):
 def main():
     checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
+    checks["links between documents resolve"] = links_resolve
     failed = 0
     for name, check in checks.items():
         good = check()

@@ -1,7 +1,5 @@
 """Tests of the runner behind `make test`."""
 
-import contextlib
-import io
 import os
 import pathlib
 import subprocess
@@ -100,16 +98,22 @@ class Running(unittest.TestCase):
         ])
 
 
-class LongFiles(unittest.TestCase):
+class Lint(unittest.TestCase):
     def test_only_files_above_the_limit_are_named(self):
         with tempfile.TemporaryDirectory() as folder:
             short, long = pathlib.Path(folder, "short.rs"), pathlib.Path(folder, "long.rs")
             short.write_text("x\n" * 5)
             long.write_text("x\n" * 6)
-            with contextlib.redirect_stdout(io.StringIO()):
-                found = list(lint.long_files([short, long], longest=5))
+            found = list(lint.long_files([short, long], longest=5))
         self.assertEqual(len(found), 1)
         self.assertIn("long.rs has 6 lines", found[0])
+
+    def test_links_to_missing_files_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder, "page.md")
+            page.write_text("[here](page.md#top) [web](https://example.com) [gone](old/page.md) [top](#top)")
+            found = list(lint.broken_links([page]))
+        self.assertEqual([line.partition(" links ")[2] for line in found], ["to old/page.md, which is not there"])
 
 
 if __name__ == "__main__":
