@@ -4,21 +4,24 @@
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Whether we are ready: as soon as every gate is. A clone is another handle to the same gates.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
-    /// What each gate waits for; none when it is ready.
-    pending: Arc<Mutex<BTreeMap<String, Option<String>>>>,
+    gates: Arc<watch::Sender<Gates>>,
 }
+
+/// What each gate waits for; none when it is ready.
+type Gates = BTreeMap<String, Option<String>>;
 
 /// One thing that must be so before we are ready.
 #[derive(Clone, Debug)]
@@ -42,7 +45,7 @@ impl Readiness {
     /// What is not ready, and why, one line each.
     #[must_use]
     pub fn pending(&self) -> Vec<String> {
-        let gates = self.lock();
+        let gates = self.gates.borrow();
         let pending = gates
             .iter()
             .filter_map(|(name, reason)| reason.as_ref().map(|r| (name, r)));
@@ -51,12 +54,19 @@ impl Readiness {
             .collect()
     }
 
-    fn set(&self, gate: &Gate, pending: Option<String>) {
-        self.lock().insert(gate.name.to_string(), pending);
+    /// Waits until every gate is ready at once.
+    pub async fn reached(&self) {
+        let mut changes = self.gates.subscribe();
+        // The sender is ours, so it outlives the wait.
+        let _ = changes
+            .wait_for(|gates| gates.values().all(Option::is_none))
+            .await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Option<String>>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    fn set(&self, gate: &Gate, pending: Option<String>) {
+        self.gates.send_modify(|gates| {
+            gates.insert(gate.name.to_string(), pending);
+        });
     }
 }
 

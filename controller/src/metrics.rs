@@ -3,7 +3,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
+use std::fmt::{self, Debug};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use tokio::time::Instant;
 
-use crate::work_queue::{Numbers, Observer};
+use crate::work_queue::{Numbers, Observer, WorkQueue};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -33,32 +34,13 @@ const WAIT_BUCKETS: [f64; 9] = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300
 /// What the labels of all controllers call ours.
 const CONTROLLER: &str = "asyncactor";
 
+/// Ends of a pass: nothing to do until an event, looks again by itself, failed.
+const SUCCESS: &str = "success";
+const REQUEUE_AFTER: &str = "requeue_after";
+const ERROR: &str = "error";
+
 type Labels<const N: usize> = [(&'static str, String); N];
 type Refresh = Box<dyn Fn(&Metrics) + Send + Sync>;
-
-/// How a pass ended, in the words of Kubernetes' controllers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassResult {
-    /// Nothing to do until an event.
-    Success,
-    /// Fine, and looks again by itself.
-    RequeueAfter,
-    /// Something failed, and is tried again.
-    Error,
-}
-
-impl PassResult {
-    const ALL: [Self; 3] = [Self::Success, Self::RequeueAfter, Self::Error];
-
-    fn label(self) -> [(&'static str, &'static str); 1] {
-        let result = match self {
-            Self::Success => "success",
-            Self::RequeueAfter => "requeue_after",
-            Self::Error => "error",
-        };
-        [("result", result)]
-    }
-}
 
 /// Every metric of the controller.
 pub struct Metrics {
@@ -66,6 +48,7 @@ pub struct Metrics {
     refresh: Mutex<Vec<Refresh>>,
     passes: Passes,
     queue: Queue,
+    pass_failures: Family<Labels<1>, Counter>,
     actors: Family<Labels<2>, Gauge>,
     broker_requests: Family<Labels<3>, Counter>,
     transport_up: Family<Labels<1>, Gauge>,
@@ -79,6 +62,7 @@ pub struct Metrics {
 
 /// Named as by Kubernetes' `controller-runtime`, whose dashboards users have.
 struct Passes {
+    /// By result, in its words.
     ended: Family<[(&'static str, &'static str); 1], Counter>,
     errors: Counter,
     panics: Counter,
@@ -113,8 +97,8 @@ impl Passes {
                 "Passes under way",
             ),
         };
-        for result in PassResult::ALL {
-            drop(passes.ended.get_or_create(&result.label()));
+        for result in [SUCCESS, REQUEUE_AFTER, ERROR] {
+            drop(passes.ended.get_or_create(&[("result", result)]));
         }
         passes
     }
@@ -163,6 +147,7 @@ impl Metrics {
         Self {
             passes,
             queue,
+            pass_failures: add(own, "pass_failures", "Passes that failed by kind of error"),
             actors: add(own, "actors", "Actors by transport and status"),
             broker_requests: add(own, "broker_requests", "Requests to brokers"),
             transport_up: add(own, "transport_up", "1 if the transport's broker answers"),
@@ -183,12 +168,20 @@ impl Metrics {
         Pass {
             metrics: Arc::clone(self),
             started: Instant::now(),
-            result: PassResult::Error,
+            ended: false,
         }
     }
 
-    /// How full the work queue is.
-    pub fn work_queue(&self, numbers: Numbers) {
+    /// Tells of this queue how full it is.
+    pub fn watch_queue<K>(&self, queue: &WorkQueue<K>)
+    where
+        K: Ord + Hash + Clone + Send + Debug + 'static,
+    {
+        let queue = queue.clone();
+        self.before_scrape(move |metrics| metrics.work_queue(queue.numbers()));
+    }
+
+    fn work_queue(&self, numbers: Numbers) {
         self.passes.active.set(gauge(numbers.in_flight));
         self.queue.depth.set(gauge(numbers.ready));
     }
@@ -288,28 +281,55 @@ impl Observer for Metrics {
     }
 }
 
-/// A pass under way; counted and timed when it is dropped, so that a panic is not forgotten.
+/// A pass under way. It is timed, and counted as failed, also when it panics or is cut off.
 pub struct Pass {
     metrics: Arc<Metrics>,
     started: Instant,
-    result: PassResult,
+    ended: bool,
 }
 
 impl Pass {
-    /// The pass came to its end; without this it counts as failed.
-    pub fn ended(mut self, result: PassResult) {
-        self.result = result;
+    /// Nothing is left to do until an event.
+    pub fn succeeded(self) {
+        self.end(SUCCESS);
+    }
+
+    /// All is well, and the actor is looked at again by itself.
+    pub fn looks_again(self) {
+        self.end(REQUEUE_AFTER);
+    }
+
+    /// Something failed that is no state of the actor.
+    pub fn failed(mut self, kind: &str) {
+        self.count_failure(kind);
+    }
+
+    fn end(mut self, result: &'static str) {
+        self.ended = true;
+        let ended = &self.metrics.passes.ended;
+        ended.get_or_create(&[("result", result)]).inc();
+    }
+
+    fn count_failure(&mut self, kind: &str) {
+        self.ended = true;
+        let metrics = &self.metrics;
+        metrics
+            .passes
+            .ended
+            .get_or_create(&[("result", ERROR)])
+            .inc();
+        metrics.passes.errors.inc();
+        metrics.pass_failures.get_or_create(&of(kind)).inc();
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let passes = &self.metrics.passes;
-        passes.ended.get_or_create(&self.result.label()).inc();
-        if self.result == PassResult::Error {
-            passes.errors.inc();
+        if !self.ended {
+            self.count_failure("Unfinished");
         }
-        passes.seconds.observe(self.started.elapsed().as_secs_f64());
+        let seconds = self.started.elapsed().as_secs_f64();
+        self.metrics.passes.seconds.observe(seconds);
     }
 }
 

@@ -99,7 +99,7 @@ struct Shared<K> {
     schedule: Mutex<Schedule<K>>,
     wake: Notify,
     workers: usize,
-    observer: Option<Arc<dyn Observer>>,
+    observer: Arc<dyn Observer>,
 }
 
 impl<K> Clone for WorkQueue<K> {
@@ -111,19 +111,9 @@ impl<K> Clone for WorkQueue<K> {
 }
 
 impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
-    /// An empty queue.
-    #[must_use]
-    pub fn new(settings: Settings) -> Self {
-        Self::build(settings, None)
-    }
-
     /// An empty queue that tells `observer` what it does.
     #[must_use]
     pub fn observed(settings: Settings, observer: Arc<dyn Observer>) -> Self {
-        Self::build(settings, Some(observer))
-    }
-
-    fn build(settings: Settings, observer: Option<Arc<dyn Observer>>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 schedule: Mutex::new(Schedule::new(settings.gap, settings.retry)),
@@ -198,11 +188,9 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
 
     fn start(&self) -> Option<Start<K>> {
         let start = self.schedule().start(Instant::now())?;
-        if let Some(observer) = &self.shared.observer {
-            observer.started(start.waited);
-            if start.retry {
-                observer.retried();
-            }
+        self.shared.observer.started(start.waited);
+        if start.retry {
+            self.shared.observer.retried();
         }
         Some(start)
     }
@@ -221,9 +209,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         if let Ok(panic) = failure.try_into_panic() {
             let panic = panic_message(panic.as_ref());
             error!(?key, panic, "a run panicked; its key is tried again");
-            if let Some(observer) = &self.shared.observer {
-                observer.panicked();
-            }
+            self.shared.observer.panicked();
         }
         Outcome::Failed { after: None }
     }

@@ -38,6 +38,28 @@ async fn readiness_lists_what_is_pending_until_nothing_is() {
     assert_eq!(get(&readiness, "/readyz").await.0, 503);
 }
 
+/// FW-4
+#[tokio::test]
+async fn who_waits_for_readiness_goes_on_when_all_gates_are_ready_at_once() {
+    let readiness = Readiness::default();
+    let (actors, pods) = (
+        readiness.gate("watch AsyncActor"),
+        readiness.gate("watch Pod"),
+    );
+    let waits = readiness.clone();
+    let waiting = tokio::spawn(async move { waits.reached().await });
+    actors.ready();
+    actors.not_ready("the connection broke");
+    pods.ready();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!waiting.is_finished());
+    actors.ready();
+    timeout(Duration::from_secs(5), waiting)
+        .await
+        .expect("all are ready")
+        .unwrap();
+}
+
 /// OPS-6
 #[tokio::test]
 async fn a_process_that_is_not_ready_is_alive() {

@@ -11,7 +11,6 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -66,8 +65,7 @@ pub enum Ended {
 /// the lease of its former self for its own.
 #[must_use]
 pub fn identity(pod: &str) -> String {
-    let chance = RandomState::new().hash_one(std::process::id());
-    format!("{pod}_{chance:016x}")
+    format!("{pod}_{:016x}", fastrand::u64(..))
 }
 
 impl Candidate {

@@ -7,6 +7,7 @@ use axum::http::Request;
 use tower::ServiceExt;
 
 use super::*;
+use crate::work_queue::Settings;
 
 /// The value of a series, by its name with labels as it stands in the text.
 fn value(metrics: &Metrics, series: &str) -> Option<String> {
@@ -52,11 +53,12 @@ const FROM_THE_START: [&str; 12] = [
     "workqueue_retries_total{name,controller}",
 ];
 
-const ONCE_KNOWN: [&str; 7] = [
+const ONCE_KNOWN: [&str; 8] = [
     "asya_operator_actors{transport,status}",
     "asya_operator_broker_requests_total{transport,operation,result}",
     "asya_operator_events_dropped_total{kind}",
     "asya_operator_events_received_total{kind}",
+    "asya_operator_pass_failures_total{kind}",
     "asya_operator_records{kind}",
     "asya_operator_transport_up{transport}",
     "asya_operator_watch_healthy{kind}",
@@ -69,7 +71,7 @@ fn set(shapes: impl IntoIterator<Item = &'static str>) -> BTreeSet<String> {
 /// OPS-4, FW-12, FW-14, FW-15
 #[test]
 fn every_metric_has_its_name_and_labels() {
-    let metrics = Metrics::new();
+    let metrics = Arc::new(Metrics::new());
     assert_eq!(shapes(&metrics.text().unwrap()), set(FROM_THE_START));
     metrics.actors([("rabbitmq", "Running", 3)]);
     metrics.broker_request("rabbitmq", "declare", "201");
@@ -78,6 +80,7 @@ fn every_metric_has_its_name_and_labels() {
     metrics.records("Pod", 7);
     metrics.watch_event("Pod");
     metrics.watch_event_dropped("Pod");
+    metrics.pass().failed("Api");
     let wanted = set(FROM_THE_START.into_iter().chain(ONCE_KNOWN));
     assert_eq!(shapes(&metrics.text().unwrap()), wanted);
 }
@@ -141,37 +144,34 @@ fn actors_that_left_a_status_leave_no_series() {
 }
 
 /// FW-15
-#[test]
-fn gauges_are_read_at_each_scrape() {
-    let metrics = Metrics::new();
-    metrics.before_scrape(|metrics| {
-        let numbers = Numbers {
-            ready: 4,
-            waiting: 9,
-            in_flight: 2,
-        };
-        metrics.work_queue(numbers);
-    });
-    let active = r#"controller_runtime_active_workers{controller="asyncactor"}"#;
+#[tokio::test]
+async fn gauges_are_read_at_each_scrape() {
+    let metrics = Arc::new(Metrics::new());
+    let queue = WorkQueue::observed(Settings::default(), metrics.clone());
+    metrics.watch_queue(&queue);
     let depth = r#"workqueue_depth{name="asyncactor",controller="asyncactor"}"#;
+    let active = r#"controller_runtime_active_workers{controller="asyncactor"}"#;
+    for key in ["a", "b"] {
+        queue.now(key);
+    }
+    assert_eq!(value(&metrics, depth).as_deref(), Some("2"));
+    let handle = queue.clone();
+    tokio::spawn(async move { handle.run(|_, _| std::future::pending()).await });
+    tokio::task::yield_now().await;
+    assert_eq!(value(&metrics, depth).as_deref(), Some("0"));
     assert_eq!(value(&metrics, active).as_deref(), Some("2"));
-    assert_eq!(value(&metrics, depth).as_deref(), Some("4"));
 }
 
 /// OPS-4
 #[tokio::test(start_paused = true)]
-async fn a_pass_is_timed_and_counted_by_its_result() {
+async fn a_pass_is_timed_and_counted_by_its_end() {
     let metrics = Arc::new(Metrics::new());
-    for result in [
-        PassResult::Success,
-        PassResult::Success,
-        PassResult::RequeueAfter,
-    ] {
+    for end in [Pass::succeeded, Pass::succeeded, Pass::looks_again] {
         let pass = metrics.pass();
         tokio::time::sleep(Duration::from_secs(2)).await;
-        pass.ended(result);
+        end(pass);
     }
-    metrics.pass().ended(PassResult::Error);
+    metrics.pass().failed("Api");
     let of = |result| {
         let series = "controller_runtime_reconcile_total{controller=\"asyncactor\",result=";
         value(&metrics, &format!("{series}\"{result}\"}}")).unwrap()
@@ -184,6 +184,14 @@ async fn a_pass_is_timed_and_counted_by_its_result() {
     assert_eq!(one("controller_runtime_reconcile_errors_total"), "1");
     assert_eq!(one("controller_runtime_reconcile_time_seconds_sum"), "6.0");
     assert_eq!(one("controller_runtime_reconcile_time_seconds_count"), "4");
+    assert_eq!(failures(&metrics, "Api").as_deref(), Some("1"));
+}
+
+fn failures(metrics: &Metrics, kind: &str) -> Option<String> {
+    value(
+        metrics,
+        &format!("asya_operator_pass_failures_total{{kind=\"{kind}\"}}"),
+    )
 }
 
 /// OPS-4
@@ -198,6 +206,7 @@ async fn a_pass_that_panics_counts_as_failed() {
     assert!(task.await.is_err());
     let failed = r#"controller_runtime_reconcile_errors_total{controller="asyncactor"}"#;
     assert_eq!(value(&metrics, failed).as_deref(), Some("1"));
+    assert_eq!(failures(&metrics, "Unfinished").as_deref(), Some("1"));
 }
 
 /// FW-15

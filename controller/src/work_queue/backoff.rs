@@ -1,6 +1,5 @@
 //! How long a failed run waits for its retry.
 
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 /// Delays that grow with each failure in a row (FW-6).
@@ -37,17 +36,11 @@ impl Backoff {
         let doublings = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let max = self.max.as_secs_f64();
         let full = (self.initial.as_secs_f64() * self.multiplier.max(1.0).powi(doublings)).min(max);
-        Duration::from_secs_f64(full * (1.0 - self.jitter.clamp(0.0, 1.0) * chance()))
+        Duration::from_secs_f64(full * (1.0 - self.jitter.clamp(0.0, 1.0) * fastrand::f64()))
     }
 
     /// Whether a run may follow when so many failures in a row have been counted.
     pub(super) fn allows(&self, failures: u32) -> bool {
         self.attempts == 0 || failures <= self.attempts
     }
-}
-
-/// A number from 0 to 1 that differs at each call; good enough to spread load.
-fn chance() -> f64 {
-    let [a, b, c, d, ..] = RandomState::new().hash_one(()).to_le_bytes();
-    f64::from(u32::from_le_bytes([a, b, c, d])) / f64::from(u32::MAX)
 }

@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod retries;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::task::JoinHandle;
@@ -231,117 +233,6 @@ async fn of_an_event_during_the_run_and_the_timer_after_it_the_earlier_one_count
     assert_eq!(bench.starts("late"), [0, 5000]);
 }
 
-/// FW-6
-#[tokio::test(start_paused = true)]
-async fn failures_back_off_per_key_and_a_success_resets() {
-    let bench = Bench::new(settings(), |_, nth| async move {
-        if [6, 8].contains(&nth) {
-            Outcome::Done
-        } else {
-            FAILED
-        }
-    });
-    bench.queue.now("a");
-    bench.until(40_000).await;
-    bench.queue.now("b");
-    bench.queue.now("a");
-    bench.until(41_500).await;
-    assert_eq!(
-        bench.starts("a"),
-        [0, 1000, 3000, 7000, 15_000, 25_000, 35_000, 40_000, 41_000]
-    );
-    assert_eq!(bench.starts("b"), [40_000, 41_000]);
-    let failures: Vec<_> = bench.runs()[..9]
-        .iter()
-        .map(|run| run.attempt.failures)
-        .collect();
-    assert_eq!(failures, [0, 1, 2, 3, 4, 5, 6, 0, 0]);
-    assert_eq!(bench.seen.retried.load(Ordering::Relaxed), 8);
-}
-
-/// FW-28
-#[tokio::test(start_paused = true)]
-async fn an_error_may_carry_its_own_delay() {
-    let bench = Bench::new(settings(), |_, nth| async move {
-        let after = (nth == 1).then(|| Duration::from_secs(65));
-        if nth < 3 {
-            Outcome::Failed { after }
-        } else {
-            Outcome::Done
-        }
-    });
-    bench.queue.now("a");
-    bench.until(600_000).await;
-    assert_eq!(bench.starts("a"), [0, 1000, 66_000, 70_000]);
-}
-
-/// FW-6
-#[tokio::test(start_paused = true)]
-async fn an_event_between_retries_runs_at_once_and_is_not_an_attempt() {
-    let bench = Bench::new(settings(), |_, _| async { FAILED });
-    bench.queue.now("a");
-    for at in [5000, 6500] {
-        bench.until(at).await; // the retry of 3000 failed, the next one would come at 7000
-        bench.queue.now("a");
-    }
-    bench.until(20_000).await;
-    assert_eq!(
-        bench.starts("a"),
-        [0, 1000, 3000, 5000, 6500, 10_500, 18_500]
-    );
-    let failures: Vec<_> = bench
-        .runs()
-        .iter()
-        .map(|run| run.attempt.failures)
-        .collect();
-    assert_eq!(failures, [0, 1, 2, 3, 3, 3, 4]);
-}
-
-/// FW-6
-#[tokio::test(start_paused = true)]
-async fn the_last_attempt_is_known_and_after_it_only_an_event_starts_a_run() {
-    let bench = Bench::new(
-        settings_with(|s| s.retry.attempts = 2),
-        |_, nth| async move { if nth == 4 { Outcome::Done } else { FAILED } },
-    );
-    bench.queue.now("a");
-    for at in [100_000, 200_000, 300_000] {
-        bench.until(at).await;
-        bench.queue.now("a");
-    }
-    bench.until(302_000).await;
-    let starts = [0, 1000, 3000, 100_000, 200_000, 300_000, 301_000];
-    assert_eq!(bench.starts("a"), starts);
-    let last: Vec<_> = bench.runs().iter().map(|run| run.attempt.last).collect();
-    assert_eq!(
-        last,
-        [false, false, true, true, true, false, false],
-        "the success at 200 s resets"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_of_its_key_only() {
-    let bench = Bench::new(settings(), |key, nth| {
-        assert!(key != "at once" || nth > 0, "before the first await");
-        async move {
-            sleep(Duration::from_millis(10)).await;
-            assert!(key != "later" || nth > 0, "after it");
-            Outcome::Done
-        }
-    });
-    for key in ["at once", "later", "fine"] {
-        bench.queue.now(key);
-    }
-    bench.until(5000).await;
-    bench.queue.now("fine");
-    bench.until(60_000).await;
-    assert_eq!(bench.starts("at once"), [0, 1000]);
-    assert_eq!(bench.starts("later"), [0, 1010]);
-    assert_eq!(bench.starts("fine"), [0, 5000]);
-    assert_eq!(bench.seen.panicked.load(Ordering::Relaxed), 2);
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_limit_of_workers_holds_and_the_oldest_due_goes_first() {
     let bench = Bench::new(settings_with(|s| s.workers = 2), |_, _| takes(1000));
@@ -445,24 +336,4 @@ async fn forgetting_a_key_does_not_shorten_its_gap() {
     bench.until(60_000).await;
     assert_eq!(bench.starts("a"), [0, 1000]);
     assert_eq!(bench.queue.schedule().slots(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_delay_longer_than_any_process_lives_is_fine() {
-    let bench = Bench::new(settings(), |_, _| async { Outcome::Again(Duration::MAX) });
-    bench.queue.now("a");
-    bench.until(60_000).await;
-    assert_eq!(bench.queue.numbers().waiting, 1);
-}
-
-/// FW-6
-#[test]
-fn chance_takes_at_most_its_part_off_a_delay() {
-    let backoff = Backoff::default();
-    let delays: Vec<_> = (0..100).map(|_| backoff.delay(3)).collect();
-    let (least, most) = (Duration::from_millis(3200), Duration::from_secs(4));
-    assert!(delays.iter().all(|delay| (least..=most).contains(delay)));
-    assert!(delays.iter().any(|delay| *delay != delays[0]));
-    assert!(backoff.delay(u32::MAX) <= Duration::from_mins(5));
-    assert!(backoff.delay(u32::MAX) >= Duration::from_mins(4));
 }
