@@ -1,2 +1,277 @@
-//! The controller.
-fn main() {}
+//! The controller of Asya's `AsyncActor`s.
+
+mod args;
+mod client;
+mod crd;
+mod events;
+mod fence;
+mod health;
+mod leader;
+mod metrics;
+mod operator;
+mod queue;
+mod reconcile;
+mod record;
+mod runtime;
+mod script;
+mod store;
+mod watch;
+mod work_queue;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Parser;
+use kube::Client;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::Args;
+use crate::fence::{Fence, FenceLayer};
+use crate::health::Readiness;
+use crate::leader::{Candidate, Ended};
+use crate::metrics::Metrics;
+use crate::operator::Operator;
+use crate::queue::Brokers;
+use crate::reconcile::{Context, Installation, Stores};
+use crate::runtime::RuntimeConfigMaps;
+use crate::work_queue::{Settings, WorkQueue};
+
+/// Passes in flight get this long after SIGTERM (FW-16).
+const DRAIN: Duration = Duration::from_secs(10);
+/// Giving the lease back may take this long.
+const RELEASE: Duration = Duration::from_secs(3);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    // Before anything speaks TLS: reqwest takes what is installed.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    if let Err(error) = start_logging(&args.log_level).and(Ok(())) {
+        eprintln!("--log-level {}: {error}", args.log_level);
+        return ExitCode::from(2);
+    }
+    match run(args).await {
+        Ok(code) => code,
+        Err(error) => {
+            error!(%error, "stopped");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// JSON lines. kube's client logs whole answers that it cannot decode, Secrets among them: it is silenced.
+fn start_logging(level: &str) -> Result<(), BoxError> {
+    let filter = EnvFilter::try_new(level)?.add_directive("kube_client::client=off".parse()?);
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_env_filter(filter)
+        .try_init()
+}
+
+async fn run(args: Args) -> Result<ExitCode, BoxError> {
+    let transports = args.transports()?;
+    let settings = args.settings()?;
+    let script = script::load(&args)?;
+    transports
+        .warnings
+        .iter()
+        .for_each(|warning| warn!(warning, "transport configuration"));
+    let enabled: Vec<_> = transports
+        .iter()
+        .filter(|transport| transport.enabled)
+        .map(|transport| &*transport.name)
+        .collect();
+    info!(enabled = enabled.join(","), "Transport registry loaded");
+
+    let metrics = Arc::new(Metrics::new());
+    let fence = if args.leader_elect {
+        Fence::closed()
+    } else {
+        Fence::open()
+    };
+    let config = client::config(args.kubeconfig.as_deref()).await?;
+    let client = client::fenced(
+        config.clone(),
+        &FenceLayer::new(fence.clone(), metrics.api_writes()),
+    )?;
+    let identity = leader::identity(&args.pod_name);
+    let home = args
+        .runtime_namespace
+        .as_deref()
+        .filter(|name| !name.is_empty())
+        .unwrap_or(&args.namespace);
+    let context = Context {
+        stores: Stores::default(),
+        installation: Installation {
+            transports,
+            settings,
+            runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
+            queues_managed: !args.disable_queue_management,
+        },
+        brokers: Brokers::new(
+            client.clone(),
+            &args.namespace,
+            fence.clone(),
+            Arc::clone(&metrics),
+        ),
+        runtime: RuntimeConfigMaps::new(client.clone(), script, home),
+        events: events::Events::new(client.clone(), &identity),
+        metrics: Arc::clone(&metrics),
+        client: client.clone(),
+    };
+    let readiness = Readiness::default();
+    let workers = usize::from(args.max_concurrent_reconciles);
+    let operator = Operator {
+        context: Arc::new(context),
+        queue: WorkQueue::observed(
+            Settings {
+                workers,
+                ..Settings::default()
+            },
+            metrics.clone(),
+        ),
+        readiness: readiness.clone(),
+        namespaces: args
+            .watch_namespaces
+            .iter()
+            .filter(|name| !name.is_empty())
+            .map(|name| (**name).into())
+            .collect(),
+    };
+    operator.measure();
+
+    let stop = CancellationToken::new();
+    serve(&args, &readiness, &metrics, &stop).await?;
+    let watches = operator.watch(&client);
+    let candidate = Candidate {
+        client: client::unfenced(config)?,
+        namespace: args.namespace.clone(),
+        name: asya_shared::names::LEASE.to_owned(),
+        identity,
+        fence,
+    };
+    let code = lead_until_told(&args, operator, candidate, client).await;
+    drop(watches);
+    stop.cancel();
+    code
+}
+
+/// Health and metrics, in every replica.
+async fn serve(
+    args: &Args,
+    readiness: &Readiness,
+    metrics: &Arc<Metrics>,
+    stop: &CancellationToken,
+) -> Result<(), BoxError> {
+    let health = health::bind(
+        &args.health_probe_bind_address,
+        "--health-probe-bind-address",
+    )
+    .await?;
+    let scraped = health::bind(&args.metrics_bind_address, "--metrics-bind-address").await?;
+    let served = [
+        (health, health::routes(readiness.clone())),
+        (scraped, metrics::routes(Arc::clone(metrics))),
+    ];
+    for (listener, routes) in served {
+        if let Some(listener) = listener {
+            tokio::spawn(health::serve(listener, routes, stop.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Leads when it is our turn, until SIGTERM or until the lease is lost.
+async fn lead_until_told(
+    args: &Args,
+    operator: Operator,
+    candidate: Candidate,
+    client: Client,
+) -> Result<ExitCode, BoxError> {
+    let (mut term, mut int) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+    let (queue, running) = (operator.queue.clone(), operator.readiness.gate("process"));
+    running.ready();
+    let (release, acquired) = (CancellationToken::new(), CancellationToken::new());
+    let election = tokio::spawn(elect(
+        args.leader_elect,
+        candidate,
+        release.clone(),
+        acquired.clone(),
+    ));
+    let passes = tokio::spawn(lead(operator, client, args.manage_crds, acquired.clone()));
+    tokio::pin!(election, passes);
+
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+        ended = &mut election => return Ok(gave_up(ended)),
+        ended = &mut passes => return Err(format!("passes ended: {ended:?}").into()),
+    }
+    info!("stopping");
+    running.not_ready("stopping");
+    queue.close();
+    let drained = async {
+        if acquired.is_cancelled() && timeout(DRAIN, &mut passes).await.is_err() {
+            warn!("passes in flight are cut off");
+        }
+        release.cancel();
+        let _ = timeout(RELEASE, &mut election).await;
+    };
+    tokio::select! {
+        () = drained => Ok(ExitCode::SUCCESS),
+        _ = term.recv() => Ok(ExitCode::FAILURE),
+        _ = int.recv() => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Without election the process leads from the start until it is told to stop.
+async fn elect(
+    elects: bool,
+    candidate: Candidate,
+    release: CancellationToken,
+    acquired: CancellationToken,
+) -> Ended {
+    if elects {
+        return candidate.run(release, || acquired.cancel()).await;
+    }
+    acquired.cancel();
+    release.cancelled().await;
+    Ended::Released
+}
+
+/// What a leader does: the CRD, then passes over actors as soon as every store has been filled.
+async fn lead(operator: Operator, client: Client, manages_crd: bool, acquired: CancellationToken) {
+    acquired.cancelled().await;
+    if manages_crd {
+        tokio::spawn(keep_crd(client));
+    }
+    operator.readiness.reached().await;
+    operator.lead().await;
+}
+
+/// Passes need no CRD of ours, only one that is there: a refusal is told and does not hold them up.
+async fn keep_crd(client: Client) {
+    let mut delay = Duration::from_secs(1);
+    while let Err(error) = crd::apply(client.clone()).await {
+        warn!(%error, "CRD not applied; --manage-crds=false leaves it to you");
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(Duration::from_secs(60));
+    }
+}
+
+/// Another may lead by now: nothing may be finished, and nothing drained.
+fn gave_up(ended: Result<Ended, tokio::task::JoinError>) -> ExitCode {
+    error!(?ended, "leadership is gone, exiting at once");
+    std::process::exit(1)
+}

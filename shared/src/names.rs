@@ -43,6 +43,8 @@ pub mod annotation {
     pub const RECONCILE: &str = "asya.sh/reconcile";
     /// On an actor: `"true"` leaves its queue behind when it is deleted (FIN-4).
     pub const SKIP_QUEUE_DELETION: &str = "asya.sh/skip-queue-deletion";
+    /// On a `ConfigMap` of ours: `"true"` when it outlives the actors that needed it (FW-23).
+    pub const ORPHANED: &str = "asya.sh/orphaned";
     /// On an actor: the IAM role of its pods (SA-1).
     pub const ROLE_ARN: &str = "eks.amazonaws.com/role-arn";
 }

@@ -11,7 +11,7 @@ import ast
 import sys
 import unittest
 
-from runtime_process import SCRIPT, RuntimeTestCase
+from runtime_process import PYTHON, SCRIPT, RuntimeTestCase
 
 OLDEST = (3, 7)
 
@@ -200,12 +200,18 @@ class OldestPythonTest(unittest.TestCase):
                 self.assertIn(complaint, complaints(sample))
 
 
-class IsolationTest(RuntimeTestCase):
-    def test_the_script_runs_without_site_packages(self):
-        """RUN-21: standard library only; no import of the script needs an installed package."""
-        runtime = self.runtime()
-        runtime.command.insert(1, "-S")
-        self.assertEqual(runtime.start().call(1)[0]["payload"], 1)
+class CommandTest(RuntimeTestCase):
+    def test_the_script_runs_by_the_command_of_the_pod(self):
+        """POD-5: command `[pythonExecutable, /opt/asya/asya_runtime.py]`, `args` follow, and none is ours to read."""
+        runtime = self.runtime("import sys\ndef handle(payload): return {'args': sys.argv[1:]}")
+        runtime.command = [PYTHON, str(SCRIPT), "--batch", "8"]
+        self.assertEqual(runtime.start().call(1)[0]["payload"], {"args": ["--batch", "8"]})
+
+    def test_the_script_runs_without_installed_packages(self):
+        """RUN-21: standard library only."""
+        runtime = self.started()
+        self.assertIn("-S", runtime.command)
+        self.assertEqual(runtime.call(1)[0]["payload"], 1)
 
 
 if __name__ == "__main__":

@@ -124,9 +124,10 @@ class HandlerNameTest(RuntimeTestCase):
         async def coroutine(payload): pass
         def generator(payload): yield payload
         """
+        runtimes = {handler: self.runtime(code, handler).spawn() for handler in cases}
         for handler, text in cases.items():
             with self.subTest(handler):
-                self.assert_refuses_to_start(self.runtime(code, handler), text)
+                self.assert_refuses_to_start(runtimes[handler], text)
 
     def test_a_missing_module_is_told_with_the_path_that_was_searched(self):
         """RUN-15: most often PYTHONPATH is what is missing."""
@@ -148,9 +149,10 @@ class SettingsTest(RuntimeTestCase):
             ("ASYA_CHUNK_SIZE", "-5"),
             ("ASYA_ENABLE_VALIDATION", "maybe"),
         )
+        runtimes = {case: self.runtime(**dict([case])).spawn() for case in cases}
         for name, value in cases:
             with self.subTest(name, value=value):
-                self.assert_refuses_to_start(self.runtime(**{name: value}), name, repr(value).lower())
+                self.assert_refuses_to_start(runtimes[name, value], name, repr(value))
 
     def test_an_unknown_log_level_is_told_and_info_is_used(self):
         """RUN-15: ASYA_LOG_LEVEL (INFO); too small a thing to keep an actor from working."""

@@ -1,0 +1,176 @@
+//! Flags and environment (OPS-1, OPS-2). A bad value stops the start, naming it.
+
+use asya_shared::config::{ConfigError, Settings, TransportsConfig};
+use clap::{ArgAction, Parser};
+
+/// The controller of Asya's `AsyncActors`.
+#[derive(Parser, Debug)]
+#[command(name = "asya-controller", version)]
+pub struct Args {
+    /// Address of /metrics.
+    #[arg(long, default_value = ":8080")]
+    pub metrics_bind_address: String,
+
+    /// Address of /healthz and /readyz.
+    #[arg(long, default_value = ":8081")]
+    pub health_probe_bind_address: String,
+
+    /// Whether replicas elect a leader, which alone writes.
+    #[arg(long, default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    pub leader_elect: bool,
+
+    /// Namespace in which the runtime script stays without actors (default: the operator's own).
+    #[arg(long, env = "ASYA_RUNTIME_NAMESPACE")]
+    pub runtime_namespace: Option<String>,
+
+    /// Most passes at a time.
+    #[arg(long, env = "ASYA_MAX_CONCURRENT_RECONCILES", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_concurrent_reconciles: u16,
+
+    /// Kubeconfig file (default: the pod's service account, else KUBECONFIG).
+    #[arg(long)]
+    pub kubeconfig: Option<String>,
+
+    /// error, warn, info, debug or trace; or a filter by module.
+    #[arg(long, alias = "zap-log-level", default_value = "info")]
+    pub log_level: String,
+
+    /// Namespaces whose actors are served, separated by commas (default: all).
+    #[arg(long, value_delimiter = ',')]
+    pub watch_namespaces: Vec<String>,
+
+    /// Whether the leader applies the CRD.
+    #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    pub manage_crds: bool,
+
+    /// Transports as JSON: {"transports": {NAME: {type, enabled, config}}}.
+    #[arg(
+        long,
+        env = "ASYA_TRANSPORT_CONFIG",
+        default_value = "",
+        hide_env_values = true
+    )]
+    pub transport_config: String,
+
+    /// Where sidecars report progress.
+    #[arg(long, env = "ASYA_GATEWAY_URL")]
+    pub gateway_url: Option<String>,
+
+    /// Image of sidecars whose actor names none.
+    #[arg(long, env = "ASYA_SIDECAR_IMAGE")]
+    pub sidecar_image: Option<String>,
+
+    /// Resources of sidecars whose actor sets none, as JSON.
+    #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
+    pub sidecar_default_resources: Option<String>,
+
+    /// File with the runtime script.
+    #[arg(long, env = "ASYA_RUNTIME_SCRIPT_PATH")]
+    pub runtime_script_path: Option<String>,
+
+    /// File with the runtime script, for development.
+    #[arg(long, env = "ASYA_RUNTIME_LOCAL_PATH")]
+    pub runtime_local_path: Option<String>,
+
+    /// No queue is created, changed or deleted.
+    #[arg(long, env = "ASYA_DISABLE_QUEUE_MANAGEMENT", default_value = "false", value_parser = yes_or_no, action = ArgAction::Set)]
+    pub disable_queue_management: bool,
+
+    /// The operator's own namespace.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]
+    pub namespace: String,
+
+    /// The pod's name; a part of the leader's identity.
+    #[arg(long, env = "POD_NAME", default_value = "asya-controller")]
+    pub pod_name: String,
+}
+
+impl Args {
+    /// The configured transports.
+    ///
+    /// # Errors
+    /// Names the path of the wrong key.
+    pub fn transports(&self) -> Result<TransportsConfig, ConfigError> {
+        TransportsConfig::parse(&self.transport_config)
+    }
+
+    /// What pods get from the installation.
+    ///
+    /// # Errors
+    /// Names the wrong variable.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let resources = self.sidecar_default_resources.as_deref();
+        Settings::parse(
+            self.gateway_url.clone(),
+            self.sidecar_image.clone(),
+            resources,
+        )
+    }
+}
+
+/// QUE-12: any case; empty is what a chart renders for a value nobody gave.
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" => Ok(true),
+        "false" | "0" | "" => Ok(false),
+        _ => Err("must be true, 1, false or 0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Args, yes_or_no};
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn flags_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    /// OPS-1
+    #[test]
+    fn todays_flags_are_understood() {
+        let args = Args::try_parse_from([
+            "asya-controller",
+            "--metrics-bind-address=:8080",
+            "--health-probe-bind-address=127.0.0.1:8081",
+            "--leader-elect",
+            "--zap-log-level=debug",
+            "--max-concurrent-reconciles=50",
+            "--watch-namespaces=a,b",
+        ])
+        .unwrap();
+        assert!(args.leader_elect && args.manage_crds);
+        assert_eq!(args.metrics_bind_address, ":8080");
+        assert_eq!(args.log_level, "debug");
+        assert_eq!(args.watch_namespaces, ["a", "b"]);
+    }
+
+    /// OPS-2
+    #[test]
+    fn bad_values_stop_the_start_and_are_named() {
+        for bad in ["--max-concurrent-reconciles=0", "--leader-elect=maybe"] {
+            let error = Args::try_parse_from(["asya-controller", bad])
+                .unwrap_err()
+                .to_string();
+            let flag = bad.split('=').next().unwrap();
+            assert!(error.contains(flag), "{error}");
+        }
+    }
+
+    /// QUE-12
+    #[test]
+    fn queue_management_is_switched_off_in_any_spelling() {
+        for (text, wanted) in [
+            ("true", true),
+            ("True", true),
+            ("1", true),
+            ("false", false),
+            ("0", false),
+            ("", false),
+        ] {
+            assert_eq!(yes_or_no(text), Ok(wanted), "{text:?}");
+        }
+        yes_or_no("off").unwrap_err();
+    }
+}

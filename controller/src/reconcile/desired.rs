@@ -1,0 +1,84 @@
+//! What an actor's spec asks for, or why it cannot be had.
+
+use asya_shared::api::{AsyncActorSpec, ModeSpec, WorkloadKind};
+use asya_shared::config::Transport;
+use asya_shared::inject::{PodInputs, Replicas, WorkloadObject, workload};
+use asya_shared::transport::QueueNames;
+use asya_shared::validate::{self, Subject, Write};
+
+use super::{Fault, Installation, Reason};
+use crate::record::ActorRecord;
+
+/// What a spec asks for.
+#[derive(Debug)]
+pub struct Desired {
+    /// The spec.
+    pub spec: AsyncActorSpec,
+    /// The transport that it names.
+    pub transport: Transport,
+    /// The actor's queues.
+    pub names: QueueNames,
+    /// The workload, as it is applied.
+    pub workload: WorkloadObject,
+}
+
+/// Reads the spec and judges it. The fault of one that cannot be acted on is of the transport or of the
+/// spec; either way nothing is tried before something changes (VAL-19, VAL-20).
+pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<Desired>, Fault> {
+    let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
+    let key = &actor.metadata.key;
+    let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
+    let spec = validate::decode(raw).map_err(|violation| invalid(violation.to_string()))?;
+    let violations = validate::check(&Subject {
+        name: &key.name,
+        namespace: &key.namespace,
+        spec: &spec,
+        role_arn: actor.annotations.role_arn.as_deref(),
+        write: Write::Stored,
+        transports: &installation.transports,
+    });
+    if !violations.is_empty() {
+        return Err(invalid(validate::joined(&violations)));
+    }
+    let template = match spec.mode().map_err(|error| invalid(error.to_string()))? {
+        ModeSpec::Standalone(workload) => workload,
+        ModeSpec::Binding(_) => return Err(not_served("spec.workloadRef: binding to a workload")),
+    };
+    if template.kind_in_force() != WorkloadKind::Deployment {
+        return Err(not_served("spec.workload.kind: a StatefulSet"));
+    }
+    if spec.scaling_in_force().is_some() {
+        return Err(not_served("spec.scaling.enabled: scaling by queue depth"));
+    }
+    let transport = installation.transports.usable(&spec.transport);
+    let transport = transport
+        .map_err(|unusable| Fault::until_change(Reason::InvalidTransport, unusable.to_string()))?;
+    let workload = workload(
+        &PodInputs {
+            namespace: &key.namespace,
+            actor: &key.name,
+            spec: &spec,
+            workload: template,
+            transport,
+            settings: &installation.settings,
+            runtime_hash: &installation.runtime_hash,
+            service_account: None,
+        },
+        &actor.metadata.uid,
+        Replicas::Enforced(template.replicas_in_force()),
+    );
+    let names = transport.names_of(&key.namespace, &key.name);
+    Ok(Box::new(Desired {
+        workload,
+        names,
+        transport: transport.clone(),
+        spec,
+    }))
+}
+
+fn not_served(what: &str) -> Fault {
+    Fault::until_change(
+        Reason::NotServed,
+        format!("{what} is not served by this version of the operator; remove it"),
+    )
+}

@@ -1,0 +1,87 @@
+//! One pass over one actor: observe, plan, apply, report.
+
+mod apply;
+mod desired;
+mod error;
+mod observe;
+mod plan;
+mod pods;
+mod reason;
+mod report;
+mod state;
+
+use std::sync::Arc;
+
+use asya_shared::config::{Settings, TransportsConfig};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+
+use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::queue::Brokers;
+use crate::record::{ActorRecord, ConfigMapRecord, Key, PodRecord, WorkloadRecord};
+use crate::runtime::RuntimeConfigMaps;
+use crate::store::Store;
+
+pub use error::Error;
+pub(crate) use error::refused;
+pub use reason::{Fault, Reason, Retry};
+
+/// What every pass works with.
+pub struct Context {
+    /// The API server, behind the fence.
+    pub client: Client,
+    /// What the watches have shown.
+    pub stores: Stores,
+    /// How the operator is configured.
+    pub installation: Installation,
+    /// The brokers' clients.
+    pub brokers: Brokers,
+    /// The runtime script in the actors' namespaces.
+    pub runtime: RuntimeConfigMaps,
+    /// Events on actors.
+    pub events: Events,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+/// What is the same for all actors.
+pub struct Installation {
+    /// The configured brokers.
+    pub transports: TransportsConfig,
+    /// What pods get from the installation.
+    pub settings: Settings,
+    /// Hash of the runtime script: pods carry it, so that a new script rolls them (RUN-4).
+    pub runtime_hash: String,
+    /// Whether queues are ours to create, change and delete (QUE-12).
+    pub queues_managed: bool,
+}
+
+/// Records of all kinds that a pass reads.
+#[derive(Default)]
+pub struct Stores {
+    /// The actors.
+    pub actors: Arc<Store<ActorRecord>>,
+    /// Their workloads.
+    pub workloads: Arc<Store<WorkloadRecord>>,
+    /// The runtime scripts.
+    pub config_maps: Arc<Store<ConfigMapRecord>>,
+    /// Their pods.
+    pub pods: Arc<Store<PodRecord>>,
+}
+
+/// Brings one actor a step closer to what it asks for. Answers when to look again.
+///
+/// A fault of the actor, its workload or its broker is a state, told in its conditions.
+///
+/// # Errors
+/// When nothing could be told either: the API server does not answer, or we no longer lead.
+pub async fn reconcile(context: &Context, key: &Key) -> Result<Retry, Error> {
+    let Some(observed) = observe::observe(context, key).await? else {
+        return Ok(Retry::OnChange);
+    };
+    let now = Timestamp::now();
+    let plan = plan::plan(&observed, now);
+    let outcome = apply::apply(context, &observed, plan).await?;
+    report::report(context, &observed, &outcome, now).await
+}

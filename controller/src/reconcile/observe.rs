@@ -1,0 +1,227 @@
+//! What there is: the stores, and the queue where its state is not known.
+
+use std::sync::Arc;
+
+use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
+use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, InventoryEntry, QueueStatus};
+use kube::Api;
+use serde_json::Value;
+
+use super::desired::{Desired, desired};
+use super::{Context, Error, Fault};
+use crate::queue::{BrokerError, Standing};
+use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, Seen, WorkloadRecord};
+
+/// All that a plan is made from.
+pub struct Observed {
+    /// The actor.
+    pub actor: Arc<ActorRecord>,
+    /// What it asks for, or why it cannot be had.
+    pub desired: Result<Box<Desired>, Fault>,
+    /// Its status as stored; empty where that cannot be read.
+    pub previous: AsyncActorStatus,
+    /// The object under the workload's name.
+    pub workload: Child<WorkloadRecord>,
+    /// Pods of the workload.
+    pub pods: Vec<Arc<PodRecord>>,
+    /// Its queue.
+    pub queue: QueueSeen,
+    /// Whether the queue of this actor may be created, changed and deleted (QUE-12).
+    pub queues_managed: bool,
+    /// What is to happen at the actor's end.
+    pub deletion: DeletionPolicy,
+}
+
+/// What is to happen at an actor's end, read from the raw spec: one that does not decode may still say
+/// that its queue is to stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletionPolicy {
+    /// Children and queue stay (FW-23).
+    pub orphans: bool,
+    /// The queue stays.
+    pub retains_queue: bool,
+    /// Seconds that a pod has to stop.
+    pub grace_seconds: u32,
+}
+
+/// The object under a name that we need.
+#[derive(Clone, Debug)]
+pub enum Child<R> {
+    /// There is none.
+    Absent,
+    /// We made it, or may take it over.
+    Ours(Arc<R>),
+    /// Somebody else's (SA-3).
+    Foreign(Arc<R>),
+}
+
+/// What is known of the queue.
+#[derive(Clone, Debug)]
+pub enum QueueSeen {
+    /// Nobody asked: nothing depends on it in this pass.
+    NotAsked,
+    /// Found as wanted earlier, for this generation (QUE-8).
+    Verified,
+    /// What the broker says.
+    Standing(Standing),
+    /// The broker does not say.
+    Unknown(BrokerError),
+}
+
+impl DeletionPolicy {
+    fn of(actor: &ActorRecord) -> Self {
+        let spec: Value = actor
+            .spec
+            .as_ref()
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let text = |pointer| spec.pointer(pointer).and_then(Value::as_str);
+        let number = |pointer| {
+            spec.pointer(pointer)
+                .and_then(Value::as_u64)
+                .and_then(|n| u32::try_from(n).ok())
+        };
+        let grace = number("/workload/template/spec/terminationGracePeriodSeconds")
+            .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0));
+        Self {
+            orphans: text("/deletionPolicy") == Some("Orphan"),
+            retains_queue: text("/queue/deletionPolicy") == Some("Retain"),
+            grace_seconds: grace.unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
+        }
+    }
+}
+
+impl Observed {
+    /// The actor's name.
+    pub fn key(&self) -> &Key {
+        &self.actor.metadata.key
+    }
+
+    /// What status remembers of the workload as we last applied it.
+    pub fn recorded_workload(&self) -> Option<&InventoryEntry> {
+        let name = &*self.key().name;
+        self.previous
+            .inventory
+            .iter()
+            .find(|entry| entry.kind == "Deployment" && entry.name == name)
+    }
+
+    /// The queue that status remembers, if it is the one that is wanted now.
+    fn verified_queue(&self, desired: &Desired) -> bool {
+        self.previous
+            .queue
+            .as_ref()
+            .is_some_and(|queue: &QueueStatus| {
+                queue.name == desired.names.queue
+                    && queue.transport == desired.transport.name
+                    && queue.verified_generation == Some(self.actor.generation)
+            })
+    }
+}
+
+/// Reads what one actor's pass needs; `None` when the actor is gone.
+///
+/// # Errors
+/// When the API server does not tell what stands under the workload's name.
+pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, Error> {
+    let Some(actor) = context.stores.actors.get(key) else {
+        return Ok(None);
+    };
+    let previous = actor
+        .status
+        .as_ref()
+        .and_then(|raw| serde_json::from_str(raw.get()).ok())
+        .unwrap_or_default();
+    let desired = desired(&context.installation, &actor);
+    let adopts = desired
+        .as_ref()
+        .is_ok_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
+    let workload = workload(context, &actor, adopts).await?;
+    let deletion = DeletionPolicy::of(&actor);
+    let mut observed = Observed {
+        pods: pods(context, &actor),
+        actor,
+        desired,
+        previous,
+        workload,
+        queue: QueueSeen::NotAsked,
+        queues_managed: context.installation.queues_managed,
+        deletion,
+    };
+    observed.queue = queue(context, &observed).await;
+    Ok(Some(observed))
+}
+
+/// A name that no watch has shown may still be taken: the watches see our labels only (SA-3).
+async fn workload(
+    context: &Context,
+    actor: &ActorRecord,
+    adopts: bool,
+) -> Result<Child<WorkloadRecord>, Error> {
+    let key = &actor.metadata.key;
+    let found = match context.stores.workloads.get(key) {
+        Some(record) => Some(record),
+        None => {
+            let api: Api<Seen<WorkloadRecord>> =
+                Api::namespaced(context.client.clone(), &key.namespace);
+            api.get_opt(&key.name)
+                .await
+                .map_err(Error::Api)?
+                .map(|seen| seen.record)
+        }
+    };
+    Ok(match found {
+        None => Child::Absent,
+        Some(record) if is_ours(record.metadata().controller.as_ref(), actor, adopts) => {
+            Child::Ours(record)
+        }
+        Some(record) => Child::Foreign(record),
+    })
+}
+
+fn is_ours(controller: Option<&Controller>, actor: &ActorRecord, adopts: bool) -> bool {
+    match controller {
+        Some(owner) => owner.uid == actor.metadata.uid,
+        None => adopts,
+    }
+}
+
+/// A loose pod with copied labels is nobody's: the owner counts, too (STA-1).
+fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
+    let name = &actor.metadata.key.name;
+    let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
+    pods.retain(|pod| {
+        pod.metadata.controller.as_ref().is_some_and(|owner| {
+            &*owner.kind == "ReplicaSet"
+                && owner
+                    .name
+                    .rsplit_once('-')
+                    .is_some_and(|(prefix, _)| prefix == &**name)
+        })
+    });
+    pods
+}
+
+async fn queue(context: &Context, observed: &Observed) -> QueueSeen {
+    let Ok(desired) = &observed.desired else {
+        return QueueSeen::NotAsked;
+    };
+    if observed.actor.metadata.deleting
+        || observed.actor.annotations.paused
+        || !observed.queues_managed
+    {
+        return QueueSeen::NotAsked;
+    }
+    if observed.verified_queue(desired) {
+        return QueueSeen::Verified;
+    }
+    let namespace = &observed.key().namespace;
+    let standing = match context.brokers.client(&desired.transport, namespace).await {
+        Ok(client) => client.observe(&desired.names).await,
+        Err(error) => Err(error),
+    };
+    if let Err(BrokerError::AuthFailed(_)) = &standing {
+        context.brokers.forget_credentials(&desired.transport);
+    }
+    standing.map_or_else(QueueSeen::Unknown, QueueSeen::Standing)
+}

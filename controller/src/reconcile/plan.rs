@@ -1,0 +1,276 @@
+//! What to do about what was observed. Every decision of a pass is here; nothing here acts.
+
+use std::time::Duration;
+
+use asya_shared::api::QueueStatus;
+use asya_shared::names::FINALIZER;
+use k8s_openapi::jiff::Timestamp;
+
+use super::desired::Desired;
+use super::observe::{Child, Observed, QueueSeen};
+use super::{Fault, Reason, Retry};
+use crate::queue::Standing;
+use crate::record::WorkloadRecord;
+
+/// After the grace period pods get this long before the queue is taken from under them (FIN-2).
+const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
+
+/// What to do in this pass.
+#[derive(Debug)]
+pub enum Plan {
+    /// Write no child and no queue.
+    Rest,
+    /// Bring queue and workload to what is wanted.
+    Ensure(Ensure),
+    /// Take down what we made.
+    Delete(Delete),
+}
+
+/// The parts of a pass over an actor that lives, in the order in which they are done.
+#[derive(Debug)]
+pub struct Ensure {
+    /// Put our finalizer on the actor first (FIN-1).
+    pub add_finalizer: bool,
+    /// About the queue.
+    pub queue: QueueStep,
+    /// About the workload.
+    pub workload: WorkloadStep,
+}
+
+/// About the queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueStep {
+    /// It is as wanted.
+    Keep,
+    /// It is somebody's business, not ours (QUE-12).
+    Unmanaged,
+    /// Create it and let senders reach it.
+    Create,
+    /// Let senders reach it.
+    Route,
+    /// It cannot be had now.
+    Refuse(Fault),
+}
+
+/// About the workload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WorkloadStep {
+    /// It is as wanted, or not to be touched.
+    Keep,
+    /// There is none: apply it, once the queue is there (QUE-4).
+    Create,
+    /// Apply it.
+    Update,
+    /// It cannot be had now.
+    Refuse(Fault),
+}
+
+/// The parts of a pass over an actor that goes, in the order in which they are done.
+#[derive(Debug, PartialEq)]
+pub struct Delete {
+    /// What happens to the workload.
+    pub workload: Option<WorkloadRemoval>,
+    /// What stands between the actor and its end.
+    pub then: Then,
+}
+
+/// What happens to the workload of an actor that goes.
+#[derive(Debug, PartialEq)]
+pub enum WorkloadRemoval {
+    /// Delete it, if it still has this uid.
+    Delete(Box<str>),
+    /// Give up our ownerReference on it, if it still has this uid.
+    Orphan(Box<str>),
+}
+
+/// The end of a deletion.
+#[derive(Debug, PartialEq)]
+pub enum Then {
+    /// Workload or pods are still going; a watch wakes us, or the clock does.
+    Wait(Option<Duration>),
+    /// Nothing holds the queue any more.
+    Finish {
+        /// The queue to delete.
+        queue: Option<QueueStatus>,
+    },
+    /// Our finalizer is gone; what others hold is not our business.
+    Gone,
+}
+
+/// Decides what to do.
+pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
+    if observed.actor.metadata.deleting {
+        return Plan::Delete(plan_deletion(observed, now));
+    }
+    if observed.actor.annotations.paused {
+        return Plan::Rest;
+    }
+    Plan::Ensure(Ensure {
+        add_finalizer: !has_finalizer(observed),
+        queue: plan_queue(observed),
+        workload: plan_workload(observed),
+    })
+}
+
+fn has_finalizer(observed: &Observed) -> bool {
+    observed
+        .actor
+        .finalizers
+        .iter()
+        .any(|finalizer| &**finalizer == FINALIZER)
+}
+
+fn plan_queue(observed: &Observed) -> QueueStep {
+    let Ok(desired) = &observed.desired else {
+        return QueueStep::Keep;
+    };
+    let queue = &desired.names.queue;
+    let creates = desired.transport.queues().auto_create;
+    match &observed.queue {
+        QueueSeen::NotAsked => QueueStep::Unmanaged,
+        QueueSeen::Verified => QueueStep::Keep,
+        QueueSeen::Unknown(error) => QueueStep::Refuse(error.fault()),
+        QueueSeen::Standing(Standing::Absent) if creates => QueueStep::Create,
+        QueueSeen::Standing(Standing::Absent) => QueueStep::Refuse(Fault {
+            reason: Reason::QueueMissing,
+            message: format!(
+                "queue {queue} does not exist and autoCreate is false; create it at the broker"
+            ),
+            retry: Retry::Slowly,
+        }),
+        QueueSeen::Standing(Standing::Serves) if creates => QueueStep::Route,
+        QueueSeen::Standing(Standing::Serves) => QueueStep::Keep,
+        QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
+            reason: Reason::QueueMismatch,
+            message: format!(
+                "queue {queue} has {found}, wanted is {wanted}; a queue cannot be changed without losing its messages: \
+                 delete it when it is empty, or change the transport's configuration"
+            ),
+            retry: Retry::Slowly,
+        }),
+    }
+}
+
+fn plan_workload(observed: &Observed) -> WorkloadStep {
+    let Ok(desired) = &observed.desired else {
+        return WorkloadStep::Keep;
+    };
+    match &observed.workload {
+        Child::Absent => WorkloadStep::Create,
+        Child::Foreign(workload) => WorkloadStep::Refuse(not_owned(workload)),
+        // Its end is an event, and then it is made anew.
+        Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
+        Child::Ours(workload) if is_unchanged(observed, workload, desired) => WorkloadStep::Keep,
+        Child::Ours(_) => WorkloadStep::Update,
+    }
+}
+
+/// Same object, sent with the same content, and nobody took a field of ours since.
+fn is_unchanged(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> bool {
+    let Some(recorded) = observed.recorded_workload() else {
+        return false;
+    };
+    let fingerprint = workload
+        .fingerprint
+        .map(|fingerprint| fingerprint.to_string());
+    workload.applied_hash.as_deref() == Some(&desired.workload.hash)
+        && recorded.hash.as_deref() == Some(&desired.workload.hash)
+        && recorded.uid.as_deref() == Some(&*workload.metadata.uid)
+        && fingerprint.is_some()
+        && recorded.fingerprint == fingerprint
+}
+
+fn not_owned(workload: &WorkloadRecord) -> Fault {
+    let key = &workload.metadata.key;
+    let owner = match &workload.metadata.controller {
+        Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
+        None => "was not made by this operator".to_owned(),
+    };
+    Fault {
+        reason: Reason::NotOwned,
+        message: format!(
+            "Deployment {key} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over \
+             one without an owner)"
+        ),
+        retry: Retry::Slowly,
+    }
+}
+
+fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
+    if !has_finalizer(observed) {
+        return Delete {
+            workload: None,
+            then: Then::Gone,
+        };
+    }
+    let policy = &observed.deletion;
+    if policy.orphans {
+        return Delete {
+            workload: orphaned(observed),
+            then: Then::Finish { queue: None },
+        };
+    }
+    if let Child::Ours(workload) = &observed.workload {
+        let uid = (!workload.metadata.deleting).then(|| workload.metadata.uid.clone());
+        return Delete {
+            workload: uid.map(WorkloadRemoval::Delete),
+            then: Then::Wait(None),
+        };
+    }
+    let queue = queue_to_delete(observed);
+    if let Some(wait) = queue.as_ref().and_then(|_| wait_for_pods(observed, now)) {
+        return Delete {
+            workload: None,
+            then: Then::Wait(Some(wait)),
+        };
+    }
+    Delete {
+        workload: None,
+        then: Then::Finish { queue },
+    }
+}
+
+/// FW-23: the workload stays, without our ownerReference.
+fn orphaned(observed: &Observed) -> Option<WorkloadRemoval> {
+    match &observed.workload {
+        Child::Ours(workload) => Some(WorkloadRemoval::Orphan(workload.metadata.uid.clone())),
+        Child::Absent | Child::Foreign(_) => None,
+    }
+}
+
+/// FIN-4: what is not ours to delete, or is to stay, is `None`.
+fn queue_to_delete(observed: &Observed) -> Option<QueueStatus> {
+    if !observed.queues_managed
+        || observed.deletion.retains_queue
+        || observed.actor.annotations.skip_queue_deletion
+    {
+        return None;
+    }
+    let wanted = observed.desired.as_ref().ok();
+    if wanted.is_some_and(|desired| !desired.transport.queues().auto_create) {
+        return None;
+    }
+    observed.previous.queue.clone().or_else(|| {
+        let desired = wanted?;
+        Some(QueueStatus {
+            transport: desired.transport.name.clone(),
+            name: desired.names.queue.clone(),
+            ..QueueStatus::default()
+        })
+    })
+}
+
+fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    if observed.pods.iter().all(|pod| pod.finished) {
+        return None;
+    }
+    let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
+    let began = observed.actor.deleted.as_ref()?.0;
+    let ends = began.checked_add(grace + PODS_MAY_OVERSTAY).ok()?;
+    Duration::try_from(ends.duration_since(now))
+        .ok()
+        .filter(|wait| !wait.is_zero())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! What an actor's pods add up to (STA-1 to STA-3).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::record::{Class, PodRecord, Problem};
+
+/// A container that ended with an error counts as failing for this long (STA-2).
+const FAILED_EXIT_COUNTS: Duration = Duration::from_secs(600);
+
+/// An actor's pods, counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pods {
+    /// Pods of the current template that take work.
+    pub current_ready: i32,
+    /// Pods of an older template that still work.
+    pub old: i32,
+    /// Pods of the current template that are on their way out.
+    pub leaving: i32,
+    /// Every pod that exists, those on their way out included.
+    pub existing: i32,
+    /// Pods with a known failure.
+    pub failing: i32,
+    /// Other pods that are not ready.
+    pub pending: i32,
+    /// The first failure among pods of the current template, with its pod.
+    pub failure: Option<(Problem, Arc<str>)>,
+    /// Since when the pod has run that has been unready longest.
+    pub unready_since: Option<Timestamp>,
+    /// When the next failed exit stops counting.
+    pub failure_ends: Option<Timestamp>,
+}
+
+impl Pods {
+    /// Counts `pods`; `template_hash` is that of the template in force.
+    pub fn count(pods: &[Arc<PodRecord>], template_hash: Option<&str>, now: Timestamp) -> Self {
+        let mut counts = Self::default();
+        // The smallest name speaks for the others, so that the message stays the same between passes.
+        let mut by_name: Vec<_> = pods.iter().collect();
+        by_name.sort_by(|one, other| one.metadata.key.name.cmp(&other.metadata.key.name));
+        for pod in by_name {
+            counts.add(pod, template_hash, now);
+        }
+        counts
+    }
+
+    fn add(&mut self, pod: &PodRecord, template_hash: Option<&str>, now: Timestamp) {
+        if pod.finished {
+            return;
+        }
+        self.existing += 1;
+        let current = template_hash.is_none() || pod.template_hash.as_deref() == template_hash;
+        if pod.metadata.deleting {
+            self.leaving += i32::from(current);
+            return;
+        }
+        if !current {
+            self.old += 1;
+        }
+        if pod.ready {
+            self.current_ready += i32::from(current);
+            return;
+        }
+        let Some(problem) = self.problem(pod, now) else {
+            self.pending += 1;
+            if current && let Some(since) = &pod.unready_since {
+                self.unready_since = Some(
+                    self.unready_since
+                        .map_or(since.0, |earliest| earliest.min(since.0)),
+                );
+            }
+            return;
+        };
+        if problem.class == Class::PendingResources {
+            self.pending += 1;
+        } else {
+            self.failing += 1;
+        }
+        let first = self
+            .failure
+            .as_ref()
+            .is_none_or(|(known, _)| problem.class < known.class);
+        if current && first {
+            self.failure = Some((problem, Arc::clone(&pod.metadata.key.name)));
+        }
+    }
+
+    fn problem(&mut self, pod: &PodRecord, now: Timestamp) -> Option<Problem> {
+        let mut exited = None;
+        if let Some((problem, at)) = &pod.failed_exit {
+            let ends =
+                at.0.checked_add(FAILED_EXIT_COUNTS)
+                    .unwrap_or(Timestamp::MAX);
+            if now < ends {
+                self.failure_ends = Some(
+                    self.failure_ends
+                        .map_or(ends, |earliest| earliest.min(ends)),
+                );
+                exited = Some(problem.clone());
+            }
+        }
+        pod.problem
+            .iter()
+            .cloned()
+            .chain(exited)
+            .min_by_key(|problem| problem.class)
+    }
+}
+
+/// STA-3: what the condition says of a failure.
+pub fn message(problem: &Problem, pod: &str) -> String {
+    match &problem.container {
+        Some(container) => format!("Container {container}: {} (pod {pod})", problem.reason),
+        None => format!("{} (pod {pod})", problem.reason),
+    }
+}

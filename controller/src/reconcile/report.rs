@@ -1,0 +1,403 @@
+//! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
+
+use asya_shared::api::{
+    AsyncActorStatus, InventoryEntry, Mode, ObjectReference, QueueStatus, ScalingMode, State,
+};
+use asya_shared::names::{GROUP, label, manager};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use super::apply::{Ensured, Outcome, QueueState};
+use super::observe::Observed;
+use super::pods::Pods;
+use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
+use super::{Context, Error, Fault, Reason, Retry};
+use crate::record::{ActorRecord, Record, Seen, WorkloadRecord};
+
+const TRANSPORT_READY: &str = "TransportReady";
+const WORKLOAD_READY: &str = "WorkloadReady";
+const READY: &str = "Ready";
+
+/// What a pass has to tell, and when it should be followed by another.
+#[derive(Debug)]
+pub struct Report {
+    /// The whole status.
+    pub status: AsyncActorStatus,
+    /// When to look again.
+    pub retry: Retry,
+}
+
+/// Writes the status of a pass if it differs from the stored one. Answers when to look again.
+///
+/// # Errors
+/// When the status cannot be written.
+pub async fn report(
+    context: &Context,
+    observed: &Observed,
+    outcome: &Outcome,
+    now: Timestamp,
+) -> Result<Retry, Error> {
+    let Some(report) = make(observed, outcome, now) else {
+        return Ok(Retry::OnChange);
+    };
+    if report.status != observed.previous {
+        write(context, &observed.actor, &report.status).await?;
+    }
+    Ok(report.retry)
+}
+
+/// `None` when there is nobody left to tell.
+pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
+    match outcome {
+        Outcome::Gone => None,
+        Outcome::Deleting { fault, retry } => Some(Report {
+            status: of_deletion(observed, fault.as_ref(), now),
+            retry: *retry,
+        }),
+        Outcome::Ensured(ensured) => Some(of_life(observed, ensured, now)),
+    }
+}
+
+fn of_deletion(observed: &Observed, fault: Option<&Fault>, now: Timestamp) -> AsyncActorStatus {
+    let mut status = AsyncActorStatus {
+        status: Some(State::Terminating),
+        observed_generation: Some(observed.actor.generation),
+        ..observed.previous.clone()
+    };
+    let mut conditions = Conditions::of(observed, now);
+    if let Some(fault) = fault {
+        conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
+    }
+    conditions.set(
+        READY,
+        Some(false),
+        Reason::Terminating,
+        "the actor is being deleted",
+    );
+    status.conditions = conditions.list;
+    status
+}
+
+fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
+    let desired = observed.desired.as_deref().ok();
+    let pods = Pods::count(
+        &observed.pods,
+        desired.map(|desired| &*desired.workload.template_hash),
+        now,
+    );
+    let (transport_fault, spec_fault) = faults(observed, ensured);
+    let verdict = state::decide(&Facts {
+        deleting: false,
+        refused: spec_fault,
+        transport: transport_fault,
+        child: ensured.fault.as_ref(),
+        workload: ensured.workload.as_deref(),
+        pods: &pods,
+        previous: observed.previous.status,
+        previously_desired: observed.previous.desired_replicas,
+        now,
+    });
+    let mut status = counted(observed, ensured, &pods);
+    status.status = Some(verdict.state);
+    status.conditions = conditions(observed, ensured, transport_fault, &verdict, now);
+    summarize(&mut status);
+    let faults = [transport_fault, spec_fault, ensured.fault.as_ref()];
+    let retry = faults.into_iter().flatten().map(|fault| fault.retry);
+    let timer = verdict
+        .again
+        .and_then(|at| at.duration_since(now).try_into().ok())
+        .map(Retry::After);
+    Report {
+        status,
+        retry: retry.chain(timer).fold(Retry::OnChange, Retry::sooner),
+    }
+}
+
+/// What is wrong with the transport, and what with the spec.
+fn faults<'a>(
+    observed: &'a Observed,
+    ensured: &'a Ensured,
+) -> (Option<&'a Fault>, Option<&'a Fault>) {
+    match (&observed.desired, &ensured.queue) {
+        (Err(fault), _) if fault.reason == Reason::InvalidTransport => (Some(fault), None),
+        (Err(fault), _) => (None, Some(fault)),
+        (Ok(_), QueueState::Fault(fault)) => (Some(fault), None),
+        (Ok(_), _) => (None, None),
+    }
+}
+
+/// Everything but STATUS and the conditions.
+fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorStatus {
+    let previous = &observed.previous;
+    let name = &observed.key().name;
+    let mut status = AsyncActorStatus {
+        mode: Some(Mode::Standalone),
+        observed_generation: Some(observed.actor.generation),
+        scaling_mode: Some(ScalingMode::Manual),
+        queue: queue_status(observed, ensured),
+        inventory: previous.inventory.clone(),
+        last_scale_time: previous.last_scale_time.clone(),
+        last_scale_direction: previous.last_scale_direction.clone(),
+        last_scale_formatted: Some(
+            previous
+                .last_scale_formatted
+                .clone()
+                .unwrap_or_else(|| "-".to_owned()),
+        ),
+        ..AsyncActorStatus::default()
+    };
+    let Some(workload) = &ensured.workload else {
+        return status;
+    };
+    let Counts {
+        desired,
+        total,
+        ready,
+    } = Counts::of(workload);
+    status.replicas = Some(ready);
+    status.ready_replicas = Some(ready);
+    status.desired_replicas = Some(desired);
+    status.total_replicas = Some(total);
+    status.pending_replicas = Some(pods.pending);
+    status.failing_pods = Some(pods.failing);
+    status.replicas_summary = Some(format!("{ready}/{desired}"));
+    status.ready_replicas_summary = Some(format!("{ready}/{total}"));
+    status.selector = Some(format!(
+        "{}={name},{}={name},{}=deployment",
+        label::APP,
+        label::ASYA,
+        label::WORKLOAD
+    ));
+    status.workload_ref = Some(ObjectReference {
+        api_version: Some("apps/v1".to_owned()),
+        kind: "Deployment".to_owned(),
+        name: name.to_string(),
+        namespace: Some(observed.key().namespace.to_string()),
+    });
+    if ensured.applied {
+        status.inventory = vec![inventory(observed, workload)];
+    }
+    status
+}
+
+/// Made from the answer to an apply, never from a watch: a rival's write would pass for ours.
+fn inventory(observed: &Observed, workload: &WorkloadRecord) -> InventoryEntry {
+    let metadata = workload.metadata();
+    let hash = observed
+        .desired
+        .as_deref()
+        .ok()
+        .map(|desired| desired.workload.hash.clone());
+    InventoryEntry {
+        group: "apps".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: metadata.key.name.to_string(),
+        uid: Some(metadata.uid.to_string()),
+        phase: Some(
+            if metadata.deleting {
+                "Deleting"
+            } else {
+                "Applied"
+            }
+            .to_owned(),
+        ),
+        hash,
+        fingerprint: workload
+            .fingerprint
+            .map(|fingerprint| fingerprint.to_string()),
+    }
+}
+
+fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
+    match (&observed.desired, &ensured.queue) {
+        (Ok(desired), QueueState::Ready) => Some(QueueStatus {
+            transport: desired.transport.name.clone(),
+            name: desired.names.queue.clone(),
+            verified_generation: Some(observed.actor.generation),
+            ..QueueStatus::default()
+        }),
+        _ => observed.previous.queue.clone(),
+    }
+}
+
+fn conditions(
+    observed: &Observed,
+    ensured: &Ensured,
+    transport_fault: Option<&Fault>,
+    verdict: &Verdict,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = Conditions::of(observed, now);
+    match (transport_fault, &ensured.queue, &observed.desired) {
+        (Some(fault), _, _) => {
+            conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message)
+        }
+        (None, QueueState::Ready, Ok(desired)) => {
+            let text = format!("queue {} is ready", desired.names.queue);
+            conditions.set(TRANSPORT_READY, Some(true), Reason::QueueReady, &text);
+        }
+        (None, QueueState::Unmanaged, _) => {
+            let text = "queue management is disabled; the transport is configured";
+            conditions.set(
+                TRANSPORT_READY,
+                Some(true),
+                Reason::TransportValidated,
+                text,
+            );
+        }
+        (None, _, _) => {}
+    }
+    if let Some(WorkloadReady {
+        ready,
+        reason,
+        message,
+    }) = &verdict.workload
+    {
+        conditions.set(WORKLOAD_READY, *ready, *reason, message);
+    }
+    conditions.set_ready(observed.actor.annotations.paused);
+    conditions.list
+}
+
+/// `readySummary` and `transportStatus` are read off the conditions.
+fn summarize(status: &mut AsyncActorStatus) {
+    let is_true = |kind: &str| {
+        status
+            .conditions
+            .iter()
+            .any(|c| c.type_ == kind && c.status == "True")
+    };
+    let transport = is_true(TRANSPORT_READY);
+    let ready = [transport, is_true(WORKLOAD_READY)]
+        .into_iter()
+        .filter(|ready| *ready)
+        .count();
+    status.ready_summary = Some(format!("{ready}/2"));
+    status.transport_status = Some(if transport { "Ready" } else { "NotReady" }.to_owned());
+}
+
+/// The conditions of a status in the making.
+struct Conditions {
+    list: Vec<Condition>,
+    generation: i64,
+    now: Timestamp,
+}
+
+impl Conditions {
+    fn of(observed: &Observed, now: Timestamp) -> Self {
+        Self {
+            list: observed.previous.conditions.clone(),
+            generation: observed.actor.generation,
+            now,
+        }
+    }
+
+    /// Reason, message and generation are always those of this pass; the time only moves with the status
+    /// (STA-7).
+    fn set(&mut self, kind: &str, status: Option<bool>, reason: Reason, message: &str) {
+        let status = match status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let before = self
+            .list
+            .iter()
+            .position(|condition| condition.type_ == kind);
+        let since = before
+            .and_then(|index| self.list.get(index))
+            .filter(|condition| condition.status == status)
+            .map_or(Time(self.now), |condition| {
+                condition.last_transition_time.clone()
+            });
+        let condition = Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_string(),
+            message: message.to_owned(),
+            observed_generation: Some(self.generation),
+            last_transition_time: since,
+        };
+        match before.and_then(|index| self.list.get_mut(index)) {
+            Some(slot) => *slot = condition,
+            None => self.list.push(condition),
+        }
+    }
+
+    /// STA-8: true when all others are, else the first that is not speaks.
+    fn set_ready(&mut self, paused: bool) {
+        let others = [TRANSPORT_READY, WORKLOAD_READY]
+            .map(|kind| self.list.iter().find(|c| c.type_ == kind).cloned());
+        let first_not_true = others
+            .iter()
+            .find(|condition| condition.as_ref().is_none_or(|c| c.status != "True"));
+        let ready = first_not_true.is_none();
+        self.set(
+            READY,
+            Some(ready),
+            if paused {
+                Reason::Paused
+            } else {
+                Reason::AllReady
+            },
+            "queue and workload are ready",
+        );
+        let Some(Some(cause)) = first_not_true else {
+            return;
+        };
+        if let Some(condition) = self
+            .list
+            .iter_mut()
+            .find(|condition| condition.type_ == READY)
+        {
+            condition.message.clone_from(&cause.message);
+            if !paused {
+                condition.reason.clone_from(&cause.reason);
+            }
+        }
+    }
+}
+
+/// The version is sent along: what was read is what is reported on.
+async fn write(
+    context: &Context,
+    actor: &ActorRecord,
+    status: &AsyncActorStatus,
+) -> Result<(), Error> {
+    let key = &actor.metadata.key;
+    let api: Api<Seen<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+    let newest = context
+        .stores
+        .actors
+        .get(key)
+        .filter(|newest| newest.metadata.uid == actor.metadata.uid);
+    let Some(newest) = newest else {
+        return Err(Error::Stale("the actor"));
+    };
+    let version = newest.metadata.resource_version;
+    let body = json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"),
+        "kind": "AsyncActor",
+        "metadata": {"name": &*key.name, "namespace": &*key.namespace, "resourceVersion": version.to_string()},
+        "status": status,
+    });
+    let params = PatchParams::apply(manager::STATUS).force();
+    match api
+        .patch_status(&key.name, &params, &Patch::Apply(&body))
+        .await
+    {
+        Ok(seen) => {
+            context.stores.actors.wrote(&seen);
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("the actor")),
+        Err(error) => Err(Error::Api(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,299 @@
+//! The actor's STATUS and its condition `WorkloadReady`, as the decision table STA-4.
+
+use std::time::Duration;
+
+use asya_shared::api::State;
+use k8s_openapi::jiff::Timestamp;
+
+use super::pods::{self, Pods};
+use super::{Fault, Reason};
+use crate::record::{Class, WorkloadRecord};
+
+/// A pod that runs may be unready for this long before the actor counts as degraded.
+const UNREADY_IS_DEGRADED: Duration = Duration::from_secs(300);
+
+/// All that the table reads.
+pub struct Facts<'a> {
+    /// The actor is being deleted.
+    pub deleting: bool,
+    /// The spec cannot be acted on.
+    pub refused: Option<&'a Fault>,
+    /// The queue cannot be used.
+    pub transport: Option<&'a Fault>,
+    /// The workload could not be made what it should be.
+    pub child: Option<&'a Fault>,
+    /// The workload as last seen.
+    pub workload: Option<&'a WorkloadRecord>,
+    /// Its pods.
+    pub pods: &'a Pods,
+    /// STATUS and desired replicas of the last pass.
+    pub previous: Option<State>,
+    /// Desired replicas as of the last pass.
+    pub previously_desired: Option<i32>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// STATUS, and the condition that goes with it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// `status.status`.
+    pub state: State,
+    /// `WorkloadReady`; `None` leaves it as it stands.
+    pub workload: Option<WorkloadReady>,
+    /// When time alone changes the verdict.
+    pub again: Option<Timestamp>,
+}
+
+/// Condition `WorkloadReady`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadReady {
+    /// `None` is `Unknown`.
+    pub ready: Option<bool>,
+    /// The condition's reason.
+    pub reason: Reason,
+    /// The condition's message.
+    pub message: String,
+}
+
+/// Walks the table of STA-4: the first row that matches decides.
+pub fn decide(facts: &Facts<'_>) -> Verdict {
+    if facts.deleting {
+        return Verdict {
+            state: State::Terminating,
+            workload: None,
+            again: None,
+        };
+    }
+    let mut verdict = match (facts.refused, facts.child) {
+        (Some(fault), _) | (None, Some(fault)) => of_fault(fault),
+        (None, None) => match facts.workload {
+            Some(workload) => of_workload(facts, workload),
+            None => without_workload(facts),
+        },
+    };
+    if facts.transport.is_some() && facts.refused.is_none() {
+        verdict.state = State::TransportError;
+    }
+    verdict
+}
+
+/// Rows 2 and 4.
+fn of_fault(fault: &Fault) -> Verdict {
+    verdict(
+        State::WorkloadError,
+        Some(false),
+        fault.reason,
+        fault.message.clone(),
+    )
+}
+
+fn without_workload(facts: &Facts<'_>) -> Verdict {
+    match facts.transport {
+        Some(fault) => {
+            let message = format!("the workload waits for its queue: {}", fault.message);
+            verdict(
+                State::TransportError,
+                None,
+                Reason::TransportNotReady,
+                message,
+            )
+        }
+        None => verdict(
+            State::Creating,
+            Some(false),
+            Reason::Progressing,
+            "the workload is being created".to_owned(),
+        ),
+    }
+}
+
+/// Rows 5, 6 and 9 to 14.
+fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
+    let pods = facts.pods;
+    let Counts {
+        desired,
+        total,
+        ready,
+    } = Counts::of(workload);
+    let progress = format!("{ready} of {desired} pods are ready");
+    let failure = failure(facts, workload);
+    let mut verdict = match failure {
+        Some((class, message))
+            if class != Class::PendingResources && desired > 0 && pods.current_ready == 0 =>
+        {
+            verdict(state_of(class), Some(false), reason_of(class), message)
+        }
+        Some((Class::PendingResources, message)) if ready < desired => verdict(
+            State::PendingResources,
+            Some(false),
+            Reason::PendingResources,
+            message,
+        ),
+        Some((class, message)) if ready < desired => {
+            verdict(State::Degraded, Some(false), reason_of(class), message)
+        }
+        _ if is_rolling(facts, workload, ready, desired) => {
+            let any = if ready > 0 {
+                (Some(true), Reason::RollingOut)
+            } else {
+                (Some(false), Reason::Progressing)
+            };
+            verdict(
+                State::Updating,
+                any.0,
+                any.1,
+                format!("rolling out; {progress}"),
+            )
+        }
+        _ if total > desired || is_leaving(facts, desired) => {
+            verdict(State::ScalingDown, Some(true), Reason::PodsReady, progress)
+        }
+        _ if ready < desired && unready_too_long(facts).is_some_and(|ends| ends <= facts.now) => {
+            let state = if ready == 0 {
+                State::WorkloadError
+            } else {
+                State::Degraded
+            };
+            let message = format!("{progress}; a pod has run for 5 minutes without becoming ready");
+            verdict(state, Some(false), Reason::PodsNotReady, message)
+        }
+        _ if ready < desired => {
+            let state = match facts.previous {
+                None | Some(State::Creating) => State::Creating,
+                Some(_) => State::ScalingUp,
+            };
+            let any = if ready > 0 {
+                (Some(true), Reason::Scaling)
+            } else {
+                (Some(false), Reason::Progressing)
+            };
+            verdict(state, any.0, any.1, progress)
+        }
+        _ => {
+            let reason = if desired == 0 {
+                Reason::ScaledToZero
+            } else {
+                Reason::PodsReady
+            };
+            verdict(State::Running, Some(true), reason, progress)
+        }
+    };
+    if ready < desired {
+        let ends = [unready_too_long(facts), pods.failure_ends];
+        verdict.again = ends
+            .into_iter()
+            .flatten()
+            .filter(|ends| *ends > facts.now)
+            .min();
+    }
+    verdict
+}
+
+/// What status tells of a workload's replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Asked for.
+    pub desired: i32,
+    /// Existing.
+    pub total: i32,
+    /// Taking work.
+    pub ready: i32,
+}
+
+impl Counts {
+    /// The counts of a workload.
+    pub fn of(workload: &WorkloadRecord) -> Self {
+        Self {
+            desired: workload.desired,
+            total: workload.total,
+            ready: workload.ready,
+        }
+    }
+}
+
+/// The pods' failure, or else what keeps pods from being created at all.
+fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, String)> {
+    let of_pods = facts
+        .pods
+        .failure
+        .as_ref()
+        .map(|(problem, pod)| (problem.class, pods::message(problem, pod)));
+    let refused = workload.replica_failure.as_ref().map(|failure| {
+        let class = if failure.is_quota() {
+            Class::PendingResources
+        } else {
+            Class::WorkloadError
+        };
+        (
+            class,
+            format!("pods cannot be created: {}", failure.message),
+        )
+    });
+    of_pods
+        .into_iter()
+        .chain(refused)
+        .min_by_key(|(class, _)| *class)
+}
+
+/// Row 10. Counts of an older generation of the workload say nothing about a rollout; pods do.
+fn is_rolling(facts: &Facts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
+    let counts_are_current = workload.observed_generation >= workload.generation;
+    facts.pods.old > 0
+        || (counts_are_current && workload.total > workload.updated && workload.updated > 0)
+        || (facts.previous == Some(State::Updating) && ready < desired)
+}
+
+/// Row 11, second half: the workload counts no pod that is on its way out.
+fn is_leaving(facts: &Facts<'_>, desired: i32) -> bool {
+    let fewer = facts
+        .previously_desired
+        .is_some_and(|before| before > desired);
+    facts.pods.leaving > 0 && (fewer || facts.previous == Some(State::ScalingDown))
+}
+
+fn unready_too_long(facts: &Facts<'_>) -> Option<Timestamp> {
+    facts
+        .pods
+        .unready_since
+        .and_then(|since| since.checked_add(UNREADY_IS_DEGRADED).ok())
+}
+
+fn state_of(class: Class) -> State {
+    match class {
+        Class::ConfigError => State::ConfigError,
+        Class::VolumeError => State::VolumeError,
+        Class::ImagePullError => State::ImagePullError,
+        Class::RuntimeError => State::RuntimeError,
+        Class::SidecarError => State::SidecarError,
+        Class::WorkloadError => State::WorkloadError,
+        Class::PendingResources => State::PendingResources,
+    }
+}
+
+fn reason_of(class: Class) -> Reason {
+    match class {
+        Class::ConfigError => Reason::ConfigError,
+        Class::VolumeError => Reason::VolumeError,
+        Class::ImagePullError => Reason::ImagePullError,
+        Class::RuntimeError => Reason::RuntimeError,
+        Class::SidecarError => Reason::SidecarError,
+        Class::WorkloadError => Reason::WorkloadError,
+        Class::PendingResources => Reason::PendingResources,
+    }
+}
+
+fn verdict(state: State, ready: Option<bool>, reason: Reason, message: String) -> Verdict {
+    Verdict {
+        state,
+        workload: Some(WorkloadReady {
+            ready,
+            reason,
+            message,
+        }),
+        again: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

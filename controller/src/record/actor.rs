@@ -1,0 +1,110 @@
+//! The record of an `AsyncActor`.
+
+use std::sync::Arc;
+
+use asya_shared::api::AsyncActor;
+use asya_shared::names::annotation;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Concerns, Metadata, RawMetadata, Record};
+
+/// An actor as stored: spec and status are raw text, so that one which does not decode harms only itself.
+#[derive(Clone, Debug)]
+pub struct ActorRecord {
+    /// Name, uid, version.
+    pub metadata: Metadata,
+    /// Rises with each change of the spec.
+    pub generation: i64,
+    /// When the actor was made.
+    pub created: Option<Time>,
+    /// When its deletion began.
+    pub deleted: Option<Time>,
+    /// All finalizers, in order.
+    pub finalizers: Vec<Box<str>>,
+    /// Those annotations that steer us.
+    pub annotations: Annotations,
+    /// `spec` as it was sent.
+    pub spec: Option<Arc<RawValue>>,
+    /// `status` as it is stored.
+    pub status: Option<Arc<RawValue>>,
+}
+
+/// FW-3: status and foreign metadata make no difference, so they start no pass.
+impl PartialEq for ActorRecord {
+    fn eq(&self, other: &Self) -> bool {
+        (
+            &self.metadata,
+            self.generation,
+            &self.finalizers,
+            &self.annotations,
+        ) == (
+            &other.metadata,
+            other.generation,
+            &other.finalizers,
+            &other.annotations,
+        )
+    }
+}
+
+/// The annotations of an actor that we read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// No writes but those of a deletion.
+    pub paused: bool,
+    /// The queue outlives the actor.
+    pub skip_queue_deletion: bool,
+    /// IAM role of the actor's pods (SA-1).
+    pub role_arn: Option<Box<str>>,
+}
+
+/// The decoded fields of an `AsyncActor`.
+#[derive(Deserialize)]
+pub struct RawActor<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    spec: Option<Arc<RawValue>>,
+    status: Option<Arc<RawValue>>,
+}
+
+impl Record for ActorRecord {
+    type Kind = AsyncActor;
+    type Raw<'de> = RawActor<'de>;
+
+    fn project(raw: RawActor<'_>) -> Self {
+        let set = |name| {
+            raw.metadata
+                .annotations
+                .get(name)
+                .is_some_and(|value| value == "true")
+        };
+        Self {
+            metadata: raw.metadata.keep(),
+            generation: raw.metadata.generation,
+            annotations: Annotations {
+                paused: set(annotation::PAUSED)
+                    || raw
+                        .metadata
+                        .annotations
+                        .get(annotation::RECONCILE)
+                        .is_some_and(|value| value == "Paused"),
+                skip_queue_deletion: set(annotation::SKIP_QUEUE_DELETION),
+                role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
+            },
+            created: raw.metadata.creation_timestamp,
+            deleted: raw.metadata.deletion_timestamp,
+            finalizers: raw.metadata.finalizers,
+            spec: raw.spec,
+            status: raw.status,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn concerns(&self) -> Concerns {
+        Concerns::Actor(self.metadata.key.clone())
+    }
+}

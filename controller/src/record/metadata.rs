@@ -1,0 +1,135 @@
+//! The part of `metadata` that every record keeps.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+
+use super::Key;
+use super::fingerprint::{Fingerprint, RawManagedFields};
+
+/// What every record keeps of an object's metadata.
+///
+/// Two of them are equal when they differ in nothing but the version.
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    /// Namespace and name.
+    pub key: Key,
+    /// Tells an object from an earlier one of its name.
+    pub uid: Box<str>,
+    /// Orders the versions of an object; 0 where the server's text is not a number.
+    pub resource_version: u64,
+    /// Whether a deletion has begun.
+    pub deleting: bool,
+    /// The owner that is marked as controller.
+    pub controller: Option<Controller>,
+}
+
+impl PartialEq for Metadata {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.key, &self.uid, self.deleting, &self.controller)
+            == (&other.key, &other.uid, other.deleting, &other.controller)
+    }
+}
+
+/// A controller ownerReference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// API group and version.
+    pub api_version: Box<str>,
+    /// Kind of the owner.
+    pub kind: Box<str>,
+    /// Name of the owner.
+    pub name: Box<str>,
+    /// Uid of the owner.
+    pub uid: Box<str>,
+}
+
+/// `metadata`, borrowed from the API server's text.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RawMetadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    /// Rises with each change of the spec.
+    #[serde(default)]
+    pub generation: i64,
+    /// When the object was made.
+    pub creation_timestamp: Option<Time>,
+    /// When its deletion began.
+    pub deletion_timestamp: Option<Time>,
+    /// Labels.
+    #[serde(default)]
+    pub labels: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    /// Annotations.
+    #[serde(default)]
+    pub annotations: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
+    /// Finalizers.
+    #[serde(default)]
+    pub finalizers: Vec<Box<str>>,
+    #[serde(borrow, default)]
+    owner_references: Vec<RawOwner<'a>>,
+    #[serde(borrow, default)]
+    managed_fields: RawManagedFields<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawOwner<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(default)]
+    controller: bool,
+}
+
+impl RawMetadata<'_> {
+    /// The part that every record keeps.
+    pub fn keep(&self) -> Metadata {
+        Metadata {
+            key: Key::new(&self.namespace, &self.name),
+            uid: self.uid.as_ref().into(),
+            resource_version: self.resource_version.parse().unwrap_or_default(),
+            deleting: self.deletion_timestamp.is_some(),
+            controller: self
+                .owner_references
+                .iter()
+                .find(|owner| owner.controller)
+                .map(|owner| Controller {
+                    api_version: owner.api_version.as_ref().into(),
+                    kind: owner.kind.as_ref().into(),
+                    name: owner.name.as_ref().into(),
+                    uid: owner.uid.as_ref().into(),
+                }),
+        }
+    }
+
+    /// An annotation's text.
+    pub fn annotation(&self, name: &str) -> Option<Box<str>> {
+        self.annotations
+            .get(name)
+            .map(|value| value.as_ref().into())
+    }
+
+    /// A label's text.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels.get(name).map(AsRef::as_ref)
+    }
+
+    /// What `manager` owns by server-side apply.
+    pub fn applied_by(&self, manager: &str) -> Option<Fingerprint> {
+        self.managed_fields.applied_by(manager)
+    }
+}

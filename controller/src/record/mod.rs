@@ -1,0 +1,149 @@
+//! Our own small records of the objects that we watch, projected while the API server's text is
+//! decoded: a pod is a few hundred bytes here and 165 kB as a tree of JSON values.
+//!
+//! Decoding must not fail: one bad object would fail every list of its kind. So only what the API
+//! server guarantees is required, and what users write freely stays raw text.
+
+mod actor;
+mod config_map;
+mod fingerprint;
+mod metadata;
+mod pod;
+mod workload;
+
+use std::fmt;
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+
+pub use actor::ActorRecord;
+pub use config_map::ConfigMapRecord;
+pub use fingerprint::Fingerprint;
+pub use metadata::{Controller, Metadata, RawMetadata};
+pub use pod::{Class, PodRecord, Problem};
+pub use workload::WorkloadRecord;
+
+/// Namespace and name of an object.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace of the object.
+    pub namespace: Arc<str>,
+    /// Name of the object.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// The key of `name` in `namespace`.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Whom a changed object concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Concerns {
+    /// One actor.
+    Actor(Key),
+    /// Every actor of a namespace.
+    Namespace(Arc<str>),
+    /// Nobody.
+    Nobody,
+}
+
+/// What we keep of a watched object. Two of them are equal when nobody needs to look at the change.
+pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
+    /// The Kubernetes kind that it is a record of.
+    type Kind: Resource<DynamicType = ()>;
+    /// The fields that are decoded, borrowed from the API server's text.
+    type Raw<'de>: Deserialize<'de>;
+
+    /// Makes the record.
+    fn project(raw: Self::Raw<'_>) -> Self;
+    /// What all records have.
+    fn metadata(&self) -> &Metadata;
+    /// Whom a change of this object concerns.
+    fn concerns(&self) -> Concerns;
+}
+
+/// An event's or an answer's object: what kube's watcher needs of it, and the record.
+#[derive(Debug)]
+pub struct Seen<R> {
+    meta: ObjectMeta,
+    /// The record.
+    pub record: Arc<R>,
+}
+
+impl<R> Clone for Seen<R> {
+    fn clone(&self) -> Self {
+        Self {
+            meta: self.meta.clone(),
+            record: Arc::clone(&self.record),
+        }
+    }
+}
+
+impl<'de, R: Record> Deserialize<'de> for Seen<R> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let record = R::project(R::Raw::deserialize(deserializer)?);
+        let metadata = record.metadata();
+        let meta = ObjectMeta {
+            name: Some(metadata.key.name.to_string()),
+            namespace: Some(metadata.key.namespace.to_string()),
+            resource_version: Some(metadata.resource_version.to_string()),
+            ..ObjectMeta::default()
+        };
+        Ok(Self {
+            meta,
+            record: Arc::new(record),
+        })
+    }
+}
+
+impl<R: Record> Resource for Seen<R> {
+    type DynamicType = ();
+    type Scope = <R::Kind as Resource>::Scope;
+
+    fn kind((): &()) -> std::borrow::Cow<'_, str> {
+        R::Kind::kind(&())
+    }
+
+    fn group((): &()) -> std::borrow::Cow<'_, str> {
+        R::Kind::group(&())
+    }
+
+    fn version((): &()) -> std::borrow::Cow<'_, str> {
+        R::Kind::version(&())
+    }
+
+    fn plural((): &()) -> std::borrow::Cow<'_, str> {
+        R::Kind::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests;

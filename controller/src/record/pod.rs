@@ -1,0 +1,258 @@
+//! The record of a pod, and what its fields say about a failure (STA-2).
+
+use std::borrow::Cow;
+
+use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+
+use super::{Concerns, Key, Metadata, RawMetadata, Record};
+
+/// A pod that carries an actor's label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodRecord {
+    /// Name, uid, version.
+    pub metadata: Metadata,
+    /// The actor that it carries the label of.
+    pub actor: Option<Box<str>>,
+    /// Tells pods of the current template from older ones.
+    pub template_hash: Option<Box<str>>,
+    /// Succeeded or failed: it will never work again.
+    pub finished: bool,
+    /// Whether it takes work.
+    pub ready: bool,
+    /// Since when a pod that runs has not been ready.
+    pub unready_since: Option<Time>,
+    /// What keeps it from running, as far as its fields tell.
+    pub problem: Option<Problem>,
+    /// Container that last ended with an error, and when.
+    pub failed_exit: Option<(Problem, Time)>,
+}
+
+/// Why a pod does not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Kind of failure.
+    pub class: Class,
+    /// The container, where one is to blame.
+    pub container: Option<Box<str>>,
+    /// The kubelet's or the scheduler's reason.
+    pub reason: Box<str>,
+}
+
+/// Kinds of failure; of several the first wins (STA-2, STA-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// A `ConfigMap` or Secret is missing or wrong.
+    ConfigError,
+    /// A volume cannot be mounted.
+    VolumeError,
+    /// An image cannot be pulled.
+    ImagePullError,
+    /// The user's handler fails.
+    RuntimeError,
+    /// The sidecar fails.
+    SidecarError,
+    /// Another container fails.
+    WorkloadError,
+    /// No node has room.
+    PendingResources,
+}
+
+/// The decoded fields of a pod.
+#[derive(Deserialize)]
+pub struct RawPod<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    #[serde(borrow, default)]
+    status: RawStatus<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus<'a> {
+    #[serde(borrow)]
+    phase: Cow<'a, str>,
+    #[serde(borrow)]
+    conditions: Vec<RawCondition<'a>>,
+    #[serde(borrow)]
+    init_container_statuses: Vec<RawContainer<'a>>,
+    #[serde(borrow)]
+    container_statuses: Vec<RawContainer<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCondition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawContainer<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    state: RawState<'a>,
+    #[serde(borrow, default)]
+    last_state: RawState<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct RawState<'a> {
+    #[serde(borrow)]
+    waiting: Option<RawWaiting<'a>>,
+    #[serde(borrow)]
+    terminated: Option<RawTerminated<'a>>,
+}
+
+#[derive(Deserialize)]
+struct RawWaiting<'a> {
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawTerminated<'a> {
+    #[serde(default)]
+    exit_code: i32,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    finished_at: Option<Time>,
+}
+
+impl Record for PodRecord {
+    type Kind = Pod;
+    type Raw<'de> = RawPod<'de>;
+
+    fn project(raw: RawPod<'_>) -> Self {
+        let status = &raw.status;
+        let ready = status.condition("Ready");
+        let is_ready = ready.is_some_and(|condition| condition.status == "True");
+        Self {
+            metadata: raw.metadata.keep(),
+            actor: raw.metadata.label(label::ASYA).map(Into::into),
+            template_hash: raw.metadata.annotation(annotation::TEMPLATE_HASH),
+            finished: matches!(&*status.phase, "Succeeded" | "Failed"),
+            ready: is_ready,
+            unready_since: ready
+                .filter(|_| !is_ready && status.phase == "Running")
+                .and_then(|condition| condition.last_transition_time.clone()),
+            problem: status.problem(),
+            failed_exit: status.failed_exit(),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn concerns(&self) -> Concerns {
+        match &self.actor {
+            Some(actor) => Concerns::Actor(Key::new(&self.metadata.key.namespace, actor)),
+            None => Concerns::Nobody,
+        }
+    }
+}
+
+impl<'a> RawStatus<'a> {
+    fn condition(&self, kind: &str) -> Option<&RawCondition<'a>> {
+        self.conditions
+            .iter()
+            .find(|condition| condition.kind == kind)
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &RawContainer<'a>> {
+        self.init_container_statuses
+            .iter()
+            .chain(&self.container_statuses)
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        let of_containers = self.containers().filter_map(RawContainer::problem);
+        of_containers
+            .chain(self.unscheduled())
+            .min_by_key(|problem| problem.class)
+    }
+
+    /// A gated pod is not unschedulable: somebody holds it back on purpose.
+    fn unscheduled(&self) -> Option<Problem> {
+        let condition = self
+            .condition("PodScheduled")
+            .filter(|c| c.status == "False" && c.reason == "Unschedulable")?;
+        // The scheduler has no reason of its own for a claim that does not bind: its text is all there is.
+        let class = if condition
+            .message
+            .contains("unbound immediate PersistentVolumeClaims")
+            || condition.message.contains("persistentvolumeclaim \"")
+        {
+            Class::VolumeError
+        } else {
+            Class::PendingResources
+        };
+        Some(Problem {
+            class,
+            container: None,
+            reason: condition.reason.as_ref().into(),
+        })
+    }
+
+    fn failed_exit(&self) -> Option<(Problem, Time)> {
+        self.containers()
+            .filter_map(RawContainer::failed_exit)
+            .max_by(|one, other| one.1.0.cmp(&other.1.0))
+    }
+}
+
+impl RawContainer<'_> {
+    fn problem(&self) -> Option<Problem> {
+        let reason = &self.state.waiting.as_ref()?.reason;
+        let class = match &**reason {
+            "CreateContainerConfigError" => Class::ConfigError,
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+                Class::ImagePullError
+            }
+            "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => self.failure(),
+            _ => return None,
+        };
+        Some(Problem {
+            class,
+            container: Some(self.name.as_ref().into()),
+            reason: reason.as_ref().into(),
+        })
+    }
+
+    fn failed_exit(&self) -> Option<(Problem, Time)> {
+        [&self.state, &self.last_state]
+            .into_iter()
+            .filter_map(|state| state.terminated.as_ref())
+            .filter(|terminated| terminated.exit_code != 0)
+            .find_map(|terminated| {
+                let reason = terminated.reason.as_ref().into();
+                let problem = Problem {
+                    class: self.failure(),
+                    container: Some(self.name.as_ref().into()),
+                    reason,
+                };
+                Some((problem, terminated.finished_at.clone()?))
+            })
+    }
+
+    fn failure(&self) -> Class {
+        match &*self.name {
+            RUNTIME_CONTAINER => Class::RuntimeError,
+            SIDECAR_CONTAINER => Class::SidecarError,
+            _ => Class::WorkloadError,
+        }
+    }
+}

@@ -1,0 +1,302 @@
+use kube::api::{ObjectList, WatchEvent};
+use serde_json::{Value, json};
+
+use super::{
+    ActorRecord, Class, Concerns, ConfigMapRecord, Key, PodRecord, Record, Seen, WorkloadRecord,
+};
+
+fn decode<R: Record>(object: &Value) -> R {
+    let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+    std::sync::Arc::into_inner(seen.record).unwrap()
+}
+
+fn metadata(extra: &Value) -> Value {
+    let mut metadata =
+        json!({"name": "a", "namespace": "ns", "uid": "u-1", "resourceVersion": "7"});
+    metadata
+        .as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().unwrap().clone());
+    metadata
+}
+
+fn actor(extra: &Value, spec: &Value) -> ActorRecord {
+    decode(&json!({"metadata": metadata(extra), "spec": spec, "status": {"status": "Running"}}))
+}
+
+/// API-6
+#[test]
+fn actor_with_an_unreadable_spec_is_a_record_like_any_other() {
+    let list = json!({"kind": "AsyncActorList", "apiVersion": "asya.sh/v1alpha1", "metadata": {"resourceVersion": "9"}, "items": [
+        {"metadata": metadata(&json!({})), "spec": {"workload": {"replicas": "many", "template": {"spec": {"containers": {}}}}}},
+        {"metadata": metadata(&json!({"name": "b"}))},
+    ]});
+    let list: ObjectList<Seen<ActorRecord>> = serde_json::from_str(&list.to_string()).unwrap();
+    assert_eq!(list.items.len(), 2);
+    assert!(
+        list.items[0]
+            .record
+            .spec
+            .as_ref()
+            .unwrap()
+            .get()
+            .contains("many")
+    );
+    assert!(list.items[1].record.spec.is_none());
+}
+
+#[test]
+fn records_are_read_from_the_text_of_a_watch() {
+    let object = json!({"kind": "AsyncActor", "metadata": metadata(&json!({})), "spec": {"transport": "mq"}});
+    // The server sends the type first: what comes before it would be read into a tree.
+    let line = format!(r#"{{"type":"ADDED","object":{object}}}"#);
+    let event: WatchEvent<Seen<ActorRecord>> = serde_json::from_str(&line).unwrap();
+    assert!(
+        matches!(event, WatchEvent::Added(seen) if seen.record.metadata.key == Key::new("ns", "a"))
+    );
+}
+
+/// FW-3
+#[test]
+fn status_and_foreign_metadata_of_an_actor_make_no_difference() {
+    let before = actor(&json!({"generation": 3}), &json!({"transport": "mq"}));
+    let newer = json!({"generation": 3, "resourceVersion": "8", "labels": {"x": "y"}, "annotations": {"note": "z"}});
+    assert_eq!(actor(&newer, &json!({"transport": "mq"})), before);
+    for change in [
+        json!({"generation": 4}),
+        json!({"generation": 3, "deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        json!({"generation": 3, "finalizers": ["x"]}),
+        json!({"generation": 3, "annotations": {"asya.sh/paused": "true"}}),
+        json!({"generation": 3, "annotations": {"asya.sh/skip-queue-deletion": "true"}}),
+        json!({"generation": 3, "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}}),
+        json!({"generation": 3, "uid": "u-2"}),
+    ] {
+        assert_ne!(
+            actor(&change, &json!({"transport": "mq"})),
+            before,
+            "{change}"
+        );
+    }
+}
+
+#[test]
+fn annotations_of_an_actor_steer_by_their_exact_words() {
+    let steered =
+        |annotations: Value| actor(&json!({"annotations": annotations}), &json!({})).annotations;
+    assert!(steered(json!({"asya.sh/paused": "true"})).paused);
+    assert!(steered(json!({"asya.sh/reconcile": "Paused"})).paused);
+    assert!(!steered(json!({"asya.sh/paused": "false", "asya.sh/reconcile": "Always"})).paused);
+}
+
+fn deployment(managed_fields: &Value) -> WorkloadRecord {
+    decode(&json!({
+        "metadata": metadata(&json!({
+            "managedFields": managed_fields,
+            "annotations": {"asya.sh/applied-hash": "h"},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "u-c"},
+                {"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "u-a", "controller": true},
+            ],
+        })),
+        "spec": {"replicas": 3, "template": {"spec": {}}},
+        "status": {"observedGeneration": 2, "replicas": 3, "readyReplicas": 1, "updatedReplicas": 2, "conditions": [
+            {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": "no"},
+            {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "pods \"x\" is forbidden: exceeded quota: q"},
+        ]},
+    }))
+}
+
+fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
+    json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "time": "2026-01-01T00:00:00Z",
+        "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+#[test]
+fn workload_record_holds_counts_and_controller() {
+    let record = deployment(&json!([]));
+    assert_eq!(
+        (record.desired, record.total, record.ready, record.updated),
+        (3, 3, 1, 2)
+    );
+    assert_eq!(&*record.metadata.controller.as_ref().unwrap().uid, "u-a");
+    assert_eq!(record.concerns(), Concerns::Actor(Key::new("ns", "a")));
+    assert!(record.replica_failure.as_ref().unwrap().is_quota());
+    assert_eq!(record.fingerprint, None);
+}
+
+/// WRK-5
+#[test]
+fn fingerprint_is_of_our_own_applied_fields_and_free_of_order() {
+    let ours = json!({"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {
+        "k:{\"name\":\"asya-runtime\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
+    let same_in_other_order = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
+        "k:{\"name\":\"asya-runtime\"}": {"f:name": {}, ".": {}, "f:image": {}}}}}, "f:replicas": {}}});
+    let of = |fields: &Value| {
+        deployment(&json!([
+        entry("kubectl", "Apply", &json!({"f:metadata": {"f:labels": {"f:x": {}}}})),
+        entry("asya-operator/workload", "Update", &json!({"f:status": {}})),
+        {"manager": "asya-operator/workload", "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}},
+        entry("asya-operator/workload", "Apply", fields),
+    ])).fingerprint
+    };
+    assert_eq!(of(&ours), of(&same_in_other_order));
+    assert!(of(&ours).is_some());
+    for lost in [
+        "/f:spec/f:replicas",
+        "/f:spec/f:template/f:spec/f:containers/k:{\"name\":\"asya-runtime\"}/f:image",
+    ] {
+        let mut fewer = ours.clone();
+        let (parent, key) = lost.rsplit_once('/').unwrap();
+        fewer
+            .pointer_mut(parent)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .remove(key)
+            .unwrap();
+        assert_ne!(of(&ours), of(&fewer), "{lost}");
+    }
+}
+
+#[test]
+fn fingerprint_does_not_change_between_releases() {
+    let record = deployment(&json!([entry(
+        "asya-operator/workload",
+        "Apply",
+        &json!({"f:spec": {"f:replicas": {}}})
+    )]));
+    assert_eq!(record.fingerprint.unwrap().to_string(), "2aa5aeb2487e84ce");
+}
+
+#[test]
+fn config_map_concerns_every_actor_of_its_namespace() {
+    let record: ConfigMapRecord =
+        decode(&json!({"metadata": metadata(&json!({})), "data": {"k": "v"}}));
+    assert_eq!(record.concerns(), Concerns::Namespace("ns".into()));
+}
+
+fn pod(status: &Value) -> PodRecord {
+    decode(
+        &json!({"metadata": metadata(&json!({"labels": {"asya.sh/asya": "a"}})), "status": status}),
+    )
+}
+
+fn waiting(container: &str, reason: &str) -> Value {
+    json!({"containerStatuses": [{"name": container, "state": {"waiting": {"reason": reason}}}]})
+}
+
+/// STA-2
+#[test]
+fn class_of_a_pod_comes_from_its_fields() {
+    use Class::{
+        ConfigError, ImagePullError, PendingResources, RuntimeError, SidecarError, VolumeError,
+        WorkloadError,
+    };
+    let unscheduled = |reason: &str, message: &str| json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": reason, "message": message}]});
+    for (status, wanted) in [
+        (
+            waiting("x", "CreateContainerConfigError"),
+            Some(ConfigError),
+        ),
+        (waiting("x", "ErrImagePull"), Some(ImagePullError)),
+        (waiting("x", "ImagePullBackOff"), Some(ImagePullError)),
+        (waiting("x", "InvalidImageName"), Some(ImagePullError)),
+        (waiting("x", "ErrImageNeverPull"), Some(ImagePullError)),
+        (
+            waiting("asya-runtime", "CrashLoopBackOff"),
+            Some(RuntimeError),
+        ),
+        (
+            waiting("asya-sidecar", "RunContainerError"),
+            Some(SidecarError),
+        ),
+        (
+            waiting("helper", "CreateContainerError"),
+            Some(WorkloadError),
+        ),
+        (waiting("asya-runtime", "ContainerCreating"), None),
+        (waiting("asya-runtime", "PodInitializing"), None),
+        (
+            json!({"initContainerStatuses": waiting("init", "ImagePullBackOff")["containerStatuses"]}),
+            Some(ImagePullError),
+        ),
+        (
+            unscheduled(
+                "Unschedulable",
+                "0/3 nodes are available: 3 Insufficient cpu.",
+            ),
+            Some(PendingResources),
+        ),
+        (
+            unscheduled(
+                "Unschedulable",
+                "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
+            ),
+            Some(VolumeError),
+        ),
+        (
+            unscheduled(
+                "SchedulingGated",
+                "Scheduling is blocked due to non-empty scheduling gates",
+            ),
+            None,
+        ),
+        (
+            json!({"conditions": [{"type": "PodReadyToStartContainers", "status": "False"}]}),
+            None,
+        ),
+        (json!({}), None),
+    ] {
+        assert_eq!(
+            pod(&status).problem.map(|problem| problem.class),
+            wanted,
+            "{status}"
+        );
+    }
+}
+
+/// STA-3
+#[test]
+fn first_class_of_a_pod_with_several_wins() {
+    let status = json!({"containerStatuses": [
+        {"name": "asya-sidecar", "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+        {"name": "asya-runtime", "state": {"waiting": {"reason": "ImagePullBackOff"}}},
+    ]});
+    let problem = pod(&status).problem.unwrap();
+    assert_eq!(
+        (problem.class, problem.container.as_deref()),
+        (Class::ImagePullError, Some("asya-runtime"))
+    );
+}
+
+/// STA-2
+#[test]
+fn only_an_exit_with_an_error_is_remembered() {
+    let exited = |code: i32| {
+        json!({"containerStatuses": [{"name": "asya-runtime",
+        "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}},
+        "lastState": {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}}]})
+    };
+    assert_eq!(pod(&exited(0)).failed_exit, None);
+    let (problem, at) = pod(&exited(137)).failed_exit.unwrap();
+    assert_eq!(
+        (problem.class, at.0.as_second()),
+        (Class::RuntimeError, 1_767_225_600)
+    );
+}
+
+#[test]
+fn readiness_of_a_pod_is_its_condition() {
+    let with = |phase: &str, ready: &str| {
+        pod(
+            &json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
+        )
+    };
+    assert!(with("Running", "True").ready && with("Running", "True").unready_since.is_none());
+    assert!(!with("Running", "False").ready && with("Running", "False").unready_since.is_some());
+    assert!(
+        with("Pending", "False").unready_since.is_none(),
+        "a pod that has not started is not unready"
+    );
+    assert!(with("Failed", "False").finished && with("Succeeded", "False").finished);
+}

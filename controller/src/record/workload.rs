@@ -1,0 +1,135 @@
+//! The record of a workload of ours.
+
+use std::borrow::Cow;
+
+use asya_shared::names::{annotation, label, manager};
+use k8s_openapi::api::apps::v1::Deployment;
+use serde::Deserialize;
+
+use super::{Concerns, Fingerprint, Key, Metadata, RawMetadata, Record};
+
+/// A Deployment that we created, or one of a name that we need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkloadRecord {
+    /// Name, uid, version.
+    pub metadata: Metadata,
+    /// The actor that it belongs to by label; its controller ownerReference decides.
+    pub actor: Option<Box<str>>,
+    /// Hash of the object as it was last sent.
+    pub applied_hash: Option<Box<str>>,
+    /// What we own of it.
+    pub fingerprint: Option<Fingerprint>,
+    /// Rises with each change of the spec.
+    pub generation: i64,
+    /// Replicas asked for.
+    pub desired: i32,
+    /// The generation that the counts below are of.
+    pub observed_generation: i64,
+    /// Pods that exist.
+    pub total: i32,
+    /// Pods that are ready.
+    pub ready: i32,
+    /// Pods of the current template.
+    pub updated: i32,
+    /// Why pods cannot be created.
+    pub replica_failure: Option<ReplicaFailure>,
+}
+
+/// Condition `ReplicaFailure` of a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaFailure {
+    /// Machine-readable cause.
+    pub reason: Box<str>,
+    /// The API server's text.
+    pub message: Box<str>,
+}
+
+impl ReplicaFailure {
+    /// Whether a quota refuses the pods.
+    pub fn is_quota(&self) -> bool {
+        self.message.contains("exceeded quota")
+    }
+}
+
+/// The decoded fields of a Deployment.
+#[derive(Deserialize)]
+pub struct RawWorkload<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    #[serde(default)]
+    spec: RawSpec,
+    #[serde(borrow, default)]
+    status: RawStatus<'a>,
+}
+
+#[derive(Deserialize, Default)]
+struct RawSpec {
+    replicas: Option<i32>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawStatus<'a> {
+    observed_generation: i64,
+    replicas: i32,
+    ready_replicas: i32,
+    updated_replicas: i32,
+    #[serde(borrow)]
+    conditions: Vec<RawCondition<'a>>,
+}
+
+#[derive(Deserialize)]
+struct RawCondition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+}
+
+impl Record for WorkloadRecord {
+    type Kind = Deployment;
+    type Raw<'de> = RawWorkload<'de>;
+
+    fn project(raw: RawWorkload<'_>) -> Self {
+        let failure = raw
+            .status
+            .conditions
+            .iter()
+            .find(|c| c.kind == "ReplicaFailure" && c.status == "True");
+        Self {
+            metadata: raw.metadata.keep(),
+            actor: raw.metadata.label(label::ACTOR).map(Into::into),
+            applied_hash: raw.metadata.annotation(annotation::APPLIED_HASH),
+            fingerprint: raw.metadata.applied_by(manager::WORKLOAD),
+            generation: raw.metadata.generation,
+            desired: raw.spec.replicas.unwrap_or(1),
+            observed_generation: raw.status.observed_generation,
+            total: raw.status.replicas,
+            ready: raw.status.ready_replicas,
+            updated: raw.status.updated_replicas,
+            replica_failure: failure.map(|condition| ReplicaFailure {
+                reason: condition.reason.as_ref().into(),
+                message: condition.message.as_ref().into(),
+            }),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn concerns(&self) -> Concerns {
+        let namespace = &self.metadata.key.namespace;
+        match (&self.metadata.controller, &self.actor) {
+            (Some(owner), _) if &*owner.kind == "AsyncActor" => {
+                Concerns::Actor(Key::new(namespace, &owner.name))
+            }
+            (_, Some(actor)) => Concerns::Actor(Key::new(namespace, actor)),
+            _ => Concerns::Nobody,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The runtime script that pods run (RUN-1).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::args::Args;
+
+/// The script of this build.
+const EMBEDDED: &str = include_str!("../runtime/asya_runtime.py");
+/// Where a chart may mount another.
+const MOUNTED: &str = "/runtime/asya_runtime.py";
+
+/// A file with the script that was asked for cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}={path}: {what}")]
+pub struct Error {
+    name: &'static str,
+    path: String,
+    what: String,
+}
+
+/// The script: a named file, else a mounted one, else the embedded copy. Read once.
+///
+/// # Errors
+/// When a named file is missing or empty.
+pub fn load(args: &Args) -> Result<Arc<str>, Error> {
+    let mounted = Path::new(MOUNTED).exists().then_some(MOUNTED);
+    let named = [
+        (
+            "ASYA_RUNTIME_SCRIPT_PATH",
+            args.runtime_script_path.as_deref(),
+        ),
+        (
+            "ASYA_RUNTIME_LOCAL_PATH",
+            args.runtime_local_path.as_deref(),
+        ),
+        ("mounted script", mounted),
+    ];
+    // Empty text is what a chart renders for a value nobody gave.
+    let mut named = named
+        .into_iter()
+        .filter_map(|(name, path)| Some((name, path.filter(|path| !path.is_empty())?)));
+    let Some((name, path)) = named.next() else {
+        return Ok(EMBEDDED.into());
+    };
+    let wrong = |what: String| Error {
+        name,
+        path: path.to_owned(),
+        what,
+    };
+    let script = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    if script.trim().is_empty() {
+        return Err(wrong("the file is empty".to_owned()));
+    }
+    Ok(script.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EMBEDDED, load};
+    use crate::args::Args;
+    use clap::Parser;
+
+    fn with(flag: &str) -> Result<std::sync::Arc<str>, super::Error> {
+        load(&Args::try_parse_from(["asya-controller", flag]).unwrap())
+    }
+
+    /// RUN-1
+    #[test]
+    fn named_script_goes_before_the_embedded_one_and_must_exist() {
+        let folder = std::env::temp_dir().join(format!("asya-script-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("script.py");
+        std::fs::write(&file, "print()").unwrap();
+        assert_eq!(
+            &*with(&format!("--runtime-script-path={}", file.display())).unwrap(),
+            "print()"
+        );
+        assert_eq!(&*with("--runtime-script-path=").unwrap(), EMBEDDED);
+        std::fs::write(&file, " \n").unwrap();
+        let empty = with(&format!("--runtime-script-path={}", file.display()))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            empty.contains("ASYA_RUNTIME_SCRIPT_PATH") && empty.contains("empty"),
+            "{empty}"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+        with(&format!("--runtime-local-path={}", file.display())).unwrap_err();
+    }
+}

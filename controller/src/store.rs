@@ -1,0 +1,204 @@
+//! Records of one kind, indexed by the actor that they concern.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::record::{Concerns, Key, Record, Seen};
+
+/// The namespace that a watch covers; `None` is the whole cluster.
+pub type Scope = Option<Arc<str>>;
+
+/// The newest records of a kind that the watches or our own writes have shown.
+#[derive(Debug)]
+pub struct Store<R> {
+    inner: Mutex<Inner<R>>,
+}
+
+#[derive(Debug)]
+struct Inner<R> {
+    records: HashMap<Key, Arc<R>>,
+    by_actor: HashMap<Key, HashSet<Key>>,
+    /// Newest version that each watch has shown: what an answer says that is older has been superseded.
+    shown: HashMap<Scope, u64>,
+    relists: HashMap<Scope, Relist>,
+}
+
+/// Names that a running relist has yet to show.
+type Relist = HashSet<Key>;
+
+impl<R> Default for Store<R> {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                records: HashMap::new(),
+                by_actor: HashMap::new(),
+                shown: HashMap::new(),
+                relists: HashMap::new(),
+            }),
+        }
+    }
+}
+
+impl<R: Record> Store<R> {
+    /// The record of an object.
+    pub fn get(&self, key: &Key) -> Option<Arc<R>> {
+        self.lock().records.get(key).cloned()
+    }
+
+    /// The records that concern an actor, in no order.
+    pub fn of_actor(&self, actor: &Key) -> Vec<Arc<R>> {
+        let inner = self.lock();
+        let keys = inner.by_actor.get(actor).into_iter().flatten();
+        keys.filter_map(|key| inner.records.get(key))
+            .cloned()
+            .collect()
+    }
+
+    /// Names of all records.
+    pub fn keys(&self) -> Vec<Key> {
+        self.lock().records.keys().cloned().collect()
+    }
+
+    /// Names of all records of a namespace.
+    pub fn keys_in(&self, namespace: &str) -> Vec<Key> {
+        self.lock()
+            .records
+            .keys()
+            .filter(|key| &*key.namespace == namespace)
+            .cloned()
+            .collect()
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.lock().records.len()
+    }
+
+    /// Takes what a watch shows. Answers whom the change concerns.
+    pub fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+        let mut inner = self.lock();
+        inner.note_version(scope, &seen.record);
+        inner.put(Arc::clone(&seen.record))
+    }
+
+    /// Takes the answer to a write of ours, unless the watch is already past it.
+    pub fn wrote(&self, seen: &Seen<R>) {
+        let mut inner = self.lock();
+        let metadata = seen.record.metadata();
+        let shown = [&None, &Some(Arc::clone(&metadata.key.namespace))]
+            .into_iter()
+            .filter_map(|scope| inner.shown.get(scope))
+            .max();
+        if shown.is_none_or(|shown| *shown < metadata.resource_version) {
+            inner.put(Arc::clone(&seen.record));
+        }
+    }
+
+    /// Takes a deletion that a watch shows.
+    pub fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+        let mut inner = self.lock();
+        inner.note_version(scope, &seen.record);
+        let metadata = seen.record.metadata();
+        let same = inner
+            .records
+            .get(&metadata.key)
+            .is_some_and(|kept| kept.metadata().uid == metadata.uid);
+        if same {
+            inner.remove(&metadata.key)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// A list begins: what it does not show until [`Store::relisted`] is gone.
+    pub fn relisting(&self, scope: &Scope) {
+        let mut inner = self.lock();
+        let keys = inner
+            .records
+            .keys()
+            .filter(|key| scope.as_ref().is_none_or(|ns| *ns == key.namespace));
+        let missing = keys.cloned().collect();
+        inner.relists.insert(scope.clone(), missing);
+    }
+
+    /// A list is complete. Answers whom the objects that it did not show concern.
+    pub fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+        let mut inner = self.lock();
+        let missing = inner.relists.remove(scope).unwrap_or_default();
+        missing.iter().flat_map(|key| inner.remove(key)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
+        // A panic between two map operations leaves both maps usable: a relist repairs the index.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Record> Inner<R> {
+    fn note_version(&mut self, scope: &Scope, record: &R) {
+        let metadata = record.metadata();
+        if let Some(missing) = self.relists.get_mut(scope) {
+            missing.remove(&metadata.key);
+        }
+        let shown = self.shown.entry(scope.clone()).or_default();
+        *shown = metadata.resource_version.max(*shown);
+    }
+
+    fn put(&mut self, record: Arc<R>) -> Vec<Concerns> {
+        let metadata = record.metadata();
+        let before = self.records.get(&metadata.key).cloned();
+        if let Some(before) = &before {
+            let kept = before.metadata();
+            if kept.uid == metadata.uid && kept.resource_version > metadata.resource_version {
+                return Vec::new();
+            }
+        }
+        let key = metadata.key.clone();
+        let concerns = record.concerns();
+        let changed = before.as_ref().is_none_or(|before| **before != *record);
+        let concerned_before = before.map(|before| before.concerns());
+        if concerned_before.as_ref() != Some(&concerns) {
+            if let Some(Concerns::Actor(actor)) = &concerned_before {
+                self.unindex(actor, &key);
+            }
+            if let Concerns::Actor(actor) = &concerns {
+                self.by_actor
+                    .entry(actor.clone())
+                    .or_default()
+                    .insert(key.clone());
+            }
+        }
+        self.records.insert(key, record);
+        if !changed {
+            return Vec::new();
+        }
+        concerned_before
+            .into_iter()
+            .filter(|before| *before != concerns)
+            .chain([concerns.clone()])
+            .collect()
+    }
+
+    fn remove(&mut self, key: &Key) -> Vec<Concerns> {
+        let Some(record) = self.records.remove(key) else {
+            return Vec::new();
+        };
+        let concerns = record.concerns();
+        if let Concerns::Actor(actor) = &concerns {
+            self.unindex(actor, key);
+        }
+        vec![concerns]
+    }
+
+    fn unindex(&mut self, actor: &Key, key: &Key) {
+        if let Some(keys) = self.by_actor.get_mut(actor) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_actor.remove(actor);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

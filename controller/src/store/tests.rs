@@ -1,0 +1,133 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Store;
+use crate::record::{Concerns, Key, PodRecord, Seen};
+
+fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Seen<PodRecord> {
+    let ready = if ready { "True" } else { "False" };
+    let text = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "labels": {"asya.sh/asya": actor}},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+    });
+    serde_json::from_str(&text.to_string()).unwrap()
+}
+
+fn of(actor: &str) -> Concerns {
+    Concerns::Actor(Key::new("ns", actor))
+}
+
+fn names(store: &Store<PodRecord>, actor: &str) -> Vec<String> {
+    let mut names: Vec<_> = store
+        .of_actor(&Key::new("ns", actor))
+        .iter()
+        .map(|pod| pod.metadata.key.name.to_string())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn unchanged_record_wakes_nobody() {
+    let store = Store::default();
+    assert_eq!(store.show(&None, &pod("p", "a", "u", 1, false)), [of("a")]);
+    assert_eq!(store.show(&None, &pod("p", "a", "u", 2, false)), []);
+    assert_eq!(store.show(&None, &pod("p", "a", "u", 3, true)), [of("a")]);
+}
+
+#[test]
+fn object_that_moves_to_another_actor_wakes_both() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 1, true));
+    assert_eq!(
+        store.show(&None, &pod("p", "b", "u", 2, true)),
+        [of("a"), of("b")]
+    );
+    assert_eq!(names(&store, "a"), [""; 0]);
+    assert_eq!(names(&store, "b"), ["p"]);
+}
+
+/// FW-9
+#[test]
+fn relist_wakes_whom_the_difference_concerns_deletions_included() {
+    let store = Store::default();
+    for (name, actor) in [("same", "a"), ("changed", "b"), ("gone", "c")] {
+        store.show(&None, &pod(name, actor, name, 1, false));
+    }
+    store.relisting(&None);
+    assert_eq!(store.show(&None, &pod("same", "a", "same", 1, false)), []);
+    assert_eq!(
+        store.show(&None, &pod("changed", "b", "changed", 5, true)),
+        [of("b")]
+    );
+    assert_eq!(
+        store.show(&None, &pod("new", "d", "new", 6, true)),
+        [of("d")]
+    );
+    assert_eq!(store.relisted(&None), [of("c")]);
+    assert_eq!(store.len(), 3);
+}
+
+#[test]
+fn relist_of_one_namespace_leaves_the_others_alone() {
+    let store = Store::default();
+    store.show(&Some("ns".into()), &pod("p", "a", "u", 1, true));
+    store.relisting(&Some("other".into()));
+    assert_eq!(store.relisted(&Some("other".into())), []);
+    assert_eq!(store.len(), 1);
+}
+
+#[test]
+fn answer_to_a_write_stands_until_the_watch_has_passed_it() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 5, false));
+    store.wrote(&pod("p", "a", "u", 8, true));
+    assert_eq!(
+        store.show(&None, &pod("p", "a", "u", 7, false)),
+        [],
+        "an older event is not news"
+    );
+    assert!(store.get(&Key::new("ns", "p")).unwrap().ready);
+    assert_eq!(
+        store.show(&None, &pod("p", "a", "u", 8, true)),
+        [],
+        "our own write is not news either"
+    );
+}
+
+#[test]
+fn late_answer_does_not_bring_back_what_the_watch_has_seen_go() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 5, false));
+    store.removed(&None, &pod("p", "a", "u", 9, false));
+    store.wrote(&pod("p", "a", "u", 8, true));
+    assert!(store.get(&Key::new("ns", "p")).is_none());
+}
+
+#[test]
+fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
+    let store = Store::default();
+    store.wrote(&pod("p", "a", "second", 9, true));
+    assert_eq!(store.removed(&None, &pod("p", "a", "first", 8, true)), []);
+    assert_eq!(
+        &*store.get(&Key::new("ns", "p")).unwrap().metadata.uid,
+        "second"
+    );
+    assert_eq!(
+        store.removed(&None, &pod("p", "a", "second", 10, true)),
+        [of("a")]
+    );
+    assert_eq!(names(&store, "a"), [""; 0]);
+}
+
+#[test]
+fn records_are_shared_not_copied() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 1, true));
+    let key = Key::new("ns", "p");
+    assert!(Arc::ptr_eq(
+        &store.get(&key).unwrap(),
+        &store.of_actor(&Key::new("ns", "a"))[0]
+    ));
+}

@@ -1,0 +1,157 @@
+//! One watch task per kind and namespace: it keeps a store true and tells whom a change concerns.
+//!
+//! Each has its own backoff, so that one that fails (a CRD that is missing, a permission withdrawn)
+//! does not slow the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use kube::runtime::watcher::{self, Error, Event};
+use kube::{Api, Client, Resource};
+use tracing::{info, warn};
+
+use crate::health::Gate;
+use crate::metrics::Metrics;
+use crate::record::{Concerns, Record, Seen};
+use crate::store::{Scope, Store};
+
+/// The server ends a watch after this long and we go on from the last version seen: a connection that
+/// died unnoticed is so found by the client's read timeout ([`crate::client::READ_TIMEOUT`]), which is
+/// a little longer.
+const WATCH_SECONDS: u32 = 50;
+
+/// One page of a list in memory at a time, and never more than this many objects of it.
+const PAGE: u32 = 100;
+
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// A watch of one kind in one namespace, or in all.
+pub struct Watch<R> {
+    /// Connects to the API server.
+    pub client: Client,
+    /// Where it looks.
+    pub scope: Scope,
+    /// Which objects of the kind, by label.
+    pub labels: Option<&'static str>,
+    /// What it keeps true.
+    pub store: Arc<Store<R>>,
+    /// Opens with the first complete list.
+    pub gate: Gate,
+    /// Counts events and tells whether the watch works.
+    pub metrics: Arc<Metrics>,
+}
+
+impl<R> Watch<R>
+where
+    R: Record,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    /// Watches for ever; `concerned` hears of every change that somebody should look at.
+    pub async fn run(self, concerned: impl Fn(Concerns)) {
+        let kind = R::Kind::kind(&());
+        let mut failures = 0;
+        loop {
+            let mut events = std::pin::pin!(self.events());
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(event) => {
+                        if failures > 0 {
+                            info!(%kind, "watch works again");
+                        }
+                        failures = 0;
+                        self.metrics.watch_event(&kind);
+                        let concerns = self.take(event);
+                        if concerns.is_empty() {
+                            self.metrics.watch_event_dropped(&kind);
+                        }
+                        concerns.into_iter().for_each(&concerned);
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        self.failed(&kind, &error, failures);
+                        tokio::time::sleep(backoff(failures)).await;
+                        if is_undecodable(&error) {
+                            break; // the event is lost: list again
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn events(&self) -> impl Stream<Item = Result<Event<Seen<R>>, Error>> + Send + use<R> {
+        let api: Api<Seen<R>> = match &self.scope {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        };
+        let config = watcher::Config {
+            label_selector: self.labels.map(str::to_owned),
+            ..watcher::Config::default()
+        };
+        watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE))
+    }
+
+    fn take(&self, event: Event<Seen<R>>) -> Vec<Concerns> {
+        let (store, scope) = (&self.store, &self.scope);
+        match event {
+            Event::Init => {
+                store.relisting(scope);
+                Vec::new()
+            }
+            Event::InitApply(seen) | Event::Apply(seen) => store.show(scope, &seen),
+            Event::Delete(seen) => store.removed(scope, &seen),
+            Event::InitDone => {
+                let kind = R::Kind::kind(&());
+                self.metrics.watch_healthy(&kind, true);
+                self.gate.ready();
+                store.relisted(scope)
+            }
+        }
+    }
+
+    fn failed(&self, kind: &str, error: &Error, failures: u32) {
+        self.metrics.watch_healthy(kind, false);
+        self.gate.not_ready(&error.to_string());
+        // A watch is cut now and then; only what lasts is worth an operator's look.
+        if failures == 1 && matches!(error, Error::WatchFailed(_) | Error::WatchError(_)) {
+            tracing::debug!(%kind, %error, "watch was cut");
+        } else if let Some(rule) = missing_rule::<R>(error) {
+            warn!(%kind, %error, missing_rule = rule, "the API server refuses the watch");
+        } else {
+            warn!(%kind, %error, failures, "watch fails");
+        }
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let full = BACKOFF_FIRST
+        .saturating_mul(1 << failures.saturating_sub(1).min(16))
+        .min(BACKOFF_MAX);
+    full.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+/// kube takes a line that it cannot decode for a `Status` without code and text.
+fn is_undecodable(error: &Error) -> bool {
+    match error {
+        Error::WatchError(status) => status.code == 0,
+        Error::WatchFailed(kube::Error::Api(status)) => status.code == 0,
+        Error::WatchFailed(kube::Error::SerdeError(_)) => true,
+        _ => false,
+    }
+}
+
+/// The RBAC rule that a refused watch needs (FW-12).
+fn missing_rule<R: Record>(error: &Error) -> Option<String> {
+    let (Error::InitialListFailed(kube::Error::Api(status))
+    | Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return None;
+    };
+    status.is_forbidden().then(|| {
+        let (group, plural) = (R::Kind::group(&()), R::Kind::plural(&()));
+        format!("{{apiGroups: [{group:?}], resources: [{plural:?}], verbs: [get, list, watch]}}")
+    })
+}
