@@ -469,6 +469,8 @@ class Server:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._stopping = False
         self._bell, self._bell_at_loop = socket.socketpair()
+        self._bell.setblocking(False)
+        self._bell_at_loop.setblocking(False)
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
@@ -499,7 +501,6 @@ class Server:
         """SIGTERM. No logging here: it could interrupt a write to the same stream."""
         self._stopping = True
         self._withdraw()
-        self._bell.send(b"\0")
 
     def _withdraw(self) -> None:
         """Lets nobody find us any more. No error may leave it, for it runs inside the handler."""
@@ -510,14 +511,14 @@ class Server:
         """Yields connections until SIGTERM, and then those that were open already.
 
         Their peers may have sent a message; hanging up on it would fail it. There are no
-        new ones after SIGTERM, for it removed the socket's file. The bell ends the wait
-        even if the signal comes between the question and the wait.
+        new ones after SIGTERM, for it removed the socket's file.
         """
         self._listener.setblocking(False)
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         poller.register(self._bell_at_loop, select.POLLIN)
         while True:
+            self._let_signals_ring()
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
@@ -528,6 +529,17 @@ class Server:
             # Explicitly, for user code may have called socket.setdefaulttimeout.
             connection.setblocking(True)
             yield connection
+
+    def _let_signals_ring(self) -> None:
+        """Makes each signal from here on end the next wait.
+
+        By itself it would not, if it comes just before the wait or if the kernel gives it
+        to another thread: Python then runs its handler when the main thread wakes up. Said
+        before every wait, for an event loop in the user's code may have taken the bell.
+        """
+        with contextlib.suppress(BlockingIOError):
+            self._bell_at_loop.recv(4096)
+        signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
 
     def _serve(self, connection: socket.socket) -> None:
         try:

@@ -1,7 +1,9 @@
 """One message at a time, SIGTERM, and a sidecar that hangs up."""
 
 import os
+import pathlib
 import signal
+import textwrap
 import unittest
 
 from runtime_process import ECHO, RuntimeTestCase, message, wait_until
@@ -12,6 +14,13 @@ def handle(payload):
     reached('began')
     wait_for('go')
     return payload
+"""
+
+
+SIGNALS_GO_TO_ANOTHER_THREAD = """
+import signal, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 """
 
 
@@ -118,6 +127,35 @@ class TerminationTest(RuntimeTestCase):
         runtime = self.started(code)
         runtime.terminate()
         self.assert_gone(runtime)
+
+    def test_a_signal_that_another_thread_receives_ends_the_wait(self):
+        """RUN-20: libraries start threads, and the kernel may give SIGTERM to any of them."""
+        runtime = self.started(SIGNALS_GO_TO_ANOTHER_THREAD + ECHO)
+        runtime.terminate()
+        self.assert_gone(runtime)
+
+    def test_an_event_loop_in_the_handler_does_not_make_the_runtime_deaf(self):
+        """RUN-20: asyncio takes the process's signal wake-up, and gives it to nobody when it ends."""
+        code = """
+        import asyncio
+        async def wait():
+            asyncio.get_event_loop().add_signal_handler(signal.SIGUSR1, print)
+        def handle(payload): asyncio.run(wait())
+        """
+        runtime = self.started(SIGNALS_GO_TO_ANOTHER_THREAD + textwrap.dedent(code))
+        runtime.call(1)
+        runtime.terminate()
+        self.assert_gone(runtime)
+
+    def test_a_signal_of_the_user_wakes_the_runtime_once(self):
+        """RUN-20: what ends the wait for SIGTERM must not turn it into a busy loop."""
+        code = "import signal; signal.signal(signal.SIGUSR1, lambda *_: reached('usr1'))\n"
+        runtime = self.started(code + ECHO)
+        runtime.process.send_signal(signal.SIGUSR1)
+        runtime.wait_reached("usr1")
+        stat = pathlib.Path(f"/proc/{runtime.process.pid}/stat")
+        wait_until(lambda: {stat.read_text().split()[2] for _ in range(100)} == {"S"}, "the runtime sleeps")
+        self.assertEqual(runtime.call("awake")[0]["payload"], "awake")
 
     def test_a_file_that_cannot_be_removed_does_not_disturb_the_handler(self):
         """RUN-20: finish: an error of ours must not be raised within the user's code."""

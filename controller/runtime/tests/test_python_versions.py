@@ -29,7 +29,7 @@ KNOWN_IN_3_7 = {
     "os": {"_exit", "chmod", "environ", "path", "pathsep", "unlink"},
     "os.path": {"join"},
     "select": {"POLLIN", "poll"},
-    "signal": {"SIGTERM", "signal"},
+    "signal": {"SIGTERM", "set_wakeup_fd", "signal"},
     "socket": {"AF_UNIX", "SOCK_STREAM", "socket", "socketpair"},
     "struct": {"Struct"},
     "sys": {"exit", "modules", "path", "stdout"},
