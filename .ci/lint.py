@@ -13,7 +13,7 @@ ONE_FILE = {TOP / "controller/runtime/asya_runtime.py"}  # RUN-21: it is mounted
 LOCKED = ["--locked"] if os.environ.get("CI") else []
 
 # No advisories: their database is fetched over the network at every run, which a build without one cannot do.
-DENY = [os.environ.get("CARGO_DENY", "cargo-deny"), "check", "--hide-inclusion-graph", "licenses", "bans", "sources"]
+DENY = [os.environ.get("CARGO_DENY", "cargo-deny"), *LOCKED, "check", "--hide-inclusion-graph", "licenses", "bans", "sources"]
 
 COMMANDS = {
     "formatted": ["cargo", "fmt", "--all", "--check"],
