@@ -8,7 +8,8 @@ use super::{Broker, QueueNames, from_secret, text};
 use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{QueuesConfig, SqsConfig};
 
-const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
+/// The longest that SQS hides a received message, in seconds.
+pub const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
 const SECONDS_PER_DAY: u32 = 86_400;
 
 /// The queue that must be there.
