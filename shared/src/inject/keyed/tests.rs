@@ -49,7 +49,10 @@ fn ports_differ_by_number_and_protocol() {
     let unsaid = json!({"containerPort": 80, "protocol": null});
     let ports = [tcp, udp.clone()];
     assert_eq!(merged(&ports, named.clone(), BY_PORT), json!([named, udp]));
-    assert_eq!(merged(&ports, unsaid.clone(), BY_PORT), json!([unsaid, udp]));
+    assert_eq!(
+        merged(&ports, unsaid.clone(), BY_PORT),
+        json!([unsaid, udp])
+    );
 }
 
 #[test]
