@@ -9,6 +9,8 @@ mod pods;
 mod reason;
 mod report;
 mod state;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 

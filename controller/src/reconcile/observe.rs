@@ -69,7 +69,8 @@ pub enum QueueSeen {
 }
 
 impl DeletionPolicy {
-    fn of(actor: &ActorRecord) -> Self {
+    /// Reads the raw spec.
+    pub fn of(actor: &ActorRecord) -> Self {
         let spec: Value = actor
             .spec
             .as_ref()

@@ -26,7 +26,7 @@ pub struct Facts<'a> {
     pub workload: Option<&'a WorkloadRecord>,
     /// Its pods.
     pub pods: &'a Pods,
-    /// STATUS and desired replicas of the last pass.
+    /// STATUS of the last pass.
     pub previous: Option<State>,
     /// Desired replicas as of the last pass.
     pub previously_desired: Option<i32>,

@@ -1,1 +1,487 @@
+use std::time::Duration;
 
+use asya_shared::api::{InventoryEntry, QueueStatus};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Delete, Ensure, Plan, QueueStep, Then, WorkloadRemoval, WorkloadStep, plan};
+use crate::queue::{BrokerError, Standing};
+use crate::reconcile::observe::{Child, Observed, QueueSeen};
+use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
+use crate::reconcile::{Reason, Retry};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:01:00Z".parse().unwrap()
+}
+
+/// An actor that lives, of which nothing exists yet.
+fn new() -> Observed {
+    with_spec(&json!({}))
+}
+
+fn with_spec(extra: &Value) -> Observed {
+    let mut seen = observed(&actor(&json!({}), &spec(extra), &json!({})));
+    seen.queue = QueueSeen::Standing(Standing::Absent);
+    seen
+}
+
+fn ensure(observed: &Observed) -> Ensure {
+    match plan(observed, now()) {
+        Plan::Ensure(ensure) => ensure,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn reason(step: QueueStep) -> (Reason, Retry) {
+    match step {
+        QueueStep::Refuse(fault) => (fault.reason, fault.retry),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// FIN-1
+#[test]
+fn finalizer_comes_first_valid_or_not_and_never_twice() {
+    for valid in [json!({}), json!({"transport": ""})] {
+        let bare = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
+        assert!(ensure(&observed(&bare)).add_finalizer);
+        let foreign = actor(
+            &json!({"finalizers": ["other/finalizer"]}),
+            &spec(&valid),
+            &json!({}),
+        );
+        assert!(ensure(&observed(&foreign)).add_finalizer);
+        assert!(!ensure(&observed(&actor(&json!({}), &spec(&valid), &json!({})))).add_finalizer);
+    }
+}
+
+/// QUE-2, QUE-4, QUE-7, QUE-8, QUE-12
+#[test]
+fn queue_is_made_once_routed_once_and_otherwise_left_alone() {
+    let rows = [
+        (
+            QueueSeen::Standing(Standing::Absent),
+            "mq",
+            QueueStep::Create,
+        ),
+        (
+            QueueSeen::Standing(Standing::Serves),
+            "mq",
+            QueueStep::Route,
+        ),
+        (
+            QueueSeen::Standing(Standing::Serves),
+            "fixed",
+            QueueStep::Keep,
+        ),
+        (QueueSeen::Verified, "mq", QueueStep::Keep),
+        (QueueSeen::NotAsked, "mq", QueueStep::Unmanaged),
+    ];
+    for (seen, transport, wanted) in rows {
+        let mut observed = with_spec(&json!({"transport": transport}));
+        observed.queue = seen.clone();
+        assert_eq!(ensure(&observed).queue, wanted, "{seen:?} on {transport}");
+    }
+}
+
+/// QUE-5, QUE-6, QUE-7, RMQ-3
+#[test]
+fn queue_that_cannot_be_had_says_why_and_when_to_look_again() {
+    let differs = Standing::Differs {
+        wanted: "durable=true".to_owned(),
+        found: "durable=false".to_owned(),
+    };
+    let text = || "text".to_owned();
+    let rows = [
+        (
+            "fixed",
+            QueueSeen::Standing(Standing::Absent),
+            Reason::QueueMissing,
+            Retry::Slowly,
+        ),
+        (
+            "mq",
+            QueueSeen::Standing(differs),
+            Reason::QueueMismatch,
+            Retry::Slowly,
+        ),
+        (
+            "mq",
+            QueueSeen::Unknown(BrokerError::Unreachable(text())),
+            Reason::BrokerUnreachable,
+            Retry::Soon,
+        ),
+        (
+            "mq",
+            QueueSeen::Unknown(BrokerError::Throttled(text())),
+            Reason::BrokerThrottled,
+            Retry::Soon,
+        ),
+        (
+            "mq",
+            QueueSeen::Unknown(BrokerError::AuthFailed(text())),
+            Reason::BrokerAuthFailed,
+            Retry::Slowly,
+        ),
+        (
+            "mq",
+            QueueSeen::Unknown(BrokerError::CredentialsMissing(text())),
+            Reason::CredentialsMissing,
+            Retry::Slowly,
+        ),
+        (
+            "mq",
+            QueueSeen::Unknown(BrokerError::ConfigInvalid(text())),
+            Reason::QueueConfigInvalid,
+            Retry::OnChange,
+        ),
+    ];
+    for (transport, seen, wanted, retry) in rows {
+        let mut observed = with_spec(&json!({"transport": transport}));
+        observed.queue = seen;
+        assert_eq!(reason(ensure(&observed).queue), (wanted, retry));
+    }
+}
+
+/// VAL-19, VAL-20
+#[test]
+fn actor_that_cannot_be_acted_on_keeps_what_it_has_and_is_not_tried_again() {
+    for (bad, wanted) in [
+        (json!({"transport": "nowhere"}), Reason::InvalidTransport),
+        (json!({"transport": "off"}), Reason::InvalidTransport),
+        (
+            json!({"workload": {"template": {"spec": {"containers": {}}}}}),
+            Reason::ValidationError,
+        ),
+        (
+            json!({"workload": {"replicas": "three", "template": {}}}),
+            Reason::ValidationError,
+        ),
+    ] {
+        let mut observed = with_spec(&bad);
+        let fault = observed
+            .desired
+            .as_ref()
+            .err()
+            .unwrap_or_else(|| panic!("{bad} is accepted"));
+        assert_eq!(
+            (fault.reason, fault.retry),
+            (wanted, Retry::OnChange),
+            "{bad}"
+        );
+        observed.workload = Child::Ours(workload(&deployment(&observed)));
+        let Ensure {
+            queue, workload, ..
+        } = ensure(&observed);
+        assert_eq!(
+            (queue, workload),
+            (QueueStep::Keep, WorkloadStep::Keep),
+            "{bad}"
+        );
+    }
+}
+
+/// The status that an apply of the actor's Deployment left behind.
+fn recorded(mut observed: Observed, object: &Value) -> Observed {
+    let record = workload(object);
+    observed.previous.inventory = vec![InventoryEntry {
+        group: "apps".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "a".to_owned(),
+        uid: Some("workload-uid".to_owned()),
+        hash: observed
+            .desired
+            .as_ref()
+            .ok()
+            .map(|desired| desired.workload.hash.clone()),
+        fingerprint: workload(&deployment(&observed))
+            .fingerprint
+            .map(|fingerprint| fingerprint.to_string()),
+        ..InventoryEntry::default()
+    }];
+    observed.workload = Child::Ours(record);
+    observed
+}
+
+/// WRK-4, WRK-5
+#[test]
+fn workload_is_applied_exactly_when_something_of_ours_changed() {
+    let object = deployment(&new());
+    let changed = |pointer: &str, value: Value| {
+        let mut object = object.clone();
+        *object.pointer_mut(pointer).unwrap() = value;
+        object
+    };
+    let rows = [
+        ("unchanged", object.clone(), WorkloadStep::Keep),
+        (
+            "status and revision",
+            changed("/status/readyReplicas", json!(0)),
+            WorkloadStep::Keep,
+        ),
+        (
+            "another hash",
+            changed(
+                "/metadata/annotations",
+                json!({"asya.sh/applied-hash": "old"}),
+            ),
+            WorkloadStep::Update,
+        ),
+        (
+            "hash removed",
+            changed("/metadata/annotations", json!({})),
+            WorkloadStep::Update,
+        ),
+        (
+            "another object",
+            changed("/metadata/uid", json!("other")),
+            WorkloadStep::Update,
+        ),
+        (
+            "field taken",
+            changed("/metadata/managedFields/0/fieldsV1", json!({"f:spec": {}})),
+            WorkloadStep::Update,
+        ),
+        (
+            "ownership cleared",
+            changed("/metadata/managedFields", json!([])),
+            WorkloadStep::Update,
+        ),
+    ];
+    for (name, object, wanted) in rows {
+        assert_eq!(ensure(&recorded(new(), &object)).workload, wanted, "{name}");
+    }
+    let mut going = object;
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(
+        ensure(&recorded(new(), &going)).workload,
+        WorkloadStep::Keep,
+        "its end is an event"
+    );
+}
+
+#[test]
+fn changed_spec_changes_the_workload() {
+    let before = recorded(new(), &deployment(&new()));
+    let mut after = with_spec(&json!({"timeout": {"processing": 5}}));
+    after.previous = before.previous.clone();
+    after.workload = before.workload.clone();
+    assert_eq!(ensure(&after).workload, WorkloadStep::Update);
+}
+
+/// SA-3
+#[test]
+fn foreign_workload_of_the_name_is_left_alone_and_named() {
+    let mut observed = new();
+    let mut object = deployment(&observed);
+    object["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "v1", "kind": "Other", "name": "o", "uid": "x", "controller": true}]);
+    observed.workload = Child::Foreign(workload(&object));
+    let WorkloadStep::Refuse(fault) = ensure(&observed).workload else {
+        panic!()
+    };
+    assert_eq!(
+        (fault.reason, fault.retry),
+        (Reason::NotOwned, Retry::Slowly)
+    );
+    assert!(
+        fault.message.contains("ns/a") && fault.message.contains("Other o"),
+        "{}",
+        fault.message
+    );
+}
+
+/// API-3
+#[test]
+fn paused_actor_is_not_touched_until_it_goes() {
+    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
+    assert!(matches!(
+        plan(
+            &observed(&actor(&paused, &spec(&json!({})), &json!({}))),
+            now()
+        ),
+        Plan::Rest
+    ));
+    let going = json!({"annotations": {"asya.sh/paused": "true"}, "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    assert!(matches!(
+        plan(
+            &observed(&actor(&going, &spec(&json!({})), &json!({}))),
+            now()
+        ),
+        Plan::Delete(_)
+    ));
+}
+
+/// An actor whose deletion began 50 s ago, with a verified queue.
+fn going(metadata: &Value, extra: &Value) -> Observed {
+    let mut all = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+    all.as_object_mut()
+        .unwrap()
+        .extend(metadata.as_object().unwrap().clone());
+    let status = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2}});
+    observed(&actor(&all, &spec(extra), &status))
+}
+
+fn deletion(observed: &Observed) -> Delete {
+    match plan(observed, now()) {
+        Plan::Delete(delete) => delete,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn finish(queue: Option<&str>) -> Delete {
+    let queue = queue.map(|name| QueueStatus {
+        transport: "mq".to_owned(),
+        name: name.to_owned(),
+        verified_generation: Some(2),
+        ..QueueStatus::default()
+    });
+    Delete {
+        workload: None,
+        then: Then::Finish { queue },
+    }
+}
+
+/// FIN-2
+#[test]
+fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
+    let mut observed = going(&json!({}), &json!({}));
+    observed.workload = Child::Ours(workload(&deployment(&observed)));
+    observed.pods = vec![pod("p", "h")];
+    let delete = deletion(&observed);
+    assert_eq!(
+        delete,
+        Delete {
+            workload: Some(WorkloadRemoval::Delete("workload-uid".into())),
+            then: Then::Wait(None)
+        }
+    );
+
+    let mut object = deployment(&observed);
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    observed.workload = Child::Ours(workload(&object));
+    assert_eq!(
+        deletion(&observed),
+        Delete {
+            workload: None,
+            then: Then::Wait(None)
+        },
+        "its end is an event"
+    );
+
+    observed.workload = Child::Absent;
+    let wait = Then::Wait(Some(Duration::from_secs(10)));
+    assert_eq!(
+        deletion(&observed),
+        Delete {
+            workload: None,
+            then: wait
+        },
+        "grace and 30 s, counted from the deletion"
+    );
+
+    observed.pods = Vec::new();
+    assert_eq!(deletion(&observed), finish(Some("asya-a")));
+}
+
+/// FIN-2
+#[test]
+fn pods_that_overstay_their_grace_do_not_hold_the_queue_for_ever() {
+    let mut observed = going(
+        &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        &json!({}),
+    );
+    observed.pods = vec![pod("p", "h")];
+    assert_eq!(deletion(&observed), finish(Some("asya-a")));
+    let mut patient = going(
+        &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        &json!({"timeout": {"gracefulShutdown": 100}}),
+    );
+    patient.pods = vec![pod("p", "h")];
+    assert_eq!(
+        deletion(&patient).then,
+        Then::Wait(Some(Duration::from_secs(70)))
+    );
+}
+
+/// FIN-4
+#[test]
+fn queue_stays_when_it_is_asked_to_or_was_never_ours() {
+    let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
+    assert_eq!(
+        deletion(&going(&skip, &json!({}))),
+        finish(None),
+        "annotation"
+    );
+    assert_eq!(
+        deletion(&going(
+            &json!({}),
+            &json!({"queue": {"deletionPolicy": "Retain"}})
+        )),
+        finish(None),
+        "Retain"
+    );
+    assert_eq!(
+        deletion(&going(&json!({}), &json!({"transport": "fixed"}))),
+        finish(None),
+        "autoCreate: false"
+    );
+
+    let mut unmanaged = going(&json!({}), &json!({}));
+    unmanaged.queues_managed = false;
+    assert_eq!(deletion(&unmanaged), finish(None), "management disabled");
+
+    let mut unknown = going(&json!({}), &json!({"transport": "nowhere"}));
+    unknown.previous.queue = None;
+    assert_eq!(
+        deletion(&unknown),
+        finish(None),
+        "no queue known and no transport"
+    );
+
+    let mut retained = going(
+        &json!({}),
+        &json!({"queue": {"deletionPolicy": "Retain"}, "workload": {"replicas": "x"}}),
+    );
+    retained.pods = vec![pod("p", "h")];
+    assert_eq!(
+        deletion(&retained),
+        finish(None),
+        "also where the spec cannot be read otherwise, and without a wait"
+    );
+}
+
+/// FIN-1, FIN-2
+#[test]
+fn actor_without_our_finalizer_is_nobodys_business() {
+    let mut observed = going(&json!({"finalizers": ["other/finalizer"]}), &json!({}));
+    observed.workload = Child::Ours(workload(&deployment(&observed)));
+    assert_eq!(
+        deletion(&observed),
+        Delete {
+            workload: None,
+            then: Then::Gone
+        }
+    );
+}
+
+/// SA-3
+#[test]
+fn foreign_workload_survives_the_actor() {
+    let mut observed = going(&json!({}), &json!({}));
+    observed.workload = Child::Foreign(workload(&deployment(&observed)));
+    assert_eq!(deletion(&observed), finish(Some("asya-a")));
+}
+
+/// FW-23
+#[test]
+fn orphaned_workload_and_queue_stay() {
+    let mut observed = going(&json!({}), &json!({"deletionPolicy": "Orphan"}));
+    observed.workload = Child::Ours(workload(&deployment(&observed)));
+    observed.pods = vec![pod("p", "h")];
+    let wanted = Delete {
+        workload: Some(WorkloadRemoval::Orphan("workload-uid".into())),
+        then: Then::Finish { queue: None },
+    };
+    assert_eq!(deletion(&observed), wanted);
+}

@@ -1,1 +1,273 @@
+use asya_shared::api::{AsyncActorStatus, State};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
+use super::{Report, make};
+use crate::reconcile::apply::{Ensured, Outcome, QueueState};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
+use crate::reconcile::{Fault, Reason, Retry};
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn lives() -> Observed {
+    observed(&actor(&json!({}), &spec(&json!({})), &json!({})))
+}
+
+/// After a pass that found or made everything.
+fn running(observed: &Observed) -> Ensured {
+    Ensured {
+        queue: QueueState::Ready,
+        workload: Some(workload(&deployment(observed))),
+        applied: true,
+        fault: None,
+    }
+}
+
+fn report(observed: &Observed, ensured: Ensured) -> Report {
+    make(
+        observed,
+        &Outcome::Ensured(ensured),
+        at("2026-01-01T00:01:00Z"),
+    )
+    .unwrap()
+}
+
+fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
+    let condition = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == kind)
+        .unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+/// STA-8, STA-10, API-8
+#[test]
+fn running_actor_shows_counts_summaries_and_three_true_conditions() {
+    let Report { status, retry } = report(&lives(), running(&lives()));
+    assert_eq!(
+        (status.status, retry),
+        (Some(State::Running), Retry::OnChange)
+    );
+    assert_eq!(
+        condition(&status, "TransportReady"),
+        ("True", "QueueReady", "queue asya-a is ready")
+    );
+    assert_eq!(condition(&status, "WorkloadReady").0, "True");
+    assert_eq!(condition(&status, "Ready").0, "True");
+    let shown = serde_json::to_value(&status).unwrap();
+    for (field, wanted) in [
+        ("readySummary", json!("2/2")),
+        ("replicas", json!(1)),
+        ("replicasSummary", json!("1/1")),
+        ("readyReplicasSummary", json!("1/1")),
+        ("scalingMode", json!("Manual")),
+        ("transportStatus", json!("Ready")),
+        ("mode", json!("Standalone")),
+        ("lastScaleFormatted", json!("-")),
+        ("observedGeneration", json!(2)),
+        (
+            "selector",
+            json!("app=a,asya.sh/asya=a,asya.sh/workload=deployment"),
+        ),
+    ] {
+        assert_eq!(shown[field], wanted, "{field}");
+    }
+}
+
+/// STA-7
+#[test]
+fn time_of_a_condition_moves_with_its_status_alone() {
+    let mut observed = lives();
+    observed.previous = report(&observed, running(&observed)).status;
+    let later = at("2026-01-01T00:09:00Z");
+    let again = make(&observed, &Outcome::Ensured(running(&observed)), later)
+        .unwrap()
+        .status;
+    assert_eq!(again, observed.previous, "the same again is no difference");
+
+    let mut ensured = running(&observed);
+    ensured.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    let broken = make(&observed, &Outcome::Ensured(ensured), later)
+        .unwrap()
+        .status;
+    let time = |status: &AsyncActorStatus, kind: &str| {
+        status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == kind)
+            .unwrap()
+            .last_transition_time
+            .0
+    };
+    assert_eq!(time(&broken, "TransportReady"), later);
+    assert_eq!(time(&broken, "WorkloadReady"), at("2026-01-01T00:01:00Z"));
+    assert_eq!(
+        condition(&broken, "Ready"),
+        ("False", "QueueMissing", "gone")
+    );
+}
+
+/// QUE-5
+#[test]
+fn queue_is_ready_only_once_it_was_verified() {
+    let mut ensured = running(&lives());
+    ensured.queue = QueueState::Fault(Fault {
+        reason: Reason::BrokerUnreachable,
+        message: "no answer".to_owned(),
+        retry: Retry::Soon,
+    });
+    ensured.workload = None;
+    let Report { status, retry } = report(&lives(), ensured);
+    assert_eq!(retry, Retry::Soon);
+    assert_eq!(status.status, Some(State::TransportError));
+    assert_eq!(
+        condition(&status, "TransportReady"),
+        ("False", "BrokerUnreachable", "no answer")
+    );
+    assert_eq!(condition(&status, "WorkloadReady").0, "Unknown");
+    assert_eq!(status.queue, None);
+}
+
+/// QUE-5, QUE-12
+#[test]
+fn queue_of_disabled_management_is_only_validated() {
+    let mut ensured = running(&lives());
+    ensured.queue = QueueState::Unmanaged;
+    let status = report(&lives(), ensured).status;
+    assert_eq!(condition(&status, "TransportReady").1, "TransportValidated");
+    assert_eq!(
+        status.queue, None,
+        "what we did not verify is not ours to delete"
+    );
+}
+
+/// VAL-19, VAL-20
+#[test]
+fn unusable_spec_is_told_where_its_fault_lies() {
+    let told = |extra| {
+        let observed = observed(&actor(&json!({}), &spec(&extra), &json!({})));
+        report(&observed, Ensured::default())
+    };
+    let invalid = told(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
+    assert_eq!(
+        (invalid.status.status, invalid.retry),
+        (Some(State::WorkloadError), Retry::OnChange)
+    );
+    assert_eq!(
+        condition(&invalid.status, "WorkloadReady").1,
+        "ValidationError"
+    );
+    let unknown = told(json!({"transport": "nowhere"}));
+    assert_eq!(
+        (unknown.status.status, unknown.retry),
+        (Some(State::TransportError), Retry::OnChange)
+    );
+    assert_eq!(
+        condition(&unknown.status, "TransportReady"),
+        (
+            "False",
+            "InvalidTransport",
+            "transport \"nowhere\" is not configured"
+        )
+    );
+}
+
+/// API-8, FW-25
+#[test]
+fn inventory_remembers_what_was_applied_and_nothing_else() {
+    let mut observed = lives();
+    let first = report(&observed, running(&observed)).status;
+    assert_eq!(first.inventory.len(), 1);
+    assert_eq!(first.inventory[0].uid.as_deref(), Some("workload-uid"));
+
+    observed.previous = first.clone();
+    let mut rival = deployment(&observed);
+    rival["metadata"]["managedFields"] = json!([]);
+    let mut refused = running(&observed);
+    refused.workload = Some(workload(&rival));
+    refused.applied = false;
+    assert_eq!(
+        report(&observed, refused).status.inventory,
+        first.inventory,
+        "a rival's write must not pass for ours"
+    );
+}
+
+/// FIN-2, FIN-3
+#[test]
+fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
+    let mut observed = lives();
+    observed.previous = report(&observed, running(&observed)).status;
+    let told = |fault| {
+        make(
+            &observed,
+            &Outcome::Deleting {
+                fault,
+                retry: Retry::OnChange,
+            },
+            at("2026-01-01T00:02:00Z"),
+        )
+        .unwrap()
+        .status
+    };
+    let going = told(None);
+    assert_eq!(going.status, Some(State::Terminating));
+    assert_eq!(
+        condition(&going, "TransportReady").0,
+        "True",
+        "what was known stays"
+    );
+    let held = told(Some(Fault::until_change(
+        Reason::QueueDeletionFailed,
+        "refused",
+    )));
+    assert_eq!(
+        condition(&held, "TransportReady"),
+        ("False", "QueueDeletionFailed", "refused")
+    );
+    assert!(make(&observed, &Outcome::Gone, at("2026-01-01T00:02:00Z")).is_none());
+}
+
+/// API-3
+#[test]
+fn paused_actor_says_so() {
+    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
+    let mut observed = observed(&actor(&paused, &spec(&json!({})), &json!({})));
+    observed.previous = report(&lives(), running(&lives())).status;
+    let ensured = Ensured {
+        workload: Some(workload(&deployment(&observed))),
+        ..Ensured::default()
+    };
+    let status = report(&observed, ensured).status;
+    assert_eq!(
+        (condition(&status, "Ready").0, condition(&status, "Ready").1),
+        ("True", "Paused")
+    );
+}
+
+/// STA-4
+#[test]
+fn pods_of_an_older_template_make_a_rollout() {
+    let mut observed = lives();
+    observed.pods = vec![pod("old", "another-template")];
+    assert_eq!(
+        report(&observed, running(&observed)).status.status,
+        Some(State::Updating)
+    );
+    let hash = observed
+        .desired
+        .as_ref()
+        .unwrap()
+        .workload
+        .template_hash
+        .clone();
+    observed.pods = vec![pod("new", &hash)];
+    assert_eq!(
+        report(&observed, running(&observed)).status.status,
+        Some(State::Running)
+    );
+}

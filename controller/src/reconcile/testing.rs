@@ -1,0 +1,116 @@
+//! Observed actors for the tests of plan and report.
+
+use std::sync::Arc;
+
+use asya_shared::config::{Settings, TransportsConfig};
+use serde_json::{Value, json};
+
+use super::Installation;
+use super::desired::desired;
+use super::observe::{Child, DeletionPolicy, Observed, QueueSeen};
+use crate::record::{PodRecord, Record, Seen, WorkloadRecord};
+
+pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
+    let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+    seen.record
+}
+
+/// An installation with the transports `mq` (RabbitMQ) and `fixed` (without autoCreate).
+pub(super) fn installation() -> Installation {
+    let config = json!({"transports": {
+        "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
+        "fixed": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"autoCreate": false}}},
+        "off": {"type": "rabbitmq", "enabled": false},
+    }});
+    Installation {
+        transports: TransportsConfig::parse(&config.to_string()).unwrap(),
+        settings: Settings::parse(None, None, None).unwrap(),
+        runtime_hash: "script".to_owned(),
+        queues_managed: true,
+    }
+}
+
+pub(super) fn spec(extra: &Value) -> Value {
+    let mut spec = json!({
+        "transport": "mq",
+        "workload": {"template": {"spec": {"containers": [{"name": "asya-runtime", "image": "me/handler:1"}]}}},
+    });
+    spec.as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().unwrap().clone());
+    spec
+}
+
+/// Actor `ns/a` with our finalizer, as the API server shows it.
+pub(super) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
+    let mut object = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "actor-uid", "resourceVersion": "5", "generation": 2, "finalizers": ["asya.sh/finalizer"]},
+        "spec": spec,
+        "status": status,
+    });
+    object["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .extend(metadata.as_object().unwrap().clone());
+    object
+}
+
+/// What a pass over that actor sees when nothing else exists.
+pub(super) fn observed(actor: &Value) -> Observed {
+    let actor = record(actor);
+    let previous = actor_status(&actor);
+    Observed {
+        desired: desired(&installation(), &actor),
+        deletion: DeletionPolicy::of(&actor),
+        previous,
+        workload: Child::Absent,
+        pods: Vec::new(),
+        queue: QueueSeen::NotAsked,
+        queues_managed: true,
+        actor,
+    }
+}
+
+fn actor_status(actor: &crate::record::ActorRecord) -> asya_shared::api::AsyncActorStatus {
+    actor
+        .status
+        .as_ref()
+        .map(|raw| serde_json::from_str(raw.get()).unwrap())
+        .unwrap_or_default()
+}
+
+/// The actor's Deployment as the API server shows it after our apply.
+pub(super) fn deployment(observed: &Observed) -> Value {
+    let hash = observed
+        .desired
+        .as_ref()
+        .map(|desired| desired.workload.hash.clone())
+        .unwrap_or_default();
+    json!({
+        "metadata": {
+            "name": "a", "namespace": "ns", "uid": "workload-uid", "resourceVersion": "9", "generation": 1,
+            "annotations": {"asya.sh/applied-hash": hash},
+            "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "actor-uid", "controller": true}],
+            "managedFields": [{"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
+        },
+        "spec": {"replicas": 1},
+        "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1},
+    })
+}
+
+pub(super) fn workload(object: &Value) -> Arc<WorkloadRecord> {
+    record(object)
+}
+
+/// A pod of that Deployment.
+pub(super) fn pod(name: &str, template_hash: &str) -> Arc<PodRecord> {
+    record(&json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "resourceVersion": "3",
+            "labels": {"asya.sh/asya": "a"},
+            "annotations": {"asya.sh/template-hash": template_hash},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-7d9f", "uid": "rs", "controller": true}],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+}
