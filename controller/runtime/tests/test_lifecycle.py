@@ -170,6 +170,14 @@ class TerminationTest(RuntimeTestCase):
             self.assertEqual(connection.read_reply()[0]["payload"], "calm")
         self.assertEqual(runtime.exit_code(), 0, runtime.stderr())
 
+    def test_a_runtime_that_is_interrupted_does_not_look_ready_any_more(self):
+        """RUN-14: both files go whatever ends the process, here what Ctrl-C does to a handler."""
+        runtime = self.started("def handle(payload): raise KeyboardInterrupt")
+        with runtime.connect() as connection:
+            connection.send_message(message(1))
+            self.assertNotEqual(runtime.exit_code(), 0)
+        self.assertEqual(runtime.files(), [])
+
     def test_the_runtime_can_be_started_again_after_sigterm(self):
         """RUN-20: nothing of the ended process stands in the way."""
         runtime = self.started()

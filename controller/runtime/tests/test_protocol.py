@@ -61,9 +61,22 @@ class FramesTest(RuntimeTestCase):
         self.assertEqual(len(asya_runtime.read_up_to(connection, 10, chunk_size=4)), 10)
         self.assertEqual([call[0][0] for call in connection.recv.call_args_list], [4, 4, 2])
 
-    def test_a_chunk_of_one_byte_works(self):
-        """RUN-15: ASYA_CHUNK_SIZE."""
-        self.assertEqual(self.started(ASYA_CHUNK_SIZE="1").call("tiny")[0]["payload"], "tiny")
+    def test_the_chunk_size_is_what_the_environment_says(self):
+        """RUN-15: ASYA_CHUNK_SIZE (65536)."""
+        code = """
+        import socket
+        sizes = []
+        recv = socket.socket.recv
+        def spy(self, size):
+            if self.gettimeout() is None: sizes.append(size)
+            return recv(self, size)
+        socket.socket.recv = spy
+        def handle(payload): return max(sizes)
+        """
+        payload = "x" * 100000
+        self.assertEqual(self.started(code).call(payload)[0]["payload"], 65536)
+        self.assertEqual(self.started(code, ASYA_CHUNK_SIZE="1000").call(payload)[0]["payload"], 1000)
+        self.assertEqual(self.started(code, ASYA_CHUNK_SIZE="1").call("tiny")[0]["payload"], 1)
 
     def test_a_default_socket_timeout_of_user_code_does_not_reach_our_sockets(self):
         """RUN-10: the deadline is the sidecar's, not one that a library set for its own sockets."""
