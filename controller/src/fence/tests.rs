@@ -89,17 +89,26 @@ async fn a_process_that_stood_still_past_the_deadline_sends_nothing_when_it_goes
 #[tokio::test(start_paused = true)]
 async fn closing_ends_the_calls_under_way_for_good() {
     let start = Instant::now();
-    let fence = open_for(7);
-    let lose = async {
-        sleep(SECOND).await;
+    let (fence, other) = (Fence::open(), Fence::closed());
+    other.extend_until(start + 7 * SECOND);
+    let calls = [&fence, &other].map(|fence| {
+        let fence = fence.clone();
+        tokio::spawn(async move {
+            fence
+                .guard(std::future::pending::<Result<(), Fenced>>())
+                .await
+        })
+    });
+    sleep(SECOND).await;
+    for fence in [fence, other] {
         fence.close();
-        fence.extend_until(Instant::now() + 7 * SECOND); // an answer to a renewal that comes late
-    };
-    let call = std::future::pending::<Result<(), Fenced>>();
-    let (called, ()) = tokio::join!(fence.guard(call), lose);
-    assert_eq!(called, Err(Fenced));
+        fence.extend_until(start + 7 * SECOND); // an answer to a renewal that comes late
+        assert!(!fence.is_open());
+    }
+    for call in calls {
+        assert_eq!(call.await.unwrap(), Err(Fenced));
+    }
     assert_eq!(start.elapsed().as_secs(), 1);
-    assert!(!fence.is_open());
 }
 
 #[tokio::test(start_paused = true)]

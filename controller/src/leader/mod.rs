@@ -222,12 +222,7 @@ impl Election {
                 self.known = Some(lease);
                 Ok(Step::Ours { since })
             }
-            // A namespace that is missing answers a creation with "not found", too.
-            Err(error)
-                if is_race(&error) && (decision != Decision::Create || is_conflict(&error)) =>
-            {
-                Ok(Step::Raced)
-            }
+            Err(error) if is_conflict(&error) => Ok(Step::Raced),
             Err(error) => Err(error),
         }
     }
@@ -259,18 +254,14 @@ impl Election {
                 .replace(record::released(lease, Timestamp::now()))
                 .await
             {
-                Err(error) if is_race(&error) => {}
+                Err(error) if is_conflict(&error) => {}
                 written => return written.map(drop),
             }
         }
     }
 }
 
-/// The lease is not what it was when we read it: changed, created or deleted meanwhile.
-fn is_race(error: &kube::Error) -> bool {
-    is_conflict(error) || matches!(error, kube::Error::Api(status) if status.code == 404)
-}
-
+/// The lease was created or changed by another since we read it.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }

@@ -172,24 +172,6 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.idle.push_back((now + self.gap, key.clone()));
     }
 
-    /// Drops the plan of a key.
-    pub(super) fn forget(&mut self, key: &K, now: Instant) {
-        let Some(slot) = self.slots.get_mut(key) else {
-            return;
-        };
-        let due = slot.due.take();
-        slot.failures = 0;
-        if let Some(run) = &mut slot.run {
-            run.forgotten = true;
-        } else {
-            if let Some(due) = due {
-                self.due.remove(&(due.when, key.clone()));
-            }
-            // The slot stays for the rest of its gap, or a key that comes back would start too early.
-            self.idle.push_back((now + self.gap, key.clone()));
-        }
-    }
-
     /// Starts nothing any more.
     pub(super) fn close(&mut self) {
         self.closed = true;

@@ -282,32 +282,6 @@ async fn an_idle_queue_ends_when_it_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_key_has_no_plan_and_no_failures() {
-    let bench = Bench::new(settings(), |_, _| async {
-        sleep(Duration::from_millis(500)).await;
-        FAILED
-    });
-    for key in ["planned", "running", "comes back"] {
-        bench.queue.now(key);
-    }
-    bench.until(100).await;
-    bench.queue.forget(&"running");
-    bench.queue.forget(&"comes back");
-    bench.queue.now("comes back");
-    bench.until(700).await; // "planned" failed, and would come again at 1500
-    bench.queue.forget(&"planned");
-    bench.until(1200).await;
-    assert_eq!(bench.starts("planned"), [0]);
-    assert_eq!(bench.starts("running"), [0]);
-    assert_eq!(
-        bench.starts("comes back"),
-        [0, 1000],
-        "what came after it was forgotten counts"
-    );
-    assert!(bench.runs().iter().all(|run| run.attempt.failures == 0));
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_slot_of_an_idle_key_lives_as_long_as_its_gap() {
     let bench = Bench::new(settings(), |_, nth| {
         takes(if nth == 0 { 5000 } else { 100 })
@@ -321,19 +295,5 @@ async fn the_slot_of_an_idle_key_lives_as_long_as_its_gap() {
     bench.queue.now("a");
     bench.until(60_000).await;
     assert_eq!(bench.starts("a"), [0, 5100, 6100]);
-    assert_eq!(bench.queue.schedule().slots(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn forgetting_a_key_does_not_shorten_its_gap() {
-    let bench = Bench::new(settings(), |_, _| takes(0));
-    bench.queue.now("a");
-    bench.until(300).await;
-    bench.queue.now("a");
-    bench.queue.forget(&"a");
-    bench.until(600).await;
-    bench.queue.now("a");
-    bench.until(60_000).await;
-    assert_eq!(bench.starts("a"), [0, 1000]);
     assert_eq!(bench.queue.schedule().slots(), 0);
 }
