@@ -152,6 +152,14 @@ impl CountingProxy {
         self.port
     }
 
+    /// The administrator's client of the API server behind this proxy.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub fn client(&self, cluster: &Cluster) -> Result<kube::Client> {
+        cluster.client_at(&self.url())
+    }
+
     /// The writes so far.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {

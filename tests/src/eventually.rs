@@ -37,20 +37,25 @@ where
     let mut pause = Duration::from_millis(20);
     let mut last = NotYet::new("nothing: the first look did not end");
     loop {
+        // A look that needs no time would never be cut off by the timeout.
         let left = timeout.saturating_sub(started.elapsed());
-        match tokio::time::timeout(left, look()).await {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(seen)) => last = seen,
-            Err(_) => {
-                return Err(Error::Timeout {
-                    what: what.to_string(),
-                    timeout,
-                    last: last.0,
-                });
+        if !left.is_zero() {
+            match tokio::time::timeout(left, look()).await {
+                Ok(Ok(value)) => return Ok(value),
+                Ok(Err(seen)) => {
+                    last = seen;
+                    tokio::time::sleep(pause.min(left)).await;
+                    pause = (pause * 3 / 2).min(Duration::from_millis(250));
+                    continue;
+                }
+                Err(_) => {}
             }
         }
-        tokio::time::sleep(pause.min(timeout.saturating_sub(started.elapsed()))).await;
-        pause = (pause * 3 / 2).min(Duration::from_millis(250));
+        return Err(Error::Timeout {
+            what: what.to_string(),
+            timeout,
+            last: last.0,
+        });
     }
 }
 

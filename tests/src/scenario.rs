@@ -38,7 +38,11 @@ impl Scenario {
     {
         let scenario = match Self::enter(name).await {
             Ok(scenario) => scenario,
-            Err(error) => panic!("{error}"),
+            Err(error) => {
+                // One line: it tells what to do, a backtrace does not.
+                eprintln!("{error}");
+                std::panic::resume_unwind(Box::new(error.to_string()));
+            }
         };
         let outcome = AssertUnwindSafe(body(&scenario)).catch_unwind().await;
         let failure: Option<Box<dyn Any + Send>> = match outcome {
@@ -67,7 +71,7 @@ impl Scenario {
 
     async fn enter(name: &str) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let cluster = Cluster::connect(State::from_env()?).await?;
+        let cluster = Cluster::connect(State::from_env()?)?;
         let suffix = format!(
             "{:x}-{}",
             std::process::id(),

@@ -28,7 +28,7 @@ pub(super) async fn ensure() -> Result<PathBuf> {
     let entry = cache::entry(
         "rabbitmq",
         "package",
-        "nothing: the package rabbitmq-server is installed (once; about 1 minute)",
+        "RabbitMQ, that is: installing the package rabbitmq-server (once; about 1 minute)",
         async |_| {
             if find().is_some() {
                 return Ok(());
@@ -40,23 +40,18 @@ pub(super) async fn ensure() -> Result<PathBuf> {
                     .args(args)
             };
             process::output(apt(&["update", "-qq"])).await?;
-            // The package would start a server of its own, on all interfaces.
-            let quiet = [
-                "install",
-                "-y",
-                "-qq",
-                "--no-install-recommends",
-                "rabbitmq-server",
-            ];
-            process::output(apt(&quiet).env("RUNLEVEL", "1"))
-                .await
-                .map(drop)
+            let install = ["install", "-y", "-qq", "--no-install-recommends"];
+            process::output(apt(&install).arg("rabbitmq-server")).await?;
+            if Path::new("/run/systemd/system").exists() {
+                // The package starts a server of its own, on all interfaces.
+                let systemctl = Spec::new("systemctl", "systemctl").inherit_env();
+                process::output(systemctl.args(["disable", "--now", "rabbitmq-server"])).await?;
+            }
+            Ok(())
         },
     )
     .await;
-    if let Ok(entry) = entry {
-        let _ = std::fs::remove_dir_all(entry);
-    }
+    let _ = std::fs::remove_dir_all(entry?);
     find().ok_or_else(missing)
 }
 

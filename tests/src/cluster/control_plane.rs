@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kube::Client;
+use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 
-use crate::error::{Result, Trying};
+use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, eventually};
 use crate::pki::{self, Authority, Use};
 use crate::ports;
@@ -39,7 +40,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<ControlPlane> {
         &kubeconfig,
         &self::kubeconfig(&api_server, &folder.join("ca.crt"), ADMIN_TOKEN),
     )?;
-    let client = client(&kubeconfig).await?;
+    let client = client(&api_server, folder)?;
 
     let etcd = Process::start(etcd(bin, folder, etcd_port, ports::free()?)).await?;
     let server = Process::start(api_server_spec(bin, folder, etcd_port, api_port)).await?;
@@ -84,14 +85,23 @@ pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Value {
     })
 }
 
-/// A client for a kubeconfig. It does not retry: a test must see what happens.
-pub(crate) async fn client(kubeconfig: &Path) -> Result<Client> {
-    let config = kube::config::Kubeconfig::read_from(kubeconfig).map_err(crate::Error::other)?;
-    let mut config =
-        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default())
-            .await
-            .map_err(crate::Error::other)?;
-    config.proxy_url = None;
+/// The administrator's client at the API server or a proxy in front of it.
+pub(crate) fn client(server: &str, folder: &Path) -> Result<Client> {
+    let mut config = kube::Config::new(server.parse().map_err(Error::other)?);
+    config.auth_info.token = Some(ADMIN_TOKEN.to_owned().into());
+    let authority = folder.join("ca.crt");
+    let pem = std::fs::read(&authority).trying(format_args!("read {}", authority.display()))?;
+    let certificates = rustls::pki_types::pem::PemObject::pem_slice_iter(&pem);
+    let certificates: Result<Vec<CertificateDer<'_>>, _> = certificates.collect();
+    config.root_cert = Some(
+        certificates
+            .map_err(Error::other)?
+            .iter()
+            .map(|der| der.to_vec())
+            .collect(),
+    );
+    // A test must see what happens, not what comes of it after retries.
+    config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
 

@@ -58,11 +58,11 @@ impl Cluster {
     /// Connects to the cluster that a state describes.
     ///
     /// # Errors
-    /// When its kubeconfig cannot be read.
-    pub async fn connect(state: State) -> Result<Self> {
+    /// When its certificate cannot be read.
+    pub fn connect(state: State) -> Result<Self> {
         crate::install_crypto_provider();
         Ok(Self {
-            client: control_plane::client(&state.kubeconfig).await?,
+            client: control_plane::client(&state.api_server, &state.folder)?,
             state: Arc::new(state),
         })
     }
@@ -77,6 +77,14 @@ impl Cluster {
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// The administrator's client at another address: that of a proxy.
+    ///
+    /// # Errors
+    /// When no client can be made.
+    pub fn client_at(&self, server: &str) -> Result<Client> {
+        control_plane::client(server, self.folder())
     }
 
     /// The cluster's files and logs.

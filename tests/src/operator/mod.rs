@@ -251,8 +251,12 @@ fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator")
 }
 
-/// `$ASYA_BIN_DIR`, else the release or debug folder of cargo's target folder.
-fn bin_folder() -> Result<PathBuf> {
+/// The folder of our binaries: `$ASYA_BIN_DIR`, else the release or debug
+/// folder of cargo's target folder.
+///
+/// # Errors
+/// When they are not built: one line with the command that builds them.
+pub fn bin_folder() -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
         PathBuf::from,

@@ -6,9 +6,12 @@ use asya_tests::cluster::{CONTAINER, MODE};
 use asya_tests::counting_proxy::{CountingProxy, Moment};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
+use futures::TryStreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -269,6 +272,42 @@ async fn the_proxy_strikes_at_the_write_it_was_told() {
                 (delete, Some(204)),
             ]
         );
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_watch_streams_through_the_proxy_and_leases_do_not_count() {
+    Scenario::run("proxied-watch", async |scenario| {
+        let proxy = CountingProxy::to_api_server(scenario.cluster()).await?;
+        let api =
+            Api::<ConfigMap>::namespaced(proxy.client(scenario.cluster())?, scenario.namespace());
+        let version = api
+            .list(&ListParams::default())
+            .await?
+            .metadata
+            .resource_version
+            .unwrap();
+        let mut events = Box::pin(api.watch(&WatchParams::default(), &version).await?);
+        let map: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "seen"}}))?;
+        api.create(&PostParams::default(), &map).await?;
+        let seen = eventually(
+            "the watch tells of the ConfigMap",
+            SOON,
+            async || match events.try_next().await? {
+                Some(WatchEvent::Added(map)) if map.metadata.name.as_deref() == Some("seen") => {
+                    Ok(())
+                }
+                other => Err(NotYet::new(format!("{other:?}"))),
+            },
+        );
+        seen.await?;
+        let lease: Lease = serde_json::from_value(json!({"metadata": {"name": "uncounted"}}))?;
+        Api::namespaced(proxy.client(scenario.cluster())?, scenario.namespace())
+            .create(&PostParams::default(), &lease)
+            .await?;
+        assert_eq!(proxy.writes().len(), 1);
         Ok(())
     })
     .await;

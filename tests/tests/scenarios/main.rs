@@ -6,6 +6,7 @@
 
 mod harness;
 mod lifecycle;
+mod standalone;
 
 /// The turn to run a cluster of one's own: more than one at a time besides the
 /// shared one would slow everything down.

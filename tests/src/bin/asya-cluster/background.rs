@@ -53,7 +53,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
     }
     if let Some(state) = running(&files) {
         println!("# a cluster runs already; `asya-cluster down` ends it");
-        print_addresses(&Cluster::connect(state).await?);
+        print_addresses(&Cluster::connect(state)?);
         return Ok(ExitCode::SUCCESS);
     }
     with.build().await?;
@@ -83,7 +83,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
     })
     .await?;
     if let Ok(state) = state {
-        print_addresses(&Cluster::connect(state).await?);
+        print_addresses(&Cluster::connect(state)?);
         return Ok(ExitCode::SUCCESS);
     }
     let log = std::fs::read(&files.log).unwrap_or_default();

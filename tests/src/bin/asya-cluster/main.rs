@@ -75,6 +75,7 @@ impl With {
     }
 
     async fn start(self) -> Result<RunningCluster> {
+        self.build().await?;
         let mut cluster = RunningCluster::start(self.options()).await?;
         if !self.no_operator
             && let Err(error) = cluster.start_operator().await
@@ -85,8 +86,12 @@ impl With {
         Ok(cluster)
     }
 
-    /// Builds everything in the foreground, where progress is seen.
+    /// Builds everything in the foreground, where progress is seen, after a
+    /// look at what nothing here builds.
     async fn build(self) -> Result<()> {
+        if !self.no_operator {
+            asya_tests::operator::bin_folder()?;
+        }
         let parts = [
             (Part::ControlPlane, true),
             (Part::Tools, true),
