@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use crate::fence::FenceLayer;
 
 /// Longer than a watch lasts ([`crate::watch`]): a connection on which nothing comes for so long is dead.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(60);
+pub const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 

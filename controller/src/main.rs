@@ -1,6 +1,7 @@
 //! The controller of Asya's `AsyncActor`s.
 
 mod args;
+mod census;
 mod client;
 mod crd;
 mod events;
@@ -215,7 +216,7 @@ async fn lead_until_told(
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
-        ended = &mut election => return Ok(gave_up(ended)),
+        ended = &mut election => return Ok(gave_up(&ended)),
         ended = &mut passes => return Err(format!("passes ended: {ended:?}").into()),
     }
     info!("stopping");
@@ -266,12 +267,12 @@ async fn keep_crd(client: Client) {
     while let Err(error) = crd::apply(client.clone()).await {
         warn!(%error, "CRD not applied; --manage-crds=false leaves it to you");
         tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(Duration::from_secs(60));
+        delay = (delay * 2).min(Duration::from_mins(1));
     }
 }
 
 /// Another may lead by now: nothing may be finished, and nothing drained.
-fn gave_up(ended: Result<Ended, tokio::task::JoinError>) -> ExitCode {
+fn gave_up(ended: &Result<Ended, tokio::task::JoinError>) -> ExitCode {
     error!(?ended, "leadership is gone, exiting at once");
     std::process::exit(1)
 }

@@ -8,6 +8,7 @@ use kube::{Client, Resource};
 use tokio::task::JoinSet;
 use tracing::{Instrument, info_span, warn};
 
+use crate::census;
 use crate::health::Readiness;
 use crate::reconcile::{self, Context, Retry};
 use crate::record::{Concerns, Key, Record};
@@ -16,9 +17,9 @@ use crate::watch::Watch;
 use crate::work_queue::{Attempt, Outcome, WorkQueue};
 
 /// Without any event every actor is seen again after this long, give or take a tenth (FW-5).
-const RESYNC: Duration = Duration::from_secs(10 * 3600);
+const RESYNC: Duration = Duration::from_hours(10);
 /// Where nothing will wake us: first delay and longest.
-const SLOWLY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(300));
+const SLOWLY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(5));
 
 /// What runs in every replica, leader or not: the caches stay warm (FW-11).
 #[derive(Clone)]
@@ -40,6 +41,7 @@ impl Operator {
         self.context.metrics.watch_queue(&self.queue);
         self.context.metrics.before_scrape(move |metrics| {
             let stores = &operator.context.stores;
+            census::count(&stores.actors, metrics);
             metrics.records("AsyncActor", stores.actors.len());
             metrics.records("Deployment", stores.workloads.len());
             metrics.records("ConfigMap", stores.config_maps.len());
@@ -158,22 +160,24 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Outcome {
     let retry = match &result {
         Ok(retry) => {
             match retry {
-                Retry::OnChange => timer.succeeded(),
-                Retry::After(_) | Retry::Now | Retry::Soon | Retry::Slowly => timer.looks_again(),
+                None | Some(Retry::OnChange) => timer.succeeded(),
+                Some(Retry::After(_) | Retry::Now | Retry::Soon | Retry::Slowly) => {
+                    timer.looks_again();
+                }
             }
             *retry
         }
         Err(error) if error.retry() == Retry::Now => {
             timer.looks_again();
-            Retry::Now
+            Some(Retry::Now)
         }
         Err(error) => {
             timer.failed(error.kind());
             warn!(%error, kind = error.kind(), "pass failed");
-            error.retry()
+            Some(error.retry())
         }
     };
-    outcome(retry, attempt)
+    retry.map_or(Outcome::Done, |retry| outcome(retry, attempt))
 }
 
 fn outcome(retry: Retry, attempt: Attempt) -> Outcome {

@@ -69,6 +69,11 @@ impl<R: Record> Store<R> {
             .collect()
     }
 
+    /// Shows every record to `look`, which must not wait for anything.
+    pub fn each(&self, look: impl FnMut(&Arc<R>)) {
+        self.lock().records.values().for_each(look);
+    }
+
     /// Number of records.
     pub fn len(&self) -> usize {
         self.lock().records.len()

@@ -136,8 +136,9 @@ fn backoff(failures: u32) -> Duration {
 /// kube takes a line that it cannot decode for a `Status` without code and text.
 fn is_undecodable(error: &Error) -> bool {
     match error {
-        Error::WatchError(status) => status.code == 0,
-        Error::WatchFailed(kube::Error::Api(status)) => status.code == 0,
+        Error::WatchError(status) | Error::WatchFailed(kube::Error::Api(status)) => {
+            status.code == 0
+        }
         Error::WatchFailed(kube::Error::SerdeError(_)) => true,
         _ => false,
     }

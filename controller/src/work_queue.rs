@@ -136,11 +136,6 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         }
     }
 
-    /// Drops what is planned for `key`, its failures too. A run goes on, but causes no other one.
-    pub fn forget(&self, key: &K) {
-        self.schedule().forget(key, Instant::now());
-    }
-
     /// Starts nothing any more; [`run`](Self::run) returns when the running ones have ended.
     pub fn close(&self) {
         self.schedule().close();

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::BrokerError;
 
-const KEEP: Duration = Duration::from_secs(300);
+const KEEP: Duration = Duration::from_mins(5);
 
 /// Reads Secrets in the operator's namespace, then in the actor's (SEC-1).
 pub struct Credentials {

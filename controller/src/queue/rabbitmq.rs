@@ -132,6 +132,7 @@ impl Rabbitmq {
         );
         self.metrics
             .broker_request(&self.transport, operation, &result);
+        self.metrics.transport_up(&self.transport, answer.is_ok());
         answer
     }
 

@@ -72,18 +72,20 @@ pub struct Stores {
     pub pods: Arc<Store<PodRecord>>,
 }
 
-/// Brings one actor a step closer to what it asks for. Answers when to look again.
+/// Brings one actor a step closer to what it asks for. Answers when to look again; `None` when it is gone.
 ///
 /// A fault of the actor, its workload or its broker is a state, told in its conditions.
 ///
 /// # Errors
 /// When nothing could be told either: the API server does not answer, or we no longer lead.
-pub async fn reconcile(context: &Context, key: &Key) -> Result<Retry, Error> {
+pub async fn reconcile(context: &Context, key: &Key) -> Result<Option<Retry>, Error> {
     let Some(observed) = observe::observe(context, key).await? else {
-        return Ok(Retry::OnChange);
+        return Ok(None);
     };
     let now = Timestamp::now();
     let plan = plan::plan(&observed, now);
     let outcome = apply::apply(context, &observed, plan).await?;
-    report::report(context, &observed, &outcome, now).await
+    report::report(context, &observed, &outcome, now)
+        .await
+        .map(Some)
 }

@@ -160,16 +160,13 @@ async fn workload(
     adopts: bool,
 ) -> Result<Child<WorkloadRecord>, Error> {
     let key = &actor.metadata.key;
-    let found = match context.stores.workloads.get(key) {
-        Some(record) => Some(record),
-        None => {
-            let api: Api<Seen<WorkloadRecord>> =
-                Api::namespaced(context.client.clone(), &key.namespace);
-            api.get_opt(&key.name)
-                .await
-                .map_err(Error::Api)?
-                .map(|seen| seen.record)
-        }
+    let found = if let Some(record) = context.stores.workloads.get(key) {
+        Some(record)
+    } else {
+        let api: Api<Seen<WorkloadRecord>> =
+            Api::namespaced(context.client.clone(), &key.namespace);
+        let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
+        live.map(|seen| seen.record)
     };
     Ok(match found {
         None => Child::Absent,

@@ -128,7 +128,6 @@ fn plan_queue(observed: &Observed) -> QueueStep {
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
         QueueSeen::NotAsked => QueueStep::Unmanaged,
-        QueueSeen::Verified => QueueStep::Keep,
         QueueSeen::Unknown(error) => QueueStep::Refuse(error.fault()),
         QueueSeen::Standing(Standing::Absent) if creates => QueueStep::Create,
         QueueSeen::Standing(Standing::Absent) => QueueStep::Refuse(Fault {
@@ -139,7 +138,7 @@ fn plan_queue(observed: &Observed) -> QueueStep {
             retry: Retry::Slowly,
         }),
         QueueSeen::Standing(Standing::Serves) if creates => QueueStep::Route,
-        QueueSeen::Standing(Standing::Serves) => QueueStep::Keep,
+        QueueSeen::Verified | QueueSeen::Standing(Standing::Serves) => QueueStep::Keep,
         QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMismatch,
             message: format!(

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::record::{Class, PodRecord, Problem};
 
 /// A container that ended with an error counts as failing for this long (STA-2).
-const FAILED_EXIT_COUNTS: Duration = Duration::from_secs(600);
+const FAILED_EXIT_COUNTS: Duration = Duration::from_mins(10);
 
 /// An actor's pods, counted.
 #[derive(Clone, Debug, Default, PartialEq)]

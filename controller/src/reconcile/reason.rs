@@ -3,12 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Why a condition has its status. The name is the text that users see.
+/// Why a condition has its status. The name is the text that users see; docs/spec/standalone.md
+/// explains each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(
-    missing_docs,
-    reason = "the names are the documentation: docs/spec/standalone.md explains each"
-)]
 pub enum Reason {
     // TransportReady
     QueueReady,

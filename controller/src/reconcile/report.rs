@@ -1,20 +1,25 @@
 //! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
 
+mod conditions;
+
 use asya_shared::api::{
     AsyncActorStatus, InventoryEntry, Mode, ObjectReference, QueueStatus, ScalingMode, State,
 };
 use asya_shared::names::{GROUP, label, manager};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+
+use conditions::Conditions;
 
 use super::apply::{Ensured, Outcome, QueueState};
 use super::observe::Observed;
 use super::pods::Pods;
 use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
+use crate::events::Note;
 use crate::record::{ActorRecord, Record, Seen, WorkloadRecord};
 
 const TRANSPORT_READY: &str = "TransportReady";
@@ -43,10 +48,31 @@ pub async fn report(
     let Some(report) = make(observed, outcome, now) else {
         return Ok(Retry::OnChange);
     };
+    if let Some((note, text)) = note(&observed.previous, &report.status) {
+        context.events.tell(&observed.actor, note, text.to_owned());
+    }
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;
     }
     Ok(report.retry)
+}
+
+/// What is worth an Event, the moment that it begins.
+fn note<'a>(before: &AsyncActorStatus, after: &'a AsyncActorStatus) -> Option<(Note, &'a str)> {
+    let cause =
+        |status: &'a AsyncActorStatus| status.conditions.iter().find(|c| c.type_ == WORKLOAD_READY);
+    let now = cause(after)?;
+    let same = before.conditions.iter().any(|c| {
+        c.type_ == WORKLOAD_READY && (&c.reason, &c.message) == (&now.reason, &now.message)
+    });
+    let told = [
+        (Reason::ValidationError, Note::ValidationFailed),
+        (Reason::NotOwned, Note::NotOwned),
+    ];
+    let (_, note) = told
+        .into_iter()
+        .find(|(reason, _)| !same && reason.to_string() == now.reason)?;
+    Some((note, &now.message))
 }
 
 /// `None` when there is nobody left to tell.
@@ -233,7 +259,7 @@ fn conditions(
     let mut conditions = Conditions::of(observed, now);
     match (transport_fault, &ensured.queue, &observed.desired) {
         (Some(fault), _, _) => {
-            conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message)
+            conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
         }
         (None, QueueState::Ready, Ok(desired)) => {
             let text = format!("queue {} is ready", desired.names.queue);
@@ -277,88 +303,6 @@ fn summarize(status: &mut AsyncActorStatus) {
         .count();
     status.ready_summary = Some(format!("{ready}/2"));
     status.transport_status = Some(if transport { "Ready" } else { "NotReady" }.to_owned());
-}
-
-/// The conditions of a status in the making.
-struct Conditions {
-    list: Vec<Condition>,
-    generation: i64,
-    now: Timestamp,
-}
-
-impl Conditions {
-    fn of(observed: &Observed, now: Timestamp) -> Self {
-        Self {
-            list: observed.previous.conditions.clone(),
-            generation: observed.actor.generation,
-            now,
-        }
-    }
-
-    /// Reason, message and generation are always those of this pass; the time only moves with the status
-    /// (STA-7).
-    fn set(&mut self, kind: &str, status: Option<bool>, reason: Reason, message: &str) {
-        let status = match status {
-            Some(true) => "True",
-            Some(false) => "False",
-            None => "Unknown",
-        };
-        let before = self
-            .list
-            .iter()
-            .position(|condition| condition.type_ == kind);
-        let since = before
-            .and_then(|index| self.list.get(index))
-            .filter(|condition| condition.status == status)
-            .map_or(Time(self.now), |condition| {
-                condition.last_transition_time.clone()
-            });
-        let condition = Condition {
-            type_: kind.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_string(),
-            message: message.to_owned(),
-            observed_generation: Some(self.generation),
-            last_transition_time: since,
-        };
-        match before.and_then(|index| self.list.get_mut(index)) {
-            Some(slot) => *slot = condition,
-            None => self.list.push(condition),
-        }
-    }
-
-    /// STA-8: true when all others are, else the first that is not speaks.
-    fn set_ready(&mut self, paused: bool) {
-        let others = [TRANSPORT_READY, WORKLOAD_READY]
-            .map(|kind| self.list.iter().find(|c| c.type_ == kind).cloned());
-        let first_not_true = others
-            .iter()
-            .find(|condition| condition.as_ref().is_none_or(|c| c.status != "True"));
-        let ready = first_not_true.is_none();
-        self.set(
-            READY,
-            Some(ready),
-            if paused {
-                Reason::Paused
-            } else {
-                Reason::AllReady
-            },
-            "queue and workload are ready",
-        );
-        let Some(Some(cause)) = first_not_true else {
-            return;
-        };
-        if let Some(condition) = self
-            .list
-            .iter_mut()
-            .find(|condition| condition.type_ == READY)
-        {
-            condition.message.clone_from(&cause.message);
-            if !paused {
-                condition.reason.clone_from(&cause.reason);
-            }
-        }
-    }
 }
 
 /// The version is sent along: what was read is what is reported on.

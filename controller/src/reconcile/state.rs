@@ -10,7 +10,7 @@ use super::{Fault, Reason};
 use crate::record::{Class, WorkloadRecord};
 
 /// A pod that runs may be unready for this long before the actor counts as degraded.
-const UNREADY_IS_DEGRADED: Duration = Duration::from_secs(300);
+const UNREADY_IS_DEGRADED: Duration = Duration::from_mins(5);
 
 /// All that the table reads.
 pub struct Facts<'a> {

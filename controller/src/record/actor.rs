@@ -17,8 +17,6 @@ pub struct ActorRecord {
     pub metadata: Metadata,
     /// Rises with each change of the spec.
     pub generation: i64,
-    /// When the actor was made.
-    pub created: Option<Time>,
     /// When its deletion began.
     pub deleted: Option<Time>,
     /// All finalizers, in order.
@@ -92,7 +90,6 @@ impl Record for ActorRecord {
                 skip_queue_deletion: set(annotation::SKIP_QUEUE_DELETION),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
             },
-            created: raw.metadata.creation_timestamp,
             deleted: raw.metadata.deletion_timestamp,
             finalizers: raw.metadata.finalizers,
             spec: raw.spec,

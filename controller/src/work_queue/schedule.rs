@@ -44,7 +44,6 @@ struct Due {
 #[derive(Clone, Copy)]
 struct Run {
     retry: bool,
-    forgotten: bool,
 }
 
 /// A run to start.
@@ -121,10 +120,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             last: !self.retry.allows(slot.failures_after(retry)),
         };
         slot.last_start = Some(now);
-        slot.run = Some(Run {
-            retry,
-            forgotten: false,
-        });
+        slot.run = Some(Run { retry });
         self.in_flight += 1;
         Some(Start {
             key,
@@ -144,7 +140,6 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         };
         self.in_flight -= 1;
         let (wait, retry) = match outcome {
-            _ if run.forgotten => (None, false),
             Outcome::Done => (None, false),
             Outcome::Again(after) => (Some(after), false),
             Outcome::Failed { after } => {

@@ -3,6 +3,8 @@ use std::sync::Arc;
 use asya_shared::api::State;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use serde_json::json;
+
 use super::{Facts, Verdict, decide};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::{Fault, Reason};
@@ -19,10 +21,16 @@ struct Row {
     pods: Pods,
     previous: Option<State>,
     previously_desired: Option<i32>,
+    state: State,
+    condition: Option<(Option<bool>, Reason)>,
 }
 
 fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
 }
 
 fn row(name: &'static str) -> Row {
@@ -36,36 +44,70 @@ fn row(name: &'static str) -> Row {
         pods: Pods::default(),
         previous: Some(State::Running),
         previously_desired: None,
+        state: State::Running,
+        condition: None,
     }
 }
 
+/// A row about a workload that asks for `desired` pods and has `total`, of which `updated` are of the
+/// current template and `ready` take work.
+fn pods(name: &'static str, [desired, total, updated, ready]: [i32; 4]) -> Row {
+    let object = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "spec": {"replicas": desired},
+        "status": {"observedGeneration": 1, "replicas": total, "readyReplicas": ready, "updatedReplicas": updated},
+    });
+    let mut row = row(name);
+    row.workload = Some(record(&object));
+    row.pods.current_ready = ready.min(updated);
+    row
+}
+
 impl Row {
-    /// A workload that asks for `desired` pods, has `total` of which `updated` are of the current
-    /// template, and `ready` that take work.
-    fn workload(mut self, desired: i32, total: i32, updated: i32, ready: i32) -> Self {
-        let object = serde_json::json!({
-            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
-            "spec": {"replicas": desired},
-            "status": {"observedGeneration": 1, "replicas": total, "readyReplicas": ready, "updatedReplicas": updated},
-        });
-        self.workload = Some(record(&object));
-        self.pods.current_ready = ready.min(updated);
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
         self
     }
 
-    fn failing(mut self, class: Class) -> Self {
+    fn refused(self, reason: Reason) -> Self {
+        self.with(|row| row.refused = Some(Fault::until_change(reason, "text")))
+    }
+
+    fn transport(self, reason: Reason) -> Self {
+        self.with(|row| row.transport = Some(Fault::until_change(reason, "text")))
+    }
+
+    fn child(self, reason: Reason) -> Self {
+        self.with(|row| row.child = Some(Fault::until_change(reason, "text")))
+    }
+
+    fn failing(self, class: Class) -> Self {
         let problem = Problem {
             class,
             container: Some("c".into()),
             reason: "Why".into(),
         };
-        self.pods.failure = Some((problem, "pod-1".into()));
-        self
+        self.with(|row| row.pods.failure = Some((problem, "pod-1".into())))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
-        change(&mut self);
-        self
+    fn old(self, pods: i32) -> Self {
+        self.with(|row| row.pods.old = pods)
+    }
+
+    fn leaving(self, pods: i32) -> Self {
+        self.with(|row| row.pods.leaving = pods)
+    }
+
+    fn was(self, state: Option<State>, desired: i32) -> Self {
+        self.with(|row| (row.previous, row.previously_desired) = (state, Some(desired)))
+    }
+
+    fn unready_for(self, seconds: i64) -> Self {
+        self.with(|row| row.pods.unready_since = Some(ago(seconds)))
+    }
+
+    fn is(self, state: State, ready: Option<bool>, reason: Reason) -> Self {
+        self.with(|row| (row.state, row.condition) = (state, Some((ready, reason))))
     }
 
     fn decide(&self) -> Verdict {
@@ -89,277 +131,157 @@ fn record(object: &serde_json::Value) -> WorkloadRecord {
     Arc::into_inner(seen.record).unwrap()
 }
 
-fn fault(reason: Reason) -> Option<Fault> {
-    Some(Fault::until_change(reason, "text"))
-}
-
-const TRUE: Option<bool> = Some(true);
-const FALSE: Option<bool> = Some(false);
+const YES: Option<bool> = Some(true);
+const NO: Option<bool> = Some(false);
 
 /// STA-4, STA-5
 #[test]
 fn first_row_of_the_table_that_matches_decides() {
-    use Reason as R;
-    use State as S;
-    let rows: Vec<(Row, State, Option<(Option<bool>, Reason)>)> = vec![
-        // 1
-        (
-            row("deletion goes before all else")
-                .workload(1, 1, 1, 1)
-                .with(|r| r.deleting = true),
-            S::Terminating,
-            None,
-        ),
-        // 2
-        (
-            row("invalid spec")
-                .workload(1, 1, 1, 1)
-                .with(|r| r.refused = fault(R::ValidationError)),
-            S::WorkloadError,
-            Some((FALSE, R::ValidationError)),
-        ),
-        (
-            row("invalid spec goes before the transport").with(|r| {
-                r.refused = fault(R::ValidationError);
-                r.transport = fault(R::BrokerUnreachable);
-            }),
-            S::WorkloadError,
-            Some((FALSE, R::ValidationError)),
-        ),
-        // 3
-        (
-            row("no queue, no workload").with(|r| r.transport = fault(R::BrokerUnreachable)),
-            S::TransportError,
-            Some((None, R::TransportNotReady)),
-        ),
-        (
-            row("no queue, a workload that goes on")
-                .workload(1, 1, 1, 1)
-                .with(|r| r.transport = fault(R::QueueMissing)),
-            S::TransportError,
-            Some((TRUE, R::PodsReady)),
-        ),
-        (
-            row("no queue, a workload that fails")
-                .workload(1, 1, 1, 0)
-                .failing(Class::RuntimeError)
-                .with(|r| r.transport = fault(R::QueueMissing)),
-            S::TransportError,
-            Some((FALSE, R::RuntimeError)),
-        ),
-        // 4
-        (
-            row("child refused").with(|r| r.child = fault(R::ReconcileError)),
-            S::WorkloadError,
-            Some((FALSE, R::ReconcileError)),
-        ),
-        (
-            row("child is somebody else's").with(|r| r.child = fault(R::NotOwned)),
-            S::WorkloadError,
-            Some((FALSE, R::NotOwned)),
-        ),
-        // 5
-        (
-            row("config")
-                .workload(1, 1, 1, 0)
-                .failing(Class::ConfigError),
-            S::ConfigError,
-            Some((FALSE, R::ConfigError)),
-        ),
-        (
-            row("volume")
-                .workload(1, 1, 1, 0)
-                .failing(Class::VolumeError),
-            S::VolumeError,
-            Some((FALSE, R::VolumeError)),
-        ),
-        (
-            row("image")
-                .workload(1, 1, 1, 0)
-                .failing(Class::ImagePullError),
-            S::ImagePullError,
-            Some((FALSE, R::ImagePullError)),
-        ),
-        (
-            row("runtime")
-                .workload(1, 1, 1, 0)
-                .failing(Class::RuntimeError),
-            S::RuntimeError,
-            Some((FALSE, R::RuntimeError)),
-        ),
-        (
-            row("sidecar")
-                .workload(1, 1, 1, 0)
-                .failing(Class::SidecarError),
-            S::SidecarError,
-            Some((FALSE, R::SidecarError)),
-        ),
-        (
-            row("another container")
-                .workload(1, 1, 1, 0)
-                .failing(Class::WorkloadError),
-            S::WorkloadError,
-            Some((FALSE, R::WorkloadError)),
-        ),
-        (
-            row("new pods fail while old ones work")
-                .workload(2, 3, 1, 2)
-                .with(|r| r.pods.old = 2)
-                .failing(Class::ImagePullError)
-                .with(|r| r.pods.current_ready = 0),
-            S::ImagePullError,
-            Some((FALSE, R::ImagePullError)),
-        ),
-        // 6
-        (
-            row("no room")
-                .workload(2, 2, 2, 1)
-                .failing(Class::PendingResources),
-            S::PendingResources,
-            Some((FALSE, R::PendingResources)),
-        ),
-        // 9
-        (
-            row("some fail")
-                .workload(3, 3, 3, 2)
-                .failing(Class::RuntimeError),
-            S::Degraded,
-            Some((FALSE, R::RuntimeError)),
-        ),
-        // 10
-        (
-            row("older pods work still")
-                .workload(2, 2, 2, 2)
-                .with(|r| r.pods.old = 1),
-            S::Updating,
-            Some((TRUE, R::RollingOut)),
-        ),
-        (
-            row("counts show older pods").workload(2, 3, 1, 2),
-            S::Updating,
-            Some((TRUE, R::RollingOut)),
-        ),
-        (
-            row("rolled out, not ready yet")
-                .workload(2, 2, 2, 0)
-                .with(|r| r.previous = Some(S::Updating)),
-            S::Updating,
-            Some((FALSE, R::Progressing)),
-        ),
-        // 11
-        (
-            row("more than wished").workload(1, 3, 3, 3),
-            S::ScalingDown,
-            Some((TRUE, R::PodsReady)),
-        ),
-        (
-            row("last ones on their way out")
-                .workload(1, 1, 1, 1)
-                .with(|r| {
-                    r.pods.leaving = 2;
-                    r.previously_desired = Some(3);
-                }),
-            S::ScalingDown,
-            Some((TRUE, R::PodsReady)),
-        ),
-        (
-            row("still on their way out")
-                .workload(1, 1, 1, 1)
-                .with(|r| {
-                    r.pods.leaving = 2;
-                    r.previous = Some(S::ScalingDown);
-                }),
-            S::ScalingDown,
-            Some((TRUE, R::PodsReady)),
-        ),
-        (
-            row("one replaced").workload(1, 1, 1, 1).with(|r| {
-                r.pods.leaving = 1;
-                r.previously_desired = Some(1);
-            }),
-            S::Running,
-            Some((TRUE, R::PodsReady)),
-        ),
-        // 12
-        (
-            row("unready for long, none ready")
-                .workload(1, 1, 1, 0)
-                .with(|r| r.pods.unready_since = Some(ago(300))),
-            S::WorkloadError,
-            Some((FALSE, R::PodsNotReady)),
-        ),
-        (
-            row("unready for long, one ready")
-                .workload(2, 2, 2, 1)
-                .with(|r| r.pods.unready_since = Some(ago(301))),
-            S::Degraded,
-            Some((FALSE, R::PodsNotReady)),
-        ),
-        // 13
-        (
-            row("first pods start")
-                .workload(2, 2, 2, 0)
-                .with(|r| r.previous = None),
-            S::Creating,
-            Some((FALSE, R::Progressing)),
-        ),
-        (
-            row("first pods start still")
-                .workload(2, 2, 2, 1)
-                .with(|r| r.previous = Some(S::Creating)),
-            S::Creating,
-            Some((TRUE, R::Scaling)),
-        ),
-        (
-            row("more pods start").workload(3, 3, 3, 1),
-            S::ScalingUp,
-            Some((TRUE, R::Scaling)),
-        ),
-        (
-            row("unready, not for long")
-                .workload(1, 1, 1, 0)
-                .with(|r| r.pods.unready_since = Some(ago(299))),
-            S::ScalingUp,
-            Some((FALSE, R::Progressing)),
-        ),
-        (
-            row("not there yet").with(|r| r.previous = None),
-            S::Creating,
-            Some((FALSE, R::Progressing)),
-        ),
-        // 14
-        (
-            row("all is well").workload(2, 2, 2, 2),
-            S::Running,
-            Some((TRUE, R::PodsReady)),
-        ),
-        (
-            row("zero by hand").workload(0, 0, 0, 0),
-            S::Running,
-            Some((TRUE, R::ScaledToZero)),
-        ),
-    ];
-    for (row, state, condition) in &rows {
+    for row in without_workload()
+        .into_iter()
+        .chain(failures())
+        .chain(changes())
+    {
         let verdict = row.decide();
-        assert_eq!(verdict.state, *state, "{}", row.name);
-        assert_eq!(
-            verdict.workload.map(|ready| (ready.ready, ready.reason)),
-            *condition,
-            "{}",
-            row.name
-        );
+        assert_eq!(verdict.state, row.state, "{}", row.name);
+        let condition = verdict.workload.map(|ready| (ready.ready, ready.reason));
+        assert_eq!(condition, row.condition, "{}", row.name);
     }
 }
 
-fn ago(seconds: i64) -> Timestamp {
-    now() - SignedDuration::from_secs(seconds)
+/// Rows 1 to 4.
+fn without_workload() -> Vec<Row> {
+    use Reason as R;
+    use State as S;
+    let [well, crash] = [[1, 1, 1, 1], [1, 1, 1, 0]];
+    vec![
+        pods("deletion", well).with(|row| (row.deleting, row.state) = (true, S::Terminating)),
+        pods("invalid spec", well).refused(R::ValidationError).is(
+            S::WorkloadError,
+            NO,
+            R::ValidationError,
+        ),
+        row("both wrong")
+            .refused(R::ValidationError)
+            .transport(R::BrokerUnreachable)
+            .is(S::WorkloadError, NO, R::ValidationError),
+        row("no queue").transport(R::BrokerUnreachable).is(
+            S::TransportError,
+            None,
+            R::TransportNotReady,
+        ),
+        pods("queue lost, work goes on", well)
+            .transport(R::QueueMissing)
+            .is(S::TransportError, YES, R::PodsReady),
+        pods("all lost", crash)
+            .failing(Class::RuntimeError)
+            .transport(R::QueueMissing)
+            .is(S::TransportError, NO, R::RuntimeError),
+        row("refused")
+            .child(R::ReconcileError)
+            .is(S::WorkloadError, NO, R::ReconcileError),
+        row("somebody else's")
+            .child(R::NotOwned)
+            .is(S::WorkloadError, NO, R::NotOwned),
+    ]
+}
+
+/// Rows 5, 6 and 9.
+fn failures() -> Vec<Row> {
+    use Reason as R;
+    use State as S;
+    let none = [1, 1, 1, 0];
+    vec![
+        pods("config", none)
+            .failing(Class::ConfigError)
+            .is(S::ConfigError, NO, R::ConfigError),
+        pods("volume", none)
+            .failing(Class::VolumeError)
+            .is(S::VolumeError, NO, R::VolumeError),
+        pods("image", none).failing(Class::ImagePullError).is(
+            S::ImagePullError,
+            NO,
+            R::ImagePullError,
+        ),
+        pods("runtime", none)
+            .failing(Class::RuntimeError)
+            .is(S::RuntimeError, NO, R::RuntimeError),
+        pods("sidecar", none)
+            .failing(Class::SidecarError)
+            .is(S::SidecarError, NO, R::SidecarError),
+        pods("helper", none).failing(Class::WorkloadError).is(
+            S::WorkloadError,
+            NO,
+            R::WorkloadError,
+        ),
+        pods("new ones fail, old ones work", [2, 3, 1, 2])
+            .old(2)
+            .failing(Class::ImagePullError)
+            .with(|row| row.pods.current_ready = 0)
+            .is(S::ImagePullError, NO, R::ImagePullError),
+        pods("no room", [2, 2, 2, 1])
+            .failing(Class::PendingResources)
+            .is(S::PendingResources, NO, R::PendingResources),
+        pods("some fail", [3, 3, 3, 2])
+            .failing(Class::RuntimeError)
+            .is(S::Degraded, NO, R::RuntimeError),
+    ]
+}
+
+/// Rows 10 to 14.
+fn changes() -> Vec<Row> {
+    use Reason as R;
+    use State as S;
+    let (one, two, three) = ([1, 1, 1, 1], [2, 2, 2, 2], [3, 3, 3, 1]);
+    vec![
+        pods("old ones work still", two)
+            .old(1)
+            .is(S::Updating, YES, R::RollingOut),
+        pods("counts show old ones", [2, 3, 1, 2]).is(S::Updating, YES, R::RollingOut),
+        pods("rolled out, not ready", [2, 2, 2, 0])
+            .was(Some(S::Updating), 2)
+            .is(S::Updating, NO, R::Progressing),
+        pods("more than wished", [1, 3, 3, 3]).is(S::ScalingDown, YES, R::PodsReady),
+        pods("last ones leave", one)
+            .leaving(2)
+            .was(Some(S::Running), 3)
+            .is(S::ScalingDown, YES, R::PodsReady),
+        pods("still leaving", one)
+            .leaving(2)
+            .was(Some(S::ScalingDown), 1)
+            .is(S::ScalingDown, YES, R::PodsReady),
+        pods("one replaced", one)
+            .leaving(1)
+            .was(Some(S::Running), 1)
+            .is(S::Running, YES, R::PodsReady),
+        pods("unready for long", [1, 1, 1, 0]).unready_for(300).is(
+            S::WorkloadError,
+            NO,
+            R::PodsNotReady,
+        ),
+        pods("one of two is", [2, 2, 2, 1])
+            .unready_for(301)
+            .is(S::Degraded, NO, R::PodsNotReady),
+        pods("not for long", [1, 1, 1, 0])
+            .unready_for(299)
+            .is(S::ScalingUp, NO, R::Progressing),
+        pods("first ones start", [2, 2, 2, 0])
+            .was(None, 2)
+            .is(S::Creating, NO, R::Progressing),
+        pods("and go on", [2, 2, 2, 1])
+            .was(Some(S::Creating), 2)
+            .is(S::Creating, YES, R::Scaling),
+        pods("more start", three).is(S::ScalingUp, YES, R::Scaling),
+        row("not there yet").is(S::Creating, NO, R::Progressing),
+        pods("all is well", two).is(S::Running, YES, R::PodsReady),
+        pods("zero by hand", [0, 0, 0, 0]).is(S::Running, YES, R::ScaledToZero),
+    ]
 }
 
 /// STA-3
 #[test]
 fn message_of_a_failure_names_container_reason_and_pod() {
-    let verdict = row("")
-        .workload(1, 1, 1, 0)
+    let verdict = pods("", [1, 1, 1, 0])
         .failing(Class::ImagePullError)
         .decide();
     assert_eq!(
@@ -371,20 +293,17 @@ fn message_of_a_failure_names_container_reason_and_pod() {
 /// STA-6
 #[test]
 fn next_look_is_exactly_when_an_unready_pod_begins_to_count() {
-    let verdict = row("")
-        .workload(1, 1, 1, 0)
-        .with(|r| r.pods.unready_since = Some(ago(299)))
-        .decide();
+    let verdict = pods("", [1, 1, 1, 0]).unready_for(299).decide();
     assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(1)));
-    assert_eq!(row("").workload(1, 1, 1, 1).decide().again, None);
+    assert_eq!(pods("", [1, 1, 1, 1]).decide().again, None);
 }
 
 /// STA-2
 #[test]
 fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error() {
     let refused = |message: &str| {
-        let mut row = row("").workload(1, 0, 0, 0);
-        row.workload = Some(record(&serde_json::json!({
+        let mut row = pods("", [1, 0, 0, 0]);
+        row.workload = Some(record(&json!({
             "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
             "spec": {"replicas": 1},
             "status": {"observedGeneration": 1, "conditions": [
@@ -406,7 +325,7 @@ fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error
 /// WRK-5
 #[test]
 fn counts_of_an_older_generation_show_no_rollout() {
-    let mut row = row("").workload(3, 3, 1, 1);
+    let mut row = pods("", [3, 3, 1, 1]);
     if let Some(workload) = &mut row.workload {
         workload.generation = 2;
     }

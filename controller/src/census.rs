@@ -1,0 +1,105 @@
+//! Counts actors for the metrics, from what their records say as raw text.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use asya_shared::validate;
+use serde::Deserialize;
+
+use crate::metrics::Metrics;
+use crate::record::ActorRecord;
+use crate::store::Store;
+
+#[derive(Deserialize, Default)]
+struct Spec<'a> {
+    #[serde(borrow, default)]
+    transport: Cow<'a, str>,
+}
+
+#[derive(Deserialize, Default)]
+struct Status<'a> {
+    #[serde(borrow, default)]
+    status: Cow<'a, str>,
+}
+
+/// Sets the gauges of actors by transport and status, and of those that cannot be read.
+pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
+    let mut by_label: HashMap<(String, String), usize> = HashMap::new();
+    let mut undecodable = 0;
+    actors.each(|actor| {
+        let (spec, status) = (text(actor.spec.as_ref()), text(actor.status.as_ref()));
+        let transport = serde_json::from_str::<Spec<'_>>(spec)
+            .unwrap_or_default()
+            .transport
+            .into_owned();
+        let status = serde_json::from_str::<Status<'_>>(status)
+            .unwrap_or_default()
+            .status
+            .into_owned();
+        // Reading all of 10,000 specs at each scrape would be dear, and only these can be unreadable.
+        undecodable += usize::from(status == "WorkloadError" && validate::decode(spec).is_err());
+        *by_label.entry((transport, status)).or_default() += 1;
+    });
+    metrics.actors(
+        by_label
+            .iter()
+            .map(|((transport, status), count)| (&**transport, &**status, *count)),
+    );
+    metrics.undecodable(undecodable);
+}
+
+fn text(raw: Option<&std::sync::Arc<serde_json::value::RawValue>>) -> &str {
+    raw.map_or("null", |raw| raw.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::count;
+    use crate::metrics::Metrics;
+    use crate::store::Store;
+
+    /// OPS-4
+    #[test]
+    fn actors_are_counted_by_transport_and_status() {
+        let store = Store::default();
+        let actors = [
+            (
+                "a",
+                json!({"transport": "mq"}),
+                json!({"status": "Running"}),
+            ),
+            (
+                "b",
+                json!({"transport": "mq"}),
+                json!({"status": "Running"}),
+            ),
+            (
+                "c",
+                json!({"transport": "mq", "workload": 5}),
+                json!({"status": "WorkloadError"}),
+            ),
+            ("d", json!({"transport": 5}), json!(null)),
+        ];
+        for (name, spec, status) in actors {
+            let metadata =
+                json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
+            let object = json!({"metadata": metadata, "spec": spec, "status": status});
+            store.show(&None, &serde_json::from_str(&object.to_string()).unwrap());
+        }
+        let metrics = Arc::new(Metrics::new());
+        count(&store, &metrics);
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"asya_operator_actors{transport="mq",status="Running"} 2"#,
+            r#"asya_operator_actors{transport="mq",status="WorkloadError"} 1"#,
+            r#"asya_operator_actors{transport="",status=""} 1"#,
+            "asya_operator_undecodable_objects 1",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Our finalizer, put on and taken off by JSON patches with a test on the list: a merge would drop what
+//! another adds at the same time.
+
+use asya_shared::names::FINALIZER;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{
+    AddOperation, Patch as JsonPatch, PatchOperation, RemoveOperation, TestOperation,
+};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::reconcile::{Context, Error};
+use crate::record::{ActorRecord, Seen};
+
+/// Puts our finalizer on the actor.
+pub(super) async fn add_finalizer(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
+    let change = if actor.finalizers.is_empty() {
+        vec![
+            test(&["metadata", "finalizers"], Value::Null),
+            add(&["metadata", "finalizers"], json!([FINALIZER])),
+        ]
+    } else {
+        vec![
+            test(&["metadata", "finalizers"], json!(actor.finalizers)),
+            add(&["metadata", "finalizers", "-"], json!(FINALIZER)),
+        ]
+    };
+    patch_finalizers(context, actor, change).await
+}
+
+/// Takes our finalizer off the actor, which lets it go.
+pub(super) async fn remove_finalizer(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
+    let Some(index) = actor
+        .finalizers
+        .iter()
+        .position(|finalizer| &**finalizer == FINALIZER)
+    else {
+        return Ok(());
+    };
+    let change = vec![
+        test(&["metadata", "finalizers"], json!(actor.finalizers)),
+        PatchOperation::Remove(RemoveOperation {
+            path: pointer(&["metadata", "finalizers", &index.to_string()]),
+        }),
+    ];
+    patch_finalizers(context, actor, change).await
+}
+
+async fn patch_finalizers(
+    context: &Context,
+    actor: &ActorRecord,
+    change: Vec<PatchOperation>,
+) -> Result<(), Error> {
+    let key = &actor.metadata.key;
+    let mut operations = vec![test(&["metadata", "uid"], json!(actor.metadata.uid))];
+    operations.extend(change);
+    let api: Api<Seen<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+    let patch = Patch::<()>::Json(JsonPatch(operations));
+    match api.patch(&key.name, &PatchParams::default(), &patch).await {
+        Ok(seen) => {
+            context.stores.actors.wrote(&seen);
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        // A failed test is 422: the list changed, or the actor is another one.
+        Err(kube::Error::Api(status)) if status.code == 422 => Err(Error::Stale("the actor")),
+        Err(error) => Err(Error::Api(error)),
+    }
+}
+
+fn pointer(path: &[&str]) -> PointerBuf {
+    PointerBuf::from_tokens(path.iter().copied())
+}
+
+fn test(path: &[&str], value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation {
+        path: pointer(path),
+        value,
+    })
+}
+
+fn add(path: &[&str], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation {
+        path: pointer(path),
+        value,
+    })
+}

@@ -1,0 +1,85 @@
+//! Runs a plan's writes in order. What one refuses keeps those from running that need it, and no others.
+
+mod delete;
+mod ensure;
+mod finalizer;
+
+use std::sync::Arc;
+
+use super::observe::{Child, Observed};
+use super::plan::Plan;
+use super::{Context, Error, Fault, Retry};
+use crate::record::WorkloadRecord;
+
+/// What a pass did, and what stands now.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The actor lives.
+    Ensured(Ensured),
+    /// The actor is on its way out.
+    Deleting {
+        /// Why its queue could not be deleted.
+        fault: Option<Fault>,
+        /// When to look again.
+        retry: Retry,
+    },
+    /// Our finalizer is gone: there is nothing left to tell.
+    Gone,
+}
+
+/// What stands after a pass over an actor that lives.
+#[derive(Debug, Default)]
+pub struct Ensured {
+    /// About the queue.
+    pub queue: QueueState,
+    /// The workload as last seen or written.
+    pub workload: Option<Arc<WorkloadRecord>>,
+    /// Whether that is the answer to an apply of this pass.
+    pub applied: bool,
+    /// Why the workload is not what it should be.
+    pub fault: Option<Fault>,
+}
+
+/// What is known of the queue after a pass.
+#[derive(Debug, Default)]
+pub enum QueueState {
+    /// Nothing was asked, nothing is told.
+    #[default]
+    Untouched,
+    /// As wanted, as far as we know.
+    Ready,
+    /// Somebody else's business (QUE-12).
+    Unmanaged,
+    /// It cannot be used.
+    Fault(Fault),
+}
+
+impl QueueState {
+    fn is_usable(&self) -> bool {
+        matches!(self, Self::Ready | Self::Unmanaged)
+    }
+}
+
+/// Runs `plan`.
+///
+/// # Errors
+/// When the API server fails in a way that is not the actor's fault.
+pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
+    match plan {
+        Plan::Rest => Ok(Outcome::Ensured(Ensured {
+            workload: seen_workload(observed),
+            ..Ensured::default()
+        })),
+        Plan::Ensure(plan) => ensure::ensure(context, observed, plan)
+            .await
+            .map(Outcome::Ensured),
+        Plan::Delete(plan) => delete::delete(context, observed, plan).await,
+    }
+}
+
+fn seen_workload(observed: &Observed) -> Option<Arc<WorkloadRecord>> {
+    match &observed.workload {
+        Child::Ours(workload) => Some(Arc::clone(workload)),
+        Child::Absent | Child::Foreign(_) => None,
+    }
+}

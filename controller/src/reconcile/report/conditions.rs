@@ -1,0 +1,91 @@
+//! Conditions: reason, message and generation are those of this pass, the time only moves with the status.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{READY, TRANSPORT_READY, WORKLOAD_READY};
+use crate::reconcile::Reason;
+use crate::reconcile::observe::Observed;
+
+/// The conditions of a status in the making.
+pub(super) struct Conditions {
+    pub(super) list: Vec<Condition>,
+    generation: i64,
+    now: Timestamp,
+}
+
+impl Conditions {
+    /// The stored ones, to be changed.
+    pub(super) fn of(observed: &Observed, now: Timestamp) -> Self {
+        Self {
+            list: observed.previous.conditions.clone(),
+            generation: observed.actor.generation,
+            now,
+        }
+    }
+
+    /// Reason, message and generation are always those of this pass; the time only moves with the status
+    /// (STA-7).
+    pub(super) fn set(&mut self, kind: &str, status: Option<bool>, reason: Reason, message: &str) {
+        let status = match status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let before = self
+            .list
+            .iter()
+            .position(|condition| condition.type_ == kind);
+        let since = before
+            .and_then(|index| self.list.get(index))
+            .filter(|condition| condition.status == status)
+            .map_or(Time(self.now), |condition| {
+                condition.last_transition_time.clone()
+            });
+        let condition = Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_string(),
+            message: message.to_owned(),
+            observed_generation: Some(self.generation),
+            last_transition_time: since,
+        };
+        match before.and_then(|index| self.list.get_mut(index)) {
+            Some(slot) => *slot = condition,
+            None => self.list.push(condition),
+        }
+    }
+
+    /// STA-8: true when all others are, else the first that is not speaks.
+    pub(super) fn set_ready(&mut self, paused: bool) {
+        let others = [TRANSPORT_READY, WORKLOAD_READY]
+            .map(|kind| self.list.iter().find(|c| c.type_ == kind).cloned());
+        let first_not_true = others
+            .iter()
+            .find(|condition| condition.as_ref().is_none_or(|c| c.status != "True"));
+        let ready = first_not_true.is_none();
+        self.set(
+            READY,
+            Some(ready),
+            if paused {
+                Reason::Paused
+            } else {
+                Reason::AllReady
+            },
+            "queue and workload are ready",
+        );
+        let Some(Some(cause)) = first_not_true else {
+            return;
+        };
+        if let Some(condition) = self
+            .list
+            .iter_mut()
+            .find(|condition| condition.type_ == READY)
+        {
+            condition.message.clone_from(&cause.message);
+            if !paused {
+                condition.reason.clone_from(&cause.reason);
+            }
+        }
+    }
+}
