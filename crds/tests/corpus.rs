@@ -18,7 +18,7 @@ const TRANSPORTS: &str = r#"{"transports": {
 /// BIND-17, BIND-18, BIND-19, each by an accepted and a refused object.
 #[test]
 fn the_crd_accepts_and_refuses_what_the_corpus_says() {
-    let schema = schema();
+    let schema = with_plain_old_self(schema());
     for case in cases().unwrap() {
         let found = Validator::new().validate(&schema, &case.new, case.old.as_ref());
         let found: Vec<(String, String)> = found.err().map_or_else(Vec::new, |errors| {
@@ -32,7 +32,7 @@ fn the_crd_accepts_and_refuses_what_the_corpus_says() {
         match expected {
             None => assert!(found.is_empty(), "{}: {found:?}", named(&case)),
             Some(refusal) => assert!(
-                found.iter().any(|(_, message)| *message == refusal.text),
+                found.contains(&(refusal.path.clone(), refusal.text.clone())),
                 "{}: expected \"{}\", found {found:?}",
                 named(&case),
                 refusal.text,
@@ -88,6 +88,15 @@ fn schema() -> Value {
     crd.pointer("/spec/versions/0/schema/openAPIV3Schema")
         .unwrap()
         .clone()
+}
+
+/// An optional `oldSelf` is an optional for the API server, but the plain value or null for kube's evaluator.
+fn with_plain_old_self(schema: Value) -> Value {
+    let text = schema
+        .to_string()
+        .replace("oldSelf.hasValue()", "oldSelf != null")
+        .replace("oldSelf.value()", "oldSelf");
+    serde_json::from_str(&text).unwrap()
 }
 
 fn violations(case: &Case, transports: &TransportsConfig) -> Vec<Violation> {

@@ -8,6 +8,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::rules::unless_broken_before;
 use super::{
     AsyncActorStatus, Binding, BoundRuntime, Queue, Scaling, Sidecar, Timeout, Workload,
     WorkloadRef, messages,
@@ -59,17 +60,17 @@ use super::{
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     // VAL-2, BIND-10
-    validation = Rule::new("has(self.workload) != has(self.workloadRef)").message(messages::ONE_MODE),
+    validation = unless_broken_before("has(self.workload) != has(self.workloadRef)").message(messages::ONE_MODE),
     // BIND-11
-    validation = Rule::new("has(self.workloadRef) || !has(self.runtime)")
+    validation = unless_broken_before("has(self.workloadRef) || !has(self.runtime)")
         .message(messages::RUNTIME_NEEDS_TARGET).field_path(".runtime"),
     // BIND-12
-    validation = Rule::new("has(self.workloadRef) || !has(self.binding)")
+    validation = unless_broken_before("has(self.workloadRef) || !has(self.binding)")
         .message(messages::BINDING_NEEDS_TARGET).field_path(".binding"),
     // BIND-13
     validation = Rule::new("has(self.workloadRef) == has(oldSelf.workloadRef)").message(messages::MODE_IMMUTABLE),
     // BIND-17
-    validation = Rule::new(
+    validation = unless_broken_before(
         "!has(self.binding) || !has(self.binding.strategy) || self.binding.strategy != 'Template' || !has(self.workloadRef) || \
          (self.workloadRef.apiVersion.startsWith('apps/') && self.workloadRef.kind in ['Deployment', 'StatefulSet'])"
     ).message(messages::TEMPLATE_KIND).field_path(".binding.strategy")

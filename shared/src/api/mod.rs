@@ -20,6 +20,7 @@ mod in_force;
 pub mod messages;
 mod queue;
 mod resources;
+mod rules;
 mod scaling;
 mod schema;
 mod sidecar;

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::messages;
+use super::rules::unless_broken_before;
 
 /// Scaling by the depth of the queue, done by KEDA.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 // VAL-12, with the defaults of `in_force`.
-#[x_kube(validation = Rule::new(
+#[x_kube(validation = unless_broken_before(
     "(has(self.minReplicas) ? self.minReplicas : 0) <= (has(self.maxReplicas) ? self.maxReplicas : 50)"
 ).message(messages::MIN_ABOVE_MAX).field_path(".minReplicas"))]
 pub struct Scaling {

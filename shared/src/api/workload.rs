@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::messages;
+use super::rules::unless_broken_before;
 
 /// A workload of our own: the operator creates it and adds the sidecar to its pods.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     // VAL-14
-    validation = Rule::new(
+    validation = unless_broken_before(
         "!has(self.volumeClaimTemplates) || size(self.volumeClaimTemplates) == 0 || (has(self.kind) && self.kind == 'StatefulSet')"
     )
     .message(messages::CLAIMS_NEED_STATEFUL_SET)
