@@ -1,5 +1,6 @@
 //! Who wrote what, by the API server's audit log.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub struct Write {
     pub time: Timestamp,
     /// The user.
     pub user: String,
+    /// Which of the user's tokens; see [`Instance::credential`](crate::operator::Instance::credential).
+    pub credential: String,
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     /// The API group; empty for the core group.
@@ -140,6 +143,8 @@ struct Line {
 #[derive(Deserialize)]
 struct User {
     username: String,
+    #[serde(default)]
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -158,11 +163,18 @@ struct Response {
     code: i32,
 }
 
+fn credential(user: &User) -> String {
+    let ids = user.extra.get("authentication.kubernetes.io/credential-id");
+    ids.and_then(|ids| ids.first()?.strip_prefix("JTI=").map(str::to_owned))
+        .unwrap_or_default()
+}
+
 impl From<Line> for Write {
     fn from(line: Line) -> Self {
         let object = line.object_ref.unwrap_or_default();
         Self {
             time: line.request_received_timestamp,
+            credential: credential(&line.user),
             user: line.user.username,
             verb: line.verb,
             group: object.api_group,

@@ -172,6 +172,11 @@ impl CountingProxy {
         seen.strike = Some((seen.writes.len() + n, moment, Box::new(hook)));
     }
 
+    /// Forgets the hook, if it is still waiting for its write.
+    pub fn disarm(&self) {
+        self.shared.seen().strike = None;
+    }
+
     /// Whether the hook is still waiting for its write.
     #[must_use]
     pub fn is_armed(&self) -> bool {

@@ -36,7 +36,20 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let scenario = match Self::enter(name).await {
+        let connected = State::from_env().and_then(Cluster::connect);
+        Self::run_on(connected, name, body).await;
+    }
+
+    /// The same on a cluster of the scenario's own.
+    ///
+    /// # Panics
+    /// When the body fails or panics.
+    pub async fn run_on<F>(cluster: Result<Cluster>, name: &str, body: F)
+    where
+        F: AsyncFnOnce(&Self) -> Result<()>,
+    {
+        let entered = async { Self::enter(cluster?, name).await };
+        let scenario = match entered.await {
             Ok(scenario) => scenario,
             Err(error) => {
                 // One line: it tells what to do, a backtrace does not.
@@ -69,9 +82,8 @@ impl Scenario {
         }
     }
 
-    async fn enter(name: &str) -> Result<Self> {
+    async fn enter(cluster: Cluster, name: &str) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let cluster = Cluster::connect(State::from_env()?)?;
         let suffix = format!(
             "{:x}-{}",
             std::process::id(),
@@ -168,6 +180,23 @@ impl Scenario {
         self.kubectl(&["apply", "--filename", &file.display().to_string()])
             .await
             .map(drop)
+    }
+
+    /// Waits until an actor is gone, its finalizer done.
+    ///
+    /// # Errors
+    /// After the timeout, with the status seen last.
+    pub async fn actor_gone(&self, actor: &str, timeout: Duration) -> Result<()> {
+        let actors = self.actors();
+        eventually(
+            format_args!("actor {actor} is gone"),
+            timeout,
+            async || match actors.get_opt(actor).await? {
+                None => Ok(()),
+                Some(found) => Err(NotYet::new(format!("status {}", found.data["status"]))),
+            },
+        )
+        .await
     }
 
     /// Waits until an actor's `.status.status` is this.

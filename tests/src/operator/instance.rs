@@ -30,6 +30,7 @@ pub struct Instance {
     health: String,
     metrics: String,
     log: PathBuf,
+    credential: String,
 }
 
 impl Instance {
@@ -37,6 +38,7 @@ impl Instance {
         name: &str,
         spec: Spec,
         listening: &BTreeMap<String, String>,
+        credential: String,
     ) -> Result<Self> {
         let url = |flag: &str| {
             listening
@@ -52,6 +54,7 @@ impl Instance {
             health: url("health-probe-bind-address"),
             metrics: url("metrics-bind-address"),
             log,
+            credential,
         })
     }
 
@@ -65,6 +68,17 @@ impl Instance {
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
+    }
+
+    /// The id of its token: by this the audit log tells instances apart.
+    #[must_use]
+    pub fn credential(&self) -> &str {
+        &self.credential
+    }
+
+    /// What kills it, to be called from anywhere: a proxy's hook.
+    pub fn killer(&self) -> impl FnOnce() + Send + 'static {
+        self.process.killer()
     }
 
     /// `http://127.0.0.1:PORT` of `/healthz` and `/readyz`.

@@ -6,6 +6,7 @@ mod instance;
 
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, PodSpec, Secret, ServiceAccount};
@@ -14,7 +15,6 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 pub use self::instance::{Instance, Launch};
-use crate::build::{self, Part};
 use crate::cluster::{Cluster, OperatorState};
 use crate::error::{Error, Result, Trying};
 use crate::process::{self, Spec};
@@ -29,7 +29,7 @@ pub const RABBITMQ_SECRET: &str = "rabbitmq-secret";
 
 const RELEASE: &str = "asya-operator";
 const NAMESPACE: &str = "asya-system";
-/// The first leader's time to apply the CRD, plus a queue of other tests.
+/// Longer than any run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
 /// An installed operator; its instances are started one by one.
@@ -55,7 +55,7 @@ impl Operator {
         let file = cluster.folder().join("values.json");
         std::fs::write(&file, serde_json::to_vec_pretty(&merged)?)
             .trying(format_args!("write {}", file.display()))?;
-        let helm = build::ensure(Part::Tools).await?.join("helm");
+        let helm = cluster.state().tools.join("helm");
         let helm = Spec::new("helm", helm)
             .args(["upgrade", "--install", RELEASE])
             .arg(chart().display())
@@ -127,7 +127,7 @@ impl Operator {
             .into_iter()
             .chain(launch.env)
             .fold(spec, |spec, (name, value)| spec.env(name, value));
-        Instance::start(name, spec, &command.listening).await
+        Instance::start(name, spec, &command.listening, token_id(&token)?).await
     }
 
     /// The namespace of the chart.
@@ -169,6 +169,21 @@ impl Operator {
             .map(|status| status.token)
             .ok_or_else(|| Error::other("the API server gave no token"))
     }
+}
+
+/// The id of a token: the claim `jti`, by which the audit log tells tokens apart.
+fn token_id(token: &str) -> Result<String> {
+    let claims = token.split('.').nth(1).unwrap_or_default();
+    let mut base64 = claims.replace('-', "+").replace('_', "/");
+    while !base64.len().is_multiple_of(4) {
+        base64.push('=');
+    }
+    let claims: ByteString = serde_json::from_value(Value::String(base64))?;
+    let claims: Value = serde_json::from_slice(&claims.0)?;
+    let id = claims["jti"]
+        .as_str()
+        .ok_or_else(|| Error::other("the token has no id"))?;
+    Ok(id.to_owned())
 }
 
 /// A `ServiceAccount`'s user name.
@@ -275,9 +290,17 @@ pub fn bin_folder() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use serde_json::json;
 
-    use super::merge;
+    use super::{merge, token_id};
+
+    #[test]
+    fn a_token_has_its_id_in_its_claims() {
+        // {"jti":"a?b>c"}, so that both letters of the URL alphabet occur
+        assert_eq!(token_id("e30.eyJqdGkiOiJhP2I-YyJ9.x").unwrap(), "a?b>c");
+    }
 
     #[test]
     fn values_are_laid_over_key_by_key() {

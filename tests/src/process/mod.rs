@@ -137,6 +137,16 @@ impl Process {
         }
     }
 
+    /// What kills it (SIGKILL), to be called from anywhere.
+    pub fn killer(&self) -> impl FnOnce() + Send + 'static {
+        let (pid, exit) = (self.pid, self.exit.clone());
+        move || {
+            if exit.borrow().is_none() {
+                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+            }
+        }
+    }
+
     /// Waits for its end.
     pub async fn wait(&self) -> ExitStatus {
         let mut exit = self.exit.clone();

@@ -4,9 +4,30 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use serde_json::{Value, json};
+
+mod crash;
 mod harness;
+mod leader;
 mod lifecycle;
 mod standalone;
+
+/// The least that an actor needs.
+fn minimal_actor(name: &str) -> Value {
+    json!({
+        "apiVersion": "asya.sh/v1alpha1",
+        "kind": "AsyncActor",
+        "metadata": {"name": name},
+        "spec": {
+            "transport": "rabbitmq",
+            "workload": {"template": {"spec": {"containers": [{
+                "name": "asya-runtime",
+                "image": "python:3.13-slim",
+                "env": [{"name": "ASYA_HANDLER", "value": "echo.handle"}],
+            }]}}},
+        },
+    })
+}
 
 /// The turn to run a cluster of one's own: more than one at a time besides the
 /// shared one would slow everything down.

@@ -7,23 +7,11 @@ use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams};
-use serde_json::{Value, json};
+use serde_json::json;
+
+use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
-
-fn minimal(name: &str) -> Value {
-    json!({
-        "apiVersion": "asya.sh/v1alpha1",
-        "kind": "AsyncActor",
-        "metadata": {"name": name},
-        "spec": {
-            "transport": "rabbitmq",
-            "workload": {"template": {"spec": {"containers": [{
-                "name": "asya-runtime", "image": "python:3.13-slim", "env": [{"name": "ASYA_HANDLER", "value": "echo.handle"}],
-            }]}}},
-        },
-    })
-}
 
 /// API-4, API-9, FIN-1, FIN-2, QUE-1, QUE-2, RMQ-3, RMQ-4, RUN-2, POD-1
 #[tokio::test]
@@ -32,7 +20,7 @@ async fn standalone_actor_reaches_running_and_leaves_nothing_behind() {
         let name = scenario.name("echo");
         let queue = format!("asya-{name}");
         let rabbitmq = scenario.cluster().rabbitmq()?;
-        let manifest = minimal(&name);
+        let manifest = minimal_actor(&name);
         scenario.apply(&manifest).await?;
         let actor = scenario.actor_status(&name, "Running", SOON).await?;
         assert_eq!(
@@ -82,14 +70,7 @@ async fn standalone_actor_reaches_running_and_leaves_nothing_behind() {
             .actors()
             .delete(&name, &DeleteParams::default())
             .await?;
-        eventually("the actor is gone", SOON, async || {
-            let actor = scenario.actors().get_opt(&name).await?;
-            check(
-                actor.is_none(),
-                format_args!("{:?}", actor.map(|actor| actor.data["status"].clone())),
-            )
-        })
-        .await?;
+        scenario.actor_gone(&name, SOON).await?;
         assert_eq!(rabbitmq.queue(&queue).await?, None, "the queue stayed");
         eventually(
             "the workload, its pods and the runtime are gone",
@@ -130,10 +111,10 @@ async fn standalone_actor_reaches_running_and_leaves_nothing_behind() {
 async fn an_actor_that_cannot_be_decoded_harms_no_other() {
     Scenario::run("undecodable", async |scenario| {
         let (good, bad) = (scenario.name("good"), scenario.name("bad"));
-        let mut broken = minimal(&bad);
+        let mut broken = minimal_actor(&bad);
         broken["spec"]["workload"]["template"]["spec"]["containers"] = json!({});
         scenario.apply(&broken).await?;
-        scenario.apply(&minimal(&good)).await?;
+        scenario.apply(&minimal_actor(&good)).await?;
         scenario.actor_status(&good, "Running", SOON).await?;
         eventually("the broken one is told", SOON, async || {
             let actor = scenario.actors().get(&bad).await?;
@@ -160,7 +141,7 @@ async fn an_actor_at_rest_is_written_no_more() {
         let audit = scenario.cluster().audit();
         let user = scenario.cluster().operator_user()?;
         let start = audit.mark().await?;
-        scenario.apply(&minimal(&name)).await?;
+        scenario.apply(&minimal_actor(&name)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
         // Quiet for two seconds: the last status is written.
         let mut mark = audit.mark().await?;

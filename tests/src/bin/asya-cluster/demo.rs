@@ -117,7 +117,7 @@ async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
 fn print_next_steps() {
     println!(
         "
-What to try next (asya-cluster up, or demo --stay, keeps a cluster):
+What to try next (`make demo ARGS=--stay` keeps this cluster, `make up` starts one that stays):
   kubectl get asya -n {NAMESPACE} hello -o yaml      status, conditions and inventory
   kubectl explain asya.spec                   every field
   kubectl scale asya -n {NAMESPACE} hello --replicas 3
