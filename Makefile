@@ -33,7 +33,7 @@ build: rust ## Build the controller for release: target/release/asya-controller
 	cargo build --release $(LOCKED) -p asya-controller
 
 test: python ## Run everything below and print one table
-	@python3 .ci/parts.py lint test-scripts test-runtime test-unit test-chart test-scenarios
+	@python3 .ci/parts.py
 
 lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD, length of files
 	@CARGO_DENY=$(CARGO_DENY) python3 .ci/lint.py

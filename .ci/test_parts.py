@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -80,8 +81,11 @@ class Running(unittest.TestCase):
         done = self.run_parts("silent")
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("0 passed, 1 failed", 1))
 
-    def test_nothing_to_run_is_a_failure(self):
-        self.assertEqual(self.run_parts().returncode, 1)
+    def test_without_names_all_parts_of_the_makefile_run(self):
+        makefile = pathlib.Path(parts.__file__).parent.parent / "Makefile"
+        targets = set(re.findall(r"(?m)^(lint|test-[a-z]+):", makefile.read_text()))
+        self.assertEqual(set(parts.ALL), targets)
+        self.assertRegex(self.run_parts().stdout, r"(?s)== lint\n.*== test-scenarios\n")
 
     def test_parts_know_nothing_of_the_make_around_them(self):
         environment = {**os.environ, "MAKEFLAGS": "-j3 --jobserver-auth=3,4", "MAKELEVEL": "1"}
