@@ -49,7 +49,7 @@ pub struct AsyncActorStatus {
     /// Ready pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// All pods.
+    /// All pods, ready or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_replicas: Option<i32>,
     /// Pods that are not ready and not failing.
