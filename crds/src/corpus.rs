@@ -8,6 +8,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 const CORPUS: &str = include_str!("../corpus.yaml");
+const FORMER: &str = include_str!("../compat/actors.yaml");
+
+/// Actors as users of the former operator have them.
+///
+/// # Errors
+/// When the file is not YAML.
+pub fn former_actors() -> Result<Vec<Value>, Box<dyn Error>> {
+    Ok(serde_saphyr::from_multiple(FORMER)?)
+}
 
 /// An actor, or a change of one, and what must become of it.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! everything that CEL can see (VAC-2).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use asya_crds::corpus::{Case, cases};
+use asya_crds::corpus::{Case, cases, former_actors};
 use asya_shared::api::AsyncActor;
 use asya_shared::config::TransportsConfig;
 use asya_shared::validate::{Subject, Violation, Write, check};
@@ -61,6 +61,27 @@ fn webhook_and_controller_accept_and_refuse_what_the_corpus_says() {
                 refusal.text,
             ),
         }
+    }
+}
+
+#[test]
+fn actors_of_the_former_operator_break_no_rule() {
+    let transports = TransportsConfig::parse(TRANSPORTS).unwrap();
+    let schema = with_plain_old_self(schema());
+    let actors = former_actors().unwrap();
+    assert_eq!(actors.len(), 3);
+    for new in actors {
+        let found = Validator::new().validate(&schema, &new, None);
+        assert!(found.is_ok(), "{new}: {found:?}");
+        let case = Case {
+            rules: Vec::new(),
+            old: None,
+            new,
+            refusal: None,
+        };
+        assert_eq!(violations(&case, &transports), []);
+        let actor: AsyncActor = serde_json::from_value(case.new.clone()).unwrap();
+        assert_eq!(serde_json::to_value(actor.spec).unwrap(), case.new["spec"]);
     }
 }
 
