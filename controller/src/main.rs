@@ -2,6 +2,7 @@
 
 mod args;
 mod census;
+mod claims;
 mod client;
 mod crd;
 mod events;
@@ -32,6 +33,7 @@ use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;
+use crate::claims::Claims;
 use crate::fence::{Fence, FenceLayer};
 use crate::health::Readiness;
 use crate::leader::{Candidate, Ended};
@@ -117,6 +119,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
             queues_managed: !args.disable_queue_management,
         },
+        claims: Claims::default(),
         brokers: Brokers::new(
             client.clone(),
             &args.namespace,

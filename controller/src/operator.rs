@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_shared::names::label;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Client, Resource};
 use tokio::task::JoinSet;
@@ -15,6 +16,11 @@ use crate::record::{Concerns, Key, Record};
 use crate::store::{Scope, Store};
 use crate::watch::Watch;
 use crate::work_queue::{Attempt, Outcome, WorkQueue};
+
+/// Objects that belong to one actor.
+const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
+/// Objects that the actors of a namespace share.
+const SHARED: &str = "app.kubernetes.io/part-of=asya";
 
 /// Without any event every actor is seen again after this long, give or take a tenth (FW-5).
 const RESYNC: Duration = Duration::from_hours(10);
@@ -59,27 +65,37 @@ impl Operator {
             self.namespaces.iter().cloned().map(Some).collect()
         };
         for scope in &scopes {
-            self.start(&mut tasks, client, scope, &stores.actors, None);
+            self.start(
+                &mut tasks,
+                client,
+                scope,
+                &stores.actors,
+                None,
+                Self::reclaim,
+            );
             self.start(
                 &mut tasks,
                 client,
                 scope,
                 &stores.workloads,
-                Some("app.kubernetes.io/managed-by=asya-operator"),
+                Some(OURS),
+                Self::wake,
             );
             self.start(
                 &mut tasks,
                 client,
                 scope,
                 &stores.config_maps,
-                Some("app.kubernetes.io/part-of=asya"),
+                Some(SHARED),
+                Self::wake,
             );
             self.start(
                 &mut tasks,
                 client,
                 scope,
                 &stores.pods,
-                Some("asya.sh/asya"),
+                Some(label::ASYA),
+                Self::wake,
             );
         }
         tasks
@@ -92,6 +108,7 @@ impl Operator {
         scope: &Scope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
+        concerned: fn(&Self, Concerns),
     ) where
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
@@ -110,7 +127,28 @@ impl Operator {
             metrics: Arc::clone(&self.context.metrics),
         };
         let operator = self.clone();
-        tasks.spawn(watch.run(move |concerns| operator.wake(concerns)));
+        tasks.spawn(watch.run(move |concerns| concerned(&operator, concerns)));
+    }
+
+    /// A changed actor may have taken a queue's name, or left one to another.
+    fn reclaim(&self, concerns: Concerns) {
+        if let Concerns::Actor(key) = &concerns {
+            let Context {
+                claims,
+                installation,
+                stores,
+                ..
+            } = &*self.context;
+            let others = claims.refresh(
+                &installation.transports,
+                key,
+                stores.actors.get(key).as_deref(),
+            );
+            for other in others {
+                self.queue.now(other);
+            }
+        }
+        self.wake(concerns);
     }
 
     fn wake(&self, concerns: Concerns) {

@@ -18,6 +18,7 @@ use asya_shared::config::{Settings, TransportsConfig};
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
+use crate::claims::Claims;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::queue::Brokers;
@@ -37,6 +38,8 @@ pub struct Context {
     pub stores: Stores,
     /// How the operator is configured.
     pub installation: Installation,
+    /// Who owns which queue's name.
+    pub claims: Claims,
     /// The brokers' clients.
     pub brokers: Brokers,
     /// The runtime script in the actors' namespaces.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, InventoryEntry, QueueStatus};
+use asya_shared::validate;
 use kube::Api;
 use serde_json::Value;
 
 use super::desired::{Desired, desired};
-use super::{Context, Error, Fault};
+use super::{Context, Error, Fault, Reason};
 use crate::queue::{BrokerError, Standing};
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, Seen, WorkloadRecord};
 
@@ -133,7 +134,10 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         .as_ref()
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default();
-    let desired = desired(&context.installation, &actor);
+    let desired = match context.claims.owner_before(key) {
+        Some((owner, queue)) => Err(conflict(&owner, &queue)),
+        None => desired(&context.installation, &actor),
+    };
     let adopts = desired
         .as_ref()
         .is_ok_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
@@ -151,6 +155,12 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
     };
     observed.queue = queue(context, &observed).await;
     Ok(Some(observed))
+}
+
+/// QUE-3: the queue is another actor's, so there is nothing to make for this one.
+fn conflict(owner: &Key, queue: &str) -> Fault {
+    let violation = validate::queue_taken(queue, &owner.namespace, &owner.name);
+    Fault::until_change(Reason::QueueConflict, violation.to_string())
 }
 
 /// A name that no watch has shown may still be taken: the watches see our labels only (SA-3).

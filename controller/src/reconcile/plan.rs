@@ -245,7 +245,11 @@ fn queue_to_delete(observed: &Observed) -> Option<QueueStatus> {
     {
         return None;
     }
-    let wanted = observed.desired.as_ref().ok();
+    let wanted = observed.desired.as_ref();
+    if wanted.is_err_and(|fault| fault.reason == Reason::QueueConflict) {
+        return None;
+    }
+    let wanted = wanted.ok();
     if wanted.is_some_and(|desired| !desired.transport.queues().auto_create) {
         return None;
     }

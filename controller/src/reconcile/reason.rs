@@ -11,6 +11,7 @@ pub enum Reason {
     QueueReady,
     TransportValidated,
     InvalidTransport,
+    QueueConflict,
     QueueMissing,
     QueueMismatch,
     QueueConfigInvalid,
@@ -42,6 +43,13 @@ pub enum Reason {
     AllReady,
     Paused,
     Terminating,
+}
+
+impl Reason {
+    /// Whether a spec that cannot be acted on is so because of its transport.
+    pub fn is_of_transport(self) -> bool {
+        matches!(self, Self::InvalidTransport | Self::QueueConflict)
+    }
 }
 
 impl fmt::Display for Reason {

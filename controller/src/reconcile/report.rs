@@ -148,7 +148,7 @@ fn faults<'a>(
     ensured: &'a Ensured,
 ) -> (Option<&'a Fault>, Option<&'a Fault>) {
     match (&observed.desired, &ensured.queue) {
-        (Err(fault), _) if fault.reason == Reason::InvalidTransport => (Some(fault), None),
+        (Err(fault), _) if fault.reason.is_of_transport() => (Some(fault), None),
         (Err(fault), _) => (None, Some(fault)),
         (Ok(_), QueueState::Fault(fault)) => (Some(fault), None),
         (Ok(_), _) => (None, None),

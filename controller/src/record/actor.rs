@@ -17,8 +17,12 @@ pub struct ActorRecord {
     pub metadata: Metadata,
     /// Rises with each change of the spec.
     pub generation: i64,
+    /// When the actor was made.
+    pub created: Option<Time>,
     /// When its deletion began.
     pub deleted: Option<Time>,
+    /// The transport that it names, where that can be read.
+    pub transport: Option<Box<str>>,
     /// All finalizers, in order.
     pub finalizers: Vec<Box<str>>,
     /// Those annotations that steer us.
@@ -66,6 +70,16 @@ pub struct RawActor<'a> {
     status: Option<Arc<RawValue>>,
 }
 
+/// Claims on queue names need no more of a spec than this.
+fn transport(spec: &RawValue) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Spec {
+        transport: Box<str>,
+    }
+    let spec: Spec = serde_json::from_str(spec.get()).ok()?;
+    Some(spec.transport)
+}
+
 impl Record for ActorRecord {
     type Kind = AsyncActor;
     type Raw<'de> = RawActor<'de>;
@@ -90,7 +104,9 @@ impl Record for ActorRecord {
                 skip_queue_deletion: set(annotation::SKIP_QUEUE_DELETION),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
             },
+            created: raw.metadata.creation_timestamp,
             deleted: raw.metadata.deletion_timestamp,
+            transport: raw.spec.as_ref().and_then(|spec| transport(spec)),
             finalizers: raw.metadata.finalizers,
             spec: raw.spec,
             status: raw.status,

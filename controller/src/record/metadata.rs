@@ -61,6 +61,8 @@ pub struct RawMetadata<'a> {
     /// Rises with each change of the spec.
     #[serde(default)]
     pub generation: i64,
+    /// When the object was made.
+    pub creation_timestamp: Option<Time>,
     /// When its deletion began.
     pub deletion_timestamp: Option<Time>,
     /// Labels.

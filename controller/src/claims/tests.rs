@@ -1,0 +1,138 @@
+use asya_shared::config::TransportsConfig;
+use serde_json::json;
+
+use super::Claims;
+use crate::record::{ActorRecord, Key, Seen};
+
+fn transports() -> TransportsConfig {
+    let dlq = json!({"dlq": {"enabled": true}});
+    let config = json!({"transports": {
+        "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": dlq}},
+        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}},
+        "own": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": {"nameTemplate": "asya-{namespace}-{actor}"}}},
+        "shared": {"type": "sqs", "enabled": true, "config": {"region": "r", "queues": dlq}},
+    }});
+    TransportsConfig::parse(&config.to_string()).unwrap()
+}
+
+struct World {
+    claims: Claims,
+    transports: TransportsConfig,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            claims: Claims::default(),
+            transports: transports(),
+        }
+    }
+
+    /// An actor `namespace/name` made in that second of the day.
+    fn add(&self, namespace: &str, name: &str, transport: &str, second: u32) -> Vec<String> {
+        let object = json!({
+            "metadata": {"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"), "resourceVersion": "1",
+                "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
+            "spec": {"transport": transport},
+        });
+        let seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+        self.take(namespace, name, Some(&seen.record))
+    }
+
+    fn take(&self, namespace: &str, name: &str, record: Option<&ActorRecord>) -> Vec<String> {
+        let concerned = self
+            .claims
+            .refresh(&self.transports, &Key::new(namespace, name), record);
+        let mut concerned: Vec<_> = concerned.iter().map(ToString::to_string).collect();
+        concerned.sort();
+        concerned
+    }
+
+    fn owner(&self, namespace: &str, name: &str) -> Option<String> {
+        let (owner, queue) = self.claims.owner_before(&Key::new(namespace, name))?;
+        Some(format!("{owner} has {queue}"))
+    }
+}
+
+/// QUE-3
+#[test]
+fn older_of_two_actors_owns_the_queue_and_the_other_follows_when_it_goes() {
+    let world = World::new();
+    assert_eq!(world.add("b", "foo", "mq", 1), [""; 0]);
+    assert_eq!(world.add("a", "foo", "mq", 2), ["b/foo"]);
+    assert_eq!(
+        world.owner("a", "foo").as_deref(),
+        Some("b/foo has asya-foo")
+    );
+    assert_eq!(world.owner("b", "foo"), None);
+    assert_eq!(
+        world.add("a", "foo", "mq", 2),
+        [""; 0],
+        "nothing new wakes nobody"
+    );
+    assert_eq!(world.take("b", "foo", None), ["a/foo"]);
+    assert_eq!(world.owner("a", "foo"), None);
+}
+
+/// QUE-3
+#[test]
+fn of_two_actors_of_one_second_the_smaller_uid_owns_the_queue() {
+    let world = World::new();
+    world.add("b", "foo", "mq", 1);
+    world.add("a", "foo", "mq", 1);
+    assert_eq!(world.owner("a", "foo"), None);
+    assert_eq!(
+        world.owner("b", "foo").as_deref(),
+        Some("a/foo has asya-foo")
+    );
+}
+
+/// QUE-3
+#[test]
+fn queue_and_dead_letters_of_another_are_one_name() {
+    let world = World::new();
+    world.add("a", "foo-dlq", "mq", 2);
+    assert_eq!(world.add("a", "foo", "mq", 1), ["a/foo-dlq"]);
+    assert_eq!(
+        world.owner("a", "foo-dlq").as_deref(),
+        Some("a/foo has asya-foo-dlq")
+    );
+    assert_eq!(world.owner("a", "foo"), None);
+
+    world.add("a", "one", "shared", 1);
+    world.add("a", "two", "shared", 2);
+    assert_eq!(world.owner("a", "two"), None, "dead letters may be shared");
+    world.add("a", "dlq", "shared", 3);
+    assert_eq!(
+        world.owner("a", "dlq").as_deref(),
+        Some("a/one has asya-dlq")
+    );
+}
+
+/// QUE-1, QUE-3
+#[test]
+fn other_transports_and_templates_with_the_namespace_do_not_collide() {
+    let world = World::new();
+    world.add("a", "foo", "mq", 1);
+    world.add("b", "foo", "other", 2);
+    world.add("c", "foo", "own", 3);
+    world.add("d", "foo", "own", 4);
+    for namespace in ["a", "b", "c", "d"] {
+        assert_eq!(world.owner(namespace, "foo"), None, "{namespace}");
+    }
+}
+
+#[test]
+fn actor_that_changes_its_transport_leaves_its_old_name() {
+    let world = World::new();
+    world.add("a", "foo", "mq", 1);
+    world.add("b", "foo", "mq", 2);
+    assert_eq!(world.add("a", "foo", "other", 1), ["b/foo"]);
+    assert_eq!(world.owner("b", "foo"), None);
+    world.add("a", "foo", "nowhere", 1);
+    assert_eq!(
+        world.add("b", "foo", "other", 2),
+        [""; 0],
+        "a transport that is not there holds no names"
+    );
+}
