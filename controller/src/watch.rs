@@ -10,8 +10,10 @@ use futures::{Stream, StreamExt};
 use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Client, Resource};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
+use crate::client::READ_TIMEOUT;
 use crate::health::Gate;
 use crate::metrics::Metrics;
 use crate::record::{Concerns, Record, Seen};
@@ -24,6 +26,9 @@ const WATCH_SECONDS: u32 = 50;
 
 /// One page of a list in memory at a time, and never more than this many objects of it.
 const PAGE: u32 = 100;
+
+/// A watch that fails says so within this time; one that then says nothing works.
+const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
@@ -38,7 +43,7 @@ pub struct Watch<R> {
     pub labels: Option<&'static str>,
     /// What it keeps true.
     pub store: Arc<Store<R>>,
-    /// Opens with the first complete list.
+    /// Opens with the first complete list, for good.
     pub gate: Gate,
     /// Counts events and tells whether the watch works.
     pub metrics: Arc<Metrics>,
@@ -52,16 +57,17 @@ where
     /// Watches for ever; `concerned` hears of every change that somebody should look at.
     pub async fn run(self, concerned: impl Fn(Concerns)) {
         let kind = R::Kind::kind(&());
-        let mut failures = 0;
+        let (mut failures, mut listed) = (0, false);
         loop {
             let mut events = std::pin::pin!(self.events());
-            while let Some(event) = events.next().await {
+            while let Some(event) = self.next(&mut events, &mut failures).await {
                 match event {
                     Ok(event) => {
                         if failures > 0 {
-                            info!(%kind, "watch works again");
+                            self.works_again();
                         }
                         failures = 0;
+                        listed |= matches!(event, Event::InitDone);
                         self.metrics.watch_event(&kind);
                         let concerns = self.take(event);
                         if concerns.is_empty() {
@@ -72,6 +78,10 @@ where
                     Err(error) => {
                         failures += 1;
                         self.failed(&kind, &error, failures);
+                        // What has been listed serves on, as old as it is.
+                        if !listed {
+                            self.gate.not_ready(&error.to_string());
+                        }
                         tokio::time::sleep(backoff(failures)).await;
                         if is_undecodable(&error) {
                             break; // the event is lost: list again
@@ -112,9 +122,26 @@ where
         }
     }
 
+    /// kube's watcher does not tell that it is connected again: who is quiet for long enough is.
+    async fn next<S: Stream + Unpin>(&self, events: &mut S, failures: &mut u32) -> Option<S::Item> {
+        if *failures > 0 {
+            if let Ok(next) = timeout(QUIET, events.next()).await {
+                return next;
+            }
+            self.works_again();
+            *failures = 0;
+        }
+        events.next().await
+    }
+
+    fn works_again(&self) {
+        let kind = R::Kind::kind(&());
+        self.metrics.watch_healthy(&kind, true);
+        info!(%kind, "watch works again");
+    }
+
     fn failed(&self, kind: &str, error: &Error, failures: u32) {
         self.metrics.watch_healthy(kind, false);
-        self.gate.not_ready(&error.to_string());
         // A watch is cut now and then; only what lasts is worth an operator's look.
         if failures == 1 && matches!(error, Error::WatchFailed(_) | Error::WatchError(_)) {
             tracing::debug!(%kind, %error, "watch was cut");
