@@ -1,7 +1,7 @@
 //! A real Kubernetes on loopback ports, for tests and for trying things.
 //!
 //! Real are etcd, the API server, the controller manager, the scheduler,
-//! RabbitMQ and the SQS server; fake are nodes and pods (kwok). The operator
+//! RabbitMQ, the SQS server and KEDA; fake are nodes and pods (kwok). The operator
 //! is installed by its chart and runs as the chart's Deployment says. All ends
 //! with the process that started it, however that ends.
 //!
@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod counting_proxy;
 pub mod error;
 pub mod eventually;
+pub mod keda;
 pub mod operator;
 pub mod pki;
 pub mod ports;

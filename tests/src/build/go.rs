@@ -9,6 +9,8 @@ use crate::process::{self, Spec};
 /// Raised when the commands below change what they make of the same modules.
 const RECIPE: &[u8] = b"1";
 
+const KEDA: &str = "github.com/kedacore/keda/v2";
+
 const COMPONENTS: [&str; 5] = [
     "etcd",
     "kube-apiserver",
@@ -62,8 +64,8 @@ pub(super) async fn tools() -> Result<PathBuf> {
     build("tools", hint, async |module, out| {
         let bin = format!("{}/", out.join("bin").display());
         go_build(module, &["-ldflags", "-s -w", "-o", &bin, "tool"]).await?;
-        let list = go(module).args(["list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"]);
-        let stock = PathBuf::from(process::output(list).await?.trim()).join("kustomize/stage");
+        let stock = module_folder(module, "sigs.k8s.io/kwok").await?;
+        let stock = stock.join("kustomize/stage");
         let stages = out.join("stages");
         std::fs::create_dir_all(&stages).trying("make a folder for stages")?;
         for stage in STAGES {
@@ -97,6 +99,34 @@ pub(super) async fn helm3() -> Result<PathBuf> {
         },
     )
     .await
+}
+
+pub(super) async fn keda() -> Result<PathBuf> {
+    let hint = "KEDA's operator and metrics adapter (once; about 10 minutes)";
+    build("keda", hint, async |module, out| {
+        for program in ["operator", "adapter"] {
+            let binary = out.join(format!("bin/keda-{program}"));
+            let binary = binary.display().to_string();
+            let package = format!("{KEDA}/cmd/{program}");
+            go_build(module, &["-ldflags", "-s -w", "-o", &binary, &package]).await?;
+        }
+        let crds = module_folder(module, KEDA).await?.join("config/crd/bases");
+        copy(&crds, &out.join("crds"))
+    })
+    .await
+}
+
+/// Copies the files of a folder.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let reading = || format!("read {}", from.display());
+    std::fs::create_dir_all(to).trying(format_args!("make {}", to.display()))?;
+    for file in std::fs::read_dir(from).trying(reading())? {
+        let file = file.trying(reading())?;
+        let text = std::fs::read(file.path()).trying(reading())?;
+        let copy = to.join(file.file_name());
+        std::fs::write(&copy, text).trying(format_args!("write {}", copy.display()))?;
+    }
+    Ok(())
 }
 
 async fn build<B>(part: &str, hint: &str, compile: B) -> Result<PathBuf>
@@ -158,6 +188,12 @@ fn required_version(module: &Path, name: &str) -> Result<String> {
                 .map(str::to_owned)
         })
         .ok_or_else(|| Error::Other(format!("{} does not name {name}", path.display())))
+}
+
+/// Where the source of a required module lies.
+async fn module_folder(module: &Path, required: &str) -> Result<PathBuf> {
+    let list = go(module).args(["list", "-m", "-f", "{{.Dir}}", required]);
+    Ok(PathBuf::from(process::output(list).await?.trim()))
 }
 
 fn go(module: &Path) -> Spec {

@@ -26,16 +26,19 @@ pub enum Part {
     RabbitMq,
     /// An SQS server.
     Sqs,
+    /// KEDA's operator and metrics adapter, with its CRDs beside them.
+    Keda,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::ControlPlane,
         Self::Tools,
         Self::Helm3,
         Self::RabbitMq,
         Self::Sqs,
+        Self::Keda,
     ];
 
     fn name(self) -> &'static str {
@@ -45,6 +48,7 @@ impl Part {
             Self::Helm3 => "helm3",
             Self::RabbitMq => "rabbitmq",
             Self::Sqs => "sqs",
+            Self::Keda => "keda",
         }
     }
 }
@@ -82,5 +86,6 @@ pub async fn ensure(part: Part) -> Result<PathBuf> {
         Part::Helm3 => go::helm3().await,
         Part::RabbitMq => rabbitmq::ensure().await,
         Part::Sqs => sqs::ensure().await,
+        Part::Keda => go::keda().await,
     }
 }

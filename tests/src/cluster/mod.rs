@@ -21,6 +21,7 @@ pub use state::{InstanceState, OperatorState, RabbitMqState, STATE_VARIABLE, Sta
 use crate::audit::Audit;
 use crate::build::{self, Part};
 use crate::error::{Error, Result};
+use crate::keda;
 use crate::operator::{self, Instance, Operator};
 use crate::process::{Folder, Process, Signal};
 use crate::rabbitmq::{self, RabbitMq};
@@ -33,6 +34,8 @@ pub struct Options {
     pub rabbitmq: bool,
     /// An SQS server.
     pub sqs: bool,
+    /// KEDA.
+    pub keda: bool,
     /// Fake nodes.
     pub nodes: u32,
 }
@@ -42,6 +45,7 @@ impl Default for Options {
         Self {
             rabbitmq: true,
             sqs: false,
+            keda: false,
             nodes: 2,
         }
     }
@@ -177,6 +181,10 @@ impl RunningCluster {
             None
         };
 
+        if options.keda {
+            build::ensure(Part::Keda).await?;
+        }
+
         let folder = Folder::create("c")?;
         let (client_sender, client_receiver) = watch::channel(None);
         let egress = egress::listen(&folder, client_receiver)?;
@@ -225,9 +233,10 @@ impl RunningCluster {
             tools,
             rabbitmq,
             sqs,
+            keda: false,
             operator: None,
         };
-        Ok(Self {
+        let mut running = Self {
             cluster: Cluster {
                 state: Arc::new(state),
                 client: control_plane.client,
@@ -236,7 +245,46 @@ impl RunningCluster {
             processes,
             _egress: egress,
             folder,
-        })
+        };
+        if options.keda {
+            running.start_keda().await?;
+        }
+        Ok(running)
+    }
+
+    /// Builds KEDA if need be, installs and starts it.
+    ///
+    /// # Errors
+    /// When it cannot be built, installed or started.
+    pub async fn start_keda(&mut self) -> Result<()> {
+        let bin = build::ensure(Part::Keda).await?;
+        let started = keda::start(&bin, &self.cluster).await?;
+        self.processes.extend(started);
+        self.set_keda(true);
+        Ok(())
+    }
+
+    /// Uninstalls KEDA, its CRDs and so every `ScaledObject` included.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn remove_keda(&mut self) -> Result<()> {
+        let client = self.client();
+        keda::unregister(&client).await?;
+        keda::remove_crds(&client).await?;
+        for name in [keda::ADAPTER, keda::OPERATOR] {
+            self.part(name)?.kill().await;
+        }
+        self.processes
+            .retain(|process| ![keda::ADAPTER, keda::OPERATOR].contains(&process.name()));
+        self.set_keda(false);
+        Ok(())
+    }
+
+    fn set_keda(&mut self, keda: bool) {
+        let mut state = self.cluster.state().clone();
+        state.keda = keda;
+        self.cluster.state = Arc::new(state);
     }
 
     /// Installs the operator with its defaults and starts one instance.

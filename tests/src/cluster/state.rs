@@ -29,6 +29,9 @@ pub struct State {
     pub rabbitmq: Option<RabbitMqState>,
     /// The SQS server's URL, if it runs.
     pub sqs: Option<String>,
+    /// Whether KEDA runs.
+    #[serde(default)]
+    pub keda: bool,
     /// The operator, if it was installed.
     pub operator: Option<OperatorState>,
 }

@@ -63,6 +63,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
     let program = std::env::current_exe().map_err(Error::other)?;
     let flags = [
         ("--sqs", with.sqs),
+        ("--keda", with.keda),
         ("--no-rabbitmq", with.no_rabbitmq),
         ("--no-operator", with.no_operator),
     ];

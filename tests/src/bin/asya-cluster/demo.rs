@@ -17,6 +17,7 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     let started = Instant::now();
     let with = With {
         sqs: false,
+        keda: false,
         no_rabbitmq: false,
         no_operator: false,
     };

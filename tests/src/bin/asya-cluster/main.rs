@@ -25,7 +25,7 @@ struct Cli {
 enum Command {
     /// Build or install parts into the cache (all of them when none is named).
     Build {
-        /// control-plane, tools, helm3, rabbitmq, sqs.
+        /// control-plane, tools, helm3, rabbitmq, sqs, keda.
         parts: Vec<String>,
     },
     /// Start a cluster with the operator and leave it running.
@@ -53,10 +53,17 @@ enum Command {
 
 /// What a cluster has.
 #[derive(Args, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 struct With {
     /// Start an SQS server, too.
     #[arg(long)]
     sqs: bool,
+    /// Start KEDA, too.
+    #[arg(long)]
+    keda: bool,
     /// Leave RabbitMQ out.
     #[arg(long)]
     no_rabbitmq: bool,
@@ -70,6 +77,7 @@ impl With {
         Options {
             rabbitmq: !self.no_rabbitmq,
             sqs: self.sqs,
+            keda: self.keda,
             ..Options::default()
         }
     }
@@ -97,6 +105,7 @@ impl With {
             (Part::Tools, true),
             (Part::RabbitMq, !self.no_rabbitmq),
             (Part::Sqs, self.sqs),
+            (Part::Keda, self.keda),
         ];
         for (part, _) in parts.into_iter().filter(|(_, wanted)| *wanted) {
             build::ensure(part).await?;
