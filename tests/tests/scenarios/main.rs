@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 mod crash;
+mod crd;
 mod harness;
 mod leader;
 mod lifecycle;

@@ -1,0 +1,210 @@
+//! The CRD on a real API server, whose schema, cost limits and handling of old
+//! objects no evaluator of ours has.
+
+use asya_crds::corpus::{Case, cases, former_actors};
+use asya_tests::Result;
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::own_cluster;
+
+const NAMESPACE: &str = "corpus";
+
+/// API-1, API-4, API-5, VAC-2, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10,
+/// BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18,
+/// BIND-19
+#[tokio::test]
+async fn the_crd_accepts_and_refuses_what_it_should() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        rabbitmq: false,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    for namespace in [NAMESPACE, "compat"] {
+        cluster
+            .kubectl(&["create", "namespace", namespace])
+            .await
+            .unwrap();
+    }
+    let crd: Value = serde_saphyr::from_str(&asya_crds::yaml().unwrap()).unwrap();
+    let old = refused_at_creation();
+
+    apply_crd(&cluster, &without_rules(crd.clone())).await;
+    let api = actors(cluster.client(), NAMESPACE);
+    for actor in &old {
+        api.create(&PostParams::default(), actor).await.unwrap();
+    }
+    apply_crd(&cluster, &crd).await;
+    for actor in &old {
+        stays_writable(&api, actor).await;
+    }
+
+    for case in cases().unwrap() {
+        fares_as_it_should(&api, &case).await;
+    }
+    for actor in former_actors().unwrap() {
+        let api = actors(cluster.client(), "compat");
+        let stored = create(&api, &actor).await.unwrap();
+        assert_eq!(stored.data["spec"], actor["spec"]);
+    }
+    // What kubectl knows of the API is older than the CRD.
+    let fresh = format!("--cache-dir={}", cluster.folder().join("fresh").display());
+    let text = cluster
+        .kubectl(&["explain", "asya.spec.scaling", &fresh])
+        .await
+        .unwrap();
+    assert!(text.contains("Fewest pods. Default 0"), "{text}");
+}
+
+fn actors(client: Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("asya.sh", "v1alpha1", "AsyncActor");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "asyncactors");
+    Api::namespaced_with(client, namespace, &resource)
+}
+
+/// Applies a CRD and waits until the API server judges by it: it loads a new
+/// schema some time after it has answered.
+async fn apply_crd(cluster: &Cluster, crd: &Value) {
+    let file = cluster.folder().join("crd.json");
+    std::fs::write(&file, crd.to_string()).unwrap();
+    let file = file.display().to_string();
+    cluster
+        .kubectl(&["apply", "--server-side", "--filename", &file])
+        .await
+        .unwrap();
+    cluster
+        .kubectl(&[
+            "wait",
+            "--for=condition=Established",
+            "crd/asyncactors.asya.sh",
+        ])
+        .await
+        .unwrap();
+    let judges = crd.to_string().contains("x-kubernetes-validations");
+    let without_transport = json!({
+        "apiVersion": "asya.sh/v1alpha1",
+        "kind": "AsyncActor",
+        "metadata": {"name": "probe"},
+        "spec": {"transport": "", "workload": {"template": {}}},
+    });
+    let probe = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let api = actors(cluster.client(), NAMESPACE);
+    let object = object(&without_transport);
+    asya_tests::eventually::eventually(
+        "the API server judges by the CRD",
+        std::time::Duration::from_secs(30),
+        async || {
+            let refused = match api.create(&probe, &object).await {
+                Ok(_) => false,
+                Err(kube::Error::Api(status)) if status.code == 422 => true,
+                Err(other) => return Err(other.into()),
+            };
+            asya_tests::eventually::check(refused == judges, format_args!("refused: {refused}"))
+        },
+    )
+    .await
+    .unwrap();
+}
+
+/// The CRD as one of before its rules, and of before their cost had to be
+/// bounded.
+fn without_rules(crd: Value) -> Value {
+    match crd {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(key, _)| key != "x-kubernetes-validations")
+            .map(|(key, value)| (key, without_rules(value)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(without_rules).collect(),
+        other => other,
+    }
+}
+
+/// What the rules refuse, as objects that are there already.
+fn refused_at_creation() -> Vec<DynamicObject> {
+    let refused = cases().unwrap().into_iter().filter(|case| {
+        // A negative number of replicas never passed: the scale subresource refuses it, too.
+        case.old.is_none()
+            && case
+                .refusal
+                .as_ref()
+                .is_some_and(|it| it.by_crd && it.path != "spec.workload.replicas")
+    });
+    let old: Vec<_> = refused
+        .enumerate()
+        .map(|(number, case)| {
+            let mut actor = object(&case.new);
+            actor.metadata.name = Some(format!("old-{number}"));
+            actor.metadata.finalizers = Some(vec!["asya.sh/finalizer".to_owned()]);
+            actor
+        })
+        .collect();
+    assert!(old.len() > 20);
+    old
+}
+
+/// Labels, status and the end of an actor do not depend on its spec.
+async fn stays_writable(api: &Api<DynamicObject>, actor: &DynamicObject) {
+    let name = actor.metadata.name.as_deref().unwrap();
+    let params = PatchParams::default();
+    let tell = |what: &str| format!("{what} of {}", actor.data["spec"]);
+    let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    api.patch(name, &params, &label)
+        .await
+        .expect(&tell("label"));
+    for status in ["WorkloadError", "Terminating"] {
+        let status = Patch::Merge(json!({"status": {"status": status}}));
+        api.patch_status(name, &params, &status)
+            .await
+            .expect(&tell("status"));
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    api.patch(name, &params, &free)
+        .await
+        .expect(&tell("finalizer"));
+}
+
+async fn fares_as_it_should(api: &Api<DynamicObject>, case: &Case) {
+    let name = case.new["metadata"]["name"].as_str().unwrap();
+    let outcome = match &case.old {
+        None => create(api, &case.new).await,
+        Some(old) => {
+            let stored = create(api, old).await.unwrap();
+            let mut new = object(&case.new);
+            new.metadata.resource_version = stored.metadata.resource_version;
+            api.replace(name, &PostParams::default(), &new).await
+        }
+    };
+    let tell = format!("{:?} {}", case.rules, case.new);
+    match (outcome, case.refusal.as_ref().filter(|it| it.by_crd)) {
+        (Ok(stored), None) => {
+            assert_eq!(stored.data["spec"], case.new["spec"], "{tell}");
+            let writes = if case.old.is_some() { 2 } else { 1 };
+            assert_eq!(stored.metadata.generation, Some(writes), "{tell}");
+        }
+        (Err(kube::Error::Api(status)), Some(refusal)) => {
+            assert_eq!(status.code, 422, "{tell}: {}", status.message);
+            let path = format!("{}: ", refusal.path);
+            let told = status.message.contains(&path) && status.message.contains(&refusal.text);
+            assert!(told, "{tell}: {}", status.message);
+        }
+        (outcome, _) => panic!("{tell}: {outcome:?}"),
+    }
+    let _ = api.delete(name, &DeleteParams::default()).await;
+}
+
+async fn create(api: &Api<DynamicObject>, actor: &Value) -> Result<DynamicObject, kube::Error> {
+    api.create(&PostParams::default(), &object(actor)).await
+}
+
+fn object(value: &Value) -> DynamicObject {
+    serde_json::from_value(value.clone()).unwrap()
+}
