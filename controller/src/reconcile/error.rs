@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use kube::core::Status;
+
 use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
 
@@ -60,13 +62,77 @@ impl Error {
 pub(crate) fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     match error {
         kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("the object")),
-        kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429 => {
-            Ok(Fault {
-                reason: Reason::ReconcileError,
-                message: format!("{what}: {}", status.message),
-                retry: Retry::Slowly,
-            })
-        }
+        kube::Error::Api(status) if is_refusal(&status) => Ok(Fault {
+            reason: Reason::ReconcileError,
+            message: format!("{what}: {}", status.message),
+            retry: Retry::Slowly,
+        }),
         error => Err(Error::Api(error)),
+    }
+}
+
+/// A value of the wrong type that the schemaless template let through is answered by a 500 that only its
+/// text tells from a failure of the server.
+fn is_refusal(status: &Status) -> bool {
+    match status.code {
+        429 => false,
+        400..500 => true,
+        500 => [
+            "failed to create typed patch object",
+            "failed to convert new object",
+            "failed to convert patched object",
+        ]
+        .iter()
+        .any(|text| status.message.starts_with(text)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::{Error, refused};
+    use crate::reconcile::Reason;
+
+    fn answer(code: u16, message: &str) -> kube::Error {
+        let reason = if code == 409 { "Conflict" } else { "" };
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
+    }
+
+    /// API-5, API-6
+    #[test]
+    fn a_refusal_of_the_content_is_the_actors_fault_whatever_its_code() {
+        for (code, text) in [
+            (400, "strict decoding error"),
+            (403, "exceeded quota"),
+            (422, "spec.replicas: must be positive"),
+            (
+                500,
+                "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): expected numeric",
+            ),
+            (
+                500,
+                "failed to convert new object (a/b; apps/v1, Kind=Deployment) to proper version: quantities",
+            ),
+        ] {
+            let fault = refused("Deployment a/b", answer(code, text)).unwrap();
+            assert_eq!(fault.reason, Reason::ReconcileError, "{text}");
+            assert_eq!(fault.message, format!("Deployment a/b: {text}"));
+        }
+    }
+
+    /// FW-31
+    #[test]
+    fn a_failing_api_server_is_nobodys_fault() {
+        for (code, text) in [
+            (409, "the object has been modified"),
+            (429, "too many requests"),
+            (500, "etcdserver: request timed out"),
+            (503, "shutting down"),
+        ] {
+            let error = refused("Deployment a/b", answer(code, text)).unwrap_err();
+            assert_eq!(matches!(error, Error::Stale(_)), code == 409, "{text}");
+        }
     }
 }
