@@ -11,6 +11,9 @@ export ASYA_BIN_DIR ?= $(BIN)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
+# Integration tests that need no cluster. Naming them beside --workspace keeps one set of features, and one build, for all tests.
+INTEGRATION := $(filter-out scenarios,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
+
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
@@ -38,8 +41,8 @@ test: python ## Run everything below and print one table
 lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD, length of files
 	@CARGO_DENY=$(CARGO_DENY) python3 .ci/lint.py
 
-test-unit: rust ## Unit tests of all crates
-	cargo test $(LOCKED) --workspace --lib --bins
+test-unit: rust ## Tests of all crates that need no cluster
+	cargo test $(LOCKED) --workspace --lib --bins $(INTEGRATION:%=--test %)
 
 test-runtime: python ## Tests of asya_runtime.py
 	python3 -m unittest discover -s controller/runtime/tests
