@@ -18,7 +18,7 @@ const TRANSPORTS: &str = r#"{"transports": {
 /// BIND-17, BIND-18, BIND-19, each by an accepted and a refused object.
 #[test]
 fn the_crd_accepts_and_refuses_what_the_corpus_says() {
-    let schema = with_plain_old_self(schema());
+    let schema = with_plain_old_self(&schema());
     for case in cases().unwrap() {
         let found = Validator::new().validate(&schema, &case.new, case.old.as_ref());
         let found: Vec<(String, String)> = found.err().map_or_else(Vec::new, |errors| {
@@ -67,7 +67,7 @@ fn webhook_and_controller_accept_and_refuse_what_the_corpus_says() {
 #[test]
 fn actors_of_the_former_operator_break_no_rule() {
     let transports = TransportsConfig::parse(TRANSPORTS).unwrap();
-    let schema = with_plain_old_self(schema());
+    let schema = with_plain_old_self(&schema());
     let actors = former_actors().unwrap();
     assert_eq!(actors.len(), 3);
     for new in actors {
@@ -112,7 +112,7 @@ fn schema() -> Value {
 }
 
 /// An optional `oldSelf` is an optional for the API server, but the plain value or null for kube's evaluator.
-fn with_plain_old_self(schema: Value) -> Value {
+fn with_plain_old_self(schema: &Value) -> Value {
     let text = schema
         .to_string()
         .replace("oldSelf.hasValue()", "oldSelf != null")

@@ -154,22 +154,22 @@ fn refused_at_creation() -> Vec<DynamicObject> {
 async fn stays_writable(api: &Api<DynamicObject>, actor: &DynamicObject) {
     let name = actor.metadata.name.as_deref().unwrap();
     let params = PatchParams::default();
-    let tell = |what: &str| format!("{what} of {}", actor.data["spec"]);
+    let spec = &actor.data["spec"];
     let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
     api.patch(name, &params, &label)
         .await
-        .expect(&tell("label"));
+        .unwrap_or_else(|error| panic!("label of {spec}: {error}"));
     for status in ["WorkloadError", "Terminating"] {
         let status = Patch::Merge(json!({"status": {"status": status}}));
         api.patch_status(name, &params, &status)
             .await
-            .expect(&tell("status"));
+            .unwrap_or_else(|error| panic!("status of {spec}: {error}"));
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     api.patch(name, &params, &free)
         .await
-        .expect(&tell("finalizer"));
+        .unwrap_or_else(|error| panic!("finalizer of {spec}: {error}"));
 }
 
 async fn fares_as_it_should(api: &Api<DynamicObject>, case: &Case) {
