@@ -194,3 +194,6 @@ async fn is_ready(backend: &Backend) -> bool {
         Ok(Ok(true))
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,12 +25,15 @@ impl Folder {
     pub fn create(prefix: &str) -> Result<Self> {
         let root = root();
         std::fs::create_dir_all(&root).trying(format_args!("make {}", root.display()))?;
+        // One at a time: a folder whose lock is not taken yet would be swept.
+        let _turn = lock_file(&root.join("lock")).trying("lock the folder of folders")?;
         sweep(&root);
         for number in 0..10_000 {
             let path = root.join(format!("{prefix}{number}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
-                    let lock = lock_file(&path).trying(format_args!("lock {}", path.display()))?;
+                    let lock = lock_file(&path.join("lock"))
+                        .trying(format_args!("lock {}", path.display()))?;
                     keeper::remove_at_end(path.clone());
                     return Ok(Self {
                         path,
@@ -89,14 +92,14 @@ fn root() -> PathBuf {
     std::env::temp_dir().join(format!("asya-tests-{user}"))
 }
 
-fn lock_file(folder: &Path) -> std::io::Result<File> {
-    let file = File::create(folder.join("lock"))?;
+fn lock_file(path: &Path) -> std::io::Result<File> {
+    let file = File::create(path)?;
     file.lock()?;
     Ok(file)
 }
 
 /// Removes what a killed harness left, and what was kept for looking after a
-/// day. A folder without a lock file is being made right now.
+/// day.
 fn sweep(root: &Path) {
     let Ok(entries) = std::fs::read_dir(root) else {
         return;
@@ -118,3 +121,6 @@ fn is_kept(folder: &Path) -> bool {
             .is_ok_and(|age| age < Duration::from_hours(24))
     })
 }
+
+#[cfg(test)]
+mod tests;
