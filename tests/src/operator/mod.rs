@@ -23,8 +23,8 @@ use crate::rabbitmq::{OPERATOR, OPERATOR_PASSWORD};
 /// The variable that names the folder of our binaries.
 pub const BIN_VARIABLE: &str = "ASYA_BIN_DIR";
 
-/// The Secret with RabbitMQ's password, in the operator's namespace and in
-/// that of each scenario.
+/// The Secret with RabbitMQ's password, in the operator's namespace, in
+/// `default`, and in that of each scenario.
 pub const RABBITMQ_SECRET: &str = "rabbitmq-secret";
 
 const RELEASE: &str = "asya-operator";
@@ -49,7 +49,10 @@ impl Operator {
         let bin = bin_folder()?;
         let client = cluster.client();
         create_namespace(&client, NAMESPACE).await?;
-        create_rabbitmq_secret(&client, NAMESPACE).await?;
+        // `default` is where people try things.
+        for namespace in [NAMESPACE, "default"] {
+            create_rabbitmq_secret(&client, namespace).await?;
+        }
         let mut merged = default_values(cluster);
         merge(&mut merged, values);
         let file = cluster.folder().join("values.json");

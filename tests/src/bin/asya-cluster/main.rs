@@ -172,6 +172,11 @@ fn print_addresses(cluster: &Cluster) {
             rabbitmq.management_port
         );
     }
+    if operator.is_some() && rabbitmq.is_some() {
+        println!(
+            "# Actors with transport rabbitmq run in namespace default, which has its Secret."
+        );
+    }
     if let Some(url) = sqs {
         println!("# SQS: {url}");
     }
