@@ -3,9 +3,11 @@
 //! is pure: no client, no async runtime, no clock.
 
 pub mod api;
+pub mod applied;
 pub mod config;
 pub mod hash;
 pub mod inject;
 pub mod names;
+pub mod scaling;
 pub mod transport;
 pub mod validate;

@@ -55,6 +55,8 @@ pub mod manager {
     pub const WORKLOAD: &str = "asya-operator/workload";
     /// The `asya-runtime` `ConfigMap`s.
     pub const RUNTIME: &str = "asya-operator/runtime";
+    /// `ScaledObject`s, and what they read: `TriggerAuthentication`s and the transports' `ConfigMap`s.
+    pub const SCALED_OBJECT: &str = "asya-operator/scaledobject";
     /// Status of `AsyncActor`s.
     pub const STATUS: &str = "asya-operator/status";
     /// The CRD.
@@ -71,6 +73,10 @@ pub const SIDECAR_CONTAINER: &str = "asya-sidecar";
 pub const RUNTIME_CONFIG_MAP: &str = "asya-runtime";
 /// Key of the script in that `ConfigMap`.
 pub const RUNTIME_SCRIPT_KEY: &str = "asya_runtime.py";
+/// What the names of the transports' `ConfigMap`s begin with (KEDA-6).
+pub const TRANSPORT_CONFIG_MAP: &str = "asya-transport";
+/// Name of the trigger of a `ScaledObject`, by which formulas know the queue's depth (KEDA-3).
+pub const TRIGGER_NAME: &str = "queueLength";
 /// Volume with the Unix socket between sidecar and runtime.
 pub const SOCKET_VOLUME: &str = "socket-dir";
 /// Volume mounted at `/tmp`.

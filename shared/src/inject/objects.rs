@@ -1,12 +1,11 @@
 //! The objects that we apply: an actor's workload (WRK-1, WRK-2) and the script of its namespace (RUN-1).
 
-use kube::Resource;
 use serde_json::{Map, Value, json};
 
 use super::labels::{selector, to_json};
 use super::template::{PodInputs, pod_template};
-use crate::api::{AsyncActor, WorkloadKind};
-use crate::hash;
+use crate::api::WorkloadKind;
+use crate::applied::{owner_reference, seal};
 use crate::names::{self, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label};
 
 /// What is written of a workload's number of pods (WRK-3).
@@ -118,24 +117,6 @@ pub fn runtime_config_map(namespace: &str, script: &str) -> (Value, String) {
     });
     let hash = seal(&mut object);
     (object, hash)
-}
-
-fn owner_reference(actor: &str, uid: &str) -> Value {
-    json!({
-        "apiVersion": AsyncActor::api_version(&()),
-        "kind": AsyncActor::kind(&()),
-        "name": actor,
-        "uid": uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
-    })
-}
-
-/// Writes the object's hash into it, where the next pass reads whether it would send the same.
-fn seal(object: &mut Value) -> String {
-    let hash = hash::of_value(object);
-    object["metadata"]["annotations"] = json!({annotation::APPLIED_HASH: hash});
-    hash
 }
 
 #[cfg(test)]

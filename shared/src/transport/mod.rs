@@ -12,6 +12,7 @@ mod tests;
 use crate::api::EnvVar;
 use crate::config::{PREFIX, QueuesConfig, Transport, TransportKind};
 use crate::names::{ERROR_END, HAPPY_END};
+use crate::scaling::{Trigger, TriggerRequest, Untriggerable};
 
 pub use env::{from_secret, text};
 
@@ -27,6 +28,11 @@ pub trait Broker {
     fn accepts_name(&self, name: &str) -> bool;
     /// What a sidecar must know to reach it, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
+    /// How KEDA reads the depth of an actor's queue (KEDA-4 to KEDA-6).
+    ///
+    /// # Errors
+    /// When KEDA would need to know what is not known.
+    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable>;
 }
 
 /// The names of one actor's queues, and those by which its sidecar addresses others (QUE-1).

@@ -10,6 +10,7 @@ use super::env::referring;
 use super::{Broker, QueueNames, from_secret, text};
 use crate::api::EnvVar;
 use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
+use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 
 const MILLISECONDS_PER_DAY: u64 = 86_400_000;
 
@@ -117,6 +118,10 @@ impl Broker for RabbitmqConfig {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable> {
+        Ok(scaling::rabbitmq::trigger(self, request))
     }
 }
 
@@ -294,7 +299,7 @@ fn shown(value: Option<&Value>) -> String {
 }
 
 /// As the user and path of a URL need it.
-fn percent_encoded(text: &str) -> String {
+pub(crate) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

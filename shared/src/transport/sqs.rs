@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Broker, QueueNames, from_secret, text};
 use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{QueuesConfig, SqsConfig};
+use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 
 /// The longest that SQS hides a received message, in seconds.
 pub const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
@@ -73,6 +74,10 @@ impl Broker for SqsConfig {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable> {
+        scaling::sqs::trigger(self, request)
     }
 }
 

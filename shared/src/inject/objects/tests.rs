@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::config::Settings;
 use crate::config::testing::transport;
+use crate::hash;
 use crate::inject::testing::Fixture;
 
 fn built(fixture: &Fixture, replicas: Replicas) -> WorkloadObject {

@@ -1,0 +1,281 @@
+//! The `ScaledObject`, its `TriggerAuthentication`, and the `ConfigMap` with what that reads besides
+//! Secrets.
+
+use serde_json::{Map, Value, json};
+
+use super::{Authentication, KEDA_GROUP, KEDA_VERSION, Trigger, TriggerRequest, Untriggerable};
+use crate::api::{AdvancedScaling, ScalingInForce, WorkloadKind};
+use crate::applied::{Sealed, owner_reference};
+use crate::config::Transport;
+use crate::hash;
+use crate::names::{self, TRANSPORT_CONFIG_MAP, TRIGGER_NAME, label};
+use crate::transport::QueueNames;
+
+/// KEDA puts `keda-hpa-` before a name, and a name has at most 63 characters.
+const LONGEST_NAME_FOR_DEFAULT_HPA: usize = 54;
+
+/// What scaling's objects are made from.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalingInputs<'a> {
+    /// Namespace of the actor.
+    pub namespace: &'a str,
+    /// Its name.
+    pub actor: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// How it scales.
+    pub scaling: ScalingInForce<'a>,
+    /// What is scaled.
+    pub target: ScaleTarget<'a>,
+    /// The transport of its queue.
+    pub transport: &'a Transport,
+    /// The names of its queues.
+    pub names: &'a QueueNames,
+    /// The queue's URL as the broker told it, where brokers have such.
+    pub queue_url: Option<&'a str>,
+}
+
+/// What is scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleTarget<'a> {
+    /// Group and version.
+    pub api_version: &'a str,
+    /// Kind: without it KEDA takes a Deployment.
+    pub kind: &'a str,
+    /// Name.
+    pub name: &'a str,
+}
+
+impl<'a> ScaleTarget<'a> {
+    /// The workload that we make for an actor.
+    #[must_use]
+    pub fn workload(kind: WorkloadKind, actor: &'a str) -> Self {
+        Self {
+            api_version: "apps/v1",
+            kind: match kind {
+                WorkloadKind::Deployment => "Deployment",
+                WorkloadKind::StatefulSet => "StatefulSet",
+            },
+            name: actor,
+        }
+    }
+}
+
+/// All that scaling an actor needs, in the order in which it is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalingObjects {
+    /// What KEDA reads besides Secrets: all actors of the transport in the namespace share it, so it
+    /// has no owner.
+    pub config_map: Option<Sealed>,
+    /// What KEDA logs in with.
+    pub trigger_authentication: Option<Sealed>,
+    /// What KEDA scales, and how.
+    pub scaled_object: Sealed,
+}
+
+/// Makes them.
+///
+/// # Errors
+/// When KEDA would need to know what is not known (KEDA-4).
+pub fn scaling_objects(inputs: &ScalingInputs<'_>) -> Result<ScalingObjects, Untriggerable> {
+    let trigger = inputs.transport.broker().trigger(&TriggerRequest {
+        queue: &inputs.names.queue,
+        queue_url: inputs.queue_url,
+        queue_length: inputs.scaling.queue_length,
+        activation_queue_length: inputs.scaling.activation_queue_length,
+        count_in_flight: inputs.scaling.count_in_flight,
+    })?;
+    let authentication = trigger.authentication.as_ref();
+    let settings = authentication.filter(|it| !it.settings.is_empty());
+    Ok(ScalingObjects {
+        config_map: settings.map(|it| Sealed::new(config_map(inputs, it))),
+        trigger_authentication: authentication
+            .map(|it| Sealed::new(trigger_authentication(inputs, it))),
+        scaled_object: Sealed::new(scaled_object(inputs, &trigger)),
+    })
+}
+
+/// The name of an actor's `TriggerAuthentication`.
+#[must_use]
+pub fn trigger_authentication_name(actor: &str) -> String {
+    format!("{actor}-trigger-auth")
+}
+
+/// The name of a transport's `ConfigMap`. A transport may have any name, an object may not.
+#[must_use]
+pub fn transport_config_map_name(transport: &str) -> String {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let fits = (1..=200).contains(&transport.len())
+        && transport.chars().all(legal)
+        && !transport.ends_with('-');
+    if fits {
+        format!("{TRANSPORT_CONFIG_MAP}-{transport}")
+    } else {
+        let hash = hash::of_bytes(transport.as_bytes());
+        format!("{TRANSPORT_CONFIG_MAP}-{hash}")
+    }
+}
+
+/// The name of the HPA that KEDA makes for an actor.
+#[must_use]
+pub fn hpa_name(actor: &str) -> String {
+    own_hpa_name(actor).map_or_else(|| format!("keda-hpa-{actor}"), str::to_owned)
+}
+
+/// The HPA's name, where KEDA's default would be too long.
+fn own_hpa_name(actor: &str) -> Option<&str> {
+    (actor.len() > LONGEST_NAME_FOR_DEFAULT_HPA).then_some(actor)
+}
+
+fn config_map(inputs: &ScalingInputs<'_>, authentication: &Authentication) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": transport_config_map_name(&inputs.transport.name),
+            "namespace": inputs.namespace,
+            "labels": {
+                label::NAME: TRANSPORT_CONFIG_MAP,
+                label::COMPONENT: TRANSPORT_CONFIG_MAP,
+                label::PART_OF: "asya",
+            },
+        },
+        "data": authentication.settings,
+    })
+}
+
+fn trigger_authentication(inputs: &ScalingInputs<'_>, authentication: &Authentication) -> Value {
+    let mut spec = Map::new();
+    if !authentication.settings.is_empty() {
+        let name = transport_config_map_name(&inputs.transport.name);
+        let references = authentication
+            .settings
+            .keys()
+            .map(|key| json!({"parameter": key, "name": name, "key": key}))
+            .collect();
+        spec.insert("configMapTargetRef".to_owned(), Value::Array(references));
+    }
+    if !authentication.secrets.is_empty() {
+        let references = authentication
+            .secrets
+            .iter()
+            .map(|(parameter, secret)| {
+                json!({"parameter": parameter, "name": secret.name, "key": secret.key})
+            })
+            .collect();
+        spec.insert("secretTargetRef".to_owned(), Value::Array(references));
+    }
+    if !authentication.pod_identity.is_empty() {
+        let identity = Value::Object(authentication.pod_identity.clone());
+        spec.insert("podIdentity".to_owned(), identity);
+    }
+    json!({
+        "apiVersion": format!("{KEDA_GROUP}/{KEDA_VERSION}"),
+        "kind": "TriggerAuthentication",
+        "metadata": {
+            "name": trigger_authentication_name(inputs.actor),
+            "namespace": inputs.namespace,
+            "labels": {
+                label::MANAGED_BY: names::MANAGED_BY,
+                label::ASYA: inputs.actor,
+                label::ACTOR: inputs.actor,
+            },
+            "ownerReferences": [owner_reference(inputs.actor, inputs.uid)],
+        },
+        "spec": spec,
+    })
+}
+
+fn scaled_object(inputs: &ScalingInputs<'_>, trigger: &Trigger) -> Value {
+    let (scaling, target) = (&inputs.scaling, inputs.target);
+    let mut spec = json!({
+        "scaleTargetRef": {"apiVersion": target.api_version, "kind": target.kind, "name": target.name},
+        "minReplicaCount": scaling.min_replicas,
+        "maxReplicaCount": scaling.max_replicas,
+        "pollingInterval": scaling.polling_interval,
+        "cooldownPeriod": scaling.cooldown_period,
+        "advanced": advanced(inputs),
+        "triggers": [{"type": trigger.kind, "name": TRIGGER_NAME, "metadata": trigger.metadata}],
+    });
+    if let Some(seconds) = scaling.initial_cooldown_period {
+        spec["initialCooldownPeriod"] = Value::from(seconds);
+    }
+    if let Some(fallback) = scaling.fallback {
+        spec["fallback"] = fallback.clone();
+    }
+    if trigger.authentication.is_some() {
+        let name = trigger_authentication_name(inputs.actor);
+        spec["triggers"][0]["authenticationRef"] = json!({"name": name});
+    }
+    json!({
+        "apiVersion": format!("{KEDA_GROUP}/{KEDA_VERSION}"),
+        "kind": "ScaledObject",
+        "metadata": {
+            "name": inputs.actor,
+            "namespace": inputs.namespace,
+            // KEDA copies them to the HPA, where managed-by is its own word
+            "labels": {label::ASYA: inputs.actor, label::ACTOR: inputs.actor},
+            "ownerReferences": [owner_reference(inputs.actor, inputs.uid)],
+        },
+        "spec": spec,
+    })
+}
+
+fn advanced(inputs: &ScalingInputs<'_>) -> Value {
+    let mut hpa = json!({"behavior": behavior(inputs.scaling.behavior)});
+    if let Some(name) = own_hpa_name(inputs.actor) {
+        hpa["name"] = Value::from(name);
+    }
+    let mut advanced = json!({"horizontalPodAutoscalerConfig": hpa});
+    let Some(wanted) = inputs.scaling.advanced else {
+        return advanced;
+    };
+    if wanted.restore_to_original_replica_count == Some(true) {
+        advanced["restoreToOriginalReplicaCount"] = Value::from(true);
+    }
+    if let Some(modifiers) = modifiers(wanted) {
+        advanced["scalingModifiers"] = modifiers;
+    }
+    advanced
+}
+
+/// KEDA-3: the formula sees the trigger by its name.
+fn modifiers(wanted: &AdvancedScaling) -> Option<Value> {
+    let (formula, target) = wanted.formula_in_force()?;
+    let metric_type = wanted.metric_type_in_force();
+    let mut modifiers = json!({"formula": formula, "target": target, "metricType": metric_type});
+    let activation = wanted.activation_target.as_deref();
+    if let Some(activation) = activation.filter(|it| !it.is_empty()) {
+        modifiers["activationTarget"] = Value::from(activation);
+    }
+    Some(modifiers)
+}
+
+/// KEDA-2: 0 to 50 pods within a minute, and down without haste. A half that the user gives replaces
+/// ours; what else he writes passes, so that the API server's refusal reaches him.
+fn behavior(given: Option<&Value>) -> Value {
+    let mut behavior = json!({
+        "scaleUp": {
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": [
+                {"type": "Pods", "value": 10, "periodSeconds": 15},
+                {"type": "Percent", "value": 100, "periodSeconds": 15},
+            ],
+        },
+        "scaleDown": {
+            "stabilizationWindowSeconds": 300,
+            "selectPolicy": "Max",
+            "policies": [
+                {"type": "Pods", "value": 1, "periodSeconds": 60},
+                {"type": "Percent", "value": 50, "periodSeconds": 60},
+            ],
+        },
+    });
+    for (half, rules) in given.and_then(Value::as_object).into_iter().flatten() {
+        if !rules.is_null() {
+            behavior[half.as_str()] = rules.clone();
+        }
+    }
+    behavior
+}

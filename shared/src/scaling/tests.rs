@@ -1,0 +1,411 @@
+#![allow(clippy::unwrap_used)]
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api::{AsyncActorSpec, WorkloadKind};
+use crate::applied::Sealed;
+use crate::config::testing::transport;
+use crate::hash;
+
+/// Actor `foo` in `team-a` on a transport of this type, with these fields in `spec.scaling`.
+fn build(
+    kind: &str,
+    config: &Value,
+    scaling: &Value,
+    queue_url: Option<&str>,
+) -> Result<ScalingObjects, Untriggerable> {
+    build_for("foo", kind, config, scaling, queue_url)
+}
+
+fn build_for(
+    actor: &str,
+    kind: &str,
+    config: &Value,
+    scaling: &Value,
+    queue_url: Option<&str>,
+) -> Result<ScalingObjects, Untriggerable> {
+    let mut scaling = scaling.clone();
+    scaling["enabled"] = json!(true);
+    let spec: AsyncActorSpec =
+        serde_json::from_value(json!({"transport": "t", "scaling": scaling})).unwrap();
+    let transport = transport(kind, config);
+    let names = transport.names_of("team-a", actor);
+    scaling_objects(&ScalingInputs {
+        namespace: "team-a",
+        actor,
+        uid: "uid-1",
+        scaling: spec.scaling_in_force().unwrap(),
+        target: ScaleTarget::workload(WorkloadKind::StatefulSet, actor),
+        transport: &transport,
+        names: &names,
+        queue_url,
+    })
+}
+
+fn rabbitmq(config: &Value) -> ScalingObjects {
+    let mut whole = json!({"host": "broker"});
+    whole
+        .as_object_mut()
+        .unwrap()
+        .extend(config.as_object().unwrap().clone());
+    build("rabbitmq", &whole, &json!({}), None).unwrap()
+}
+
+fn scaled(scaling: &Value) -> Value {
+    build("rabbitmq", &json!({"host": "broker"}), scaling, None)
+        .unwrap()
+        .scaled_object
+        .object
+}
+
+fn trigger(objects: &ScalingObjects) -> &Value {
+    &objects.scaled_object.object["spec"]["triggers"][0]
+}
+
+fn metadata<'a>(objects: &'a ScalingObjects, key: &str) -> Option<&'a str> {
+    trigger(objects)["metadata"].get(key)?.as_str()
+}
+
+fn golden(objects: &ScalingObjects, text: &str) {
+    let sealed = [
+        objects.config_map.as_ref(),
+        objects.trigger_authentication.as_ref(),
+        Some(&objects.scaled_object),
+    ];
+    let built: Vec<&Value> = sealed
+        .into_iter()
+        .flatten()
+        .map(|sealed| &sealed.object)
+        .collect();
+    let golden: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(
+        json!(built),
+        golden,
+        "{}",
+        serde_json::to_string_pretty(&built).unwrap()
+    );
+}
+
+/// KEDA-1, KEDA-2, KEDA-6: all that is applied for an actor on RabbitMQ.
+#[test]
+fn rabbitmq_objects_are_the_golden_ones() {
+    let objects = rabbitmq(&json!({
+        "username": "asya",
+        "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"},
+        "vhost": "models",
+    }));
+    golden(&objects, include_str!("golden_rabbitmq.json"));
+}
+
+/// KEDA-3, KEDA-4, KEDA-5: all that is applied for an actor on SQS, every field of scaling given.
+#[test]
+fn sqs_objects_are_the_golden_ones() {
+    let config = json!({
+        "region": "eu-central-1",
+        "accountId": "123456789012",
+        "credentials": {
+            "accessKeyIdSecretRef": {"name": "aws", "key": "id"},
+            "secretAccessKeySecretRef": {"name": "aws", "key": "secret"},
+        },
+    });
+    let scaling = json!({
+        "minReplicas": 1,
+        "maxReplicas": 7,
+        "pollingInterval": 3,
+        "cooldownPeriod": 0,
+        "initialCooldownPeriod": 30,
+        "queueLength": 2,
+        "activationQueueLength": 4,
+        "countInFlight": false,
+        "fallback": {"failureThreshold": 3, "replicas": 2},
+        "behavior": {"scaleDown": {"selectPolicy": "Disabled"}},
+        "advanced": {
+            "formula": "queueLength * 2",
+            "target": "10",
+            "activationTarget": "1",
+            "metricType": "Value",
+            "restoreToOriginalReplicaCount": true,
+        },
+    });
+    let objects = build("sqs", &config, &scaling, None).unwrap();
+    golden(&objects, include_str!("golden_sqs.json"));
+}
+
+/// KEDA-7
+#[test]
+fn each_object_carries_its_own_hash() {
+    let objects = rabbitmq(&json!({"passwordSecretRef": {"name": "s", "key": "k"}}));
+    let all = [
+        objects.config_map.unwrap(),
+        objects.trigger_authentication.unwrap(),
+        objects.scaled_object,
+    ];
+    for Sealed { mut object, hash } in all {
+        let annotations = object["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations");
+        assert_eq!(annotations, Some(json!({"asya.sh/applied-hash": hash})));
+        assert_eq!(hash, hash::of_value(&object));
+    }
+}
+
+/// KEDA-1
+#[test]
+fn hpa_has_a_name_of_its_own_only_where_the_default_is_too_long() {
+    let name = |actor: &str| {
+        let config = json!({"host": "broker"});
+        let objects = build_for(actor, "rabbitmq", &config, &json!({}), None).unwrap();
+        let hpa =
+            &objects.scaled_object.object["spec"]["advanced"]["horizontalPodAutoscalerConfig"];
+        hpa.get("name").cloned()
+    };
+    let (longest, longer) = ("a".repeat(54), "a".repeat(55));
+    assert_eq!(name(&longest), None);
+    assert_eq!(hpa_name(&longest), format!("keda-hpa-{longest}"));
+    assert_eq!(name(&longer), Some(json!(longer)));
+    assert_eq!(hpa_name(&longer), longer);
+}
+
+/// KEDA-1
+#[test]
+fn zero_seconds_are_kept_for_the_cooldown_and_replaced_for_polling() {
+    let object = scaled(&json!({"pollingInterval": 0, "cooldownPeriod": 0}));
+    let spec = &object["spec"];
+    assert_eq!(
+        (&spec["pollingInterval"], &spec["cooldownPeriod"]),
+        (&json!(10), &json!(0))
+    );
+}
+
+/// KEDA-2
+#[test]
+fn half_of_the_behaviour_that_is_given_replaces_ours() {
+    let ours = scaled(&json!({}));
+    let behavior = |object: &Value| {
+        object["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"].clone()
+    };
+    let up = json!({"stabilizationWindowSeconds": 9});
+    let given = behavior(&scaled(&json!({"behavior": {"scaleUp": up}})));
+    assert_eq!(given["scaleUp"], up);
+    assert_eq!(given["scaleDown"], behavior(&ours)["scaleDown"]);
+    let null = behavior(&scaled(&json!({"behavior": {"scaleUp": null}})));
+    assert_eq!(null, behavior(&ours));
+}
+
+/// KEDA-3, KEDA-7: what KEDA drops when it writes the object back is not sent.
+#[test]
+fn nothing_empty_or_false_is_sent() {
+    let object = scaled(&json!({"advanced": {
+        "formula": "",
+        "target": "10",
+        "activationTarget": "",
+        "restoreToOriginalReplicaCount": false,
+    }}));
+    let advanced = object["spec"]["advanced"].as_object().unwrap();
+    let keys: Vec<&String> = advanced.keys().collect();
+    assert_eq!(keys, ["horizontalPodAutoscalerConfig"]);
+    let object = scaled(&json!({"advanced": {"formula": "queueLength", "target": "10"}}));
+    assert_eq!(
+        object["spec"]["advanced"]["scalingModifiers"],
+        json!({"formula": "queueLength", "target": "10", "metricType": "AverageValue"})
+    );
+}
+
+/// KEDA-4
+#[test]
+fn url_of_an_sqs_queue_is_found_wherever_it_can_be() {
+    let told = "http://sqs.local:4566/000000000000/asya-foo";
+    let aws = "https://sqs.us-west-2.amazonaws.com/1/asya-foo";
+    let table = [
+        (
+            json!({"region": "eu-central-1", "accountId": "1"}),
+            None,
+            "https://sqs.eu-central-1.amazonaws.com/1/asya-foo",
+        ),
+        (
+            json!({"region": "cn-north-1", "accountId": "1"}),
+            None,
+            "https://sqs.cn-north-1.amazonaws.com.cn/1/asya-foo",
+        ),
+        (
+            json!({"region": "us-gov-west-1", "accountId": "1"}),
+            None,
+            "https://sqs.us-gov-west-1.amazonaws.com/1/asya-foo",
+        ),
+        (
+            json!({"region": "us-isob-east-1", "accountId": "1"}),
+            None,
+            "https://sqs.us-isob-east-1.sc2s.sgov.gov/1/asya-foo",
+        ),
+        (
+            json!({"region": "r", "accountId": "1", "endpoint": "http://sqs:4566/"}),
+            Some(told),
+            "http://sqs:4566/1/asya-foo",
+        ),
+        (json!({"region": "r"}), Some(told), told),
+        (json!({}), Some(aws), aws),
+        (json!({"accountId": "1"}), Some(aws), aws),
+    ];
+    for (config, queue_url, wanted) in table {
+        let objects = build("sqs", &config, &json!({}), queue_url).unwrap();
+        assert_eq!(metadata(&objects, "queueURL"), Some(wanted), "{config}");
+    }
+}
+
+/// KEDA-4
+#[test]
+fn queue_without_a_known_place_is_an_error_of_its_own() {
+    let unknown = |config: Value, url| build("sqs", &config, &json!({}), url).unwrap_err();
+    let queue = "asya-foo".to_owned();
+    assert_eq!(
+        unknown(json!({"region": "eu-central-1"}), None),
+        Untriggerable::QueueUrlUnknown {
+            queue: queue.clone()
+        }
+    );
+    let local = Some("http://127.0.0.1:4566/000000000000/asya-foo");
+    assert_eq!(
+        unknown(json!({}), local),
+        Untriggerable::RegionUnknown { queue }
+    );
+}
+
+/// KEDA-4
+#[test]
+fn region_and_endpoint_of_sqs_reach_keda() {
+    let config = json!({"endpoint": "http://sqs:4566", "accountId": "1", "region": "eu-west-1"});
+    let objects = build("sqs", &config, &json!({}), None).unwrap();
+    assert_eq!(metadata(&objects, "awsEndpoint"), Some("http://sqs:4566"));
+    assert_eq!(metadata(&objects, "awsRegion"), Some("eu-west-1"));
+    assert_eq!(metadata(&objects, "scaleOnInFlight"), Some("true"));
+    let aws = Some("https://sqs.us-west-2.amazonaws.com/1/asya-foo");
+    let objects = build("sqs", &json!({}), &json!({}), aws).unwrap();
+    assert_eq!(metadata(&objects, "awsEndpoint"), None);
+    assert_eq!(metadata(&objects, "awsRegion"), Some("us-west-2"));
+}
+
+/// KEDA-5
+#[test]
+fn without_keys_keda_takes_an_identity_of_aws() {
+    let table = [
+        (json!({}), json!({"provider": "aws"})),
+        (
+            json!({"identityOwner": "workload"}),
+            json!({"provider": "aws", "identityOwner": "workload"}),
+        ),
+        (
+            json!({"roleArn": "arn:aws:iam::1:role/keda"}),
+            json!({"provider": "aws", "roleArn": "arn:aws:iam::1:role/keda"}),
+        ),
+    ];
+    for (keda, identity) in table {
+        let config = json!({"region": "eu-west-1", "accountId": "1", "keda": keda});
+        let objects = build("sqs", &config, &json!({}), None).unwrap();
+        assert_eq!(
+            trigger(&objects)["authenticationRef"],
+            json!({"name": "foo-trigger-auth"})
+        );
+        let authentication = objects.trigger_authentication.unwrap().object;
+        assert_eq!(authentication["spec"], json!({"podIdentity": identity}));
+        assert_eq!(objects.config_map, None);
+    }
+}
+
+/// KEDA-6
+#[test]
+fn default_user_of_rabbitmq_needs_no_authentication() {
+    let objects = rabbitmq(&json!({"management": {"host": "admin", "port": 8080}}));
+    assert_eq!(
+        metadata(&objects, "host"),
+        Some("http://guest:guest@admin:8080/")
+    );
+    assert_eq!(trigger(&objects).get("authenticationRef"), None);
+    assert_eq!(
+        (objects.config_map, objects.trigger_authentication),
+        (None, None)
+    );
+    let objects = rabbitmq(&json!({"username": "a/b@c"}));
+    assert_eq!(
+        metadata(&objects, "host"),
+        Some("http://a%2Fb%40c:guest@broker:15672/")
+    );
+}
+
+/// KEDA-6
+#[test]
+fn private_authority_reaches_keda_with_the_word_that_switches_it_on() {
+    let config = json!({
+        "management": {"scheme": "https", "caSecretRef": {"name": "ca", "key": "ca.crt"}},
+    });
+    let objects = rabbitmq(&config);
+    let authentication = objects.trigger_authentication.unwrap().object;
+    assert_eq!(
+        authentication["spec"],
+        json!({
+            "configMapTargetRef": [{"parameter": "tls", "name": "asya-transport-t", "key": "tls"}],
+            "secretTargetRef": [{"parameter": "ca", "name": "ca", "key": "ca.crt"}],
+        })
+    );
+    assert_eq!(
+        objects.config_map.unwrap().object["data"],
+        json!({"tls": "enable"})
+    );
+    let plain = rabbitmq(&json!({"management": {"caSecretRef": {"name": "ca", "key": "k"}}}));
+    assert_eq!(plain.trigger_authentication, None);
+}
+
+/// KEDA-6
+#[test]
+fn certificate_is_left_unchecked_only_on_request() {
+    let of = |skip: bool| {
+        rabbitmq(&json!({"management": {"scheme": "https", "insecureSkipVerify": skip}}))
+    };
+    assert_eq!(metadata(&of(true), "unsafeSsl"), Some("true"));
+    assert_eq!(metadata(&of(false), "unsafeSsl"), Some("false"));
+}
+
+/// KEDA-6
+#[test]
+fn messages_in_work_are_left_out_only_on_request() {
+    let of = |count: bool| {
+        let config = json!({"host": "broker"});
+        build("rabbitmq", &config, &json!({"countInFlight": count}), None).unwrap()
+    };
+    assert_eq!(metadata(&of(true), "excludeUnacknowledged"), Some("false"));
+    assert_eq!(metadata(&of(false), "excludeUnacknowledged"), Some("true"));
+}
+
+/// KEDA-6
+#[test]
+fn keda_speaks_amqp_only_on_request() {
+    let objects = rabbitmq(&json!({
+        "tls": true,
+        "passwordSecretRef": {"name": "s", "key": "k"},
+        "management": {"caSecretRef": {"name": "ca", "key": "ca.crt"}, "insecureSkipVerify": true},
+        "keda": {"protocol": "amqp"},
+    }));
+    assert_eq!(metadata(&objects, "protocol"), Some("amqp"));
+    assert_eq!(metadata(&objects, "host"), Some("amqps://broker:5671/"));
+    // KEDA refuses the first and has no use for the second
+    assert_eq!(metadata(&objects, "excludeUnacknowledged"), None);
+    assert_eq!(metadata(&objects, "unsafeSsl"), None);
+    let data = &objects.config_map.unwrap().object["data"];
+    assert_eq!(data, &json!({"tls": "enable", "username": "guest"}));
+}
+
+/// KEDA-6
+#[test]
+fn config_map_of_a_transport_has_a_legal_name() {
+    assert_eq!(transport_config_map_name("sqs-eu"), "asya-transport-sqs-eu");
+    for odd in ["My_MQ", "mq-", "", "a.b", "mq:1"] {
+        let name = transport_config_map_name(odd);
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(name.chars().all(legal) && !name.ends_with('-'), "{name}");
+    }
+    assert_ne!(
+        transport_config_map_name("My_MQ"),
+        transport_config_map_name("my_mq")
+    );
+}
