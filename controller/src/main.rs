@@ -19,6 +19,7 @@ mod script;
 mod store;
 mod watch;
 mod work_queue;
+mod workload;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -43,6 +44,7 @@ use crate::queue::Brokers;
 use crate::reconcile::{Context, Installation, Stores};
 use crate::runtime::RuntimeConfigMaps;
 use crate::work_queue::{Settings, WorkQueue};
+use crate::workload::Workloads;
 
 /// Passes in flight get this long after SIGTERM (FW-16).
 const DRAIN: Duration = Duration::from_secs(10);
@@ -120,6 +122,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             queues_managed: !args.disable_queue_management,
         },
         claims: Claims::default(),
+        workloads: Workloads::new(client.clone()),
         brokers: Brokers::new(
             client.clone(),
             &args.namespace,

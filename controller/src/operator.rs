@@ -49,7 +49,9 @@ impl Operator {
             let stores = &operator.context.stores;
             census::count(&stores.actors, metrics);
             metrics.records("AsyncActor", stores.actors.len());
-            metrics.records("Deployment", stores.workloads.len());
+            let workloads = &operator.context.workloads;
+            metrics.records("Deployment", workloads.deployments.len());
+            metrics.records("StatefulSet", workloads.stateful_sets.len());
             metrics.records("ConfigMap", stores.config_maps.len());
             metrics.records("Pod", stores.pods.len());
         });
@@ -58,76 +60,28 @@ impl Operator {
     /// Starts one watch per kind and namespace. They end with the set.
     pub fn watch(&self, client: &Client) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
-        let stores = &self.context.stores;
+        let Context {
+            stores, workloads, ..
+        } = &*self.context;
         let scopes: Vec<Scope> = if self.namespaces.is_empty() {
             vec![None]
         } else {
             self.namespaces.iter().cloned().map(Some).collect()
         };
         for scope in &scopes {
-            self.start(
-                &mut tasks,
+            let mut watches = Watches {
+                operator: self,
                 client,
                 scope,
-                &stores.actors,
-                None,
-                Self::reclaim,
-            );
-            self.start(
-                &mut tasks,
-                client,
-                scope,
-                &stores.workloads,
-                Some(OURS),
-                Self::wake,
-            );
-            self.start(
-                &mut tasks,
-                client,
-                scope,
-                &stores.config_maps,
-                Some(SHARED),
-                Self::wake,
-            );
-            self.start(
-                &mut tasks,
-                client,
-                scope,
-                &stores.pods,
-                Some(label::ASYA),
-                Self::wake,
-            );
+                tasks: &mut tasks,
+            };
+            watches.start(&stores.actors, None, Self::reclaim);
+            watches.start(&workloads.deployments, Some(OURS), Self::wake);
+            watches.start(&workloads.stateful_sets, Some(OURS), Self::wake);
+            watches.start(&stores.config_maps, Some(SHARED), Self::wake);
+            watches.start(&stores.pods, Some(label::ASYA), Self::wake);
         }
         tasks
-    }
-
-    fn start<R>(
-        &self,
-        tasks: &mut JoinSet<()>,
-        client: &Client,
-        scope: &Scope,
-        store: &Arc<Store<R>>,
-        labels: Option<&'static str>,
-        concerned: fn(&Self, Concerns),
-    ) where
-        R: Record,
-        R::Kind: Resource<Scope = NamespaceResourceScope>,
-    {
-        let place = scope
-            .as_deref()
-            .map_or_else(String::new, |namespace| format!(" in {namespace}"));
-        let watch = Watch {
-            client: client.clone(),
-            scope: scope.clone(),
-            labels,
-            store: Arc::clone(store),
-            gate: self
-                .readiness
-                .gate(&format!("watch {}{place}", R::Kind::kind(&()))),
-            metrics: Arc::clone(&self.context.metrics),
-        };
-        let operator = self.clone();
-        tasks.spawn(watch.run(move |concerns| concerned(&operator, concerns)));
     }
 
     /// A changed actor may have taken a queue's name, or left one to another.
@@ -181,6 +135,44 @@ impl Operator {
                 async move { pass(&context, key, attempt).await }
             })
             .await;
+    }
+}
+
+/// The watches of one namespace, or of all.
+struct Watches<'a> {
+    operator: &'a Operator,
+    client: &'a Client,
+    scope: &'a Scope,
+    tasks: &'a mut JoinSet<()>,
+}
+
+impl Watches<'_> {
+    fn start<R>(
+        &mut self,
+        store: &Arc<Store<R>>,
+        labels: Option<&'static str>,
+        concerned: fn(&Operator, Concerns),
+    ) where
+        R: Record,
+        R::Kind: Resource<Scope = NamespaceResourceScope>,
+    {
+        let place = self
+            .scope
+            .as_deref()
+            .map_or_else(String::new, |namespace| format!(" in {namespace}"));
+        let operator = self.operator.clone();
+        let watch = Watch {
+            client: self.client.clone(),
+            scope: self.scope.clone(),
+            labels,
+            store: Arc::clone(store),
+            gate: operator
+                .readiness
+                .gate(&format!("watch {}{place}", R::Kind::kind(&()))),
+            metrics: Arc::clone(&operator.context.metrics),
+        };
+        self.tasks
+            .spawn(watch.run(move |concerns| concerned(&operator, concerns)));
     }
 }
 

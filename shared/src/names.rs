@@ -61,6 +61,8 @@ pub mod manager {
     pub const STATUS: &str = "asya-operator/status";
     /// The CRD.
     pub const CRD: &str = "asya-operator/crd";
+    /// What the former operator, written in Go, wrote as (WRK-7).
+    pub const FORMER_OPERATOR: &str = "manager";
     /// `spec.replicas` for the moment in which its owner changes (WRK-3).
     pub const HANDOVER: &str = "asya-operator/handover";
 }

@@ -103,6 +103,7 @@ class Objects(ChartCase):
             ("asya.sh", "asyncactors/status"): "patch update",
             ("asya.sh", "asyncactors/finalizers"): "patch update",
             ("apps", "deployments"): "get list watch create patch delete",
+            ("apps", "statefulsets"): "get list watch create patch delete",
             ("", "configmaps"): "get list watch create patch delete",
             ("", "pods"): "get list watch",
             ("", "namespaces"): "get list watch",

@@ -18,6 +18,8 @@ pub struct Desired {
     pub transport: Transport,
     /// The actor's queues.
     pub names: QueueNames,
+    /// Kind of the workload.
+    pub kind: WorkloadKind,
     /// The workload, as it is applied.
     pub workload: WorkloadObject,
 }
@@ -44,9 +46,6 @@ pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<D
         ModeSpec::Standalone(workload) => workload,
         ModeSpec::Binding(_) => return Err(not_served("spec.workloadRef: binding to a workload")),
     };
-    if template.kind_in_force() != WorkloadKind::Deployment {
-        return Err(not_served("spec.workload.kind: a StatefulSet"));
-    }
     if spec.scaling_in_force().is_some() {
         return Err(not_served("spec.scaling.enabled: scaling by queue depth"));
     }
@@ -69,6 +68,7 @@ pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<D
     );
     let names = transport.names_of(&key.namespace, &key.name);
     Ok(Box::new(Desired {
+        kind: template.kind_in_force(),
         workload,
         names,
         transport: transport.clone(),

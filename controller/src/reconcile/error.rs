@@ -6,6 +6,7 @@ use kube::core::Status;
 
 use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
+use crate::workload::WriteError;
 
 /// Why a pass could neither do nor tell what it should.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,15 @@ pub enum Error {
     /// The API server failed, or refused for a reason that may pass.
     #[error("API server: {0}")]
     Api(#[source] kube::Error),
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Stale => Self::Stale("the workload"),
+            WriteError::Api(error) => Self::Api(error),
+        }
+    }
 }
 
 impl Error {

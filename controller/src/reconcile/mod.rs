@@ -22,9 +22,10 @@ use crate::claims::Claims;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::queue::Brokers;
-use crate::record::{ActorRecord, ConfigMapRecord, Key, PodRecord, WorkloadRecord};
+use crate::record::{ActorRecord, ConfigMapRecord, Key, PodRecord};
 use crate::runtime::RuntimeConfigMaps;
 use crate::store::Store;
+use crate::workload::Workloads;
 
 pub use error::Error;
 pub(crate) use error::refused;
@@ -38,6 +39,8 @@ pub struct Context {
     pub stores: Stores,
     /// How the operator is configured.
     pub installation: Installation,
+    /// Workloads of both kinds.
+    pub workloads: Workloads,
     /// Who owns which queue's name.
     pub claims: Claims,
     /// The brokers' clients.
@@ -67,8 +70,6 @@ pub struct Installation {
 pub struct Stores {
     /// The actors.
     pub actors: Arc<Store<ActorRecord>>,
-    /// Their workloads.
-    pub workloads: Arc<Store<WorkloadRecord>>,
     /// The runtime scripts.
     pub config_maps: Arc<Store<ConfigMapRecord>>,
     /// Their pods.

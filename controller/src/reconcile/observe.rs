@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
-use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, InventoryEntry, QueueStatus};
+use asya_shared::api::{
+    AdoptionPolicy, AsyncActorStatus, InventoryEntry, QueueStatus, WorkloadKind,
+};
 use asya_shared::validate;
-use kube::Api;
 use serde_json::Value;
 
 use super::desired::{Desired, desired};
 use super::{Context, Error, Fault, Reason};
 use crate::queue::{BrokerError, Standing};
-use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, Seen, WorkloadRecord};
+use crate::record::{ActorRecord, Controller, Key, PodRecord, WorkloadRecord};
 
 /// All that a plan is made from.
 pub struct Observed {
@@ -21,8 +22,10 @@ pub struct Observed {
     pub desired: Result<Box<Desired>, Fault>,
     /// Its status as stored; empty where that cannot be read.
     pub previous: AsyncActorStatus,
-    /// The object under the workload's name.
+    /// The object under the workload's name, of the kind that is wanted.
     pub workload: Child<WorkloadRecord>,
+    /// A workload of ours of the kind that is no longer wanted (WRK-6).
+    pub former: Option<Arc<WorkloadRecord>>,
     /// Pods of the workload.
     pub pods: Vec<Arc<PodRecord>>,
     /// Its queue.
@@ -100,12 +103,10 @@ impl Observed {
     }
 
     /// What status remembers of the workload as we last applied it.
-    pub fn recorded_workload(&self) -> Option<&InventoryEntry> {
-        let name = &*self.key().name;
-        self.previous
-            .inventory
-            .iter()
-            .find(|entry| entry.kind == "Deployment" && entry.name == name)
+    pub fn recorded_workload(&self, kind: WorkloadKind) -> Option<&InventoryEntry> {
+        let (kind, name) = (format!("{kind:?}"), &*self.key().name);
+        let mut entries = self.previous.inventory.iter();
+        entries.find(|entry| entry.kind == kind && entry.name == name)
     }
 
     /// The queue that status remembers, if it is the one that is wanted now.
@@ -141,17 +142,20 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
     let adopts = desired
         .as_ref()
         .is_ok_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
-    let workload = workload(context, &actor, adopts).await?;
+    let kind = wanted_kind(context, &actor, desired.as_deref());
+    let workload = workload(context, &actor, kind, adopts).await?;
+    let former = context.workloads.seen(other(kind), key);
     let deletion = DeletionPolicy::of(&actor);
     let mut observed = Observed {
         pods: pods(context, &actor),
-        actor,
         desired,
         previous,
         workload,
+        former: former.filter(|former| is_ours(former.metadata.controller.as_ref(), &actor, false)),
         queue: QueueSeen::NotAsked,
         queues_managed: context.installation.queues_managed,
         deletion,
+        actor,
     };
     observed.queue = queue(context, &observed).await;
     Ok(Some(observed))
@@ -163,24 +167,52 @@ fn conflict(owner: &Key, queue: &str) -> Fault {
     Fault::until_change(Reason::QueueConflict, violation.to_string())
 }
 
+/// The kind that the spec asks for; where it cannot be acted on, that of what there is.
+fn wanted_kind(
+    context: &Context,
+    actor: &ActorRecord,
+    desired: Result<&Desired, &Fault>,
+) -> WorkloadKind {
+    match desired {
+        Ok(desired) => desired.kind,
+        Err(_)
+            if context
+                .workloads
+                .seen(WorkloadKind::StatefulSet, &actor.metadata.key)
+                .is_some() =>
+        {
+            WorkloadKind::StatefulSet
+        }
+        Err(_) => WorkloadKind::Deployment,
+    }
+}
+
+fn other(kind: WorkloadKind) -> WorkloadKind {
+    match kind {
+        WorkloadKind::Deployment => WorkloadKind::StatefulSet,
+        WorkloadKind::StatefulSet => WorkloadKind::Deployment,
+    }
+}
+
 /// A name that no watch has shown may still be taken: the watches see our labels only (SA-3).
 async fn workload(
     context: &Context,
     actor: &ActorRecord,
+    kind: WorkloadKind,
     adopts: bool,
 ) -> Result<Child<WorkloadRecord>, Error> {
     let key = &actor.metadata.key;
-    let found = if let Some(record) = context.stores.workloads.get(key) {
-        Some(record)
-    } else {
-        let api: Api<Seen<WorkloadRecord>> =
-            Api::namespaced(context.client.clone(), &key.namespace);
-        let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
-        live.map(|seen| seen.record)
+    let found = match context.workloads.seen(kind, key) {
+        None => context
+            .workloads
+            .live(kind, key)
+            .await
+            .map_err(Error::Api)?,
+        seen => seen,
     };
     Ok(match found {
         None => Child::Absent,
-        Some(record) if is_ours(record.metadata().controller.as_ref(), actor, adopts) => {
+        Some(record) if is_ours(record.metadata.controller.as_ref(), actor, adopts) => {
             Child::Ours(record)
         }
         Some(record) => Child::Foreign(record),
@@ -200,11 +232,12 @@ fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);
     pods.retain(|pod| {
         pod.metadata.controller.as_ref().is_some_and(|owner| {
-            &*owner.kind == "ReplicaSet"
-                && owner
-                    .name
-                    .rsplit_once('-')
-                    .is_some_and(|(prefix, _)| prefix == &**name)
+            let set = owner.name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
+            match &*owner.kind {
+                "ReplicaSet" => set == &**name,
+                "StatefulSet" => *owner.name == **name,
+                _ => false,
+            }
         })
     });
     pods

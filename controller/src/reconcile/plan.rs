@@ -1,5 +1,6 @@
 //! What to do about what was observed. Every decision of a pass is here; nothing here acts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
@@ -35,6 +36,8 @@ pub struct Ensure {
     pub queue: QueueStep,
     /// About the workload.
     pub workload: WorkloadStep,
+    /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
+    pub former: Option<Arc<WorkloadRecord>>,
 }
 
 /// About the queue.
@@ -60,7 +63,12 @@ pub enum WorkloadStep {
     /// There is none: apply it, once the queue is there (QUE-4).
     Create,
     /// Apply it.
-    Update,
+    Update {
+        /// First make the former operator's fields ours: this is where they stand (WRK-7).
+        take_over: Option<usize>,
+        /// First give the number of replicas an owner of its own (WRK-3).
+        hand_over: bool,
+    },
     /// It cannot be had now.
     Refuse(Fault),
 }
@@ -68,8 +76,8 @@ pub enum WorkloadStep {
 /// The parts of a pass over an actor that goes, in the order in which they are done.
 #[derive(Debug, PartialEq)]
 pub struct Delete {
-    /// What happens to the workload.
-    pub workload: Option<WorkloadRemoval>,
+    /// What happens to the workloads.
+    pub workloads: Vec<WorkloadRemoval>,
     /// What stands between the actor and its end.
     pub then: Then,
 }
@@ -77,10 +85,10 @@ pub struct Delete {
 /// What happens to the workload of an actor that goes.
 #[derive(Debug, PartialEq)]
 pub enum WorkloadRemoval {
-    /// Delete it, if it still has this uid.
-    Delete(Box<str>),
-    /// Give up our ownerReference on it, if it still has this uid.
-    Orphan(Box<str>),
+    /// Delete it.
+    Delete(Arc<WorkloadRecord>),
+    /// Give up our ownerReference on it.
+    Orphan(Arc<WorkloadRecord>),
 }
 
 /// The end of a deletion.
@@ -109,6 +117,10 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         workload: plan_workload(observed),
+        former: observed
+            .former
+            .clone()
+            .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
     })
 }
 
@@ -160,13 +172,24 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
         // Its end is an event, and then it is made anew.
         Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
         Child::Ours(workload) if is_unchanged(observed, workload, desired) => WorkloadStep::Keep,
-        Child::Ours(_) => WorkloadStep::Update,
+        Child::Ours(workload) => update(workload, desired),
+    }
+}
+
+fn update(workload: &WorkloadRecord, desired: &Desired) -> WorkloadStep {
+    let take_over = workload
+        .former_owner
+        .filter(|_| workload.fingerprint.is_none());
+    let owned = workload.owns_replicas || take_over.is_some();
+    WorkloadStep::Update {
+        take_over,
+        hand_over: owned && desired.spec.scaling_in_force().is_some(),
     }
 }
 
 /// Same object, sent with the same content, and nobody took a field of ours since.
 fn is_unchanged(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> bool {
-    let Some(recorded) = observed.recorded_workload() else {
+    let Some(recorded) = observed.recorded_workload(workload.kind) else {
         return false;
     };
     let fingerprint = workload
@@ -180,7 +203,7 @@ fn is_unchanged(observed: &Observed, workload: &WorkloadRecord, desired: &Desire
 }
 
 fn not_owned(workload: &WorkloadRecord) -> Fault {
-    let key = &workload.metadata.key;
+    let (kind, key) = (workload.kind, &workload.metadata.key);
     let owner = match &workload.metadata.controller {
         Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
         None => "was not made by this operator".to_owned(),
@@ -188,7 +211,7 @@ fn not_owned(workload: &WorkloadRecord) -> Fault {
     Fault {
         reason: Reason::NotOwned,
         message: format!(
-            "Deployment {key} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over \
+            "{kind:?} {key} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over \
              one without an owner)"
         ),
         retry: Retry::Slowly,
@@ -198,43 +221,47 @@ fn not_owned(workload: &WorkloadRecord) -> Fault {
 fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     if !has_finalizer(observed) {
         return Delete {
-            workload: None,
+            workloads: Vec::new(),
             then: Then::Gone,
         };
     }
-    let policy = &observed.deletion;
-    if policy.orphans {
+    let ours = our_workloads(observed);
+    if observed.deletion.orphans {
+        let workloads = ours.into_iter().map(WorkloadRemoval::Orphan).collect();
         return Delete {
-            workload: orphaned(observed),
+            workloads,
             then: Then::Finish { queue: None },
         };
     }
-    if let Child::Ours(workload) = &observed.workload {
-        let uid = (!workload.metadata.deleting).then(|| workload.metadata.uid.clone());
+    if !ours.is_empty() {
+        let still = ours
+            .into_iter()
+            .filter(|workload| !workload.metadata.deleting);
+        let workloads = still.map(WorkloadRemoval::Delete).collect();
         return Delete {
-            workload: uid.map(WorkloadRemoval::Delete),
+            workloads,
             then: Then::Wait(None),
         };
     }
     let queue = queue_to_delete(observed);
-    if let Some(wait) = queue.as_ref().and_then(|_| wait_for_pods(observed, now)) {
-        return Delete {
-            workload: None,
-            then: Then::Wait(Some(wait)),
-        };
-    }
+    let wait = queue.as_ref().and_then(|_| wait_for_pods(observed, now));
+    let then = wait.map_or(Then::Finish { queue }, |wait| Then::Wait(Some(wait)));
     Delete {
-        workload: None,
-        then: Then::Finish { queue },
+        workloads: Vec::new(),
+        then,
     }
 }
 
-/// FW-23: the workload stays, without our ownerReference.
-fn orphaned(observed: &Observed) -> Option<WorkloadRemoval> {
-    match &observed.workload {
-        Child::Ours(workload) => Some(WorkloadRemoval::Orphan(workload.metadata.uid.clone())),
+fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
+    let wanted = match &observed.workload {
+        Child::Ours(workload) => Some(workload),
         Child::Absent | Child::Foreign(_) => None,
-    }
+    };
+    wanted
+        .into_iter()
+        .chain(&observed.former)
+        .cloned()
+        .collect()
 }
 
 /// FIN-4: what is not ours to delete, or is to stay, is `None`.

@@ -5,7 +5,8 @@ mod conditions;
 use asya_shared::api::{
     AsyncActorStatus, InventoryEntry, Mode, ObjectReference, QueueStatus, ScalingMode, State,
 };
-use asya_shared::names::{GROUP, label, manager};
+use asya_shared::inject::selector;
+use asya_shared::names::{GROUP, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
@@ -20,7 +21,7 @@ use super::pods::Pods;
 use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
 use crate::events::Note;
-use crate::record::{ActorRecord, Record, Seen, WorkloadRecord};
+use crate::record::{ActorRecord, Seen, WorkloadRecord};
 
 const TRANSPORT_READY: &str = "TransportReady";
 const WORKLOAD_READY: &str = "WorkloadReady";
@@ -191,27 +192,39 @@ fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorSta
     status.failing_pods = Some(pods.failing);
     status.replicas_summary = Some(format!("{ready}/{desired}"));
     status.ready_replicas_summary = Some(format!("{ready}/{total}"));
-    status.selector = Some(format!(
-        "{}={name},{}={name},{}=deployment",
-        label::APP,
-        label::ASYA,
-        label::WORKLOAD
-    ));
+    let selector = selector(name, workload.kind).map(|(key, value)| format!("{key}={value}"));
+    status.selector = Some(selector.join(","));
     status.workload_ref = Some(ObjectReference {
         api_version: Some("apps/v1".to_owned()),
-        kind: "Deployment".to_owned(),
+        kind: format!("{:?}", workload.kind),
         name: name.to_string(),
         namespace: Some(observed.key().namespace.to_string()),
     });
     if ensured.applied {
         status.inventory = vec![inventory(observed, workload)];
+        // Not removed before the wanted one is there (WRK-6).
+        let former = observed
+            .former
+            .as_ref()
+            .and_then(|former| observed.recorded_workload(former.kind));
+        status.inventory.extend(former.map(|entry| InventoryEntry {
+            phase: Some(DELETING.to_owned()),
+            ..entry.clone()
+        }));
+    } else if observed.former.is_none() {
+        status
+            .inventory
+            .retain(|entry| entry.kind == format!("{:?}", workload.kind));
     }
     status
 }
 
+const APPLIED: &str = "Applied";
+const DELETING: &str = "Deleting";
+
 /// Made from the answer to an apply, never from a watch: a rival's write would pass for ours.
 fn inventory(observed: &Observed, workload: &WorkloadRecord) -> InventoryEntry {
-    let metadata = workload.metadata();
+    let metadata = &workload.metadata;
     let hash = observed
         .desired
         .as_deref()
@@ -219,17 +232,10 @@ fn inventory(observed: &Observed, workload: &WorkloadRecord) -> InventoryEntry {
         .map(|desired| desired.workload.hash.clone());
     InventoryEntry {
         group: "apps".to_owned(),
-        kind: "Deployment".to_owned(),
+        kind: format!("{:?}", workload.kind),
         name: metadata.key.name.to_string(),
         uid: Some(metadata.uid.to_string()),
-        phase: Some(
-            if metadata.deleting {
-                "Deleting"
-            } else {
-                "Applied"
-            }
-            .to_owned(),
-        ),
+        phase: Some(if metadata.deleting { DELETING } else { APPLIED }.to_owned()),
         hash,
         fingerprint: workload
             .fingerprint

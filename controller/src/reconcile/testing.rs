@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::Installation;
 use super::desired::desired;
 use super::observe::{Child, DeletionPolicy, Observed, QueueSeen};
-use crate::record::{PodRecord, Record, Seen, WorkloadRecord};
+use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 
 pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
     let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
@@ -64,6 +65,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         deletion: DeletionPolicy::of(&actor),
         previous,
         workload: Child::Absent,
+        former: None,
         pods: Vec::new(),
         queue: QueueSeen::NotAsked,
         queues_managed: true,
@@ -99,7 +101,12 @@ pub(super) fn deployment(observed: &Observed) -> Value {
 }
 
 pub(super) fn workload(object: &Value) -> Arc<WorkloadRecord> {
-    record(object)
+    Arc::clone(&record::<OfKind<Deployment>>(object).record)
+}
+
+/// The same as a `StatefulSet`.
+pub(super) fn stateful_set(object: &Value) -> Arc<WorkloadRecord> {
+    Arc::clone(&record::<OfKind<StatefulSet>>(object).record)
 }
 
 /// A pod of that Deployment.

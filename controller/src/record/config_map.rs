@@ -34,7 +34,10 @@ impl Record for ConfigMapRecord {
         Self {
             metadata: raw.metadata.keep(),
             applied_hash: raw.metadata.annotation(annotation::APPLIED_HASH),
-            fingerprint: raw.metadata.applied_by(manager::RUNTIME),
+            fingerprint: raw
+                .metadata
+                .applied_by(manager::RUNTIME)
+                .map(|fields| fields.fingerprint),
             orphaned: raw.metadata.annotation(annotation::ORPHANED).as_deref() == Some("true"),
         }
     }

@@ -34,6 +34,15 @@ impl Serialize for Fingerprint {
     }
 }
 
+/// What an applier owns of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// All of it, as one number.
+    pub fingerprint: Fingerprint,
+    /// Whether `spec.replicas` is part of it.
+    pub replicas: bool,
+}
+
 /// `metadata.managedFields`, each entry's fields reduced to a number.
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
@@ -54,61 +63,83 @@ struct RawEntry<'a> {
 
 impl RawManagedFields<'_> {
     /// An `Update` entry under the same name is another one, and so is a subresource's.
-    pub(super) fn applied_by(&self, manager: &str) -> Option<Fingerprint> {
+    pub(super) fn applied_by(&self, manager: &str) -> Option<Applied> {
+        let entry = self.0.iter().find(|entry| entry.is_of(manager, "Apply"))?;
+        Some(Applied {
+            fingerprint: Fingerprint(entry.fields_v1.sum),
+            replicas: entry.fields_v1.replicas,
+        })
+    }
+
+    /// Where the entry of one that writes without server-side apply stands.
+    pub(super) fn updated_by(&self, manager: &str) -> Option<usize> {
         self.0
             .iter()
-            .find(|entry| {
-                entry.manager == manager
-                    && entry.operation == "Apply"
-                    && entry.subresource.is_empty()
-            })
-            .map(|entry| Fingerprint(entry.fields_v1.0))
+            .position(|entry| entry.is_of(manager, "Update"))
     }
 }
 
-#[derive(Default)]
-struct Leaves(u64);
+impl RawEntry<'_> {
+    fn is_of(&self, manager: &str, operation: &str) -> bool {
+        self.manager == manager && self.operation == operation && self.subresource.is_empty()
+    }
+}
+
+/// The leaves below a path.
+#[derive(Clone, Copy, Default)]
+struct Leaves {
+    /// Sum of the hashes of their paths.
+    sum: u64,
+    /// Whether `spec.replicas` is one of them.
+    replicas: bool,
+}
 
 impl<'de> Deserialize<'de> for Leaves {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Below(ROOT).deserialize(deserializer).map(Leaves)
+        Below(ROOT).deserialize(deserializer)
     }
 }
 
-/// Sums the leaves below the path whose hash it holds.
+/// Collects the leaves below the path whose hash it holds.
 struct Below(u64);
 
 impl<'de> DeserializeSeed<'de> for Below {
-    type Value = u64;
+    type Value = Leaves;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Leaves, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Below {
-    type Value = u64;
+    type Value = Leaves;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a set of fields")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<u64, A::Error> {
-        let (mut sum, mut leaf) = (0_u64, true);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Leaves, A::Error> {
+        let (mut all, mut is_leaf) = (Leaves::default(), true);
         while let Some(step) = map.next_key::<Cow<'_, str>>()? {
-            leaf = false;
-            sum = sum.wrapping_add(map.next_value_seed(Below(child(self.0, &step)))?);
+            is_leaf = false;
+            let below = map.next_value_seed(Below(child(self.0, &step)))?;
+            all.sum = all.sum.wrapping_add(below.sum);
+            all.replicas |= below.replicas;
         }
-        Ok(if leaf { mix(self.0) } else { sum })
+        if is_leaf {
+            all.sum = mix(self.0);
+            all.replicas = self.0 == child(child(ROOT, "f:spec"), "f:replicas");
+        }
+        Ok(all)
     }
 
-    fn visit_unit<E>(self) -> Result<u64, E> {
-        Ok(0)
+    fn visit_unit<E>(self) -> Result<Leaves, E> {
+        Ok(Leaves::default())
     }
 
-    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<u64, A::Error> {
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Leaves, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(0)
+        Ok(Leaves::default())
     }
 }
 

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use super::Key;
-use super::fingerprint::{Fingerprint, RawManagedFields};
+use super::fingerprint::{Applied, RawManagedFields};
 
 /// What every record keeps of an object's metadata.
 ///
@@ -129,7 +129,12 @@ impl RawMetadata<'_> {
     }
 
     /// What `manager` owns by server-side apply.
-    pub fn applied_by(&self, manager: &str) -> Option<Fingerprint> {
+    pub fn applied_by(&self, manager: &str) -> Option<Applied> {
         self.managed_fields.applied_by(manager)
+    }
+
+    /// Where in `managedFields` the entry of `manager` stands, if it writes otherwise.
+    pub fn updated_by(&self, manager: &str) -> Option<usize> {
+        self.managed_fields.updated_by(manager)
     }
 }

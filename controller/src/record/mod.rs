@@ -23,7 +23,7 @@ pub use config_map::ConfigMapRecord;
 pub use fingerprint::Fingerprint;
 pub use metadata::{Controller, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
-pub use workload::WorkloadRecord;
+pub use workload::{OfKind, WorkloadRecord, WorkloadType};
 
 /// Namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

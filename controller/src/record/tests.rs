@@ -1,9 +1,8 @@
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ObjectList, WatchEvent};
 use serde_json::{Value, json};
 
-use super::{
-    ActorRecord, Class, Concerns, ConfigMapRecord, Key, PodRecord, Record, Seen, WorkloadRecord,
-};
+use super::{ActorRecord, Class, Concerns, ConfigMapRecord, Key, OfKind, PodRecord, Record, Seen};
 
 fn decode<R: Record>(object: &Value) -> R {
     let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
@@ -88,7 +87,7 @@ fn annotations_of_an_actor_steer_by_their_exact_words() {
     assert!(!steered(json!({"asya.sh/paused": "false", "asya.sh/reconcile": "Always"})).paused);
 }
 
-fn deployment(managed_fields: &Value) -> WorkloadRecord {
+fn deployment(managed_fields: &Value) -> OfKind<Deployment> {
     decode(&json!({
         "metadata": metadata(&json!({
             "managedFields": managed_fields,
@@ -113,13 +112,14 @@ fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
 
 #[test]
 fn workload_record_holds_counts_and_controller() {
-    let record = deployment(&json!([]));
+    let of_kind = deployment(&json!([]));
+    let record = &of_kind.record;
     assert_eq!(
         (record.desired, record.total, record.ready, record.updated),
         (3, 3, 1, 2)
     );
     assert_eq!(&*record.metadata.controller.as_ref().unwrap().uid, "u-a");
-    assert_eq!(record.concerns(), Concerns::Actor(Key::new("ns", "a")));
+    assert_eq!(of_kind.concerns(), Concerns::Actor(Key::new("ns", "a")));
     assert!(record.replica_failure.as_ref().unwrap().is_quota());
     assert_eq!(record.fingerprint, None);
 }
@@ -137,7 +137,7 @@ fn fingerprint_is_of_our_own_applied_fields_and_free_of_order() {
         entry("asya-operator/workload", "Update", &json!({"f:status": {}})),
         {"manager": "asya-operator/workload", "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {}}},
         entry("asya-operator/workload", "Apply", fields),
-    ])).fingerprint
+    ])).record.fingerprint
     };
     assert_eq!(of(&ours), of(&same_in_other_order));
     assert!(of(&ours).is_some());
@@ -160,11 +160,13 @@ fn fingerprint_is_of_our_own_applied_fields_and_free_of_order() {
 
 #[test]
 fn fingerprint_does_not_change_between_releases() {
-    let record = deployment(&json!([entry(
+    let of_kind = deployment(&json!([entry(
         "asya-operator/workload",
         "Apply",
         &json!({"f:spec": {"f:replicas": {}}})
     )]));
+    let record = of_kind.record;
+    assert!(record.owns_replicas);
     assert_eq!(record.fingerprint.unwrap().to_string(), "2aa5aeb2487e84ce");
 }
 

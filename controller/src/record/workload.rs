@@ -1,16 +1,24 @@
-//! The record of a workload of ours.
+//! The record of a workload of ours, the same for both kinds.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
 
+use asya_shared::api::WorkloadKind;
 use asya_shared::names::{annotation, label, manager};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::Resource;
 use serde::Deserialize;
 
 use super::{Concerns, Fingerprint, Key, Metadata, RawMetadata, Record};
 
-/// A Deployment that we created, or one of a name that we need.
+/// A workload that we created, or one of a name that we need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadRecord {
+    /// Deployment or `StatefulSet`.
+    pub kind: WorkloadKind,
     /// Name, uid, version.
     pub metadata: Metadata,
     /// The actor that it belongs to by label; its controller ownerReference decides.
@@ -19,6 +27,10 @@ pub struct WorkloadRecord {
     pub applied_hash: Option<Box<str>>,
     /// What we own of it.
     pub fingerprint: Option<Fingerprint>,
+    /// Whether its number of replicas is ours (WRK-3).
+    pub owns_replicas: bool,
+    /// Where the former operator's entry stands in `managedFields` (WRK-7).
+    pub former_owner: Option<usize>,
     /// Rises with each change of the spec.
     pub generation: i64,
     /// Replicas asked for.
@@ -51,7 +63,42 @@ impl ReplicaFailure {
     }
 }
 
-/// The decoded fields of a Deployment.
+/// The kinds of workloads that we create.
+pub trait WorkloadType:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static
+{
+    /// The kind, as an actor's spec names it.
+    const KIND: WorkloadKind;
+}
+
+impl WorkloadType for Deployment {
+    const KIND: WorkloadKind = WorkloadKind::Deployment;
+}
+
+impl WorkloadType for StatefulSet {
+    const KIND: WorkloadKind = WorkloadKind::StatefulSet;
+}
+
+/// A workload's record, as a watch of its kind shows it.
+pub struct OfKind<K> {
+    /// The record.
+    pub record: Arc<WorkloadRecord>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> fmt::Debug for OfKind<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.record.fmt(f)
+    }
+}
+
+impl<K> PartialEq for OfKind<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.record == other.record
+    }
+}
+
+/// The decoded fields of a workload.
 #[derive(Deserialize)]
 pub struct RawWorkload<'a> {
     #[serde(borrow)]
@@ -90,21 +137,22 @@ struct RawCondition<'a> {
     message: Cow<'a, str>,
 }
 
-impl Record for WorkloadRecord {
-    type Kind = Deployment;
-    type Raw<'de> = RawWorkload<'de>;
-
-    fn project(raw: RawWorkload<'_>) -> Self {
+impl WorkloadRecord {
+    fn project(raw: &RawWorkload<'_>, kind: WorkloadKind) -> Self {
         let failure = raw
             .status
             .conditions
             .iter()
             .find(|c| c.kind == "ReplicaFailure" && c.status == "True");
+        let applied = raw.metadata.applied_by(manager::WORKLOAD);
         Self {
+            kind,
             metadata: raw.metadata.keep(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             applied_hash: raw.metadata.annotation(annotation::APPLIED_HASH),
-            fingerprint: raw.metadata.applied_by(manager::WORKLOAD),
+            fingerprint: applied.map(|fields| fields.fingerprint),
+            owns_replicas: applied.is_some_and(|fields| fields.replicas),
+            former_owner: raw.metadata.updated_by(manager::FORMER_OPERATOR),
             generation: raw.metadata.generation,
             desired: raw.spec.replicas.unwrap_or(1),
             observed_generation: raw.status.observed_generation,
@@ -117,14 +165,27 @@ impl Record for WorkloadRecord {
             }),
         }
     }
+}
+
+impl<K: WorkloadType> Record for OfKind<K> {
+    type Kind = K;
+    type Raw<'de> = RawWorkload<'de>;
+
+    fn project(raw: RawWorkload<'_>) -> Self {
+        let record = Arc::new(WorkloadRecord::project(&raw, K::KIND));
+        Self {
+            record,
+            kind: PhantomData,
+        }
+    }
 
     fn metadata(&self) -> &Metadata {
-        &self.metadata
+        &self.record.metadata
     }
 
     fn concerns(&self) -> Concerns {
-        let namespace = &self.metadata.key.namespace;
-        match (&self.metadata.controller, &self.actor) {
+        let namespace = &self.record.metadata.key.namespace;
+        match (&self.record.metadata.controller, &self.record.actor) {
             (Some(owner), _) if &*owner.kind == "AsyncActor" => {
                 Concerns::Actor(Key::new(namespace, &owner.name))
             }

@@ -12,6 +12,7 @@ mod harness;
 mod leader;
 mod lifecycle;
 mod standalone;
+mod workloads;
 
 /// The least that an actor needs.
 fn minimal_actor(name: &str) -> Value {

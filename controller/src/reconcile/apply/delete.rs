@@ -2,8 +2,6 @@
 
 use asya_shared::api::QueueStatus;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use serde_json::json;
 
 use super::Outcome;
 use super::finalizer::remove_finalizer;
@@ -12,7 +10,7 @@ use crate::queue::{BrokerError, Standing};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::{Delete, Then, WorkloadRemoval};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
-use crate::record::{ActorRecord, Record, Seen, WorkloadRecord};
+use crate::record::{ActorRecord, Record, Seen};
 
 /// Runs the plan of an actor that goes.
 pub(super) async fn delete(
@@ -20,10 +18,16 @@ pub(super) async fn delete(
     observed: &Observed,
     plan: Delete,
 ) -> Result<Outcome, Error> {
-    match &plan.workload {
-        Some(WorkloadRemoval::Delete(uid)) => delete_workload(context, observed, uid).await?,
-        Some(WorkloadRemoval::Orphan(uid)) => orphan_workload(context, observed, uid).await?,
-        None => {}
+    for removal in &plan.workloads {
+        match removal {
+            WorkloadRemoval::Delete(workload) => context.workloads.delete(workload).await?,
+            WorkloadRemoval::Orphan(workload) => {
+                context
+                    .workloads
+                    .orphan(workload, &observed.actor.metadata.uid)
+                    .await?;
+            }
+        }
     }
     let queue = match plan.then {
         Then::Gone => return Ok(Outcome::Gone),
@@ -50,49 +54,6 @@ pub(super) async fn delete(
     release_namespace(context, observed).await?;
     remove_finalizer(context, &observed.actor).await?;
     Ok(Outcome::Gone)
-}
-
-async fn delete_workload(context: &Context, observed: &Observed, uid: &str) -> Result<(), Error> {
-    let api: Api<Seen<WorkloadRecord>> =
-        Api::namespaced(context.client.clone(), &observed.key().namespace);
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    match api.delete(&observed.key().name, &params).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("the workload")),
-        Err(error) => Err(Error::Api(error)),
-    }
-}
-
-async fn orphan_workload(context: &Context, observed: &Observed, uid: &str) -> Result<(), Error> {
-    let api: Api<Seen<WorkloadRecord>> =
-        Api::namespaced(context.client.clone(), &observed.key().namespace);
-    let patch = json!({"metadata": {"uid": uid, "ownerReferences": [
-        {"$patch": "delete", "uid": observed.actor.metadata.uid},
-    ]}});
-    match api
-        .patch(
-            &observed.key().name,
-            &PatchParams::default(),
-            &Patch::Strategic(patch),
-        )
-        .await
-    {
-        Ok(seen) => {
-            context.stores.workloads.wrote(&seen);
-            Ok(())
-        }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("the workload")),
-        Err(error) => Err(Error::Api(error)),
-    }
 }
 
 /// A queue cannot be brought back: that its actor still goes is read from the API server itself, not

@@ -2,10 +2,6 @@
 
 use std::sync::Arc;
 
-use asya_shared::names::manager;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
-
 use super::finalizer::add_finalizer;
 use super::{Ensured, QueueState, seen_workload};
 use crate::events::Note;
@@ -14,7 +10,7 @@ use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::{Ensure, QueueStep, WorkloadStep};
 use crate::reconcile::{Context, Error, Fault};
-use crate::record::{Seen, WorkloadRecord};
+use crate::record::WorkloadRecord;
 
 /// Runs the plan of an actor that lives.
 pub(super) async fn ensure(
@@ -33,21 +29,54 @@ pub(super) async fn ensure(
         return Ok(ensured);
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await;
-    match plan.workload {
-        WorkloadStep::Keep => {}
-        WorkloadStep::Refuse(fault) => ensured.fault = Some(fault),
-        WorkloadStep::Create if !ensured.queue.is_usable() => {}
-        WorkloadStep::Create | WorkloadStep::Update => {
-            match apply_workload(context, observed, desired).await? {
-                Ok(workload) => {
-                    ensured.workload = Some(workload);
-                    ensured.applied = true;
-                }
-                Err(fault) => ensured.fault = Some(fault),
-            }
+    let applied = match plan.workload {
+        WorkloadStep::Keep => None,
+        WorkloadStep::Refuse(fault) => Some(Err(fault)),
+        WorkloadStep::Create if !ensured.queue.is_usable() => None,
+        WorkloadStep::Create => Some(apply_workload(context, observed, desired).await?),
+        WorkloadStep::Update {
+            take_over,
+            hand_over,
+        } => {
+            prepare_update(context, observed, take_over, hand_over).await?;
+            Some(apply_workload(context, observed, desired).await?)
         }
+    };
+    match applied {
+        Some(Ok(workload)) => {
+            ensured.workload = Some(workload);
+            ensured.applied = true;
+        }
+        Some(Err(fault)) => ensured.fault = Some(fault),
+        None => {}
+    }
+    if let Some(former) = plan.former.filter(|_| ensured.workload.is_some()) {
+        context.workloads.delete(&former).await?;
     }
     Ok(ensured)
+}
+
+/// What must be so before an apply, or else it would change more than it says.
+async fn prepare_update(
+    context: &Context,
+    observed: &Observed,
+    take_over: Option<usize>,
+    hand_over: bool,
+) -> Result<(), Error> {
+    let Some(workload) = seen_workload(observed) else {
+        return Ok(());
+    };
+    if hand_over {
+        context
+            .workloads
+            .hand_over_replicas(&workload)
+            .await
+            .map_err(Error::Api)?;
+    }
+    if let Some(index) = take_over {
+        context.workloads.take_over_fields(&workload, index).await?;
+    }
+    Ok(())
 }
 
 async fn ensure_queue(
@@ -104,16 +133,12 @@ async fn apply_workload(
     {
         return Ok(Err(fault));
     }
-    let api: Api<Seen<WorkloadRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
-    let params = PatchParams::apply(manager::WORKLOAD).force();
-    match api
-        .patch(&key.name, &params, &Patch::Apply(&desired.workload.object))
-        .await
-    {
-        Ok(seen) => {
-            context.stores.workloads.wrote(&seen);
-            Ok(Ok(seen.record))
-        }
-        Err(error) => Ok(Err(refused(&format!("Deployment {key}"), error)?)),
-    }
+    let applied = context
+        .workloads
+        .apply(desired.kind, key, &desired.workload.object)
+        .await;
+    applied.map_or_else(
+        |error| refused(&format!("{:?} {key}", desired.kind), error).map(Err),
+        |workload| Ok(Ok(workload)),
+    )
 }

@@ -7,8 +7,13 @@ use serde_json::{Value, json};
 use super::{Delete, Ensure, Plan, QueueStep, Then, WorkloadRemoval, WorkloadStep, plan};
 use crate::queue::{BrokerError, Standing};
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
-use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
+use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
 use crate::reconcile::{Reason, Retry};
+
+const UPDATE: WorkloadStep = WorkloadStep::Update {
+    take_over: None,
+    hand_over: false,
+};
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
@@ -225,27 +230,27 @@ fn workload_is_applied_exactly_when_something_of_ours_changed() {
                 "/metadata/annotations",
                 json!({"asya.sh/applied-hash": "old"}),
             ),
-            WorkloadStep::Update,
+            UPDATE,
         ),
         (
             "hash removed",
             changed("/metadata/annotations", json!({})),
-            WorkloadStep::Update,
+            UPDATE,
         ),
         (
             "another object",
             changed("/metadata/uid", json!("other")),
-            WorkloadStep::Update,
+            UPDATE,
         ),
         (
             "field taken",
             changed("/metadata/managedFields/0/fieldsV1", json!({"f:spec": {}})),
-            WorkloadStep::Update,
+            UPDATE,
         ),
         (
             "ownership cleared",
             changed("/metadata/managedFields", json!([])),
-            WorkloadStep::Update,
+            UPDATE,
         ),
     ];
     for (name, object, wanted) in rows {
@@ -266,7 +271,7 @@ fn changed_spec_changes_the_workload() {
     let mut after = with_spec(&json!({"timeout": {"processing": 5}}));
     after.previous = before.previous.clone();
     after.workload = before.workload.clone();
-    assert_eq!(ensure(&after).workload, WorkloadStep::Update);
+    assert_eq!(ensure(&after).workload, UPDATE);
 }
 
 /// SA-3
@@ -337,8 +342,15 @@ fn finish(queue: Option<&str>) -> Delete {
         ..QueueStatus::default()
     });
     Delete {
-        workload: None,
+        workloads: Vec::new(),
         then: Then::Finish { queue },
+    }
+}
+
+fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
+    Delete {
+        workloads,
+        then: Then::Wait(seconds.map(Duration::from_secs)),
     }
 }
 
@@ -346,15 +358,12 @@ fn finish(queue: Option<&str>) -> Delete {
 #[test]
 fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
     let mut observed = going(&json!({}), &json!({}));
-    observed.workload = Child::Ours(workload(&deployment(&observed)));
+    let here = workload(&deployment(&observed));
+    observed.workload = Child::Ours(here.clone());
     observed.pods = vec![pod("p", "h")];
-    let delete = deletion(&observed);
     assert_eq!(
-        delete,
-        Delete {
-            workload: Some(WorkloadRemoval::Delete("workload-uid".into())),
-            then: Then::Wait(None)
-        }
+        deletion(&observed),
+        wait(vec![WorkloadRemoval::Delete(here)], None)
     );
 
     let mut object = deployment(&observed);
@@ -362,26 +371,36 @@ fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
     observed.workload = Child::Ours(workload(&object));
     assert_eq!(
         deletion(&observed),
-        Delete {
-            workload: None,
-            then: Then::Wait(None)
-        },
+        wait(vec![], None),
         "its end is an event"
     );
 
     observed.workload = Child::Absent;
-    let wait = Then::Wait(Some(Duration::from_secs(10)));
     assert_eq!(
         deletion(&observed),
-        Delete {
-            workload: None,
-            then: wait
-        },
+        wait(vec![], Some(10)),
         "grace and 30 s, counted from the deletion"
     );
 
     observed.pods = Vec::new();
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
+}
+
+/// FIN-2, WRK-6
+#[test]
+fn deletion_takes_workloads_of_both_kinds() {
+    let mut observed = going(&json!({}), &json!({}));
+    let (wanted, former) = (
+        workload(&deployment(&observed)),
+        stateful_set(&deployment(&observed)),
+    );
+    observed.workload = Child::Ours(wanted.clone());
+    observed.former = Some(former.clone());
+    let both = vec![
+        WorkloadRemoval::Delete(wanted),
+        WorkloadRemoval::Delete(former),
+    ];
+    assert_eq!(deletion(&observed), wait(both, None));
 }
 
 /// FIN-2
@@ -459,7 +478,7 @@ fn actor_without_our_finalizer_is_nobodys_business() {
     assert_eq!(
         deletion(&observed),
         Delete {
-            workload: None,
+            workloads: Vec::new(),
             then: Then::Gone
         }
     );
@@ -477,11 +496,61 @@ fn foreign_workload_survives_the_actor() {
 #[test]
 fn orphaned_workload_and_queue_stay() {
     let mut observed = going(&json!({}), &json!({"deletionPolicy": "Orphan"}));
-    observed.workload = Child::Ours(workload(&deployment(&observed)));
+    let here = workload(&deployment(&observed));
+    observed.workload = Child::Ours(here.clone());
     observed.pods = vec![pod("p", "h")];
-    let wanted = Delete {
-        workload: Some(WorkloadRemoval::Orphan("workload-uid".into())),
-        then: Then::Finish { queue: None },
-    };
-    assert_eq!(deletion(&observed), wanted);
+    let workloads = vec![WorkloadRemoval::Orphan(here)];
+    assert_eq!(
+        deletion(&observed),
+        Delete {
+            workloads,
+            then: Then::Finish { queue: None }
+        }
+    );
+}
+
+/// WRK-6
+#[test]
+fn workload_of_the_former_kind_goes_after_the_wanted_one() {
+    let mut observed = with_spec(
+        &json!({"workload": {"kind": "StatefulSet", "template": spec(&json!({}))["workload"]["template"]}}),
+    );
+    observed.former = Some(workload(&deployment(&observed)));
+    let plan = ensure(&observed);
+    assert_eq!(plan.workload, WorkloadStep::Create);
+    assert_eq!(plan.former, observed.former);
+    let mut going = deployment(&observed);
+    going["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    observed.former = Some(workload(&going));
+    assert_eq!(ensure(&observed).former, None, "once is enough");
+}
+
+/// WRK-6, VAL-19
+#[test]
+fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
+    let mut observed = with_spec(&json!({"transport": "nowhere"}));
+    observed.former = Some(stateful_set(&deployment(&new())));
+    assert_eq!(ensure(&observed).former, None);
+}
+
+/// WRK-7
+#[test]
+fn fields_of_the_former_operator_are_taken_over_once() {
+    let mut observed = new();
+    let mut object = deployment(&observed);
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "fieldsV1": {}},
+        {"manager": "manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+    ]);
+    observed.workload = Child::Ours(workload(&object));
+    assert_eq!(
+        ensure(&observed).workload,
+        WorkloadStep::Update {
+            take_over: Some(1),
+            hand_over: false
+        }
+    );
+    object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
+    observed.workload = Child::Ours(workload(&object));
+    assert_eq!(ensure(&observed).workload, UPDATE);
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Facts, Verdict, decide};
 use crate::reconcile::pods::Pods;
+use crate::reconcile::testing::workload;
 use crate::reconcile::{Fault, Reason};
 use crate::record::{Class, Problem, WorkloadRecord};
 
@@ -17,7 +18,7 @@ struct Row {
     refused: Option<Fault>,
     transport: Option<Fault>,
     child: Option<Fault>,
-    workload: Option<WorkloadRecord>,
+    workload: Option<Arc<WorkloadRecord>>,
     pods: Pods,
     previous: Option<State>,
     previously_desired: Option<i32>,
@@ -58,7 +59,7 @@ fn pods(name: &'static str, [desired, total, updated, ready]: [i32; 4]) -> Row {
         "status": {"observedGeneration": 1, "replicas": total, "readyReplicas": ready, "updatedReplicas": updated},
     });
     let mut row = row(name);
-    row.workload = Some(record(&object));
+    row.workload = Some(workload(&object));
     row.pods.current_ready = ready.min(updated);
     row
 }
@@ -116,19 +117,13 @@ impl Row {
             refused: self.refused.as_ref(),
             transport: self.transport.as_ref(),
             child: self.child.as_ref(),
-            workload: self.workload.as_ref(),
+            workload: self.workload.as_deref(),
             pods: &self.pods,
             previous: self.previous,
             previously_desired: self.previously_desired,
             now: now(),
         })
     }
-}
-
-fn record(object: &serde_json::Value) -> WorkloadRecord {
-    let seen: crate::record::Seen<WorkloadRecord> =
-        serde_json::from_str(&object.to_string()).unwrap();
-    Arc::into_inner(seen.record).unwrap()
 }
 
 const YES: Option<bool> = Some(true);
@@ -303,7 +298,7 @@ fn next_look_is_exactly_when_an_unready_pod_begins_to_count() {
 fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error() {
     let refused = |message: &str| {
         let mut row = pods("", [1, 0, 0, 0]);
-        row.workload = Some(record(&json!({
+        row.workload = Some(workload(&json!({
             "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
             "spec": {"replicas": 1},
             "status": {"observedGeneration": 1, "conditions": [
@@ -327,7 +322,7 @@ fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error
 fn counts_of_an_older_generation_show_no_rollout() {
     let mut row = pods("", [3, 3, 1, 1]);
     if let Some(workload) = &mut row.workload {
-        workload.generation = 2;
+        Arc::make_mut(workload).generation = 2;
     }
     assert_eq!(row.decide().state, State::ScalingUp);
 }

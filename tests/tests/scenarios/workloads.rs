@@ -1,0 +1,151 @@
+//! Workloads of both kinds, from one to the other, and those that the former operator left.
+
+use std::time::Duration;
+
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::minimal_actor;
+
+const SOON: Duration = Duration::from_secs(30);
+
+fn stateful(name: &str, replicas: i32) -> Value {
+    let mut actor = minimal_actor(name);
+    actor["spec"]["workload"]["kind"] = json!("StatefulSet");
+    actor["spec"]["workload"]["replicas"] = json!(replicas);
+    actor
+}
+
+/// WRK-2, FIN-2
+#[tokio::test]
+async fn stateful_set_starts_all_its_pods_at_once_and_goes_with_its_actor() {
+    Scenario::run("stateful", async |scenario| {
+        let name = scenario.name("shard");
+        scenario.apply(&stateful(&name, 3)).await?;
+        let actor = scenario.actor_status(&name, "Running", SOON).await?;
+        assert_eq!(actor.data["status"]["replicasSummary"], "3/3");
+        assert_eq!(actor.data["status"]["workloadRef"]["kind"], "StatefulSet");
+        let spec = scenario
+            .api::<StatefulSet>()
+            .get(&name)
+            .await?
+            .spec
+            .unwrap();
+        assert_eq!(spec.service_name.as_deref(), Some(name.as_str()));
+        assert_eq!(spec.pod_management_policy.as_deref(), Some("Parallel"));
+        scenario
+            .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+            .await?;
+        let left = scenario.api::<StatefulSet>().get_opt(&name).await?;
+        assert!(left.is_none(), "the StatefulSet outlived its actor");
+        Ok(())
+    })
+    .await;
+}
+
+/// WRK-6
+#[tokio::test]
+async fn changed_kind_brings_the_new_workload_and_then_takes_the_old_one() {
+    Scenario::run("kind", async |scenario| {
+        let name = scenario.name("both");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario.apply(&stateful(&name, 1)).await?;
+        eventually(
+            "the Deployment is replaced by a StatefulSet",
+            SOON,
+            async || {
+                let old = scenario.api::<Deployment>().get_opt(&name).await?;
+                let new = scenario.api::<StatefulSet>().get_opt(&name).await?;
+                check(
+                    old.is_none() && new.is_some(),
+                    format_args!("{} {}", old.is_some(), new.is_some()),
+                )
+            },
+        )
+        .await?;
+        let actor = scenario.actor_status(&name, "Running", SOON).await?;
+        let inventory = &actor.data["status"]["inventory"];
+        assert_eq!(inventory.as_array().map(Vec::len), Some(1), "{inventory}");
+        assert_eq!(inventory[0]["kind"], "StatefulSet");
+        Ok(())
+    })
+    .await;
+}
+
+/// WRK-7
+#[tokio::test]
+async fn deployment_of_the_former_operator_is_taken_over_in_place() {
+    Scenario::run("former", async |scenario| {
+        let name = scenario.name("legacy");
+        let mut actor = minimal_actor(&name);
+        actor["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
+        actor["spec"]["workload"]["replicas"] = json!(2);
+        scenario.apply(&actor).await?;
+        let uid = scenario.actors().get(&name).await?.metadata.uid.unwrap();
+        let made = former_deployment(&name, &uid);
+        let params = PostParams {
+            field_manager: Some("manager".to_owned()),
+            ..PostParams::default()
+        };
+        let made = scenario
+            .api::<Deployment>()
+            .create(&params, &serde_json::from_value(made)?)
+            .await?;
+
+        let unpause = json!({"metadata": {"annotations": {"asya.sh/paused": null}}});
+        scenario
+            .actors()
+            .patch(&name, &PatchParams::default(), &Patch::Merge(unpause))
+            .await?;
+        let taken = eventually("the Deployment is ours", SOON, async || {
+            let now = scenario.api::<Deployment>().get(&name).await?;
+            let labels = now.metadata.labels.clone().unwrap_or_default();
+            match labels.get("app.kubernetes.io/managed-by") {
+                Some(manager) if manager == "asya-operator" => Ok(now),
+                other => Err(NotYet::new(format!("managed by {other:?}"))),
+            }
+        })
+        .await?;
+        assert_eq!(taken.metadata.uid, made.metadata.uid, "it was replaced");
+        let spec = taken.spec.unwrap();
+        assert_eq!(spec.replicas, Some(2));
+        let pod = spec.template.spec.unwrap();
+        let env: Vec<_> = pod.containers[0]
+            .env
+            .iter()
+            .flatten()
+            .map(|variable| variable.name.as_str())
+            .collect();
+        assert!(!env.contains(&"DROPPED_LONG_AGO"), "{env:?}");
+        scenario.actor_status(&name, "Running", SOON).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// What the former operator left: its labels, our uid as controller, and a variable that we would not set.
+fn former_deployment(name: &str, uid: &str) -> Value {
+    let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
+    let env = json!([{"name": "ASYA_HANDLER", "value": "echo.handle"}, {"name": "DROPPED_LONG_AGO", "value": "1"}]);
+    json!({
+        "metadata": {"name": name, "ownerReferences": [{
+            "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": name, "uid": uid,
+            "controller": true, "blockOwnerDeletion": true,
+        }]},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [
+                    {"name": "asya-runtime", "image": "python:3.13-slim", "env": env},
+                    {"name": "asya-sidecar", "image": "asya-sidecar:old"},
+                ]},
+            },
+        },
+    })
+}
