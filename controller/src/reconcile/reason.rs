@@ -12,6 +12,7 @@ pub enum Reason {
     TransportValidated,
     InvalidTransport,
     QueueConflict,
+    QueueDeletedRecently,
     QueueMissing,
     QueueMismatch,
     QueueConfigInvalid,
