@@ -9,7 +9,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-use crate::api::EnvVar;
+use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{PREFIX, QueuesConfig, Transport, TransportKind};
 use crate::names::{ERROR_END, HAPPY_END};
 use crate::scaling::{Trigger, TriggerRequest, Untriggerable};
@@ -48,6 +48,21 @@ pub struct QueueNames {
     pub happy_end: String,
     /// Where messages go that failed, named alike.
     pub error_end: String,
+}
+
+/// An actor's queue, and what its broker must know of the actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueOf {
+    /// The names of its queues.
+    pub names: QueueNames,
+    /// Namespace of the actor.
+    pub namespace: String,
+    /// Name of the actor.
+    pub actor: String,
+    /// Uid of the actor; a restore from a backup changes it (FW-35).
+    pub uid: String,
+    /// Its time limits.
+    pub timeout: TimeoutInForce,
 }
 
 impl Transport {

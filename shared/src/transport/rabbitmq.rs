@@ -63,6 +63,15 @@ pub struct FoundQueue {
     /// Its type, also where the vhost's default chose it.
     #[serde(default, rename = "type")]
     pub queue_type: Option<String>,
+    /// Messages that wait; not shown until the broker has counted.
+    #[serde(default)]
+    pub messages_ready: Option<u64>,
+    /// Messages in work; not shown until the broker has counted.
+    #[serde(default)]
+    pub messages_unacknowledged: Option<u64>,
+    /// Who receives from it.
+    #[serde(default)]
+    pub consumers: u64,
 }
 
 /// How a queue at the broker compares with the one wanted.
@@ -264,6 +273,12 @@ impl DlqDeclaration {
 }
 
 impl FoundQueue {
+    /// Whether deleting can be left to the broker on the condition that the queue is empty (RMQ-6).
+    #[must_use]
+    pub fn knows_if_empty(&self) -> bool {
+        self.kind() == "classic"
+    }
+
     /// Brokers before 3.8 know one type only and do not show it.
     fn kind(&self) -> &str {
         let argument = || self.arguments.get(QUEUE_TYPE).and_then(Value::as_str);

@@ -1,17 +1,33 @@
 //! SQS: names, the sidecar's environment, and the queue wanted (SQS-2, SQS-3, SQS-6, POD-4).
 
+mod compare;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::{Broker, QueueNames, from_secret, text};
+use super::{Broker, QueueOf, from_secret, text};
 use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{QueuesConfig, SqsConfig};
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 
+pub use compare::{Comparison, Drift, FoundQueue, Owner};
+
 /// The longest that SQS hides a received message, in seconds.
 pub const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
 const SECONDS_PER_DAY: u32 = 86_400;
+
+/// Attributes, as SQS names them.
+const VISIBILITY_TIMEOUT: &str = "VisibilityTimeout";
+const RETENTION: &str = "MessageRetentionPeriod";
+const REDRIVE_POLICY: &str = "RedrivePolicy";
+
+/// Our tags: whose queue it is, and which queues are of no actor.
+const ACTOR: &str = "asya.sh/actor";
+const NAMESPACE: &str = "asya.sh/namespace";
+const UID: &str = "asya.sh/uid";
+const TYPE: &str = "asya.sh/type";
+const DLQ: &str = "dlq";
 
 /// The queue that must be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +40,13 @@ pub struct QueueDeclaration {
     pub tags: BTreeMap<String, String>,
     /// Its dead letter queue.
     pub dlq: Option<DlqDeclaration>,
+    owner: Owner,
+    /// Whether an existing one is ours to change (QUE-7).
+    changed: bool,
+    /// What the configuration says of `VisibilityTimeout`.
+    configured: Option<u32>,
+    /// Where messages would go if there were a dead letter queue.
+    dlq_name: String,
 }
 
 /// The dead letter queue that must be there first.
@@ -84,28 +107,51 @@ impl Broker for SqsConfig {
 impl SqsConfig {
     /// The queue of an actor.
     #[must_use]
-    pub fn declaration(
-        &self,
-        names: &QueueNames,
-        namespace: &str,
-        actor: &str,
-        timeout: &TimeoutInForce,
-    ) -> QueueDeclaration {
+    pub fn declaration(&self, queue: &QueueOf) -> QueueDeclaration {
+        let name = &queue.names.queue;
         let mut tags = self.tags.clone();
-        tags.insert("asya.sh/actor".to_owned(), actor.to_owned());
-        tags.insert("asya.sh/namespace".to_owned(), namespace.to_owned());
+        tags.insert(ACTOR.to_owned(), queue.actor.clone());
+        tags.insert(NAMESPACE.to_owned(), queue.namespace.clone());
+        tags.insert(UID.to_owned(), queue.uid.clone());
+        tags.remove(TYPE);
+        let visibility = self.visibility_timeout_for(&queue.timeout).to_string();
+        let dlq = queue.names.dlq.as_ref();
         QueueDeclaration {
-            name: names.queue.clone(),
+            name: name.clone(),
             attributes: BTreeMap::from([
-                (
-                    "VisibilityTimeout",
-                    self.visibility_timeout_for(timeout).to_string(),
-                ),
-                ("MessageRetentionPeriod", "345600".to_owned()),
+                (VISIBILITY_TIMEOUT, visibility),
+                (RETENTION, "345600".to_owned()),
             ]),
             tags,
-            dlq: names.dlq.as_ref().map(|name| self.dlq_declaration(name)),
+            dlq: dlq.map(|name| self.dlq_declaration(name)),
+            owner: Owner {
+                namespace: queue.namespace.clone(),
+                actor: queue.actor.clone(),
+            },
+            changed: self.queues.auto_create,
+            configured: self
+                .visibility_timeout
+                .map(|seconds| seconds.min(MAX_VISIBILITY_TIMEOUT)),
+            dlq_name: self.queues.dlq.name_for(name),
         }
+    }
+
+    /// The address of a queue as we, its sidecar and KEDA reach it: an endpoint of the configuration
+    /// stands in for the scheme and host that the server names (SQS-7).
+    #[must_use]
+    pub fn reachable(&self, url: &str) -> String {
+        let Some((scheme, rest)) = self.endpoint.as_deref().and_then(|e| e.split_once("://"))
+        else {
+            return url.to_owned();
+        };
+        let host = rest.split('/').next().unwrap_or(rest);
+        let path = url
+            .split_once("://")
+            .and_then(|(_, rest)| rest.split_once('/'));
+        path.map_or_else(
+            || url.to_owned(),
+            |(_, path)| format!("{scheme}://{host}/{path}"),
+        )
     }
 
     /// Twice the processing time: a message that is still worked on must not appear again (SQS-3).
@@ -119,12 +165,12 @@ impl SqsConfig {
 
     fn dlq_declaration(&self, name: &str) -> DlqDeclaration {
         let mut tags = self.tags.clone();
-        tags.insert("asya.sh/type".to_owned(), "dlq".to_owned());
+        tags.insert(TYPE.to_owned(), DLQ.to_owned());
         let days = self.queues.dlq.retention_days.unwrap_or(14);
         let retention = days.saturating_mul(SECONDS_PER_DAY).to_string();
         DlqDeclaration {
             name: name.to_owned(),
-            attributes: BTreeMap::from([("MessageRetentionPeriod", retention)]),
+            attributes: BTreeMap::from([(RETENTION, retention)]),
             tags,
             max_receive_count: self.queues.dlq.max_retry_count,
         }

@@ -37,6 +37,17 @@ fn sidecar_is_told_of_sqs_in_this_order_and_only_what_is_set() {
     );
 }
 
+/// The queue of actor `n/foo`.
+pub(super) fn queue_of(transport: &Transport) -> QueueOf {
+    QueueOf {
+        names: transport.names_of("n", "foo"),
+        namespace: "n".to_owned(),
+        actor: "foo".to_owned(),
+        uid: "uid-1".to_owned(),
+        timeout: processing(Some(300)),
+    }
+}
+
 fn processing(seconds: Option<u32>) -> TimeoutInForce {
     TimeoutInForce {
         processing: seconds,
@@ -72,12 +83,7 @@ fn sqs_queue_has_attributes_and_tags() {
         "tags": {"team": "nlp", "asya.sh/actor": "other", "asya.sh/type": "other"},
         "queues": {"dlq": {"enabled": true, "maxRetryCount": 5, "retentionDays": 2}},
     }));
-    let wanted = config.declaration(
-        &transport.names_of("n", "foo"),
-        "n",
-        "foo",
-        &processing(Some(300)),
-    );
+    let wanted = config.declaration(&queue_of(&transport));
     assert_eq!(wanted.name, "asya-foo");
     let attributes = [
         ("VisibilityTimeout", "600"),
@@ -91,6 +97,11 @@ fn sqs_queue_has_attributes_and_tags() {
     assert_eq!(
         (tag("asya.sh/actor"), tag("asya.sh/namespace"), tag("team")),
         ("foo".into(), "n".into(), "nlp".into())
+    );
+    assert_eq!(tag("asya.sh/uid"), "uid-1");
+    assert!(
+        !wanted.tags.contains_key("asya.sh/type"),
+        "no actor's queue passes for a dead letter queue"
     );
     let dlq = wanted.dlq.unwrap();
     assert_eq!(
@@ -110,15 +121,32 @@ fn sqs_queue_has_attributes_and_tags() {
     );
 
     let (transport, config) = both(&json!({}));
-    assert_eq!(
-        config
-            .declaration(
-                &transport.names_of("n", "foo"),
-                "n",
-                "foo",
-                &processing(Some(300))
-            )
-            .dlq,
-        None
-    );
+    assert_eq!(config.declaration(&queue_of(&transport)).dlq, None);
+}
+
+/// SQS-7
+#[test]
+fn the_endpoint_stands_in_for_the_scheme_and_host_that_sqs_names() {
+    let aws = "https://sqs.eu-central-1.amazonaws.com/123456789012/asya-foo";
+    for (endpoint, url, expected) in [
+        (
+            "http://localstack:4566",
+            "http://sqs.us-east-1.localhost.localstack.cloud:4566/000000000000/asya-foo",
+            "http://localstack:4566/000000000000/asya-foo",
+        ),
+        (
+            "https://vpce-1.sqs.eu-central-1.vpce.amazonaws.com/",
+            aws,
+            "https://vpce-1.sqs.eu-central-1.vpce.amazonaws.com/123456789012/asya-foo",
+        ),
+        (
+            "http://localstack:4566/sqs",
+            aws,
+            "http://localstack:4566/123456789012/asya-foo",
+        ),
+        ("http://localstack:4566", "no URL", "no URL"),
+    ] {
+        assert_eq!(sqs(&json!({"endpoint": endpoint})).reachable(url), expected);
+    }
+    assert_eq!(sqs(&json!({})).reachable(aws), aws);
 }

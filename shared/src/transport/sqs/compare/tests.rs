@@ -1,0 +1,197 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+
+use super::super::tests::queue_of;
+use super::*;
+use crate::config::testing::{sqs, transport};
+
+const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:asya-dlq";
+
+fn declared(config: &Value) -> QueueDeclaration {
+    sqs(config).declaration(&queue_of(&transport("sqs", config)))
+}
+
+fn with_dlq() -> QueueDeclaration {
+    declared(&json!({"tags": {"team": "nlp"}, "queues": {"dlq": {"enabled": true}}}))
+}
+
+/// The queue that `wanted` makes, as SQS shows it, with these changes.
+fn found(
+    wanted: &QueueDeclaration,
+    attributes: &[(&str, &str)],
+    tags: &[(&str, &str)],
+) -> FoundQueue {
+    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let mut found = FoundQueue {
+        attributes: wanted
+            .attributes_with(Some(ARN))
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
+        tags: wanted.tags.clone(),
+    };
+    found.attributes.extend(attributes.iter().map(owned));
+    found.tags.extend(tags.iter().map(owned));
+    found
+}
+
+fn drift(comparison: Comparison) -> Drift {
+    match comparison {
+        Comparison::Drifted(drift) => drift,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// SQS-2, SQS-6
+#[test]
+fn a_queue_as_we_make_it_matches() {
+    let wanted = with_dlq();
+    assert_eq!(
+        wanted.compare(&found(&wanted, &[], &[("mine", "x")]), Some(ARN)),
+        Comparison::Matches,
+        "tags of the user do no harm"
+    );
+    let shown = format!(r#"{{"maxReceiveCount":"3","deadLetterTargetArn":"{ARN}"}}"#);
+    assert_eq!(
+        wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &shown)], &[]), Some(ARN)),
+        Comparison::Matches,
+        "another spelling is no drift"
+    );
+}
+
+/// SQS-4
+#[test]
+fn visibility_redrive_policy_and_tags_are_set_in_place_and_retention_is_left() {
+    let wanted = with_dlq();
+    let attributes = [
+        (VISIBILITY_TIMEOUT, "30"),
+        (RETENTION, "1209600"),
+        (REDRIVE_POLICY, ""),
+    ];
+    let drift = drift(wanted.compare(&found(&wanted, &attributes, &[("team", "cv")]), Some(ARN)));
+    assert_eq!(
+        drift.attributes.keys().copied().collect::<Vec<_>>(),
+        [REDRIVE_POLICY, VISIBILITY_TIMEOUT]
+    );
+    assert_eq!(drift.attributes[VISIBILITY_TIMEOUT], "600");
+    assert_eq!(
+        drift.attributes[REDRIVE_POLICY],
+        format!(r#"{{"deadLetterTargetArn":"{ARN}","maxReceiveCount":3}}"#)
+    );
+    assert_eq!(
+        drift.tags,
+        BTreeMap::from([("team".to_owned(), "nlp".to_owned())])
+    );
+}
+
+/// SQS-6
+#[test]
+fn a_changed_count_of_retries_is_drift() {
+    let wanted = with_dlq();
+    let other = format!(r#"{{"deadLetterTargetArn":"{ARN}","maxReceiveCount":9}}"#);
+    let drift = drift(wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &other)], &[]), Some(ARN)));
+    assert!(drift.attributes.contains_key(REDRIVE_POLICY));
+}
+
+/// QUE-14
+#[test]
+fn a_dead_letter_queue_that_was_switched_off_is_taken_out_and_a_users_own_stays() {
+    let wanted = declared(&json!({}));
+    let policy = |arn: &str| format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":3}}"#);
+    let ours = policy(ARN);
+    let drift = drift(wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &ours)], &[]), None));
+    assert_eq!(drift.attributes[REDRIVE_POLICY], "");
+    let users = policy("arn:aws:sqs:us-east-1:000000000000:mine");
+    assert_eq!(
+        wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &users)], &[]), None),
+        Comparison::Matches
+    );
+}
+
+/// SQS-7, FW-35
+#[test]
+fn tags_say_whose_queue_it_is() {
+    let wanted = with_dlq();
+    let tagged = |tags: &[(&str, &str)]| {
+        let mut queue = found(&wanted, &[], &[]);
+        queue.tags.clear();
+        queue
+            .tags
+            .extend(tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        wanted.compare(&queue, Some(ARN))
+    };
+    for (tags, owner) in [
+        (vec![(ACTOR, "bar"), (NAMESPACE, "n")], "n/bar"),
+        (vec![(ACTOR, "foo"), (NAMESPACE, "m")], "m/foo"),
+        (vec![(ACTOR, "bar")], "n/bar"),
+        (vec![(TYPE, "dlq")], "the dead letter queues"),
+    ] {
+        assert_eq!(tagged(&tags), Comparison::Taken(owner.to_owned()));
+    }
+    assert_eq!(drift(tagged(&[])).tags.len(), 4, "nobody's: adopted");
+    assert_eq!(
+        drift(tagged(&[(ACTOR, "foo")])).tags.len(),
+        3,
+        "ours, from before we tagged the namespace"
+    );
+    let restored = [
+        (ACTOR, "foo"),
+        (NAMESPACE, "n"),
+        ("team", "nlp"),
+        ("asya.sh/uid", "before"),
+    ];
+    assert_eq!(
+        drift(tagged(&restored)).tags,
+        BTreeMap::from([("asya.sh/uid".to_owned(), "uid-1".to_owned())])
+    );
+}
+
+/// QUE-7, SQS-5
+#[test]
+fn a_queue_that_is_not_ours_to_change_must_have_the_configured_visibility_timeout() {
+    let other = [(VISIBILITY_TIMEOUT, "30")];
+    let said = declared(&json!({"visibilityTimeout": 60, "queues": {"autoCreate": false}}));
+    let queue = found(&said, &other, &[("asya.sh/uid", "before")]);
+    assert_eq!(
+        said.compare(&queue, None),
+        Comparison::Mismatch {
+            wanted: "VisibilityTimeout=60".to_owned(),
+            found: "VisibilityTimeout=30".to_owned(),
+        }
+    );
+    let unsaid = declared(&json!({"queues": {"autoCreate": false}}));
+    assert_eq!(
+        unsaid.compare(&found(&unsaid, &other, &[]), None),
+        Comparison::Matches
+    );
+    let absurd = declared(&json!({"visibilityTimeout": 50_000, "queues": {"autoCreate": false}}));
+    let most = [(VISIBILITY_TIMEOUT, "43200")];
+    assert_eq!(
+        absurd.compare(&found(&absurd, &most, &[]), None),
+        Comparison::Matches
+    );
+}
+
+/// SQS-6
+#[test]
+fn a_dead_letter_queue_keeps_messages_as_long_as_wanted_or_longer() {
+    let dlq = with_dlq().dlq.unwrap();
+    let kept = |seconds: &str| {
+        let queue = FoundQueue {
+            attributes: BTreeMap::from([(RETENTION.to_owned(), seconds.to_owned())]),
+            tags: dlq.tags.clone(),
+        };
+        dlq.compare(&queue)
+    };
+    assert_eq!(
+        drift(kept("345600")).attributes,
+        BTreeMap::from([(RETENTION, "1209600".to_owned())])
+    );
+    assert_eq!(kept("1209600"), Comparison::Matches);
+    assert_eq!(kept("1209601"), Comparison::Matches);
+    let mut actors = FoundQueue::default();
+    actors.tags.insert(ACTOR.to_owned(), "dlq".to_owned());
+    actors.tags.insert(NAMESPACE.to_owned(), "n".to_owned());
+    assert_eq!(dlq.compare(&actors), Comparison::Taken("n/dlq".to_owned()));
+}
