@@ -9,8 +9,8 @@ use serde_json::json;
 use super::{Broker, QueueOf, from_secret, text};
 use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{QueuesConfig, SqsConfig};
-use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 
+use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 pub use compare::{Comparison, Drift, FoundQueue, Owner};
 
 /// The longest that SQS hides a received message, in seconds.
