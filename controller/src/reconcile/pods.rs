@@ -116,3 +116,6 @@ pub fn message(problem: &Problem, pod: &str) -> String {
         None => format!("{} (pod {pod})", problem.reason),
     }
 }
+
+#[cfg(test)]
+mod tests;
