@@ -363,6 +363,10 @@ impl Drop for RunningCluster {
         {
             std::thread::sleep(Duration::from_millis(5));
         }
+        // The bulk of a folder that is kept for its logs.
+        for data in ["etcd", "rabbitmq/mnesia"] {
+            let _ = std::fs::remove_dir_all(self.folder.join(data));
+        }
     }
 }
 
