@@ -8,6 +8,7 @@ use json_patch::{
 };
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::core::Status;
 use serde_json::{Value, json};
 
 use crate::reconcile::{Context, Error};
@@ -63,10 +64,16 @@ async fn patch_finalizers(
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        // A failed test is 422: the list changed, or the actor is another one.
-        Err(kube::Error::Api(status)) if status.code == 422 => Err(Error::Stale("the actor")),
+        Err(kube::Error::Api(status)) if is_failed_test(&status) => Err(Error::Stale("the actor")),
         Err(error) => Err(Error::Api(error)),
     }
+}
+
+/// The list changed, or the actor is another one. An object that is refused as a whole, because it was
+/// stored before a rule of the API server's, answers 422, too, but with the fields that are wrong.
+fn is_failed_test(status: &Status) -> bool {
+    let causes = status.details.as_ref().map(|details| &details.causes);
+    status.code == 422 && causes.is_none_or(Vec::is_empty)
 }
 
 fn pointer(path: &[&str]) -> PointerBuf {
@@ -85,4 +92,28 @@ fn add(path: &[&str], value: Value) -> PatchOperation {
         path: pointer(path),
         value,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::is_failed_test;
+
+    /// FIN-1
+    #[test]
+    fn a_changed_list_is_told_from_an_object_that_is_refused() {
+        for (details, changed) in [
+            (json!({}), true),
+            (
+                json!({"causes": [{"reason": "FieldValueInvalid", "field": ".spec.workload.replicas"}]}),
+                false,
+            ),
+        ] {
+            let answer =
+                json!({"status": "Failure", "code": 422, "reason": "Invalid", "details": details});
+            let answer = serde_json::from_value(answer).unwrap();
+            assert_eq!(is_failed_test(&answer), changed, "{details}");
+        }
+    }
 }
