@@ -1,5 +1,7 @@
 //! Conditions: reason, message and generation are those of this pass, the time only moves with the status.
 
+use std::fmt::Display;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -26,7 +28,13 @@ impl Conditions {
 
     /// Reason, message and generation are always those of this pass; the time only moves with the status
     /// (STA-7).
-    pub(super) fn set(&mut self, kind: &str, status: Option<bool>, reason: Reason, message: &str) {
+    pub(super) fn set(
+        &mut self,
+        kind: &str,
+        status: Option<bool>,
+        reason: impl Display,
+        message: &str,
+    ) {
         let status = match status {
             Some(true) => "True",
             Some(false) => "False",
@@ -60,32 +68,25 @@ impl Conditions {
     pub(super) fn set_ready(&mut self, paused: bool) {
         let others = [TRANSPORT_READY, WORKLOAD_READY]
             .map(|kind| self.list.iter().find(|c| c.type_ == kind).cloned());
-        let first_not_true = others
-            .iter()
-            .find(|condition| condition.as_ref().is_none_or(|c| c.status != "True"));
-        let ready = first_not_true.is_none();
-        self.set(
-            READY,
-            Some(ready),
-            if paused {
-                Reason::Paused
-            } else {
-                Reason::AllReady
-            },
-            "queue and workload are ready",
-        );
-        let Some(Some(cause)) = first_not_true else {
-            return;
+        let is_true = |c: &Condition| c.status == "True";
+        let ready = others.iter().all(|c| c.as_ref().is_some_and(is_true));
+        let cause = others.into_iter().flatten().find(|c| !is_true(c));
+        let (reason, message) = match cause {
+            Some(cause) => (cause.reason, cause.message),
+            None if ready => (
+                Reason::AllReady.to_string(),
+                "queue and workload are ready".to_owned(),
+            ),
+            None => (
+                Reason::Progressing.to_string(),
+                "queue and workload have not been looked at yet".to_owned(),
+            ),
         };
-        if let Some(condition) = self
-            .list
-            .iter_mut()
-            .find(|condition| condition.type_ == READY)
-        {
-            condition.message.clone_from(&cause.message);
-            if !paused {
-                condition.reason.clone_from(&cause.reason);
-            }
-        }
+        let reason = if paused {
+            Reason::Paused.to_string()
+        } else {
+            reason
+        };
+        self.set(READY, Some(ready), reason, &message);
     }
 }

@@ -161,6 +161,10 @@ fn unusable_spec_is_told_where_its_fault_lies() {
         condition(&invalid.status, "WorkloadReady").1,
         "ValidationError"
     );
+    assert_eq!(
+        condition(&invalid.status, "Ready"),
+        condition(&invalid.status, "WorkloadReady")
+    );
     let unknown = told(json!({"transport": "nowhere"}));
     assert_eq!(
         (unknown.status.status, unknown.retry),
@@ -174,6 +178,22 @@ fn unusable_spec_is_told_where_its_fault_lies() {
             "transport \"nowhere\" is not configured"
         )
     );
+    assert_eq!(
+        condition(&unknown.status, "Ready"),
+        condition(&unknown.status, "TransportReady")
+    );
+}
+
+/// STA-8, FW-21
+#[test]
+fn what_was_never_looked_at_is_not_called_ready() {
+    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
+    let observed = observed(&actor(&paused, &spec(&json!({})), &json!({})));
+    let outcome = Outcome::Ensured(Ensured::default());
+    let report = make(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
+    let (ready, reason, message) = condition(&report.status, "Ready");
+    assert_eq!((ready, reason), ("False", "Paused"));
+    assert!(message != "queue and workload are ready", "{message}");
 }
 
 /// API-8, FW-25
