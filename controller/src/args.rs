@@ -1,7 +1,10 @@
 //! Flags and environment (OPS-1, OPS-2). A bad value stops the start, naming it.
 
+use std::time::Duration;
+
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
 use clap::{ArgAction, Parser};
+use jiff::SignedDuration;
 
 /// The controller of Asya's `AsyncActors`.
 #[derive(Parser, Debug)]
@@ -38,6 +41,26 @@ pub struct Args {
     /// Namespaces whose actors are served, separated by commas (default: all).
     #[arg(long, value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
+
+    /// Every actor is seen again after this long without an event; 0 is never.
+    #[arg(long, default_value = "10h", value_parser = interval)]
+    pub max_reconcile_interval: Duration,
+
+    /// Least time between two passes over one actor.
+    #[arg(long, default_value = "1s", value_parser = interval)]
+    pub min_reconcile_interval: Duration,
+
+    /// Delay before the first retry of a pass that failed.
+    #[arg(long, default_value = "1s", value_parser = interval)]
+    pub retry_initial: Duration,
+
+    /// What each further failure multiplies the delay by.
+    #[arg(long, default_value_t = 2.0)]
+    pub retry_multiplier: f64,
+
+    /// Longest delay before a retry.
+    #[arg(long, default_value = "5m", value_parser = interval)]
+    pub retry_max: Duration,
 
     /// Whether the leader applies the CRD.
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
@@ -108,6 +131,16 @@ impl Args {
     }
 }
 
+/// A time like 30s, 5m or 10h; 0 needs no unit.
+fn interval(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let wrong = || "must be a time such as 30s, 5m or 10h".to_owned();
+    let parsed: SignedDuration = text.parse().map_err(|_| wrong())?;
+    Duration::try_from(parsed).map_err(|_| wrong())
+}
+
 /// QUE-12: any case; empty is what a chart renders for a value nobody gave.
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -119,7 +152,9 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Args, yes_or_no};
+    use std::time::Duration;
+
+    use super::{Args, interval, yes_or_no};
     use clap::{CommandFactory, Parser};
 
     #[test]
@@ -155,6 +190,23 @@ mod tests {
                 .to_string();
             let flag = bad.split('=').next().unwrap();
             assert!(error.contains(flag), "{error}");
+        }
+    }
+
+    /// FW-5, FW-6, FW-8
+    #[test]
+    fn intervals_are_times_with_a_unit() {
+        for (text, seconds) in [
+            ("0", 0),
+            ("30s", 30),
+            ("5m", 300),
+            ("1h30m", 5400),
+            ("10h", 36000),
+        ] {
+            assert_eq!(interval(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for bad in ["", "5", "-1s", "soon", "5 parsecs"] {
+            interval(bad).unwrap_err();
         }
     }
 

@@ -11,6 +11,7 @@ mod health;
 mod leader;
 mod metrics;
 mod operator;
+mod pass;
 mod queue;
 mod reconcile;
 mod record;
@@ -40,10 +41,11 @@ use crate::health::Readiness;
 use crate::leader::{Candidate, Ended};
 use crate::metrics::Metrics;
 use crate::operator::Operator;
+use crate::pass::Pace;
 use crate::queue::Brokers;
 use crate::reconcile::{Context, Installation, Stores};
 use crate::runtime::RuntimeConfigMaps;
-use crate::work_queue::{Settings, WorkQueue};
+use crate::work_queue::{Backoff, Settings, WorkQueue};
 use crate::workload::Workloads;
 
 /// Passes in flight get this long after SIGTERM (FW-16).
@@ -135,16 +137,12 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         client: client.clone(),
     };
     let readiness = Readiness::default();
-    let workers = usize::from(args.max_concurrent_reconciles);
     let operator = Operator {
         context: Arc::new(context),
-        queue: WorkQueue::observed(
-            Settings {
-                workers,
-                ..Settings::default()
-            },
-            metrics.clone(),
-        ),
+        queue: WorkQueue::observed(pacing(&args), metrics.clone()),
+        pace: Pace {
+            resync: args.max_reconcile_interval,
+        },
         readiness: readiness.clone(),
         namespaces: args
             .watch_namespaces
@@ -169,6 +167,20 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     drop(watches);
     stop.cancel();
     code
+}
+
+/// How passes over one actor and over all are spaced (FW-6, FW-8).
+fn pacing(args: &Args) -> Settings {
+    Settings {
+        gap: args.min_reconcile_interval,
+        workers: usize::from(args.max_concurrent_reconciles),
+        retry: Backoff {
+            initial: args.retry_initial,
+            multiplier: args.retry_multiplier,
+            max: args.retry_max,
+            ..Backoff::default()
+        },
+    }
 }
 
 /// Health and metrics, in every replica.

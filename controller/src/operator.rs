@@ -1,39 +1,35 @@
 //! The operator's tasks: watches that keep the stores, and passes that the leader runs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use asya_shared::names::label;
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Client, Resource};
 use tokio::task::JoinSet;
-use tracing::{Instrument, info_span, warn};
 
 use crate::census;
 use crate::health::Readiness;
-use crate::reconcile::{self, Context, Retry};
-use crate::record::{Concerns, Key, Record};
+use crate::pass::{self, Pace, Work};
+use crate::reconcile::Context;
+use crate::record::{Concerns, Record};
 use crate::store::{Scope, Store};
 use crate::watch::Watch;
-use crate::work_queue::{Attempt, Outcome, WorkQueue};
+use crate::work_queue::WorkQueue;
 
 /// Objects that belong to one actor.
 const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
 /// Objects that the actors of a namespace share.
 const SHARED: &str = "app.kubernetes.io/part-of=asya";
 
-/// Without any event every actor is seen again after this long, give or take a tenth (FW-5).
-const RESYNC: Duration = Duration::from_hours(10);
-/// Where nothing will wake us: first delay and longest.
-const SLOWLY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(5));
-
 /// What runs in every replica, leader or not: the caches stay warm (FW-11).
 #[derive(Clone)]
 pub struct Operator {
     /// What passes work with.
     pub context: Arc<Context>,
-    /// Which actor is due.
-    pub queue: WorkQueue<Key>,
+    /// What is due.
+    pub queue: WorkQueue<Work>,
+    /// How often actors are seen without an event.
+    pub pace: Pace,
     /// Gates of `/readyz`.
     pub readiness: Readiness,
     /// Namespaces that are watched; empty means all.
@@ -99,7 +95,7 @@ impl Operator {
                 stores.actors.get(key).as_deref(),
             );
             for other in others {
-                self.queue.now(other);
+                self.queue.now(Work::Actor(other));
             }
         }
         self.wake(concerns);
@@ -107,14 +103,14 @@ impl Operator {
 
     fn wake(&self, concerns: Concerns) {
         match concerns {
-            Concerns::Actor(key) => self.queue.now(key),
+            Concerns::Actor(key) => self.queue.now(Work::Actor(key)),
             Concerns::Namespace(namespace) => {
-                self.context
-                    .stores
-                    .actors
-                    .keys_in(&namespace)
-                    .into_iter()
-                    .for_each(|key| self.queue.now(key));
+                for key in self.context.stores.actors.keys_in(&namespace) {
+                    self.queue.now(Work::Actor(key));
+                }
+                if self.context.runtime.is_home(&namespace) {
+                    self.queue.now(Work::RuntimeScript);
+                }
             }
             Concerns::Nobody => {}
         }
@@ -122,19 +118,21 @@ impl Operator {
 
     /// Runs passes until the queue is closed. Every known actor is seen once (FW-4).
     pub async fn lead(self) {
-        let queue = self.queue.clone();
-        self.context
-            .stores
-            .actors
-            .keys()
-            .into_iter()
-            .for_each(|key| queue.now(key));
-        queue
-            .run(move |key, attempt| {
-                let context = Arc::clone(&self.context);
-                async move { pass(&context, key, attempt).await }
-            })
-            .await;
+        let Self {
+            context,
+            queue,
+            pace,
+            ..
+        } = self;
+        queue.now(Work::RuntimeScript);
+        for key in context.stores.actors.keys() {
+            queue.now(Work::Actor(key));
+        }
+        let run = move |work, attempt| {
+            let context = Arc::clone(&context);
+            async move { pass::run(&context, work, attempt, pace).await }
+        };
+        queue.run(run).await;
     }
 }
 
@@ -173,57 +171,5 @@ impl Watches<'_> {
         };
         self.tasks
             .spawn(watch.run(move |concerns| concerned(&operator, concerns)));
-    }
-}
-
-/// One pass, with its metrics and the context of its log lines (FW-10).
-async fn pass(context: &Context, key: Key, attempt: Attempt) -> Outcome {
-    let actor = context.stores.actors.get(&key);
-    let (uid, generation) =
-        actor.map_or_else(Default::default, |a| (a.metadata.uid.clone(), a.generation));
-    let span = info_span!("pass", namespace = &*key.namespace, actor = &*key.name, %uid, generation, id = fastrand::u32(..));
-    let timer = context.metrics.pass();
-    let result = reconcile::reconcile(context, &key)
-        .instrument(span.clone())
-        .await;
-    let _entered = span.enter();
-    let retry = match &result {
-        Ok(retry) => {
-            match retry {
-                None | Some(Retry::OnChange) => timer.succeeded(),
-                Some(Retry::After(_) | Retry::Now | Retry::Soon | Retry::Slowly) => {
-                    timer.looks_again();
-                }
-            }
-            *retry
-        }
-        Err(error) if error.retry() == Retry::Now => {
-            timer.looks_again();
-            Some(Retry::Now)
-        }
-        Err(error) => {
-            timer.failed(error.kind());
-            warn!(%error, kind = error.kind(), "pass failed");
-            Some(error.retry())
-        }
-    };
-    retry.map_or(Outcome::Done, |retry| outcome(retry, attempt))
-}
-
-fn outcome(retry: Retry, attempt: Attempt) -> Outcome {
-    match retry {
-        Retry::OnChange => Outcome::Again(RESYNC.mul_f64(0.9 + 0.2 * fastrand::f64())),
-        Retry::Now => Outcome::Again(Duration::ZERO),
-        Retry::After(delay) => Outcome::Again(delay),
-        Retry::Soon => Outcome::Failed { after: None },
-        Retry::Slowly => {
-            let full = SLOWLY
-                .0
-                .saturating_mul(1 << attempt.failures.min(8))
-                .min(SLOWLY.1);
-            Outcome::Failed {
-                after: Some(full.mul_f64(0.8 + 0.2 * fastrand::f64())),
-            }
-        }
     }
 }

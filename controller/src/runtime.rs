@@ -10,6 +10,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
+use tracing::warn;
 
 use crate::reconcile::{Error, Fault, Reason, Retry, refused};
 use crate::record::{ConfigMapRecord, Fingerprint, Key, Record, Seen};
@@ -87,6 +88,22 @@ impl RuntimeConfigMaps {
         }
     }
 
+    /// Whether the script stays in `namespace` without actors.
+    pub fn is_home(&self, namespace: &str) -> bool {
+        *self.home == *namespace
+    }
+
+    /// Keeps the script in its home namespace (RUN-3). One that is missing is told and not waited for.
+    ///
+    /// # Errors
+    /// When the API server fails.
+    pub async fn ensure_home(&self, store: &Store<ConfigMapRecord>) -> Result<(), Error> {
+        if let Err(fault) = self.ensure(store, &self.home).await? {
+            warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
+        }
+        Ok(())
+    }
+
     /// Removes the script of a namespace that has no actors any more.
     ///
     /// # Errors
@@ -96,7 +113,7 @@ impl RuntimeConfigMaps {
         store: &Store<ConfigMapRecord>,
         namespace: &str,
     ) -> Result<(), Error> {
-        if namespace == &*self.home {
+        if self.is_home(namespace) {
             return Ok(());
         }
         let entry = self.entry(namespace);

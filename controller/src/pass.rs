@@ -1,0 +1,167 @@
+//! What the work queue runs, and when it runs it again.
+
+use std::time::Duration;
+
+use tracing::{Instrument, info_span, warn};
+
+use crate::reconcile::{self, Context, Retry};
+use crate::record::Key;
+use crate::work_queue::{Attempt, Outcome};
+
+/// Where nothing will wake us: first delay and longest.
+const SLOWLY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(5));
+
+/// A piece of work for the leader.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Work {
+    /// Bring an actor a step closer to what it asks for.
+    Actor(Key),
+    /// Keep the runtime script in its home namespace (RUN-3).
+    RuntimeScript,
+}
+
+/// How often actors are seen without an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Every actor is seen again after this long, give or take a tenth; zero is never (FW-5).
+    pub resync: Duration,
+}
+
+/// Does a piece of work. Answers when it is due again.
+pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) -> Outcome {
+    match work {
+        Work::Actor(key) => match pass(context, key).await {
+            Some(retry) => pace.outcome(retry, attempt),
+            None => Outcome::Done,
+        },
+        Work::RuntimeScript => match context
+            .runtime
+            .ensure_home(&context.stores.config_maps)
+            .await
+        {
+            Ok(()) => Outcome::Done,
+            Err(error) => {
+                warn!(%error, "the runtime script is not in its home namespace");
+                Outcome::Failed { after: None }
+            }
+        },
+    }
+}
+
+/// One pass over an actor, with its metrics and the context of its log lines (FW-10).
+async fn pass(context: &Context, key: Key) -> Option<Retry> {
+    let actor = context.stores.actors.get(&key);
+    let (uid, generation) =
+        actor.map_or_else(Default::default, |a| (a.metadata.uid.clone(), a.generation));
+    let span = info_span!("pass", namespace = &*key.namespace, actor = &*key.name, %uid, generation, id = fastrand::u32(..));
+    let timer = context.metrics.pass();
+    let result = reconcile::reconcile(context, &key)
+        .instrument(span.clone())
+        .await;
+    let _entered = span.enter();
+    match &result {
+        Ok(retry) => {
+            match retry {
+                None | Some(Retry::OnChange) => timer.succeeded(),
+                Some(Retry::After(_) | Retry::Now | Retry::Soon | Retry::Slowly) => {
+                    timer.looks_again();
+                }
+            }
+            *retry
+        }
+        Err(error) if error.retry() == Retry::Now => {
+            timer.looks_again();
+            Some(Retry::Now)
+        }
+        Err(error) => {
+            timer.failed(error.kind());
+            warn!(%error, kind = error.kind(), "pass failed");
+            Some(error.retry())
+        }
+    }
+}
+
+impl Pace {
+    fn outcome(self, retry: Retry, attempt: Attempt) -> Outcome {
+        match retry {
+            Retry::OnChange if self.resync.is_zero() => Outcome::Done,
+            Retry::OnChange => Outcome::Again(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64())),
+            Retry::Now => Outcome::Again(Duration::ZERO),
+            Retry::After(delay) => Outcome::Again(delay),
+            Retry::Soon => Outcome::Failed { after: None },
+            Retry::Slowly => {
+                let full = SLOWLY
+                    .0
+                    .saturating_mul(1 << attempt.failures.min(8))
+                    .min(SLOWLY.1);
+                let after = Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()));
+                Outcome::Failed { after }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Pace;
+    use crate::reconcile::Retry;
+    use crate::work_queue::{Attempt, Outcome};
+
+    const FIRST: Attempt = Attempt {
+        failures: 0,
+        last: false,
+    };
+
+    fn every(resync: u64) -> Pace {
+        Pace {
+            resync: Duration::from_secs(resync),
+        }
+    }
+
+    /// FW-5
+    #[test]
+    fn actor_at_rest_is_seen_again_after_the_interval_give_or_take_a_tenth() {
+        for _ in 0..100 {
+            let Outcome::Again(delay) = every(1000).outcome(Retry::OnChange, FIRST) else {
+                panic!()
+            };
+            assert!((900..=1100).contains(&delay.as_secs()), "{delay:?}");
+        }
+        assert_eq!(every(0).outcome(Retry::OnChange, FIRST), Outcome::Done);
+    }
+
+    /// FW-28, FW-32
+    #[test]
+    fn every_retry_has_its_delay() {
+        let pace = every(1000);
+        let delay = Duration::from_secs(65);
+        assert_eq!(
+            pace.outcome(Retry::Now, FIRST),
+            Outcome::Again(Duration::ZERO)
+        );
+        assert_eq!(
+            pace.outcome(Retry::After(delay), FIRST),
+            Outcome::Again(delay)
+        );
+        assert_eq!(
+            pace.outcome(Retry::Soon, FIRST),
+            Outcome::Failed { after: None }
+        );
+        for (failures, least, most) in [(0, 24, 30), (1, 48, 60), (2, 96, 120), (9, 240, 300)] {
+            let attempt = Attempt {
+                failures,
+                last: false,
+            };
+            let Outcome::Failed { after: Some(after) } = pace.outcome(Retry::Slowly, attempt)
+            else {
+                panic!()
+            };
+            assert!(
+                (least..=most).contains(&after.as_secs()),
+                "{failures}: {after:?}"
+            );
+        }
+    }
+}
