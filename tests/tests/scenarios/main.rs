@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 mod crash;
 mod crd;
 mod harness;
+mod keda;
 mod leader;
 mod lifecycle;
 mod standalone;
