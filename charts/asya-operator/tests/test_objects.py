@@ -20,7 +20,8 @@ class Objects(ChartCase):
         self.assertEqual(manager["command"], ["/asya-controller"])
         self.assertEqual(manager["args"], [
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
-            "--manage-crds=true",
+            "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--retry-initial=1s",
+            "--retry-multiplier=2", "--retry-max=5m",
         ])
         self.assertEqual(manager["env"], [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
