@@ -12,6 +12,8 @@ mod harness;
 mod keda;
 mod leader;
 mod lifecycle;
+mod operations;
+mod ownership;
 mod standalone;
 mod workloads;
 

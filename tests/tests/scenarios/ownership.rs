@@ -1,0 +1,201 @@
+//! Objects and queues that are not the actor's own are left alone.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::minimal_actor;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// The condition of an actor, once it has this reason.
+async fn told(scenario: &Scenario, actor: &str, condition: &str, reason: &str) -> Result<Value> {
+    eventually(
+        format_args!("{condition} of {actor} is {reason}"),
+        SOON,
+        async || {
+            let found = scenario.actors().get(actor).await?;
+            let all = found.data["status"]["conditions"]
+                .as_array()
+                .cloned()
+                .unwrap_or_default();
+            let told = all
+                .iter()
+                .find(|each| each["type"] == condition && each["reason"] == reason);
+            told.cloned().ok_or_else(|| NotYet::new(format!("{all:?}")))
+        },
+    )
+    .await
+}
+
+fn foreign_deployment(name: &str) -> Result<Deployment> {
+    let labels = json!({"app": "someone-elses"});
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx:1"}]}},
+        },
+    }))?)
+}
+
+/// SA-3, OPS-7
+#[tokio::test]
+async fn foreign_deployment_of_the_name_is_neither_adopted_nor_deleted() {
+    Scenario::run("foreign", async |scenario| {
+        let name = scenario.name("taken");
+        let made = scenario
+            .api::<Deployment>()
+            .create(&PostParams::default(), &foreign_deployment(&name)?)
+            .await?;
+        scenario.apply(&minimal_actor(&name)).await?;
+        let condition = told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        let message = condition["message"].as_str().unwrap_or_default();
+        assert!(
+            message.contains(&format!("{}/{name}", scenario.namespace())),
+            "{message}"
+        );
+        scenario.actor_status(&name, "WorkloadError", SOON).await?;
+        eventually("an Event says so", SOON, async || {
+            let events = scenario
+                .kubectl(&[
+                    "get",
+                    "events",
+                    "-o",
+                    "name",
+                    "--field-selector=reason=NotOwned",
+                ])
+                .await;
+            let events = events.map_err(NotYet::new)?;
+            check(!events.trim().is_empty(), events)
+        })
+        .await?;
+        scenario
+            .kubectl(&["delete", "asya", &name, "--timeout=30s"])
+            .await?;
+        let left = scenario.api::<Deployment>().get(&name).await?;
+        assert_eq!(
+            (left.metadata.uid, left.spec),
+            (made.metadata.uid, made.spec)
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// FW-20
+#[tokio::test]
+async fn deployment_without_an_owner_is_taken_over_only_when_the_actor_says_so() {
+    Scenario::run("adopt", async |scenario| {
+        let name = scenario.name("loose");
+        let mut loose = foreign_deployment(&name)?;
+        // The selector can never change: only a workload of our own shape can be taken over.
+        let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
+        if let Some(spec) = loose.spec.as_mut() {
+            spec.selector.match_labels = serde_json::from_value(labels.clone())?;
+            if let Some(metadata) = spec.template.metadata.as_mut() {
+                metadata.labels = serde_json::from_value(labels)?;
+            }
+        }
+        let made = scenario
+            .api::<Deployment>()
+            .create(&PostParams::default(), &loose)
+            .await?;
+        let mut actor = minimal_actor(&name);
+        scenario.apply(&actor).await?;
+        told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        actor["spec"]["adoptionPolicy"] = json!("IfUnowned");
+        scenario.apply(&actor).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let adopted = scenario.api::<Deployment>().get(&name).await?;
+        assert_eq!(adopted.metadata.uid, made.metadata.uid);
+        let owners = adopted.metadata.owner_references.unwrap_or_default();
+        assert!(
+            owners
+                .iter()
+                .any(|owner| owner.name == name && owner.controller == Some(true)),
+            "{owners:?}"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// QUE-3, FIN-4
+#[tokio::test]
+async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
+    Scenario::run("claims", async |scenario| {
+        let name = scenario.name("shared");
+        let queue = format!("asya-{name}");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+
+        let other = scenario.name("second");
+        let namespaces: Api<Namespace> = Api::all(scenario.client());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": other}}))?;
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await?;
+        let mut younger = minimal_actor(&name);
+        younger["metadata"]["namespace"] = json!(other);
+        let file = scenario.cluster().folder().join(format!("{other}.json"));
+        std::fs::write(&file, younger.to_string()).expect("the cluster's folder is writable");
+        let file = file.display().to_string();
+        scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+        let waits = [
+            "wait",
+            "-n",
+            &other,
+            &format!("asya/{name}"),
+            "--timeout=30s",
+        ];
+        let with = |condition: &'static str| [&waits[..], &[condition]].concat();
+        scenario
+            .cluster()
+            .kubectl(&with("--for=jsonpath={.status.status}=TransportError"))
+            .await?;
+        let made = scenario
+            .cluster()
+            .kubectl(&["get", "deployments", "-n", &other, "-o", "name"])
+            .await?;
+        assert_eq!(made.trim(), "", "it has no queue and so needs no pods");
+
+        scenario
+            .cluster()
+            .kubectl(&["delete", "asya", "-n", &other, &name, "--timeout=30s"])
+            .await?;
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        assert!(
+            rabbitmq.queue(&queue).await?.is_some(),
+            "the queue of another actor is gone"
+        );
+
+        scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+        scenario
+            .cluster()
+            .kubectl(&with("--for=jsonpath={.status.status}=TransportError"))
+            .await?;
+        scenario
+            .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+            .await?;
+        scenario
+            .cluster()
+            .kubectl(&with("--for=jsonpath={.status.status}=Running"))
+            .await?;
+        scenario
+            .cluster()
+            .kubectl(&["delete", "asya", "-n", &other, &name, "--timeout=60s"])
+            .await?;
+        namespaces.delete(&other, &DeleteParams::default()).await?;
+        Ok(())
+    })
+    .await;
+}
