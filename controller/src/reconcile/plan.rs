@@ -110,7 +110,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.metadata.deleting {
         return Plan::Delete(plan_deletion(observed, now));
     }
-    if observed.actor.annotations.paused {
+    if observed.actor.annotations.paused || is_done_once(observed) {
         return Plan::Rest;
     }
     Plan::Ensure(Ensure {
@@ -122,6 +122,19 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
             .clone()
             .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
     })
+}
+
+/// FW-21: what was applied for this spec is left alone, whatever became of it since.
+fn is_done_once(observed: &Observed) -> bool {
+    let Ok(desired) = &observed.desired else {
+        return false;
+    };
+    let recorded = observed
+        .recorded_workload(desired.kind)
+        .and_then(|entry| entry.hash.as_deref());
+    observed.actor.annotations.once
+        && matches!(observed.queue, QueueSeen::Verified | QueueSeen::NotAsked)
+        && recorded == Some(&desired.workload.hash)
 }
 
 fn has_finalizer(observed: &Observed) -> bool {

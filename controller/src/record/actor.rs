@@ -55,6 +55,8 @@ impl PartialEq for ActorRecord {
 pub struct Annotations {
     /// No writes but those of a deletion.
     pub paused: bool,
+    /// What was applied once is left alone until the spec changes (FW-21).
+    pub once: bool,
     /// The queue outlives the actor.
     pub skip_queue_deletion: bool,
     /// IAM role of the actor's pods (SA-1).
@@ -85,23 +87,17 @@ impl Record for ActorRecord {
     type Raw<'de> = RawActor<'de>;
 
     fn project(raw: RawActor<'_>) -> Self {
-        let set = |name| {
-            raw.metadata
-                .annotations
-                .get(name)
-                .is_some_and(|value| value == "true")
+        let says = |name, wanted: &str| {
+            let value = raw.metadata.annotations.get(name);
+            value.is_some_and(|value| value == wanted)
         };
         Self {
             metadata: raw.metadata.keep(),
             generation: raw.metadata.generation,
             annotations: Annotations {
-                paused: set(annotation::PAUSED)
-                    || raw
-                        .metadata
-                        .annotations
-                        .get(annotation::RECONCILE)
-                        .is_some_and(|value| value == "Paused"),
-                skip_queue_deletion: set(annotation::SKIP_QUEUE_DELETION),
+                paused: says(annotation::PAUSED, "true") || says(annotation::RECONCILE, "Paused"),
+                once: says(annotation::RECONCILE, "Once"),
+                skip_queue_deletion: says(annotation::SKIP_QUEUE_DELETION, "true"),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
             },
             created: raw.metadata.creation_timestamp,

@@ -84,6 +84,7 @@ fn annotations_of_an_actor_steer_by_their_exact_words() {
         |annotations: Value| actor(&json!({"annotations": annotations}), &json!({})).annotations;
     assert!(steered(json!({"asya.sh/paused": "true"})).paused);
     assert!(steered(json!({"asya.sh/reconcile": "Paused"})).paused);
+    assert!(steered(json!({"asya.sh/reconcile": "Once"})).once);
     assert!(!steered(json!({"asya.sh/paused": "false", "asya.sh/reconcile": "Always"})).paused);
 }
 

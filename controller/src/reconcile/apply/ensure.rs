@@ -29,10 +29,16 @@ pub(super) async fn ensure(
         return Ok(ensured);
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await;
+    if plan.workload == WorkloadStep::Create && !ensured.queue.is_usable() {
+        return Ok(ensured);
+    }
+    if let Err(fault) = ensure_script(context, observed).await? {
+        ensured.fault = Some(fault);
+        return Ok(ensured);
+    }
     let applied = match plan.workload {
         WorkloadStep::Keep => None,
         WorkloadStep::Refuse(fault) => Some(Err(fault)),
-        WorkloadStep::Create if !ensured.queue.is_usable() => None,
         WorkloadStep::Create => Some(apply_workload(context, observed, desired).await?),
         WorkloadStep::Update {
             take_over,
@@ -119,20 +125,18 @@ async fn ensure_queue(
     }
 }
 
-/// The script comes first: pods mount it.
+/// The script comes before the workload: pods mount it.
+async fn ensure_script(context: &Context, observed: &Observed) -> Result<Result<(), Fault>, Error> {
+    let (store, namespace) = (&context.stores.config_maps, &observed.key().namespace);
+    context.runtime.ensure(store, namespace).await
+}
+
 async fn apply_workload(
     context: &Context,
     observed: &Observed,
     desired: &Desired,
 ) -> Result<Result<Arc<WorkloadRecord>, Fault>, Error> {
     let key = observed.key();
-    if let Err(fault) = context
-        .runtime
-        .ensure(&context.stores.config_maps, &key.namespace)
-        .await?
-    {
-        return Ok(Err(fault));
-    }
     let applied = context
         .workloads
         .apply(desired.kind, key, &desired.workload.object)
