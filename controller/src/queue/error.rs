@@ -5,6 +5,11 @@ use std::time::Duration;
 use crate::fence::Fenced;
 use crate::reconcile::{Fault, Reason, Retry};
 
+/// SQS refuses a name for 60 s after its queue was deleted.
+const DELETED_RECENTLY: Duration = Duration::from_secs(65);
+/// All calls wait for their answers; that ends one way or the other.
+const BUSY: Duration = Duration::from_secs(1);
+
 /// Why a call to a broker did not do what it should.
 ///
 /// Messages carry no request ids, times or counters: a repeated error must not change a status (QUE-11).
@@ -28,6 +33,15 @@ pub enum BrokerError {
     /// The queue is there and cannot become what is wanted without losing messages.
     #[error("{0}")]
     Mismatch(String),
+    /// The queue is there and somebody else's.
+    #[error("{0}")]
+    Conflict(String),
+    /// A queue of this name was deleted, and the name rests.
+    #[error("{0}")]
+    DeletedRecently(String),
+    /// Not called: too many calls wait for their answers. No state of the actor, and not to be told.
+    #[error("{0}")]
+    Busy(String),
     /// We no longer lead.
     #[error(transparent)]
     Fenced(#[from] Fenced),
@@ -40,23 +54,34 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) => Reason::BrokerThrottled,
+            Self::Throttled(_) | Self::Busy(_) => Reason::BrokerThrottled,
             Self::ConfigInvalid(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
+            Self::Conflict(_) => Reason::QueueConflict,
+            Self::DeletedRecently(_) => Reason::QueueDeletedRecently,
+        }
+    }
+
+    /// When to look again (design, "When to look again").
+    pub fn retry(&self) -> Retry {
+        match self {
+            Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Retry::Soon,
+            Self::CredentialsMissing(_)
+            | Self::AuthFailed(_)
+            | Self::Mismatch(_)
+            | Self::Conflict(_) => Retry::Slowly,
+            Self::ConfigInvalid(_) => Retry::OnChange,
+            Self::DeletedRecently(_) => Retry::After(DELETED_RECENTLY),
+            Self::Busy(_) => Retry::After(BUSY),
         }
     }
 
     /// What a condition says of it.
     pub fn fault(&self) -> Fault {
-        let retry = match self {
-            Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Retry::Soon,
-            Self::CredentialsMissing(_) | Self::AuthFailed(_) | Self::Mismatch(_) => Retry::Slowly,
-            Self::ConfigInvalid(_) => Retry::OnChange,
-        };
         Fault {
             reason: self.reason(),
             message: self.to_string(),
-            retry,
+            retry: self.retry(),
         }
     }
 }
@@ -65,3 +90,59 @@ impl BrokerError {
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection may take this long.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SQS-8, FW-28, FW-32
+    #[test]
+    fn each_error_has_its_reason_and_its_next_look() {
+        let text = String::new;
+        for (error, reason, retry) in [
+            (
+                BrokerError::CredentialsMissing(text()),
+                Reason::CredentialsMissing,
+                Retry::Slowly,
+            ),
+            (
+                BrokerError::AuthFailed(text()),
+                Reason::BrokerAuthFailed,
+                Retry::Slowly,
+            ),
+            (
+                BrokerError::Unreachable(text()),
+                Reason::BrokerUnreachable,
+                Retry::Soon,
+            ),
+            (
+                BrokerError::Throttled(text()),
+                Reason::BrokerThrottled,
+                Retry::Soon,
+            ),
+            (
+                BrokerError::ConfigInvalid(text()),
+                Reason::QueueConfigInvalid,
+                Retry::OnChange,
+            ),
+            (
+                BrokerError::Mismatch(text()),
+                Reason::QueueMismatch,
+                Retry::Slowly,
+            ),
+            (
+                BrokerError::Conflict(text()),
+                Reason::QueueConflict,
+                Retry::Slowly,
+            ),
+            (
+                BrokerError::DeletedRecently(text()),
+                Reason::QueueDeletedRecently,
+                Retry::After(Duration::from_secs(65)),
+            ),
+        ] {
+            let fault = error.fault();
+            assert_eq!((fault.reason, fault.retry), (reason, retry), "{error:?}");
+        }
+    }
+}

@@ -1,74 +1,135 @@
 //! Finds the client for a transport and an actor's namespace.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use asya_shared::config::{RabbitmqConfig, Transport, TransportKind};
+use asya_shared::config::{RabbitmqConfig, SecretKeyRef, SqsConfig, Transport, TransportKind};
+use asya_shared::transport::QueueOf;
 use kube::Client;
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::credentials::Credentials;
+use super::gate::Gate;
 use super::rabbitmq::{Login, Rabbitmq};
-use super::{BrokerError, QueueClient};
+use super::session::Session;
+use super::sqs::{Keys, Sqs};
+use super::{BrokerError, QueueClient, Seen};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 
-/// Calls to one broker at once (QUE-9).
-const CALLS_AT_ONCE: usize = 10;
+/// A client that nobody used for so long goes: its credentials have been replaced.
+const UNUSED: Duration = Duration::from_mins(30);
 
-/// The clients of all brokers, one per transport and credential (QUE-8).
-pub struct Brokers {
+/// The brokers of all transports.
+pub struct Brokers(Arc<Pool>);
+
+/// The clients, one per transport and credential (QUE-8), and the gates, one per transport.
+pub(super) struct Pool {
     credentials: Credentials,
     fence: Fence,
     metrics: Arc<Metrics>,
-    pool: Mutex<Pool>,
+    clients: Mutex<HashMap<Identity, Used>>,
+    gates: Mutex<HashMap<String, Arc<Gate>>>,
 }
 
-#[derive(Default)]
-struct Pool {
-    clients: HashMap<(String, Arc<str>), Arc<dyn QueueClient>>,
-    calls: HashMap<String, Arc<Semaphore>>,
+/// A transport's name, and what we prove ourselves by.
+type Identity = (String, Vec<Arc<str>>);
+
+struct Used {
+    client: Arc<dyn QueueClient>,
+    last: Instant,
 }
 
 impl Brokers {
     /// Reads credentials by `client`; every call that changes a broker passes `fence`.
     pub fn new(client: Client, own_namespace: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
-        let credentials = Credentials::new(client, own_namespace);
-        Self {
-            credentials,
+        Self(Arc::new(Pool {
+            credentials: Credentials::new(client, own_namespace),
             fence,
             metrics,
-            pool: Mutex::default(),
-        }
+            clients: Mutex::default(),
+            gates: Mutex::default(),
+        }))
     }
 
-    /// The client by which an actor of `namespace` reaches `transport`.
+    /// `transport`, as an actor of `namespace` reaches it. Costs nothing: the first call reads credentials
+    /// and connects.
+    pub fn client(&self, transport: &Transport, namespace: &str) -> Arc<dyn QueueClient> {
+        Arc::new(Session {
+            pool: Arc::clone(&self.0),
+            transport: transport.clone(),
+            namespace: namespace.to_owned(),
+        })
+    }
+
+    /// Groups the queues of one transport by the client that reaches them, so that one list serves all
+    /// namespaces that share a credential.
+    pub async fn survey(
+        &self,
+        transport: &Transport,
+        queues: Vec<QueueOf>,
+    ) -> Vec<(QueueOf, Result<Seen, BrokerError>)> {
+        let mut by_namespace: HashMap<String, Vec<QueueOf>> = HashMap::new();
+        for queue in queues {
+            by_namespace
+                .entry(queue.namespace.clone())
+                .or_default()
+                .push(queue);
+        }
+        let mut surveyed = Vec::new();
+        let mut groups: Vec<(Arc<dyn QueueClient>, Vec<QueueOf>)> = Vec::new();
+        for (namespace, queues) in by_namespace {
+            match self.0.client(transport, &namespace).await {
+                Ok(client) => match groups
+                    .iter_mut()
+                    .find(|(known, _)| Arc::ptr_eq(known, &client))
+                {
+                    Some((_, group)) => group.extend(queues),
+                    None => groups.push((client, queues)),
+                },
+                Err(error) => {
+                    surveyed.extend(queues.into_iter().map(|queue| (queue, Err(error.clone()))));
+                }
+            }
+        }
+        for (client, queues) in groups {
+            let seen = client.survey(&queues).await;
+            surveyed.extend(queues.into_iter().zip(seen));
+        }
+        surveyed
+    }
+}
+
+impl Pool {
+    /// The client for the credentials that are in force.
     ///
     /// # Errors
     /// `CredentialsMissing`, or `ConfigInvalid` for what cannot be used.
-    pub async fn client(
+    pub(super) async fn client(
         &self,
         transport: &Transport,
         namespace: &str,
     ) -> Result<Arc<dyn QueueClient>, BrokerError> {
+        let name = &transport.name;
         match &transport.kind {
-            TransportKind::Rabbitmq(config) => {
-                self.rabbitmq(&transport.name, config, namespace).await
-            }
-            TransportKind::Sqs(_) => Err(BrokerError::ConfigInvalid(format!(
-                "transport {:?}: queues of type sqs are not served by this version; use a transport of type rabbitmq",
-                transport.name
-            ))),
+            TransportKind::Rabbitmq(config) => self.rabbitmq(name, config, namespace).await,
+            TransportKind::Sqs(config) => self.sqs(name, config, namespace).await,
         }
     }
 
     /// The broker refused our credentials: the Secrets are read again next time.
-    pub fn forget_credentials(&self, transport: &Transport) {
-        if let TransportKind::Rabbitmq(config) = &transport.kind {
-            config
-                .password_secret_ref
+    pub(super) fn forget_credentials(&self, transport: &Transport) {
+        let references: Vec<&SecretKeyRef> = match &transport.kind {
+            TransportKind::Rabbitmq(config) => config.password_secret_ref.iter().collect(),
+            TransportKind::Sqs(config) => config
+                .credentials
                 .iter()
-                .for_each(|reference| self.credentials.forget(reference));
+                .flat_map(|keys| [&keys.access_key_id, &keys.secret_access_key])
+                .collect(),
+        };
+        for reference in references {
+            self.credentials.forget(reference);
         }
     }
 
@@ -86,27 +147,74 @@ impl Brokers {
             Some(reference) => Some(self.credentials.read(reference, namespace).await?),
             None => None,
         };
-        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (name.to_owned(), Arc::clone(&password));
-        if let Some(client) = pool.clients.get(&key) {
-            return Ok(Arc::clone(client));
+        let proof = [Arc::clone(&password)].into_iter().chain(ca.clone());
+        let identity = (name.to_owned(), proof.collect());
+        if let Some(client) = self.known(&identity) {
+            return Ok(client);
         }
-        let calls = Arc::clone(
-            pool.calls
-                .entry(name.to_owned())
-                .or_insert_with(|| Arc::new(Semaphore::new(CALLS_AT_ONCE))),
-        );
         let login = Login { password, ca };
-        let client = Rabbitmq::new(
-            name,
-            config.clone(),
-            login,
-            calls,
-            self.fence.clone(),
-            Arc::clone(&self.metrics),
-        )?;
-        let client: Arc<dyn QueueClient> = Arc::new(client);
-        pool.clients.insert(key, Arc::clone(&client));
-        Ok(client)
+        let client = Rabbitmq::new(name, config.clone(), login, self.gate(name))?;
+        Ok(self.keep(identity, Arc::new(client)))
     }
+
+    async fn sqs(
+        &self,
+        name: &str,
+        config: &SqsConfig,
+        namespace: &str,
+    ) -> Result<Arc<dyn QueueClient>, BrokerError> {
+        let keys = match &config.credentials {
+            Some(references) => Some(Keys {
+                id: self
+                    .credentials
+                    .read(&references.access_key_id, namespace)
+                    .await?,
+                secret: self
+                    .credentials
+                    .read(&references.secret_access_key, namespace)
+                    .await?,
+            }),
+            None => None,
+        };
+        let proof = keys
+            .iter()
+            .flat_map(|keys| [Arc::clone(&keys.id), Arc::clone(&keys.secret)]);
+        let identity = (name.to_owned(), proof.collect());
+        if let Some(client) = self.known(&identity) {
+            return Ok(client);
+        }
+        let client = Sqs::connect(name, config.clone(), keys, self.gate(name)).await?;
+        Ok(self.keep(identity, Arc::new(client)))
+    }
+
+    fn known(&self, identity: &Identity) -> Option<Arc<dyn QueueClient>> {
+        let mut clients = lock(&self.clients);
+        let used = clients.get_mut(identity)?;
+        used.last = Instant::now();
+        Some(Arc::clone(&used.client))
+    }
+
+    /// Of two that were made at the same time one stays.
+    fn keep(&self, identity: Identity, client: Arc<dyn QueueClient>) -> Arc<dyn QueueClient> {
+        let now = Instant::now();
+        let mut clients = lock(&self.clients);
+        clients.retain(|_, used| now - used.last < UNUSED);
+        let used = clients
+            .entry(identity)
+            .or_insert(Used { client, last: now });
+        Arc::clone(&used.client)
+    }
+
+    fn gate(&self, transport: &str) -> Arc<Gate> {
+        let mut gates = lock(&self.gates);
+        let gate = gates.entry(transport.to_owned()).or_insert_with(|| {
+            let gate = Gate::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
+            Arc::new(gate)
+        });
+        Arc::clone(gate)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,50 +1,51 @@
 //! RabbitMQ by its management API (RMQ-2): one HTTP client, no channel state.
 
+mod http;
+mod lists;
+
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
-use asya_shared::transport::QueueNames;
-use asya_shared::transport::rabbitmq::{Comparison, FoundQueue};
+use asya_shared::transport::QueueOf;
+use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
+use asya_shared::transport::sqs::Owner;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use reqwest::{Method, Response, StatusCode, Url, redirect};
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{OnceCell, Semaphore};
 
-use super::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
-use super::{BrokerError, QueueClient, Standing};
-use crate::fence::Fence;
-use crate::metrics::Metrics;
+use super::gate::{Gate, Operation};
+use super::zeros::Zeros;
+use super::{BrokerError, Depth, Emptied, QueueClient, Seen, Serving, Standing};
+use http::Api;
 
-/// Who we are at a broker.
-pub struct Login {
-    /// Password of the configured user.
-    pub password: Arc<str>,
-    /// PEM bundle that the management API's certificate is checked against.
-    pub ca: Option<Arc<str>>,
-}
+pub use http::Login;
 
-/// A broker and who we are there.
+/// RabbitMQ's counts lag by 5 s (RMQ-6).
+const LAG: Duration = Duration::from_secs(10);
+
+/// A broker, and who we are there.
 pub struct Rabbitmq {
-    transport: String,
     config: RabbitmqConfig,
-    password: Arc<str>,
-    http: reqwest::Client,
-    base: Url,
-    /// The calls to one broker that may run at once (QUE-9); shared by its clients.
-    calls: Arc<Semaphore>,
-    exchange: OnceCell<()>,
-    fence: Fence,
-    metrics: Arc<Metrics>,
+    api: Api,
+    /// Whether the exchange was declared; it goes with nothing that we do.
+    exchange: AtomicBool,
+    zeros: Zeros,
 }
 
-/// The body of an answer that is no success.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Refusal {
-    reason: String,
+/// A queue that an exchange reaches, and by which key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+struct Binding {
+    source: String,
+    destination: String,
+    routing_key: String,
 }
+
+type Bindings = HashSet<Binding>;
 
 impl Rabbitmq {
     /// A client for the transport of that name. Opens no connection.
@@ -55,247 +56,292 @@ impl Rabbitmq {
         transport: &str,
         config: RabbitmqConfig,
         login: Login,
-        calls: Arc<Semaphore>,
-        fence: Fence,
-        metrics: Arc<Metrics>,
+        gate: Arc<Gate>,
     ) -> Result<Self, BrokerError> {
-        let invalid = |error: &dyn std::fmt::Display| {
-            BrokerError::ConfigInvalid(format!("transport {transport:?}: management API: {error}"))
-        };
-        let base = Url::parse(&config.management.url()).map_err(|error| invalid(&error))?;
-        let mut http = reqwest::Client::builder()
-            .timeout(CALL_TIMEOUT)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .tls_danger_accept_invalid_certs(config.management.insecure_skip_verify);
-        if let Some(ca) = &login.ca {
-            let bundle = reqwest::Certificate::from_pem_bundle(ca.as_bytes())
-                .map_err(|error| invalid(&error))?;
-            http = http.tls_certs_merge(bundle);
-        }
-        let http = http.build().map_err(|error| invalid(&error))?;
         Ok(Self {
-            transport: transport.to_owned(),
+            api: Api::new(transport, &config, login, gate)?,
             config,
-            password: login.password,
-            http,
-            base,
-            calls,
-            exchange: OnceCell::new(),
-            fence,
-            metrics,
+            exchange: AtomicBool::new(false),
+            zeros: Zeros::new(LAG),
         })
     }
 
-    /// Each segment is percent-encoded: the default vhost is called `/`.
-    fn url(&self, segments: &[&str]) -> Url {
-        let mut url = self.base.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.push("api").extend(segments);
-        }
-        url
+    async fn find(&self, name: &str) -> Result<Option<FoundQueue>, BrokerError> {
+        let url = self.api.url(&["queues", &self.config.vhost, name]);
+        self.api.get("observe", &format!("queue {name}"), url).await
     }
 
-    /// Sends one call; an answer of any status is `Ok`.
-    async fn send(
+    async fn look(&self, queue: &QueueOf) -> Result<Seen, BrokerError> {
+        let wanted = self.config.declaration(&queue.names);
+        let found = self.find(&wanted.name).await?;
+        let complete = found.is_none() || self.is_complete(&wanted).await?;
+        Ok(self.standing(&wanted, found.as_ref(), complete))
+    }
+
+    /// Whether what belongs to a queue is there: its dead letter queue, and the way to it.
+    async fn is_complete(&self, wanted: &QueueDeclaration) -> Result<bool, BrokerError> {
+        if !self.config.queues.auto_create {
+            return Ok(true);
+        }
+        if let Some(dlq) = &wanted.dlq
+            && self.find(&dlq.name).await?.is_none()
+        {
+            return Ok(false);
+        }
+        let segments = ["queues", &self.config.vhost, &wanted.name, "bindings"];
+        let what = format!("the bindings of queue {}", wanted.name);
+        let url = self.api.url(&segments);
+        let bindings: Option<Bindings> = self.api.get("bindings", &what, url).await?;
+        Ok(reaches(wanted, &bindings.unwrap_or_default()))
+    }
+
+    fn standing(
         &self,
-        operation: &'static str,
-        method: Method,
-        url: Url,
-        body: Option<Value>,
-    ) -> Result<Response, BrokerError> {
-        let permit = self.calls.acquire().await;
-        let writes = method != Method::GET;
-        let mut request = self
-            .http
-            .request(method, url)
-            .basic_auth(&self.config.username, Some(&self.password));
-        if let Some(body) = &body {
-            request = request.json(body);
-        }
-        let call = async {
-            request
-                .send()
-                .await
-                .map_err(|error| self.unreachable(&error))
+        wanted: &QueueDeclaration,
+        found: Option<&FoundQueue>,
+        complete: bool,
+    ) -> Seen {
+        let Some(found) = found else {
+            return Seen {
+                standing: Standing::Absent,
+                depth: None,
+            };
         };
-        let answer = if writes {
-            self.fence.guard(call).await
-        } else {
-            call.await
-        };
-        drop(permit);
-        let result = answer.as_ref().map_or_else(
-            |error| error.reason().to_string(),
-            |answer| answer.status().as_str().to_owned(),
-        );
-        self.metrics
-            .broker_request(&self.transport, operation, &result);
-        self.metrics.transport_up(&self.transport, answer.is_ok());
-        answer
-    }
-
-    /// The error's own text may hold ports and times; ours may not (QUE-11).
-    fn unreachable(&self, error: &reqwest::Error) -> BrokerError {
-        let what = if error.is_timeout() {
-            "does not answer in time"
-        } else if error.is_connect() {
-            "cannot be connected to"
-        } else {
-            "broke the connection"
-        };
-        BrokerError::Unreachable(format!(
-            "RabbitMQ's management API at {} {what}",
-            self.config.management.url()
-        ))
-    }
-
-    /// What an answer that is no success means.
-    async fn refusal(&self, what: &str, answer: Response) -> BrokerError {
-        let status = answer.status();
-        let reason = answer.json::<Refusal>().await.unwrap_or_default().reason;
-        let RabbitmqConfig {
-            username, vhost, ..
-        } = &self.config;
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BrokerError::AuthFailed(format!(
-                "RabbitMQ refuses user {username:?}: it needs the right password, the tag management, and permissions \
-                 to configure, write and read in vhost {vhost:?}"
-            )),
-            StatusCode::TOO_MANY_REQUESTS => {
-                BrokerError::Throttled("RabbitMQ asks us to slow down".to_owned())
-            }
-            status if status.is_server_error() => BrokerError::Throttled(format!(
-                "RabbitMQ fails at {what} with HTTP {}",
-                status.as_u16()
-            )),
-            StatusCode::NOT_FOUND => BrokerError::ConfigInvalid(format!(
-                "{what}: not found; does vhost {vhost:?} exist at the broker?"
-            )),
-            StatusCode::BAD_REQUEST if reason.contains("inequivalent arg") => {
-                BrokerError::Mismatch(format!("{what}: {reason}"))
-            }
-            status => {
-                BrokerError::ConfigInvalid(format!("{what}: HTTP {}: {reason}", status.as_u16()))
-            }
-        }
-    }
-
-    async fn must(
-        &self,
-        operation: &'static str,
-        what: &str,
-        method: Method,
-        url: Url,
-        body: Value,
-    ) -> Result<(), BrokerError> {
-        let answer = self.send(operation, method, url, Some(body)).await?;
-        if answer.status().is_success() {
-            Ok(())
-        } else {
-            Err(self.refusal(what, answer).await)
-        }
-    }
-
-    async fn observe(&self, names: &QueueNames) -> Result<Standing, BrokerError> {
-        let url = self.url(&["queues", &self.config.vhost, &names.queue]);
-        let answer = self.send("observe", Method::GET, url, None).await?;
-        if answer.status() == StatusCode::NOT_FOUND {
-            return Ok(Standing::Absent);
-        }
-        let what = format!("queue {}", names.queue);
-        if !answer.status().is_success() {
-            return Err(self.refusal(&what, answer).await);
-        }
-        let found: FoundQueue = answer.json().await.map_err(|_| {
-            BrokerError::Throttled(format!(
-                "{what}: what answers at {} is not RabbitMQ",
-                self.config.management.url()
-            ))
-        })?;
-        Ok(match self.config.declaration(names).compare(&found) {
-            Comparison::Matches { .. } => Standing::Serves,
+        let standing = match wanted.compare(found) {
             Comparison::Mismatch { wanted, found } => Standing::Differs { wanted, found },
-        })
-    }
-
-    async fn create(&self, names: &QueueNames) -> Result<(), BrokerError> {
-        let wanted = self.config.declaration(names);
-        if let Some(dlq) = &wanted.dlq {
-            self.put_queue(&dlq.name, dlq.body()).await?;
+            Comparison::Matches { .. } if !complete && self.config.queues.auto_create => {
+                Standing::Drifted
+            }
+            Comparison::Matches {
+                delivery_limit_inactive,
+            } => Standing::Serves(Serving {
+                url: None,
+                delivery_limit_inactive,
+            }),
+        };
+        Seen {
+            standing,
+            depth: depth_of(found),
         }
-        self.put_queue(&wanted.name, wanted.body()).await
     }
 
-    async fn put_queue(&self, name: &str, body: Value) -> Result<(), BrokerError> {
-        let url = self.url(&["queues", &self.config.vhost, name]);
-        self.must("create", &format!("queue {name}"), Method::PUT, url, body)
+    async fn create(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
+        let wanted = self.config.declaration(&queue.names);
+        self.declare_dlq(&wanted).await?;
+        self.put_queue(&wanted.name, &wanted.body()).await?;
+        self.route(&wanted).await?;
+        Ok(Serving::default())
+    }
+
+    async fn update(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
+        let wanted = self.config.declaration(&queue.names);
+        self.declare_dlq(&wanted).await?;
+        self.route(&wanted).await?;
+        match self.look(queue).await?.standing {
+            Standing::Serves(serving) => Ok(serving),
+            Standing::Differs { wanted, found } => Err(BrokerError::Mismatch(format!(
+                "queue {} has {found}, wanted is {wanted}",
+                queue.names.queue
+            ))),
+            Standing::Absent | Standing::Drifted => Err(BrokerError::Throttled(format!(
+                "queue {} is being changed by somebody else",
+                queue.names.queue
+            ))),
+        }
+    }
+
+    /// One that exists may have other arguments: it takes what is dead all the same.
+    async fn declare_dlq(&self, wanted: &QueueDeclaration) -> Result<(), BrokerError> {
+        let Some(dlq) = &wanted.dlq else {
+            return Ok(());
+        };
+        match self.put_queue(&dlq.name, &dlq.body()).await {
+            Err(BrokerError::Mismatch(_)) => Ok(()),
+            result => result,
+        }
+    }
+
+    async fn put_queue(&self, name: &str, body: &Value) -> Result<(), BrokerError> {
+        let url = self.api.url(&["queues", &self.config.vhost, name]);
+        let what = format!("queue {name}");
+        let operation = Operation::write("create");
+        self.api
+            .must(operation, &what, Method::PUT, url, body)
             .await
     }
 
-    async fn route(&self, names: &QueueNames) -> Result<(), BrokerError> {
-        let wanted = self.config.declaration(names);
-        let (vhost, exchange) = (self.config.vhost.as_str(), wanted.exchange.as_str());
-        self.exchange
-            .get_or_try_init(|| {
-                let url = self.url(&["exchanges", vhost, exchange]);
-                let body = json!({"type": "topic", "durable": true, "auto_delete": false});
-                async move {
-                    self.must(
-                        "exchange",
-                        &format!("exchange {exchange}"),
-                        Method::PUT,
-                        url,
-                        body,
-                    )
-                    .await
-                }
-            })
-            .await?;
+    /// Lets senders reach the queue (RMQ-4).
+    async fn route(&self, wanted: &QueueDeclaration) -> Result<(), BrokerError> {
+        if !self.exchange.load(Ordering::Acquire) {
+            self.declare_exchange(&wanted.exchange).await?;
+        }
         for key in &wanted.bindings {
-            let url = self.url(&["bindings", vhost, "e", exchange, "q", &names.queue]);
-            let what = format!("binding of queue {} to exchange {exchange}", names.queue);
-            self.must(
-                "bind",
-                &what,
-                Method::POST,
-                url,
-                json!({"routing_key": key}),
-            )
-            .await?;
+            if self.bind(wanted, key).await? {
+                continue;
+            }
+            // Somebody deleted the exchange since.
+            self.declare_exchange(&wanted.exchange).await?;
+            if !self.bind(wanted, key).await? {
+                let text = format!(
+                    "queue {} or its exchange vanishes again and again",
+                    wanted.name
+                );
+                return Err(BrokerError::Throttled(text));
+            }
         }
         Ok(())
     }
 
-    async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
-        let url = self.url(&["queues", &self.config.vhost, queue]);
-        let answer = self.send("delete", Method::DELETE, url, None).await?;
-        match answer.status() {
-            StatusCode::NOT_FOUND => Ok(()),
-            status if status.is_success() => Ok(()),
-            _ => Err(self.refusal(&format!("queue {queue}"), answer).await),
+    async fn declare_exchange(&self, exchange: &str) -> Result<(), BrokerError> {
+        let url = self.api.url(&["exchanges", &self.config.vhost, exchange]);
+        let body = json!({"type": "topic", "durable": true, "auto_delete": false});
+        let (what, operation) = (format!("exchange {exchange}"), Operation::write("exchange"));
+        self.api
+            .must(operation, &what, Method::PUT, url, &body)
+            .await?;
+        self.exchange.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// `false` when there is no such exchange, or no such queue.
+    async fn bind(&self, wanted: &QueueDeclaration, key: &str) -> Result<bool, BrokerError> {
+        let (queue, exchange) = (&wanted.name, &wanted.exchange);
+        let segments = ["bindings", &self.config.vhost, "e", exchange, "q", queue];
+        let (url, body) = (self.api.url(&segments), json!({"routing_key": key}));
+        let operation = Operation::write("bind");
+        let answer = self
+            .api
+            .send(operation, Method::POST, url, Some(&body))
+            .await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(false),
+            status if status.is_success() => Ok(true),
+            _ => {
+                let what = format!("binding of queue {queue} to exchange {exchange}");
+                Err(self.api.refusal(&what, &answer))
+            }
         }
+    }
+
+    async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
+        self.remove(queue, &[]).await.map(drop)
+    }
+
+    /// Whether it is gone: on conditions the broker may refuse.
+    async fn remove(&self, queue: &str, conditions: &[&str]) -> Result<bool, BrokerError> {
+        let mut url = self.api.url(&["queues", &self.config.vhost, queue]);
+        for condition in conditions {
+            url.query_pairs_mut().append_pair(condition, "true");
+        }
+        let operation = Operation::write("delete");
+        let answer = self.api.send(operation, Method::DELETE, url, None).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => Ok(true),
+            status if status.is_success() => Ok(true),
+            StatusCode::BAD_REQUEST if !conditions.is_empty() => Ok(false),
+            _ => Err(self.api.refusal(&format!("queue {queue}"), &answer)),
+        }
+    }
+
+    async fn delete_if_empty(&self, queue: &str) -> Result<Emptied, BrokerError> {
+        let Some(found) = self.find(queue).await? else {
+            return Ok(Emptied::Gone);
+        };
+        let used = found.consumers > 0 || depth_of(&found).unwrap_or_default() != Depth::default();
+        if used {
+            self.zeros.forget(queue);
+            return Ok(Emptied::Kept);
+        }
+        if found.knows_if_empty() {
+            let gone = self.remove(queue, &["if-empty", "if-unused"]).await?;
+            return Ok(if gone { Emptied::Gone } else { Emptied::Kept });
+        }
+        if let Some(left) = self.zeros.again(queue) {
+            return Ok(Emptied::Later(left));
+        }
+        if self.holds_a_message(queue).await? {
+            return Ok(Emptied::Kept);
+        }
+        self.remove(queue, &[]).await?;
+        Ok(Emptied::Gone)
+    }
+
+    /// A message that is there goes back to where it was.
+    async fn holds_a_message(&self, queue: &str) -> Result<bool, BrokerError> {
+        let url = self.api.url(&["queues", &self.config.vhost, queue, "get"]);
+        let body =
+            json!({"count": 1, "ackmode": "ack_requeue_true", "encoding": "base64", "truncate": 1});
+        let operation = Operation::write("get");
+        let answer = self
+            .api
+            .send(operation, Method::POST, url, Some(&body))
+            .await?;
+        if answer.is_absent() {
+            return Ok(false);
+        }
+        let messages: Vec<Value> = self.api.decode(&format!("queue {queue}"), &answer)?;
+        Ok(!messages.is_empty())
     }
 }
 
+/// Whether all wanted bindings are among these.
+fn reaches(wanted: &QueueDeclaration, bindings: &Bindings) -> bool {
+    wanted.bindings.iter().all(|key| {
+        bindings.contains(&Binding {
+            source: wanted.exchange.clone(),
+            destination: wanted.name.clone(),
+            routing_key: key.clone(),
+        })
+    })
+}
+
+fn depth_of(found: &FoundQueue) -> Option<Depth> {
+    Some(Depth {
+        queued: found.messages_ready?,
+        processing: found.messages_unacknowledged?,
+    })
+}
+
 impl QueueClient for Rabbitmq {
-    fn observe<'a>(
+    fn observe<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Seen, BrokerError>> {
+        self.look(queue).boxed()
+    }
+
+    fn create<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
+        self.create(queue).boxed()
+    }
+
+    fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
+        self.update(queue).boxed()
+    }
+
+    fn delete<'a>(
         &'a self,
-        names: &'a QueueNames,
-    ) -> BoxFuture<'a, Result<Standing, BrokerError>> {
-        self.observe(names).boxed()
-    }
-
-    fn create<'a>(&'a self, names: &'a QueueNames) -> BoxFuture<'a, Result<(), BrokerError>> {
-        self.create(names).boxed()
-    }
-
-    fn route<'a>(&'a self, names: &'a QueueNames) -> BoxFuture<'a, Result<(), BrokerError>> {
-        self.route(names).boxed()
-    }
-
-    fn delete<'a>(&'a self, queue: &'a str) -> BoxFuture<'a, Result<(), BrokerError>> {
+        queue: &'a str,
+        _owner: &'a Owner,
+    ) -> BoxFuture<'a, Result<(), BrokerError>> {
         self.delete(queue).boxed()
+    }
+
+    fn delete_if_empty<'a>(
+        &'a self,
+        queue: &'a str,
+        _owner: &'a Owner,
+    ) -> BoxFuture<'a, Result<Emptied, BrokerError>> {
+        self.delete_if_empty(queue).boxed()
+    }
+
+    fn survey<'a>(
+        &'a self,
+        queues: &'a [QueueOf],
+    ) -> BoxFuture<'a, Vec<Result<Seen, BrokerError>>> {
+        self.survey(queues).boxed()
+    }
+
+    fn depths<'a>(
+        &'a self,
+        queues: &'a [String],
+    ) -> BoxFuture<'a, Vec<Result<Option<Depth>, BrokerError>>> {
+        self.depths(queues).boxed()
     }
 }

@@ -3,7 +3,7 @@
 use asya_shared::api::{AsyncActorSpec, ModeSpec, WorkloadKind};
 use asya_shared::config::Transport;
 use asya_shared::inject::{PodInputs, Replicas, WorkloadObject, workload};
-use asya_shared::transport::QueueNames;
+use asya_shared::transport::{QueueNames, QueueOf};
 use asya_shared::validate::{self, Subject, Write};
 
 use super::{Fault, Installation, Reason};
@@ -22,6 +22,20 @@ pub struct Desired {
     pub kind: WorkloadKind,
     /// The workload, as it is applied.
     pub workload: WorkloadObject,
+}
+
+impl Desired {
+    /// The queue of `actor`, as its broker must know it.
+    pub fn queue_of(&self, actor: &ActorRecord) -> QueueOf {
+        let key = &actor.metadata.key;
+        QueueOf {
+            names: self.names.clone(),
+            namespace: key.namespace.to_string(),
+            actor: key.name.to_string(),
+            uid: actor.metadata.uid.to_string(),
+            timeout: self.spec.timeout_in_force(),
+        }
+    }
 }
 
 /// Reads the spec and judges it. The fault of one that cannot be acted on is of the transport or of the

@@ -8,12 +8,18 @@ use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
 use crate::workload::WriteError;
 
+/// By then calls have ended, or the broker is known not to answer.
+const BROKER_IS_BUSY: Duration = Duration::from_secs(1);
+
 /// Why a pass could neither do nor tell what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What the pass had read was old.
     #[error("{0} changed meanwhile")]
     Stale(&'static str),
+    /// The broker was not asked: too many calls wait for its answers. No state of the actor.
+    #[error("{0}")]
+    Busy(String),
     /// The API server failed, or refused for a reason that may pass.
     #[error("API server: {0}")]
     Api(#[source] kube::Error),
@@ -33,6 +39,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Stale(_) => "stale",
+            Self::Busy(_) => "broker_busy",
             Self::Api(kube::Error::Api(status)) if status.code == 429 => "api_throttled",
             Self::Api(kube::Error::Api(status)) if status.code >= 500 => "api_failed",
             Self::Api(kube::Error::Api(_)) => "api_refused",
@@ -45,6 +52,7 @@ impl Error {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Stale(_) => Retry::Now,
+            Self::Busy(_) => Retry::After(BROKER_IS_BUSY),
             Self::Api(kube::Error::Api(status)) => {
                 let after = status
                     .details

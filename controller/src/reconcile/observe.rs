@@ -157,7 +157,7 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         deletion,
         actor,
     };
-    observed.queue = queue(context, &observed).await;
+    observed.queue = queue(context, &observed).await?;
     Ok(Some(observed))
 }
 
@@ -243,26 +243,24 @@ fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
     pods
 }
 
-async fn queue(context: &Context, observed: &Observed) -> QueueSeen {
+async fn queue(context: &Context, observed: &Observed) -> Result<QueueSeen, Error> {
     let Ok(desired) = &observed.desired else {
-        return QueueSeen::NotAsked;
+        return Ok(QueueSeen::NotAsked);
     };
     if observed.actor.metadata.deleting
         || observed.actor.annotations.paused
         || !observed.queues_managed
     {
-        return QueueSeen::NotAsked;
+        return Ok(QueueSeen::NotAsked);
     }
     if observed.verified_queue(desired) {
-        return QueueSeen::Verified;
+        return Ok(QueueSeen::Verified);
     }
     let namespace = &observed.key().namespace;
-    let standing = match context.brokers.client(&desired.transport, namespace).await {
-        Ok(client) => client.observe(&desired.names).await,
-        Err(error) => Err(error),
-    };
-    if let Err(BrokerError::AuthFailed(_)) = &standing {
-        context.brokers.forget_credentials(&desired.transport);
+    let client = context.brokers.client(&desired.transport, namespace);
+    match client.observe(&desired.queue_of(&observed.actor)).await {
+        Ok(seen) => Ok(QueueSeen::Standing(seen.standing)),
+        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
+        Err(error) => Ok(QueueSeen::Unknown(error)),
     }
-    standing.map_or_else(QueueSeen::Unknown, QueueSeen::Standing)
 }

@@ -47,10 +47,10 @@ pub enum QueueStep {
     Keep,
     /// It is somebody's business, not ours (QUE-12).
     Unmanaged,
-    /// Create it and let senders reach it.
+    /// Create it.
     Create,
-    /// Let senders reach it.
-    Route,
+    /// Bring it to what is wanted, with its messages.
+    Update,
     /// It cannot be had now.
     Refuse(Fault),
 }
@@ -162,8 +162,10 @@ fn plan_queue(observed: &Observed) -> QueueStep {
             ),
             retry: Retry::Slowly,
         }),
-        QueueSeen::Standing(Standing::Serves) if creates => QueueStep::Route,
-        QueueSeen::Verified | QueueSeen::Standing(Standing::Serves) => QueueStep::Keep,
+        QueueSeen::Standing(Standing::Drifted) if creates => QueueStep::Update,
+        QueueSeen::Verified | QueueSeen::Standing(Standing::Serves(_) | Standing::Drifted) => {
+            QueueStep::Keep
+        }
         QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMismatch,
             message: format!(

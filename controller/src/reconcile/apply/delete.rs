@@ -1,6 +1,7 @@
 //! Takes down what we made: workload, queue, script, and last our finalizer.
 
 use asya_shared::api::QueueStatus;
+use asya_shared::transport::sqs::Owner;
 use kube::Api;
 
 use super::Outcome;
@@ -39,7 +40,7 @@ pub(super) async fn delete(
     };
     confirm_deletion(context, observed).await?;
     if let Some(queue) = queue
-        && let Err(fault) = delete_queue(context, observed, &queue).await
+        && let Err(fault) = delete_queue(context, observed, &queue).await?
     {
         context.events.tell(
             &observed.actor,
@@ -78,37 +79,42 @@ async fn delete_queue(
     context: &Context,
     observed: &Observed,
     queue: &QueueStatus,
-) -> Result<(), Fault> {
+) -> Result<Result<(), Fault>, Error> {
     let failed = |message: String, retry| Fault {
         reason: Reason::QueueDeletionFailed,
         message: format!("queue {} cannot be deleted: {message}", queue.name),
         retry,
     };
-    let transport = context.installation.transports.usable(&queue.transport).map_err(|unusable| {
-        let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
-        failed(format!("{unusable}; {hint}"), Retry::Slowly)
-    })?;
+    let transport = match context.installation.transports.usable(&queue.transport) {
+        Ok(transport) => transport,
+        Err(unusable) => {
+            let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
+            return Ok(Err(failed(format!("{unusable}; {hint}"), Retry::Slowly)));
+        }
+    };
     let known = observed.previous.queue.is_some();
+    let key = observed.key();
+    let client = context.brokers.client(transport, &key.namespace);
+    let owner = Owner {
+        namespace: key.namespace.to_string(),
+        actor: key.name.to_string(),
+    };
     let removal = async {
-        let client = context
-            .brokers
-            .client(transport, &observed.key().namespace)
-            .await?;
         // A queue that status does not name was ours only if it is what we would have made.
         if !known && let Ok(desired) = &observed.desired {
-            match client.observe(&desired.names).await? {
-                Standing::Absent | Standing::Differs { .. } => return Ok(()),
-                Standing::Serves => {}
+            match client.observe(&desired.queue_of(&observed.actor)).await {
+                Ok(seen) if matches!(seen.standing, Standing::Serves(_)) => {}
+                Ok(_) | Err(BrokerError::Conflict(_)) => return Ok(()),
+                Err(error) => return Err(error),
             }
         }
-        client.delete(&queue.name).await
+        client.delete(&queue.name, &owner).await
     };
-    removal.await.map_err(|error: BrokerError| {
-        if matches!(error, BrokerError::AuthFailed(_)) {
-            context.brokers.forget_credentials(transport);
-        }
-        failed(error.to_string(), Retry::Soon)
-    })
+    match removal.await {
+        Ok(()) => Ok(Ok(())),
+        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
+        Err(error) => Ok(Err(failed(error.to_string(), Retry::Soon))),
+    }
 }
 
 /// The runtime script goes with the last actor of its namespace (RUN-2).

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::finalizer::add_finalizer;
 use super::{Ensured, QueueState, seen_workload};
 use crate::events::Note;
+use crate::queue::BrokerError;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
@@ -28,7 +29,7 @@ pub(super) async fn ensure(
     let Ok(desired) = &observed.desired else {
         return Ok(ensured);
     };
-    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await;
+    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
     if plan.workload == WorkloadStep::Create && !ensured.queue.is_usable() {
         return Ok(ensured);
     }
@@ -90,26 +91,21 @@ async fn ensure_queue(
     observed: &Observed,
     desired: &Desired,
     step: QueueStep,
-) -> QueueState {
+) -> Result<QueueState, Error> {
+    let client = context
+        .brokers
+        .client(&desired.transport, &observed.key().namespace);
+    let queue = desired.queue_of(&observed.actor);
     let creates = step == QueueStep::Create;
-    match step {
-        QueueStep::Keep => return QueueState::Ready,
-        QueueStep::Unmanaged => return QueueState::Unmanaged,
-        QueueStep::Refuse(fault) => return QueueState::Fault(fault),
-        QueueStep::Create | QueueStep::Route => {}
-    }
-    let made = async {
-        let client = context
-            .brokers
-            .client(&desired.transport, &observed.key().namespace)
-            .await?;
-        if creates {
-            client.create(&desired.names).await?;
-        }
-        client.route(&desired.names).await
+    let made = match step {
+        QueueStep::Keep => return Ok(QueueState::Ready),
+        QueueStep::Unmanaged => return Ok(QueueState::Unmanaged),
+        QueueStep::Refuse(fault) => return Ok(QueueState::Fault(fault)),
+        QueueStep::Create => client.create(&queue).await,
+        QueueStep::Update => client.update(&queue).await,
     };
-    match made.await {
-        Ok(()) => {
+    match made {
+        Ok(_) => {
             if creates {
                 let text = format!(
                     "created queue {} on transport {}",
@@ -119,9 +115,10 @@ async fn ensure_queue(
                     .events
                     .tell(&observed.actor, Note::QueueCreated, text);
             }
-            QueueState::Ready
+            Ok(QueueState::Ready)
         }
-        Err(error) => QueueState::Fault(error.fault()),
+        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
+        Err(error) => Ok(QueueState::Fault(error.fault())),
     }
 }
 

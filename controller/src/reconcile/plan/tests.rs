@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Delete, Ensure, Plan, QueueStep, Then, WorkloadRemoval, WorkloadStep, plan};
-use crate::queue::{BrokerError, Standing};
+use crate::queue::{BrokerError, Serving, Standing};
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
 use crate::reconcile::{Reason, Retry};
@@ -90,7 +90,7 @@ fn finalizer_comes_first_valid_or_not_and_never_twice() {
 
 /// QUE-2, QUE-4, QUE-7, QUE-8, QUE-12
 #[test]
-fn queue_is_made_once_routed_once_and_otherwise_left_alone() {
+fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
     let rows = [
         (
             QueueSeen::Standing(Standing::Absent),
@@ -98,12 +98,17 @@ fn queue_is_made_once_routed_once_and_otherwise_left_alone() {
             QueueStep::Create,
         ),
         (
-            QueueSeen::Standing(Standing::Serves),
+            QueueSeen::Standing(Standing::Drifted),
             "mq",
-            QueueStep::Route,
+            QueueStep::Update,
         ),
         (
-            QueueSeen::Standing(Standing::Serves),
+            QueueSeen::Standing(Standing::Serves(Serving::default())),
+            "mq",
+            QueueStep::Keep,
+        ),
+        (
+            QueueSeen::Standing(Standing::Serves(Serving::default())),
             "fixed",
             QueueStep::Keep,
         ),

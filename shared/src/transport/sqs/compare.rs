@@ -105,10 +105,16 @@ impl FoundQueue {
     /// identity (FW-35).
     #[must_use]
     pub fn taken_from(&self, owner: &Owner) -> Option<String> {
-        let tag = |key: &str| self.tags.get(key).map(String::as_str);
-        if tag(TYPE) == Some(DLQ) {
+        if self.tags.get(TYPE).map(String::as_str) == Some(DLQ) {
             return Some("the dead letter queues".to_owned());
         }
+        self.of_another_actor(owner)
+    }
+
+    /// Which actor its tags name, if not `owner`; a dead letter queue's name none.
+    #[must_use]
+    pub fn of_another_actor(&self, owner: &Owner) -> Option<String> {
+        let tag = |key: &str| self.tags.get(key).map(String::as_str);
         let (namespace, actor) = (tag(NAMESPACE), tag(ACTOR));
         let is_ours = namespace.is_none_or(|namespace| namespace == owner.namespace)
             && actor.is_none_or(|actor| actor == owner.actor);

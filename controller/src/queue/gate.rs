@@ -1,0 +1,163 @@
+//! What every call to a broker passes: the calls at once, the circuit breaker, the fence, the metrics.
+//!
+//! One transport has one gate, which its clients share. A broker that hangs must not hold the passes of
+//! actors on other transports: no more than [`CALLS_AT_ONCE`] of them are in a call, each no longer than
+//! the call's own timeout, and nobody waits behind them once nothing moves any more.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::{StreamExt, stream};
+use tokio::pin;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::{Instant, sleep_until};
+
+use super::BrokerError;
+use super::circuit::Circuit;
+use crate::fence::Fence;
+use crate::metrics::Metrics;
+
+/// Calls to one broker at once (QUE-9).
+const CALLS_AT_ONCE: usize = 10;
+/// When no call has begun or ended for so long, waiting for one to end is given up.
+const STANDSTILL: Duration = Duration::from_millis(500);
+
+/// Before a transport's broker.
+pub struct Gate {
+    transport: String,
+    calls: Semaphore,
+    moved: Mutex<Instant>,
+    circuit: Mutex<Circuit>,
+    fence: Fence,
+    metrics: Arc<Metrics>,
+}
+
+/// What is asked of a broker.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// For metrics.
+    pub name: &'static str,
+    /// Whether it changes something: then it passes the fence.
+    pub writes: bool,
+}
+
+impl Operation {
+    /// One that changes nothing.
+    pub const fn read(name: &'static str) -> Self {
+        Self {
+            name,
+            writes: false,
+        }
+    }
+
+    /// One that changes something.
+    pub const fn write(name: &'static str) -> Self {
+        Self { name, writes: true }
+    }
+}
+
+/// An answer, as the metrics name it.
+pub trait Labelled {
+    /// One of few texts.
+    fn label(&self) -> String;
+}
+
+impl Gate {
+    /// The gate of a transport.
+    pub fn new(transport: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
+        Self {
+            transport: transport.to_owned(),
+            calls: Semaphore::new(CALLS_AT_ONCE),
+            moved: Mutex::new(Instant::now()),
+            circuit: Mutex::default(),
+            fence,
+            metrics,
+        }
+    }
+
+    /// Makes a call, which has a timeout of its own.
+    ///
+    /// # Errors
+    /// What the call returns; `Unreachable` without a call while the broker is left alone, and `Busy`
+    /// when all calls at once stand still.
+    pub async fn call<T: Labelled>(
+        &self,
+        operation: Operation,
+        call: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
+        let permit = self.permit().await?;
+        lock(&self.circuit).admit(Instant::now())?;
+        let answer = if operation.writes {
+            self.fence.guard(call).await
+        } else {
+            call.await
+        };
+        drop(permit);
+        self.note(operation, &answer);
+        answer
+    }
+
+    fn note<T: Labelled>(&self, operation: Operation, answer: &Result<T, BrokerError>) {
+        let now = Instant::now();
+        *lock(&self.moved) = now;
+        let label = match answer {
+            Ok(answer) => answer.label(),
+            Err(error) => error.reason().to_string(),
+        };
+        self.metrics
+            .broker_request(&self.transport, operation.name, &label);
+        let is_up = match answer {
+            Err(BrokerError::Fenced(_)) => return,
+            Err(error @ BrokerError::Unreachable(_)) => {
+                lock(&self.circuit).unanswered(now, error);
+                false
+            }
+            Ok(_) | Err(_) => {
+                lock(&self.circuit).answered();
+                true
+            }
+        };
+        self.metrics.transport_up(&self.transport, is_up);
+    }
+
+    /// Waits for a call to end if there are too many, as long as calls end at all.
+    async fn permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
+        let waiting = self.calls.acquire();
+        pin!(waiting);
+        loop {
+            let standstill = *lock(&self.moved) + STANDSTILL;
+            tokio::select! {
+                biased;
+                permit = &mut waiting => {
+                    *lock(&self.moved) = Instant::now();
+                    return permit.map_err(|_| self.busy());
+                }
+                () = sleep_until(standstill) => {
+                    if *lock(&self.moved) + STANDSTILL <= Instant::now() {
+                        return Err(self.busy());
+                    }
+                }
+            }
+        }
+    }
+
+    fn busy(&self) -> BrokerError {
+        BrokerError::Busy(format!(
+            "transport {:?}: all calls that may run at once wait for their answers",
+            self.transport
+        ))
+    }
+}
+
+/// Makes these calls, no more at once than a gate lets through; the answers are in their order.
+pub async fn all<T>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

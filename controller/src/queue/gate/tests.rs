@@ -1,0 +1,150 @@
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+
+struct Yes;
+
+impl Labelled for Yes {
+    fn label(&self) -> String {
+        "yes".to_owned()
+    }
+}
+
+const READ: Operation = Operation::read("look");
+
+fn gate() -> Arc<Gate> {
+    Arc::new(Gate::new("t", Fence::open(), Arc::default()))
+}
+
+fn no_answer() -> BrokerError {
+    BrokerError::Unreachable("no answer".to_owned())
+}
+
+async fn unanswered(gate: &Gate) -> Result<Yes, BrokerError> {
+    gate.call(READ, async { Err(no_answer()) }).await
+}
+
+/// QUE-9
+#[tokio::test(start_paused = true)]
+async fn ten_calls_run_at_once_and_the_others_wait_their_turn() {
+    let (gate, running, most) = (
+        gate(),
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let mut calls = JoinSet::new();
+    for _ in 0..100 {
+        let (gate, running, most) = (Arc::clone(&gate), Arc::clone(&running), Arc::clone(&most));
+        calls.spawn(async move {
+            let call = async {
+                most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                sleep(Duration::from_millis(400)).await;
+                running.fetch_sub(1, SeqCst);
+                Ok(Yes)
+            };
+            gate.call(READ, call).await.is_ok()
+        });
+    }
+    let answered = calls.join_all().await;
+    assert!(
+        answered.into_iter().all(|answered| answered),
+        "a slow broker serves everybody in the end"
+    );
+    assert_eq!(most.load(SeqCst), 10);
+}
+
+/// QUE-9
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_behind_calls_that_stand_still() {
+    let gate = gate();
+    let mut hanging = JoinSet::new();
+    for _ in 0..10 {
+        let gate = Arc::clone(&gate);
+        hanging.spawn(async move {
+            gate.call(READ, pending::<Result<Yes, BrokerError>>())
+                .await
+                .is_ok()
+        });
+    }
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+    let waited = gate.call(READ, async { Ok(Yes) }).await.err();
+    assert!(matches!(waited, Some(BrokerError::Busy(_))), "{waited:?}");
+    assert!(
+        began.elapsed() <= Duration::from_millis(501),
+        "{:?}",
+        began.elapsed()
+    );
+    let began = Instant::now();
+    assert!(gate.call(READ, async { Ok(Yes) }).await.is_err());
+    assert_eq!(
+        began.elapsed(),
+        Duration::ZERO,
+        "the next one does not wait at all"
+    );
+    hanging.abort_all();
+    while hanging.join_next().await.is_some() {}
+    assert!(
+        gate.call(READ, async { Ok(Yes) }).await.is_ok(),
+        "calls that were given up leave room"
+    );
+}
+
+/// QUE-9
+#[tokio::test(start_paused = true)]
+async fn a_broker_that_does_not_answer_is_not_called_for_thirty_seconds() {
+    let gate = gate();
+    for _ in 0..5 {
+        assert!(unanswered(&gate).await.is_err());
+    }
+    let called = async { panic!("called") };
+    let refused = gate.call::<Yes>(READ, called).await.err();
+    assert_eq!(refused, Some(no_answer()), "the same is told again");
+    sleep(Duration::from_secs(30)).await;
+    assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
+    assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
+}
+
+/// QUE-9
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_an_answer() {
+    let gate = gate();
+    for _ in 0..4 {
+        assert!(unanswered(&gate).await.is_err());
+    }
+    let refusal = BrokerError::Throttled("slow down".to_owned());
+    let refused = gate.call::<Yes>(READ, async { Err(refusal.clone()) }).await;
+    assert_eq!(refused.err(), Some(refusal));
+    assert!(unanswered(&gate).await.is_err());
+    assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_changes_something_needs_the_lease() {
+    let gate = Gate::new("t", Fence::closed(), Arc::default());
+    assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
+    let write = gate.call::<Yes>(Operation::write("create"), async { panic!("called") });
+    let refused = timeout(Duration::from_secs(1), write).await.unwrap();
+    assert!(matches!(refused, Err(BrokerError::Fenced(_))));
+}
+
+/// OPS-4
+#[tokio::test(start_paused = true)]
+async fn calls_are_counted_by_operation_and_result() {
+    let metrics: Arc<Metrics> = Arc::default();
+    let gate = Gate::new("t", Fence::open(), Arc::clone(&metrics));
+    assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
+    assert!(unanswered(&gate).await.is_err());
+    let text = metrics.text().unwrap();
+    for line in [
+        r#"broker_requests_total{transport="t",operation="look",result="yes"} 1"#,
+        r#"broker_requests_total{transport="t",operation="look",result="BrokerUnreachable"} 1"#,
+        r#"transport_up{transport="t"} 0"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+}
