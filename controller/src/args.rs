@@ -1,5 +1,6 @@
 //! Flags and environment (OPS-1, OPS-2). A bad value stops the start, naming it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
@@ -41,6 +42,10 @@ pub struct Args {
     /// Namespaces whose actors are served, separated by commas (default: all).
     #[arg(long, value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
+
+    /// File with the namespaces whose actors are served, one a line; read again when it changes.
+    #[arg(long, conflicts_with = "watch_namespaces")]
+    pub watch_namespaces_file: Option<PathBuf>,
 
     /// Every actor is seen again after this long without an event; 0 is never.
     #[arg(long, default_value = "10h", value_parser = interval)]

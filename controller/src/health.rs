@@ -23,8 +23,8 @@ pub struct Readiness {
 /// What each gate waits for; none when it is ready.
 type Gates = BTreeMap<String, Option<String>>;
 
-/// One thing that must be so before we are ready.
-#[derive(Clone, Debug)]
+/// One thing that must be so before we are ready. Dropped, it is no longer asked for.
+#[derive(Debug)]
 pub struct Gate {
     readiness: Readiness,
     name: Arc<str>,
@@ -79,6 +79,14 @@ impl Gate {
     /// It is not so (any more).
     pub fn not_ready(&self, reason: &str) {
         self.readiness.set(self, Some(reason.to_owned()));
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.readiness.gates.send_modify(|gates| {
+            gates.remove(&*self.name);
+        });
     }
 }
 

@@ -10,12 +10,15 @@ mod fence;
 mod health;
 mod leader;
 mod metrics;
+mod namespaces;
 mod operator;
 mod pass;
 mod queue;
 mod reconcile;
 mod record;
 mod runtime;
+#[cfg(test)]
+mod scaling;
 mod script;
 mod store;
 mod watch;
@@ -40,7 +43,8 @@ use crate::fence::{Fence, FenceLayer};
 use crate::health::Readiness;
 use crate::leader::{Candidate, Ended};
 use crate::metrics::Metrics;
-use crate::operator::Operator;
+use crate::namespaces::Namespaces;
+use crate::operator::{Operator, Watches};
 use crate::pass::Pace;
 use crate::queue::Brokers;
 use crate::reconcile::{Context, Installation, Stores};
@@ -144,18 +148,18 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             resync: args.max_reconcile_interval,
         },
         readiness: readiness.clone(),
-        namespaces: args
-            .watch_namespaces
-            .iter()
-            .filter(|name| !name.is_empty())
-            .map(|name| (**name).into())
-            .collect(),
     };
     operator.measure();
 
     let stop = CancellationToken::new();
     serve(&args, &readiness, &metrics, &stop).await?;
-    let watches = operator.watch(&client);
+    let namespaces = Namespaces {
+        named: args.watch_namespaces.clone(),
+        file: args.watch_namespaces_file.clone(),
+    };
+    let mut watches = Watches::new(operator.clone(), client.clone());
+    watches.cover(&namespaces.read()?);
+    let watches = tokio::spawn(namespaces.follow(watches));
     let candidate = Candidate {
         client: client::unfenced(config)?,
         namespace: args.namespace.clone(),
@@ -164,7 +168,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         fence,
     };
     let code = lead_until_told(&args, operator, candidate, client).await;
-    drop(watches);
+    watches.abort();
     stop.cancel();
     code
 }

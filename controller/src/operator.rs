@@ -1,5 +1,6 @@
 //! The operator's tasks: watches that keep the stores, and passes that the leader runs.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use asya_shared::names::label;
@@ -32,8 +33,6 @@ pub struct Operator {
     pub pace: Pace,
     /// Gates of `/readyz`.
     pub readiness: Readiness,
-    /// Namespaces that are watched; empty means all.
-    pub namespaces: Vec<Arc<str>>,
 }
 
 impl Operator {
@@ -51,33 +50,6 @@ impl Operator {
             metrics.records("ConfigMap", stores.config_maps.len());
             metrics.records("Pod", stores.pods.len());
         });
-    }
-
-    /// Starts one watch per kind and namespace. They end with the set.
-    pub fn watch(&self, client: &Client) -> JoinSet<()> {
-        let mut tasks = JoinSet::new();
-        let Context {
-            stores, workloads, ..
-        } = &*self.context;
-        let scopes: Vec<Scope> = if self.namespaces.is_empty() {
-            vec![None]
-        } else {
-            self.namespaces.iter().cloned().map(Some).collect()
-        };
-        for scope in &scopes {
-            let mut watches = Watches {
-                operator: self,
-                client,
-                scope,
-                tasks: &mut tasks,
-            };
-            watches.start(&stores.actors, None, Self::reclaim);
-            watches.start(&workloads.deployments, Some(OURS), Self::wake);
-            watches.start(&workloads.stateful_sets, Some(OURS), Self::wake);
-            watches.start(&stores.config_maps, Some(SHARED), Self::wake);
-            watches.start(&stores.pods, Some(label::ASYA), Self::wake);
-        }
-        tasks
     }
 
     /// A changed actor may have taken a queue's name, or left one to another.
@@ -99,6 +71,24 @@ impl Operator {
             }
         }
         self.wake(concerns);
+    }
+
+    /// Nobody looks after other namespaces any more: neither records nor claims of theirs count.
+    fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+        let Context {
+            stores,
+            workloads,
+            claims,
+            installation,
+            ..
+        } = &*self.context;
+        for key in stores.actors.forget_all_but(scopes) {
+            claims.refresh(&installation.transports, &key, None);
+        }
+        workloads.deployments.forget_all_but(scopes);
+        workloads.stateful_sets.forget_all_but(scopes);
+        stores.config_maps.forget_all_but(scopes);
+        stores.pods.forget_all_but(scopes);
     }
 
     fn wake(&self, concerns: Concerns) {
@@ -136,17 +126,80 @@ impl Operator {
     }
 }
 
-/// The watches of one namespace, or of all.
-struct Watches<'a> {
-    operator: &'a Operator,
-    client: &'a Client,
-    scope: &'a Scope,
-    tasks: &'a mut JoinSet<()>,
+/// The watches that run: one per kind in each of some namespaces, or in all. They end when it is dropped.
+pub struct Watches {
+    operator: Operator,
+    client: Client,
+    running: BTreeMap<Scope, JoinSet<()>>,
 }
 
-impl Watches<'_> {
+impl Watches {
+    /// None run yet.
+    pub fn new(operator: Operator, client: Client) -> Self {
+        Self {
+            operator,
+            client,
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// Starts what is missing and ends what is no longer asked for, whose actors are left as they are.
+    /// Answers whether anything changed.
+    pub fn cover(&mut self, scopes: &BTreeSet<Scope>) -> bool {
+        let before: BTreeSet<Scope> = self.running.keys().cloned().collect();
+        if before == *scopes {
+            return false;
+        }
+        self.running.retain(|scope, _| scopes.contains(scope));
+        self.operator.forget_all_but(scopes);
+        for scope in scopes.difference(&before) {
+            let tasks = self.start_all(scope);
+            self.running.insert(scope.clone(), tasks);
+        }
+        true
+    }
+
+    fn start_all(&self, scope: &Scope) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let Context {
+            stores, workloads, ..
+        } = &*self.operator.context;
+        self.start(&mut tasks, scope, &stores.actors, None, Operator::reclaim);
+        self.start(
+            &mut tasks,
+            scope,
+            &workloads.deployments,
+            Some(OURS),
+            Operator::wake,
+        );
+        self.start(
+            &mut tasks,
+            scope,
+            &workloads.stateful_sets,
+            Some(OURS),
+            Operator::wake,
+        );
+        self.start(
+            &mut tasks,
+            scope,
+            &stores.config_maps,
+            Some(SHARED),
+            Operator::wake,
+        );
+        self.start(
+            &mut tasks,
+            scope,
+            &stores.pods,
+            Some(label::ASYA),
+            Operator::wake,
+        );
+        tasks
+    }
+
     fn start<R>(
-        &mut self,
+        &self,
+        tasks: &mut JoinSet<()>,
+        scope: &Scope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
         concerned: fn(&Operator, Concerns),
@@ -154,14 +207,13 @@ impl Watches<'_> {
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
-        let place = self
-            .scope
+        let place = scope
             .as_deref()
             .map_or_else(String::new, |namespace| format!(" in {namespace}"));
         let operator = self.operator.clone();
         let watch = Watch {
             client: self.client.clone(),
-            scope: self.scope.clone(),
+            scope: scope.clone(),
             labels,
             store: Arc::clone(store),
             gate: operator
@@ -169,7 +221,6 @@ impl Watches<'_> {
                 .gate(&format!("watch {}{place}", R::Kind::kind(&()))),
             metrics: Arc::clone(&operator.context.metrics),
         };
-        self.tasks
-            .spawn(watch.run(move |concerns| concerned(&operator, concerns)));
+        tasks.spawn(watch.run(move |concerns| concerned(&operator, concerns)));
     }
 }

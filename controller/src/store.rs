@@ -1,6 +1,6 @@
 //! Records of one kind, indexed by the actor that they concern.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::record::{Concerns, Key, Record, Seen};
@@ -131,6 +131,26 @@ impl<R: Record> Store<R> {
         let mut inner = self.lock();
         let missing = inner.relists.remove(scope).unwrap_or_default();
         missing.iter().flat_map(|key| inner.remove(key)).collect()
+    }
+
+    /// Drops the records of every namespace that no longer is in one of `scopes`, and answers their names.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
+        let mut inner = self.lock();
+        let covered = |key: &Key| {
+            scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
+        };
+        let dropped: Vec<Key> = inner
+            .records
+            .keys()
+            .filter(|key| !covered(key))
+            .cloned()
+            .collect();
+        for key in &dropped {
+            inner.remove(key);
+        }
+        inner.shown.retain(|scope, _| scopes.contains(scope));
+        inner.relists.retain(|scope, _| scopes.contains(scope));
+        dropped
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<R>> {

@@ -10,7 +10,7 @@ class Objects(ChartCase):
     def test_default_installation_is_a_controller_with_its_account_rights_and_metrics(self):
         """OPS-10"""
         kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
-        self.assertEqual(set(self.default), {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics")})
+        self.assertEqual(set(self.default), {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config")})
 
     def test_controller_is_container_manager_with_its_arguments_and_environment(self):
         """OPS-1, OPS-2, OPS-10"""
@@ -21,7 +21,7 @@ class Objects(ChartCase):
         self.assertEqual(manager["args"], [
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
             "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--retry-initial=1s",
-            "--retry-multiplier=2", "--retry-max=5m",
+            "--retry-multiplier=2", "--retry-max=5m", "--watch-namespaces-file=/etc/asya/watch-namespaces",
         ])
         self.assertEqual(manager["env"], [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -63,7 +63,8 @@ class Objects(ChartCase):
             self.assertEqual(container["securityContext"], {
                 "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
             })
-        self.assertFalse({"hostNetwork", "hostPID", "hostIPC", "volumes"} & set(pod))
+        self.assertFalse({"hostNetwork", "hostPID", "hostIPC"} & set(pod))
+        self.assertEqual([set(volume) - {"name"} for volume in pod["volumes"]], [{"configMap"}])
 
     def test_chart_brings_no_crd_and_no_webhook_configuration(self):
         """OPS-10; the controller applies the CRD, and an upgrade by helm would not."""
@@ -136,7 +137,7 @@ class Objects(ChartCase):
     def test_rbac_can_be_left_to_the_user(self):
         """OPS-10: rbac.create"""
         kinds = {kind for kind, _ in self.helm.objects({"rbac": {"create": False}})}
-        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service"})
+        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap"})
 
 
 class WithHelm3(Objects, unittest.TestCase):

@@ -24,6 +24,11 @@ def leaves(values, path=""):
 # A value that goes elsewhere has None here and a test of its own below.
 SPEC = "spec.template.spec"
 MANAGER = SPEC + ".containers.0"
+EXTRA_VOLUME = {"name": "extra", "emptyDir": {}}
+EXTRA_MOUNT = {"name": "extra", "mountPath": "/extra"}
+CONFIG_VOLUME = {"name": "config", "configMap": {"name": NAME + "-config"}}
+CONFIG_MOUNT = {"name": "config", "mountPath": "/etc/asya", "readOnly": True}
+
 OTHER = {
     "replicaCount": (2, "spec.replicas"),
     "image.repository": ("other", MANAGER + ".image", "other:0.1.0"),
@@ -61,7 +66,7 @@ OTHER = {
     "controller.retry.initial": ("3s", "--retry-initial"),
     "controller.retry.multiplier": (3, "--retry-multiplier", "3"),
     "controller.retry.max": ("1m", "--retry-max"),
-    "controller.watchNamespaces": (["a", "b"], "--watch-namespaces", "a,b"),
+    "controller.watchNamespaces": (["a", "b"], None),  # goes to a ConfigMap
     "metrics.enabled": (False, "--metrics-bind-address", "0"),
     "metrics.port": (9090, "--metrics-bind-address", ":9090"),
     "health.port": (9091, "--health-probe-bind-address", ":9091"),
@@ -75,8 +80,8 @@ OTHER = {
     "runtime.localPath": ("/extra/asya_runtime.py", "$ASYA_RUNTIME_LOCAL_PATH"),
     "runtime.scriptPath": ("/extra/asya_runtime.py", "$ASYA_RUNTIME_SCRIPT_PATH"),
     "runtime.namespace": ("other", "$ASYA_RUNTIME_NAMESPACE"),
-    "volumes": ([{"name": "extra", "emptyDir": {}}], SPEC + ".volumes"),
-    "volumeMounts": ([{"name": "extra", "mountPath": "/extra"}], MANAGER + ".volumeMounts"),
+    "volumes": ([EXTRA_VOLUME], SPEC + ".volumes", [CONFIG_VOLUME, EXTRA_VOLUME]),
+    "volumeMounts": ([EXTRA_MOUNT], MANAGER + ".volumeMounts", [CONFIG_MOUNT, EXTRA_MOUNT]),
     "gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
     "transports": ({"sqs": SQS}, "$ASYA_TRANSPORT_CONFIG", as_environment({"sqs": SQS})),
     "operator.gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
@@ -116,6 +121,14 @@ class Values(ChartCase):
             known = schema["properties"][key].get("properties")
             if known and value:
                 self.assertEqual(set(known), set(value), key)
+
+    def test_watched_namespaces_stand_in_a_file_that_the_controller_reads_again(self):
+        """FW-13"""
+        objects = self.helm.objects({"controller": {"watchNamespaces": ["a", "b"]}})
+        self.assertEqual(objects["ConfigMap", NAME + "-config"]["data"], {"watch-namespaces": "a\nb"})
+        self.assertEqual(self.default["ConfigMap", NAME + "-config"]["data"], {"watch-namespaces": ""})
+        same = objects["Deployment", NAME] == self.default["Deployment", NAME]
+        self.assertTrue(same, "a change of the namespaces restarts the controller")
 
     def test_sidecar_resources_reach_the_controller_as_json(self):
         """POD-1"""

@@ -32,10 +32,12 @@ async fn readiness_lists_what_is_pending_until_nothing_is() {
         get(&readiness, "/readyz").await,
         (503, "watch Pod: forbidden".to_owned())
     );
-    pods.clone().ready();
+    pods.ready();
     assert_eq!(get(&readiness, "/readyz").await, (200, "ok".to_owned()));
     pods.not_ready("shutting down");
     assert_eq!(get(&readiness, "/readyz").await.0, 503);
+    drop(pods);
+    assert_eq!(get(&readiness, "/readyz").await.0, 200, "what is dropped is not asked for");
 }
 
 /// FW-4

@@ -121,6 +121,20 @@ fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
     assert_eq!(names(&store, "a"), [""; 0]);
 }
 
+/// FW-13
+#[test]
+fn namespace_that_is_no_longer_watched_leaves_no_records() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 5, true));
+    let all = [None].into();
+    assert_eq!(store.forget_all_but(&all), []);
+    let other = [Some("other".into())].into();
+    assert_eq!(store.forget_all_but(&other), [Key::new("ns", "p")]);
+    assert_eq!(names(&store, "a"), [""; 0]);
+    store.wrote(&pod("p", "a", "u", 4, true));
+    assert_eq!(store.len(), 1, "a watch that ended has shown nothing");
+}
+
 #[test]
 fn records_are_shared_not_copied() {
     let store = Store::default();
