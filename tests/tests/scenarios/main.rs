@@ -6,6 +6,7 @@
 
 use serde_json::{Value, json};
 
+mod bad_objects;
 mod crash;
 mod crd;
 mod harness;

@@ -1,0 +1,414 @@
+//! Actors that cannot be served are told why, and harm no other.
+
+use std::time::{Duration, Instant};
+
+use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::{minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(60);
+const GOOD: usize = 50;
+
+/// An actor that cannot be served, and what is told of it.
+struct Bad {
+    name: String,
+    actor: Value,
+    status: &'static str,
+    condition: &'static str,
+    reason: &'static str,
+    /// What the message must say.
+    says: &'static str,
+}
+
+impl Bad {
+    /// `value` at `pointer` is what is wrong with it.
+    fn new(name: String, pointer: &str, value: Value) -> Self {
+        let mut actor = minimal_actor(&name);
+        set(&mut actor, pointer, value);
+        Self {
+            name,
+            actor,
+            status: "WorkloadError",
+            condition: "WorkloadReady",
+            reason: "ValidationError",
+            says: "",
+        }
+    }
+
+    fn says(self, says: &'static str) -> Self {
+        Self { says, ..self }
+    }
+
+    fn refused_by_the_api_server(self) -> Self {
+        Self {
+            reason: "ReconcileError",
+            ..self
+        }
+    }
+
+    fn of_the_transport(self) -> Self {
+        Self {
+            status: "TransportError",
+            condition: "TransportReady",
+            reason: "InvalidTransport",
+            ..self
+        }
+    }
+
+    /// Whether the actor's status tells all that.
+    async fn is_told(&self, scenario: &Scenario) -> Result<(), NotYet> {
+        let actor = scenario.actors().get(&self.name).await?;
+        let status = &actor.data["status"];
+        let conditions = status["conditions"].as_array();
+        let told = conditions
+            .into_iter()
+            .flatten()
+            .find(|found| found["type"] == self.condition);
+        let told = told.ok_or_else(|| NotYet::new(format_args!("status {status}")))?;
+        let message = told["message"].as_str().unwrap_or_default();
+        check(
+            status["status"] == self.status
+                && told["status"] == "False"
+                && told["reason"] == self.reason
+                && message.contains(self.says)
+                && status["observedGeneration"].as_i64() == actor.metadata.generation,
+            format_args!("status {status}"),
+        )?;
+        // STA-8: what `kubectl wait` and `describe` show first.
+        let ready = conditions
+            .into_iter()
+            .flatten()
+            .find(|found| found["type"] == "Ready");
+        check(
+            ready.is_some_and(|ready| {
+                ready["status"] == "False" && ready["message"] == told["message"]
+            }),
+            format_args!("{ready:?}"),
+        )?;
+        // FIN-1: valid or not.
+        let finalizers = actor.metadata.finalizers.unwrap_or_default();
+        check(
+            finalizers == ["asya.sh/finalizer"],
+            format_args!("finalizers {finalizers:?}"),
+        )
+    }
+}
+
+/// Sets a value, with the objects that lead to it; the last segment of the
+/// pointer may be the next index of a list.
+fn set(actor: &mut Value, pointer: &str, value: Value) {
+    let mut place = actor;
+    for segment in pointer.split('/').skip(1) {
+        place = match segment.parse::<usize>() {
+            Ok(index) => {
+                let list = place.as_array_mut().unwrap();
+                if index == list.len() {
+                    list.push(Value::Null);
+                }
+                &mut list[index]
+            }
+            Err(_) => &mut place[segment],
+        };
+    }
+    *place = value;
+}
+
+const CONTAINERS: &str = "/spec/workload/template/spec/containers";
+
+/// What today's CRD lets through.
+fn accepted_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
+    let bad =
+        |name: &str, pointer: &str, value: Value| Bad::new(scenario.name(name), pointer, value);
+    let in_containers = |pointer: &str| format!("{CONTAINERS}{pointer}");
+    vec![
+        bad("shape", CONTAINERS, json!({}))
+            .says("spec.workload.template.spec.containers: must be a list"),
+        bad("transport", "/spec/transport", json!("pigeon"))
+            .of_the_transport()
+            .says("transport \"pigeon\" is not configured"),
+        bad(
+            "reserved",
+            &in_containers("/1"),
+            json!({"name": "asya-sidecar", "image": "mine"}),
+        )
+        .says("spec.workload.template.spec.containers[1].name: asya-sidecar is reserved"),
+        bad("command", &in_containers("/0/command"), json!(["python"]))
+            .says("spec.workload.template.spec.containers[0].command: command is set by the operator"),
+        bad("nameless", &in_containers("/0/name"), json!("handler"))
+            .says("spec.workload.template.spec.containers: exactly one container must be named asya-runtime, found 0"),
+        bad(
+            "quantity",
+            &in_containers("/0/resources"),
+            json!({"limits": {"memory": "1GB"}}),
+        )
+        .refused_by_the_api_server()
+        .says("quantities must match"),
+        bad(
+            "port",
+            &in_containers("/0/ports"),
+            json!([{"containerPort": "80"}]),
+        )
+        .refused_by_the_api_server()
+        .says("containerPort: expected numeric"),
+    ]
+}
+
+/// Applies actors at once and waits until these are Running.
+async fn apply_all(scenario: &Scenario, actors: &[Value]) -> Result<()> {
+    scenario
+        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": actors}))
+        .await
+}
+
+async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
+    eventually("the good ones are Running", SOON, async || {
+        let actors = scenario.actors().list(&ListParams::default()).await?;
+        let waiting: Vec<_> = names
+            .iter()
+            .filter(|name| {
+                !actors.iter().any(|actor| {
+                    actor.metadata.name.as_ref() == Some(name)
+                        && actor.data["status"]["status"] == "Running"
+                        && actor.data["status"]["observedGeneration"].as_i64()
+                            == actor.metadata.generation
+                })
+            })
+            .collect();
+        check(waiting.is_empty(), format_args!("not Running: {waiting:?}"))
+    })
+    .await
+}
+
+async fn all_told(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
+    for bad in bad {
+        let what = format!("{} is {}: {}", bad.name, bad.reason, bad.says);
+        eventually(what, SOON, async || bad.is_told(scenario).await).await?;
+    }
+    Ok(())
+}
+
+async fn all_gone(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
+    for bad in bad {
+        scenario
+            .actors()
+            .delete(&bad.name, &DeleteParams::default())
+            .await?;
+    }
+    for bad in bad {
+        scenario.actor_gone(&bad.name, SOON).await?;
+    }
+    Ok(())
+}
+
+/// API-5, API-6, FIN-1, STA-8, VAL-3, VAL-4, VAL-5, VAL-19, VAL-20
+#[tokio::test]
+async fn fifty_good_actors_run_beside_bad_ones_that_are_told_what_is_wrong() {
+    Scenario::run("bad", async |scenario| {
+        let good: Vec<String> = (0..GOOD)
+            .map(|n| scenario.name(&format!("good-{n}")))
+            .collect();
+        let mut bad = accepted_by_the_crd(scenario);
+        let mut all: Vec<Value> = bad.iter().map(|bad| bad.actor.clone()).collect();
+        all.extend(good.iter().map(|name| minimal_actor(name)));
+        apply_all(scenario, &all).await?;
+        let applied = Instant::now();
+        all_running(scenario, &good).await?;
+        eprintln!(
+            "{GOOD} good actors beside {} bad ones: Running {:?} after the apply",
+            bad.len(),
+            applied.elapsed()
+        );
+        all_told(scenario, &bad).await?;
+
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        for bad in &bad {
+            let workload = scenario.api::<Deployment>().get_opt(&bad.name).await?;
+            assert!(workload.is_none(), "{} has a workload", bad.name);
+            // What only the API server can refuse has its queue first (QUE-4).
+            if bad.reason != "ReconcileError" {
+                let queue = rabbitmq.queue(&format!("asya-{}", bad.name)).await?;
+                assert_eq!(queue, None);
+            }
+        }
+
+        let corrected = bad.split_off(bad.len() / 2);
+        let (names, actors): (Vec<String>, Vec<Value>) = corrected
+            .iter()
+            .map(|bad| (bad.name.clone(), minimal_actor(&bad.name)))
+            .unzip();
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &names).await?;
+        all_gone(scenario, &bad).await
+    })
+    .await;
+}
+
+/// VAL-19, VAL-20
+#[tokio::test]
+async fn a_running_actor_that_turns_bad_keeps_its_workload_and_its_queue() {
+    Scenario::run("turns-bad", async |scenario| {
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        let bad = accepted_by_the_crd(scenario);
+        let (names, good): (Vec<String>, Vec<Value>) = bad
+            .iter()
+            .map(|bad| (bad.name.clone(), minimal_actor(&bad.name)))
+            .unzip();
+        apply_all(scenario, &good).await?;
+        all_running(scenario, &names).await?;
+        let workloads = async || -> Result<Vec<_>> {
+            let all = scenario
+                .api::<Deployment>()
+                .list(&ListParams::default())
+                .await?;
+            Ok(all
+                .into_iter()
+                .map(|found| {
+                    (
+                        found.metadata.name,
+                        found.metadata.uid,
+                        found.metadata.generation,
+                    )
+                })
+                .collect())
+        };
+        let before = workloads().await?;
+        assert_eq!(before.len(), bad.len());
+
+        let broken: Vec<Value> = bad.iter().map(|bad| bad.actor.clone()).collect();
+        apply_all(scenario, &broken).await?;
+        all_told(scenario, &bad).await?;
+        assert_eq!(workloads().await?, before, "a workload was touched");
+        for name in &names {
+            let queue = rabbitmq.queue(&format!("asya-{name}")).await?;
+            assert!(queue.is_some(), "the queue of {name} is gone");
+        }
+
+        apply_all(scenario, &good).await?;
+        all_running(scenario, &names).await?;
+        assert_eq!(workloads().await?, before, "a workload was touched");
+        Ok(())
+    })
+    .await;
+}
+
+/// A CRD without any rule, as far as the API server lets one be.
+fn lax_crd() -> Value {
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "asyncactors.asya.sh"},
+        "spec": {
+            "group": "asya.sh",
+            "names": {"kind": "AsyncActor", "plural": "asyncactors"},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": anything},
+                "subresources": {"status": {}},
+            }],
+        },
+    })
+}
+
+/// What today's CRD refuses, but lets be changed where it is stored.
+fn refused_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
+    let bad = |name: &str, pointer: &str, value: Value, says| {
+        Bad::new(scenario.name(name), pointer, value).says(says)
+    };
+    let memory = json!({"resources": {"limits": {"memory": "1GB"}}});
+    let seconds = json!({"processing": 3_000_000_000_u32});
+    vec![
+        bad("quantity", "/spec/sidecar", memory, "quantities must match")
+            .refused_by_the_api_server(),
+        bad(
+            "overflow",
+            "/spec/timeout",
+            seconds,
+            "spec.timeout.processing",
+        ),
+        bad(
+            "kind",
+            "/spec/workload/kind",
+            json!("CronJob"),
+            "spec.workload.kind",
+        ),
+        bad("no-spec", "/spec", json!({}), "spec"),
+        bad("no-template", "/spec/workload", json!({}), "spec.workload"),
+    ]
+}
+
+/// What the API server lets nobody change but to correct it: nothing can be
+/// told in these.
+fn frozen(scenario: &Scenario) -> Vec<Bad> {
+    [
+        ("negative", "/spec/workload/replicas", json!(-1)),
+        ("text", "/spec/workload/replicas", json!("two")),
+        ("list", "/spec/workload", json!([])),
+        ("number", "/spec/transport", json!(5)),
+    ]
+    .map(|(name, pointer, value)| Bad::new(scenario.name(name), pointer, value))
+    .into()
+}
+
+/// API-6: actors which the CRD refuses today were stored before it did.
+#[tokio::test]
+async fn actors_stored_before_a_rule_existed_are_told_and_harm_no_other() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "older", async |scenario| {
+        scenario.apply(&lax_crd()).await?;
+        scenario
+            .kubectl(&[
+                "wait",
+                "crd/asyncactors.asya.sh",
+                "--for=condition=Established",
+            ])
+            .await?;
+        let (bad, frozen) = (refused_by_the_crd(scenario), frozen(scenario));
+        let good: Vec<String> = (0..5)
+            .map(|n| scenario.name(&format!("good-{n}")))
+            .collect();
+        let mut all: Vec<Value> = bad
+            .iter()
+            .chain(&frozen)
+            .map(|bad| bad.actor.clone())
+            .collect();
+        all.extend(good.iter().map(|name| minimal_actor(name)));
+        apply_all(scenario, &all).await?;
+
+        let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/asyncactors.yaml");
+        scenario
+            .kubectl(&[
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--filename",
+                crd,
+            ])
+            .await?;
+
+        let operator = Operator::install(&cluster, json!({})).await?;
+        let instance = operator.start("operator").await?;
+        all_running(scenario, &good).await?;
+        all_told(scenario, &bad).await?;
+        all_gone(scenario, &bad).await?;
+
+        let (names, corrected): (Vec<String>, Vec<Value>) = frozen
+            .iter()
+            .map(|bad| (bad.name.clone(), minimal_actor(&bad.name)))
+            .unzip();
+        apply_all(scenario, &corrected).await?;
+        all_running(scenario, &names).await?;
+        instance.stop().await?;
+        Ok(())
+    })
+    .await;
+}
