@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const GOOD: usize = 50;
 
 /// An actor that cannot be served, and what is told of it.
