@@ -13,6 +13,7 @@ mod harness;
 mod keda;
 mod leader;
 mod lifecycle;
+mod namespaces;
 mod operations;
 mod ownership;
 mod standalone;
