@@ -15,6 +15,9 @@ mod session;
 mod sqs;
 mod zeros;
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use asya_shared::transport::QueueOf;

@@ -1,0 +1,76 @@
+//! The clients against brokers: real ones, and ones that fail as no real one can be made to.
+
+mod contract;
+mod faults;
+mod rabbitmq;
+mod sqs;
+
+use std::sync::Arc;
+
+use asya_shared::api::TimeoutInForce;
+use asya_shared::config::{Transport, TransportKind, TransportsConfig};
+use asya_shared::transport::QueueOf;
+use asya_shared::transport::sqs::Owner;
+use serde_json::{Value, json};
+
+use super::gate::Gate;
+use super::rabbitmq::{Login, Rabbitmq};
+use super::sqs::{Keys, Sqs};
+use super::{BrokerError, QueueClient};
+use crate::fence::Fence;
+
+/// An enabled transport called `t`.
+fn transport(kind: &str, config: &Value) -> Transport {
+    let all = json!({"transports": {"t": {"type": kind, "enabled": true, "config": config}}});
+    let parsed = TransportsConfig::parse(&all.to_string()).unwrap();
+    parsed.usable("t").unwrap().clone()
+}
+
+/// A client for it, with a gate of its own.
+async fn client(transport: &Transport) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let gate = Arc::new(Gate::new(&transport.name, Fence::open(), Arc::default()));
+    Ok(match &transport.kind {
+        TransportKind::Rabbitmq(config) => {
+            let login = Login {
+                password: "guest".into(),
+                ca: None,
+            };
+            Arc::new(Rabbitmq::new("t", config.clone(), login, gate)?)
+        }
+        TransportKind::Sqs(config) => {
+            let keys = Keys {
+                id: "id".into(),
+                secret: "secret".into(),
+            };
+            Arc::new(Sqs::connect("t", config.clone(), Some(keys), gate).await?)
+        }
+    })
+}
+
+/// The queue of actor `ns/NAME`.
+fn queue_of(transport: &Transport, name: &str) -> QueueOf {
+    QueueOf {
+        names: transport.names_of("ns", name),
+        namespace: "ns".to_owned(),
+        actor: name.to_owned(),
+        uid: "uid".to_owned(),
+        timeout: TimeoutInForce {
+            processing: Some(300),
+            graceful_shutdown: 30,
+            progress: None,
+        },
+    }
+}
+
+fn owner(queue: &QueueOf) -> Owner {
+    Owner {
+        namespace: queue.namespace.clone(),
+        actor: queue.actor.clone(),
+    }
+}
+
+/// A name that no other run uses: SQS remembers deleted ones.
+fn fresh(stem: &str) -> String {
+    format!("{stem}-{:08x}", fastrand::u32(..))
+}

@@ -1,0 +1,201 @@
+//! What only RabbitMQ does, against the real server.
+
+use std::time::Duration;
+
+use asya_shared::config::RabbitmqConfig;
+use reqwest::{Client, Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::contract::{Real, serves, standing, until_queued};
+use super::*;
+use crate::queue::{Emptied, Standing};
+
+/// The management API, as a stranger uses it.
+async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+    let TransportKind::Rabbitmq(config) = transport("rabbitmq", config).kind else {
+        panic!()
+    };
+    let config: RabbitmqConfig = config;
+    let url = format!("{}/api/{path}", config.management.url());
+    let request = Client::new()
+        .request(method, url)
+        .basic_auth("guest", Some("guest"))
+        .json(body);
+    let answer = request.send().await.unwrap();
+    let status = answer.status();
+    (status, answer.json().await.unwrap_or_default())
+}
+
+async fn publish(config: &Value, exchange: &str, key: &str) -> bool {
+    let message = json!({"properties": {"delivery_mode": 2}, "routing_key": key, "payload": "x", "payload_encoding": "string"});
+    let path = format!("exchanges/%2F/{exchange}/publish");
+    let (status, answer) = call(config, Method::POST, &path, &message).await;
+    assert!(status.is_success(), "{status} {answer}");
+    answer["routed"] == true
+}
+
+pub async fn send(config: &Value, queue: &str, count: usize) {
+    for _ in 0..count {
+        assert!(publish(config, "amq.default", queue).await);
+    }
+}
+
+/// RMQ-4
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn senders_reach_the_queue_by_both_keys_and_again_after_a_binding_was_lost() {
+    let mut real = Real::rabbitmq();
+    real.config["exchange"] = fresh("exchange").into();
+    let exchange = real.config["exchange"].as_str().unwrap().to_owned();
+    let (transport, client) = real.with(&json!({})).await;
+    let queue = queue_of(&transport, &fresh("routed"));
+    let keys = [queue.names.actor.clone(), queue.names.queue.clone()];
+    client.create(&queue).await.unwrap();
+    for key in &keys {
+        assert!(publish(&real.config, &exchange, key).await, "{key}");
+    }
+    let binding = format!(
+        "bindings/%2F/e/{exchange}/q/{}/{}",
+        queue.names.queue, keys[0]
+    );
+    call(&real.config, Method::DELETE, &binding, &Value::Null).await;
+    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    client.update(&queue).await.unwrap();
+    assert!(publish(&real.config, &exchange, &keys[0]).await);
+
+    let whole = format!("exchanges/%2F/{exchange}");
+    call(&real.config, Method::DELETE, &whole, &Value::Null).await;
+    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    client.update(&queue).await.unwrap();
+    assert!(
+        publish(&real.config, &exchange, &keys[1]).await,
+        "the exchange is declared again"
+    );
+    until_queued(&client, &queue, 4).await;
+    client
+        .delete(&queue.names.queue, &owner(&queue))
+        .await
+        .unwrap();
+}
+
+/// RMQ-3, RMQ-5, QUE-6
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn queues_of_others_making_serve_or_tell_what_is_wrong_with_them() {
+    let real = Real::rabbitmq();
+    let dlq = json!({"dlq": {"enabled": true, "retentionDays": 1}});
+    let (transport, client) = real.with(&dlq).await;
+    let declare = async |queue: &QueueOf, body: Value| {
+        let path = format!("queues/%2F/{}", queue.names.queue);
+        let (status, _) = call(&real.config, Method::PUT, &path, &body).await;
+        assert!(status.is_success());
+    };
+    let classic = queue_of(&transport, &fresh("classic"));
+    let target = classic.names.dlq.clone().unwrap();
+    let arguments = json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target});
+    declare(&classic, json!({"durable": true, "arguments": arguments})).await;
+    assert_eq!(
+        standing(&client, &classic).await,
+        Standing::Drifted,
+        "no dead letter queue yet"
+    );
+    let serving = client.update(&classic).await.unwrap();
+    assert!(
+        serving.delivery_limit_inactive,
+        "nobody counts the deliveries of a classic queue"
+    );
+
+    let plain = queue_of(&transport, &fresh("plain"));
+    declare(&plain, json!({"durable": true})).await;
+    real.send(&plain, 1).await;
+    let Standing::Differs { wanted, found } = standing(&client, &plain).await else {
+        panic!()
+    };
+    assert!(wanted.contains("x-dead-letter-routing-key") && found.contains("none"));
+    let refused = client.create(&plain).await;
+    assert!(
+        matches!(refused, Err(BrokerError::Mismatch(_))),
+        "{refused:?}"
+    );
+    until_queued(&client, &plain, 1).await;
+
+    let ours = queue_of(&transport, &fresh("quorum"));
+    let serving = client.create(&ours).await.unwrap();
+    assert!(!serving.delivery_limit_inactive);
+    for queue in [&classic, &plain, &ours] {
+        client
+            .delete(&queue.names.queue, &owner(queue))
+            .await
+            .unwrap();
+    }
+}
+
+/// RMQ-6, QUE-14
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn only_an_empty_queue_is_deleted_on_condition_whatever_its_type() {
+    let real = Real::rabbitmq();
+    for kind in ["classic", "quorum"] {
+        let (transport, client) = real.with(&json!({"type": kind})).await;
+        let queue = queue_of(&transport, &fresh(kind));
+        let (name, owner) = (queue.names.queue.as_str(), owner(&queue));
+        client.create(&queue).await.unwrap();
+        // sooner than the broker counts: only a look into the queue itself shows the message
+        real.send(&queue, 1).await;
+        let mut answer = client.delete_if_empty(name, &owner).await.unwrap();
+        if let Emptied::Later(delay) = answer {
+            sleep(delay).await;
+            answer = client.delete_if_empty(name, &owner).await.unwrap();
+        }
+        assert_eq!(answer, Emptied::Kept, "{kind}");
+        until_queued(&client, &queue, 1).await;
+        assert_eq!(
+            client.delete_if_empty(name, &owner).await,
+            Ok(Emptied::Kept),
+            "{kind}"
+        );
+
+        let contents = format!("queues/%2F/{name}/contents");
+        call(&real.config, Method::DELETE, &contents, &Value::Null).await;
+        until_queued(&client, &queue, 0).await;
+        let first = client.delete_if_empty(name, &owner).await.unwrap();
+        if kind == "quorum" {
+            assert_eq!(first, Emptied::Later(Duration::from_secs(10)));
+            assert!(serves(&standing(&client, &queue).await));
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(
+                client.delete_if_empty(name, &owner).await,
+                Ok(Emptied::Gone)
+            );
+        } else {
+            assert_eq!(first, Emptied::Gone);
+        }
+        assert_eq!(standing(&client, &queue).await, Standing::Absent);
+    }
+}
+
+/// RMQ-1, RMQ-2
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn strangers_and_unknown_vhosts_are_told_apart() {
+    let mut real = Real::rabbitmq();
+    real.config["username"] = "nobody".into();
+    let (transport, client) = real.with(&json!({})).await;
+    let refused = client
+        .observe(&queue_of(&transport, "q"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&refused, BrokerError::AuthFailed(text) if text.contains("\"nobody\"") && text.contains("tag management"))
+    );
+
+    let mut real = Real::rabbitmq();
+    real.config["vhost"] = "no/where".into();
+    let (transport, client) = real.with(&json!({})).await;
+    let refused = client.create(&queue_of(&transport, "q")).await.unwrap_err();
+    assert!(
+        matches!(&refused, BrokerError::ConfigInvalid(text) if text.contains("no/where")),
+        "{refused:?}"
+    );
+}
