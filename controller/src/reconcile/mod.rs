@@ -29,6 +29,8 @@ use crate::workload::Workloads;
 
 pub use error::Error;
 pub(crate) use error::refused;
+#[cfg(test)]
+pub use observe::Child;
 pub use reason::{Fault, Reason, Retry};
 
 /// What every pass works with.

@@ -40,6 +40,21 @@ pub enum Reason {
     RollingOut,
     Scaling,
     ScaledToZero,
+    // ScalingReady
+    #[cfg(test)]
+    ScaledObjectCreated,
+    #[cfg(test)]
+    ScaledObjectReady,
+    #[cfg(test)]
+    ScaledObjectNotReady,
+    #[cfg(test)]
+    MetricsUnavailable,
+    #[cfg(test)]
+    KedaNotInstalled,
+    #[cfg(test)]
+    RivalAutoscaler,
+    #[cfg(test)]
+    QueueURLUnknown,
     // Ready
     AllReady,
     Paused,

@@ -7,8 +7,16 @@
 mod actor;
 mod config_map;
 mod fingerprint;
+#[cfg(test)]
+mod hpa;
 mod metadata;
 mod pod;
+#[cfg(test)]
+mod scale_target;
+#[cfg(test)]
+mod scaled_object;
+#[cfg(test)]
+mod trigger_authentication;
 mod workload;
 
 use std::fmt;
@@ -21,8 +29,16 @@ use serde::{Deserialize, Deserializer};
 pub use actor::ActorRecord;
 pub use config_map::ConfigMapRecord;
 pub use fingerprint::Fingerprint;
+#[cfg(test)]
+pub use hpa::{HpaRecord, Inactive};
 pub use metadata::{Controller, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
+#[cfg(test)]
+pub use scale_target::ScaleTarget;
+#[cfg(test)]
+pub use scaled_object::{KedaReady, ScaledObjectRecord};
+#[cfg(test)]
+pub use trigger_authentication::TriggerAuthenticationRecord;
 pub use workload::{OfKind, WorkloadRecord, WorkloadType};
 
 /// Namespace and name of an object.

@@ -1,0 +1,126 @@
+//! The record of a `HorizontalPodAutoscaler`, KEDA's or anyone's.
+
+use std::borrow::Cow;
+
+use asya_shared::names::label;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+
+use super::scale_target::{RawScaleTarget, ScaleTarget};
+use super::{Concerns, Key, Metadata, RawMetadata, Record};
+
+/// An HPA, reduced to what it scales and whether it can. Its owner is in the metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HpaRecord {
+    /// Name, uid, version.
+    pub metadata: Metadata,
+    /// The actor that it is made for: KEDA copies our labels.
+    pub actor: Option<Box<str>>,
+    /// What it scales.
+    pub target: ScaleTarget,
+    /// Pods that it asks for; 0 before it has looked, and while there are none.
+    pub desired: i32,
+    /// Why it does not scale.
+    pub inactive: Option<Inactive>,
+}
+
+/// Condition `ScalingActive` of an HPA that does not scale.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inactive {
+    /// Machine-readable cause.
+    pub reason: Box<str>,
+    /// The HPA controller's text.
+    pub message: Box<str>,
+    /// Since when.
+    pub since: Option<Time>,
+}
+
+impl Inactive {
+    /// Nobody scales from 0 but KEDA: while there are no pods this is as it should be.
+    pub fn is_at_zero(&self) -> bool {
+        &*self.reason == "ScalingDisabled"
+    }
+}
+
+/// The decoded fields of an HPA.
+#[derive(Deserialize)]
+pub struct RawHpa<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    #[serde(borrow)]
+    spec: Option<RawSpec<'a>>,
+    #[serde(borrow)]
+    status: Option<RawStatus<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct RawSpec<'a> {
+    #[serde(borrow)]
+    scale_target_ref: Option<RawScaleTarget<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct RawStatus<'a> {
+    desired_replicas: Option<i32>,
+    #[serde(borrow)]
+    conditions: Option<Vec<RawCondition<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawCondition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Cow<'a, str>,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    message: Cow<'a, str>,
+    last_transition_time: Option<Time>,
+}
+
+impl Record for HpaRecord {
+    type Kind = HorizontalPodAutoscaler;
+    type Raw<'de> = RawHpa<'de>;
+
+    fn project(raw: RawHpa<'_>) -> Self {
+        let status = raw.status.unwrap_or_default();
+        let conditions = status.conditions.into_iter().flatten();
+        let inactive = conditions
+            .filter(|condition| condition.kind == "ScalingActive" && condition.status == "False")
+            .map(|condition| Inactive {
+                reason: condition.reason.as_ref().into(),
+                message: condition.message.as_ref().into(),
+                since: condition.last_transition_time,
+            })
+            .next();
+        let target = raw.spec.unwrap_or_default().scale_target_ref;
+        Self {
+            metadata: raw.metadata.keep(),
+            actor: raw.metadata.label(label::ACTOR).map(Into::into),
+            target: target.unwrap_or_default().keep(),
+            desired: status.desired_replicas.unwrap_or_default(),
+            inactive,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// A rival concerns the actor whose workload it scales; KEDA's own says whose it is.
+    fn concerns(&self) -> Concerns {
+        let owner = self.metadata.controller.as_ref();
+        let of_keda = owner.is_some_and(|owner| &*owner.kind == "ScaledObject");
+        let actor = self.actor.as_ref().filter(|_| of_keda);
+        let actor = actor.unwrap_or(&self.target.name);
+        Concerns::Actor(Key::new(&self.metadata.key.namespace, actor))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! What an autoscaler scales.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+/// The object that an autoscaler scales, free of its version: two versions of a kind are one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScaleTarget {
+    /// API group; empty for the core group.
+    pub group: Box<str>,
+    /// Kind.
+    pub kind: Box<str>,
+    /// Name, in the autoscaler's own namespace.
+    pub name: Box<str>,
+}
+
+/// A `scaleTargetRef`, as HPAs and `ScaledObject`s have it.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct RawScaleTarget<'a> {
+    #[serde(borrow)]
+    api_version: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+}
+
+impl RawScaleTarget<'_> {
+    /// What KEDA takes for what is left out is true of every HPA that works, too.
+    pub(super) fn keep(&self) -> ScaleTarget {
+        let version = filled(self.api_version.as_deref()).unwrap_or("apps/v1");
+        let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+        ScaleTarget {
+            group: group.into(),
+            kind: filled(self.kind.as_deref()).unwrap_or("Deployment").into(),
+            name: self.name.as_ref().into(),
+        }
+    }
+}
+
+fn filled(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| !text.is_empty())
+}

@@ -1,0 +1,105 @@
+//! The condition `ScalingReady` (KEDA-10).
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::reconcile::{Fault, Reason};
+use crate::record::{HpaRecord, Inactive, KedaReady, ScaledObjectRecord};
+
+/// An HPA may be without metrics for this long: KEDA and its adapter may just be starting.
+const METRICS_MAY_BE_MISSING: Duration = Duration::from_mins(2);
+
+/// Condition `ScalingReady` of an actor whose scaling is on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalingReady {
+    /// `None` is `Unknown`.
+    pub ready: Option<bool>,
+    /// The condition's reason.
+    pub reason: Reason,
+    /// The condition's message.
+    pub message: String,
+    /// When time alone changes it.
+    pub again: Option<Timestamp>,
+}
+
+/// Judges scaling by what stands there. `last_scaled` is when the desired number of pods last changed.
+pub fn scaling_ready(
+    fault: Option<&Fault>,
+    scaled_object: Option<&ScaledObjectRecord>,
+    hpa: Option<&HpaRecord>,
+    last_scaled: Option<Timestamp>,
+    now: Timestamp,
+) -> ScalingReady {
+    if let Some(fault) = fault {
+        return judged(Some(false), fault.reason, fault.message.clone());
+    }
+    let Some(scaled_object) = scaled_object.filter(|found| !found.metadata.deleting) else {
+        let text = "the ScaledObject waits for the workload, or for an earlier one to go";
+        return judged(None, Reason::Progressing, text.to_owned());
+    };
+    let name = &scaled_object.metadata.key.name;
+    if let KedaReady::False(text) = &scaled_object.ready {
+        let text = format!("KEDA does not scale by ScaledObject {name}: {text}");
+        return judged(Some(false), Reason::ScaledObjectNotReady, text);
+    }
+    let missing = hpa.and_then(|hpa| metrics_are_missing(hpa, last_scaled));
+    if let Some((inactive, ends)) = &missing
+        && *ends <= now
+    {
+        let text = format!(
+            "the HorizontalPodAutoscaler has had no metrics for 2 minutes: {}: {}",
+            inactive.reason, inactive.message
+        );
+        return judged(Some(false), Reason::MetricsUnavailable, text);
+    }
+    let mut ready = match (&scaled_object.ready, scaled_object.paused) {
+        (KedaReady::True, false) => judged(
+            Some(true),
+            Reason::ScaledObjectReady,
+            format!("KEDA scales by ScaledObject {name}"),
+        ),
+        (KedaReady::True, true) => judged(
+            Some(true),
+            Reason::ScaledObjectReady,
+            format!("ScaledObject {name} is paused by an annotation on it: KEDA does not scale"),
+        ),
+        (KedaReady::Unknown | KedaReady::False(_), _) => judged(
+            Some(true),
+            Reason::ScaledObjectCreated,
+            format!("ScaledObject {name} is applied; KEDA has not said that it scales by it"),
+        ),
+    };
+    ready.again = missing.map(|(_, ends)| ends);
+    ready
+}
+
+/// Why an HPA has no metrics, and until when that may pass. An HPA that wakes from 0 keeps the time at
+/// which it fell asleep, so the time of the change counts, too.
+fn metrics_are_missing(
+    hpa: &HpaRecord,
+    last_scaled: Option<Timestamp>,
+) -> Option<(&Inactive, Timestamp)> {
+    let inactive = hpa
+        .inactive
+        .as_ref()
+        .filter(|inactive| !inactive.is_at_zero())?;
+    let since = inactive.since.as_ref()?.0;
+    let since = last_scaled.map_or(since, |scaled| since.max(scaled));
+    let ends = since
+        .checked_add(METRICS_MAY_BE_MISSING)
+        .unwrap_or(Timestamp::MAX);
+    Some((inactive, ends))
+}
+
+fn judged(ready: Option<bool>, reason: Reason, message: String) -> ScalingReady {
+    ScalingReady {
+        ready,
+        reason,
+        message,
+        again: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! How many pods are asked for, and when that last changed (KEDA-11, STA-9).
+
+use std::sync::Arc;
+
+use asya_shared::api::AsyncActorStatus;
+use asya_shared::scaling::hpa_name;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+
+use crate::record::{HpaRecord, ScaledObjectRecord};
+
+/// Stands for the change that has not been.
+const NEVER: &str = "-";
+
+/// The HPA that KEDA made for this `ScaledObject`.
+pub fn hpa_of<'a>(
+    scaled_object: &ScaledObjectRecord,
+    hpas: &'a [Arc<HpaRecord>],
+) -> Option<&'a Arc<HpaRecord>> {
+    let default = || hpa_name(&scaled_object.metadata.key.name);
+    let name = scaled_object.hpa_name.as_deref();
+    let name = name.map_or_else(default, str::to_owned);
+    hpas.iter().find(|hpa| {
+        let owner = hpa.metadata.controller.as_ref();
+        *hpa.metadata.key.name == *name
+            && owner.is_some_and(|owner| owner.uid == scaled_object.metadata.uid)
+    })
+}
+
+/// The number of pods that is asked for: at 0 the HPA is asleep and its number is old.
+pub fn desired_replicas(workload: i32, hpa: Option<&HpaRecord>) -> i32 {
+    match hpa {
+        Some(hpa) if workload > 0 && hpa.desired > 0 => hpa.desired,
+        _ => workload,
+    }
+}
+
+/// When the desired number of pods last changed, and which way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastScale {
+    /// `lastScaleTime`
+    pub time: Option<Time>,
+    /// `lastScaleDirection`
+    pub direction: Option<String>,
+    /// `lastScaleFormatted`
+    pub formatted: String,
+}
+
+/// Compares with the status of the last pass; the first number that is seen is no change.
+pub fn last_scale(previous: &AsyncActorStatus, desired: i32, now: Timestamp) -> LastScale {
+    let before = previous
+        .desired_replicas
+        .filter(|before| *before != desired);
+    let Some(before) = before else {
+        return LastScale {
+            time: previous.last_scale_time.clone(),
+            direction: previous.last_scale_direction.clone(),
+            formatted: previous
+                .last_scale_formatted
+                .clone()
+                .unwrap_or_else(|| NEVER.to_owned()),
+        };
+    };
+    let direction = if before < desired { "up" } else { "down" };
+    // as the API server stores it, so that the next pass compares equal
+    let whole = TimestampRound::new()
+        .smallest(Unit::Second)
+        .mode(RoundMode::Trunc);
+    let at = now.round(whole).unwrap_or(now);
+    LastScale {
+        time: Some(Time(at)),
+        direction: Some(direction.to_owned()),
+        formatted: format!("{at} ({direction})"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
