@@ -155,7 +155,8 @@ fn what_is_as_applied_is_left_alone() {
 /// KEDA-7
 #[test]
 fn whatever_is_lost_or_changed_is_applied_again() {
-    let rows: [(&str, fn(&mut World), (Step, Step)); 6] = [
+    type Row = (&'static str, fn(&mut World), (Step, Step));
+    let rows: [Row; 6] = [
         (
             "a field of ours was taken",
             |world| world.inventory[0].fingerprint = Some("other".to_owned()),
@@ -273,7 +274,7 @@ fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
         ),
         (
             fresh().with(|world| {
-                world.rivals = vec![rival("r2", same.clone()), rival("r1", same.clone())]
+                world.rivals = vec![rival("r2", same.clone()), rival("r1", same.clone())];
             }),
             "ScaledObject r1",
         ),
