@@ -2,12 +2,14 @@
 
 mod conditions;
 
+use std::time::Duration;
+
 use asya_shared::api::{
     AsyncActorStatus, InventoryEntry, Mode, ObjectReference, QueueStatus, ScalingMode, State,
 };
 use asya_shared::inject::selector;
 use asya_shared::names::{GROUP, manager};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -116,6 +118,8 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         now,
     );
     let (transport_fault, spec_fault) = faults(observed, ensured);
+    let limit = desired.and_then(|desired| desired.spec.timeout_in_force().progress);
+    let since = progressing_since(observed, ensured, now);
     let verdict = state::decide(&Facts {
         deleting: false,
         refused: spec_fault,
@@ -125,10 +129,13 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         pods: &pods,
         previous: observed.previous.status,
         previously_desired: observed.previous.desired_replicas,
+        progressing_since: since,
+        progress_limit: limit.map(|seconds| Duration::from_secs(seconds.into())),
         now,
     });
     let mut status = counted(observed, ensured, &pods);
     status.status = Some(verdict.state);
+    status.progressing_since = verdict.is_progressing().then_some(Time(since));
     status.conditions = conditions(observed, ensured, transport_fault, &verdict, now);
     summarize(&mut status);
     let faults = [transport_fault, spec_fault, ensured.fault.as_ref()];
@@ -141,6 +148,16 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         status,
         retry: retry.chain(timer).fold(Retry::OnChange, Retry::sooner),
     }
+}
+
+/// FW-26: a change of the spec or of the number of ready pods begins anew.
+fn progressing_since(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Timestamp {
+    let previous = &observed.previous;
+    let ready = ensured.workload.as_ref().map(|workload| workload.ready);
+    let same = previous.observed_generation == Some(observed.actor.generation)
+        && previous.ready_replicas == ready;
+    let since = previous.progressing_since.as_ref().filter(|_| same);
+    since.map_or(now, |since| since.0)
 }
 
 /// What is wrong with the transport, and what with the spec.

@@ -30,6 +30,10 @@ pub struct Facts<'a> {
     pub previous: Option<State>,
     /// Desired replicas as of the last pass.
     pub previously_desired: Option<i32>,
+    /// Since when no further pod has become ready.
+    pub progressing_since: Timestamp,
+    /// How long that may last; `None` is for ever (FW-26).
+    pub progress_limit: Option<Duration>,
     /// Now.
     pub now: Timestamp,
 }
@@ -43,6 +47,17 @@ pub struct Verdict {
     pub workload: Option<WorkloadReady>,
     /// When time alone changes the verdict.
     pub again: Option<Timestamp>,
+}
+
+impl Verdict {
+    /// Whether more pods are on their way, or should be.
+    pub fn is_progressing(&self) -> bool {
+        let late = |ready: &WorkloadReady| ready.reason == Reason::ProgressDeadlineExceeded;
+        matches!(
+            self.state,
+            State::Creating | State::Updating | State::ScalingUp
+        ) || self.workload.as_ref().is_some_and(late)
+    }
 }
 
 /// Condition `WorkloadReady`.
@@ -116,7 +131,7 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
         total,
         ready,
     } = Counts::of(workload);
-    let progress = format!("{ready} of {desired} pods are ready");
+    let progress = || format!("{ready} of {desired} pods are ready");
     let failure = failure(facts, workload);
     let mut verdict = match failure {
         Some((class, message))
@@ -143,19 +158,25 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
                 State::Updating,
                 any.0,
                 any.1,
-                format!("rolling out; {progress}"),
+                format!("rolling out; {}", progress()),
             )
         }
-        _ if total > desired || is_leaving(facts, desired) => {
-            verdict(State::ScalingDown, Some(true), Reason::PodsReady, progress)
-        }
+        _ if total > desired || is_leaving(facts, desired) => verdict(
+            State::ScalingDown,
+            Some(true),
+            Reason::PodsReady,
+            progress(),
+        ),
         _ if ready < desired && unready_too_long(facts).is_some_and(|ends| ends <= facts.now) => {
             let state = if ready == 0 {
                 State::WorkloadError
             } else {
                 State::Degraded
             };
-            let message = format!("{progress}; a pod has run for 5 minutes without becoming ready");
+            let message = format!(
+                "{}; a pod has run for 5 minutes without becoming ready",
+                progress()
+            );
             verdict(state, Some(false), Reason::PodsNotReady, message)
         }
         _ if ready < desired => {
@@ -168,7 +189,7 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
             } else {
                 (Some(false), Reason::Progressing)
             };
-            verdict(state, any.0, any.1, progress)
+            verdict(state, any.0, any.1, progress())
         }
         _ => {
             let reason = if desired == 0 {
@@ -176,18 +197,42 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
             } else {
                 Reason::PodsReady
             };
-            verdict(State::Running, Some(true), reason, progress)
+            verdict(State::Running, Some(true), reason, progress())
         }
     };
-    if ready < desired {
-        let ends = [unready_too_long(facts), pods.failure_ends];
-        verdict.again = ends
-            .into_iter()
-            .flatten()
-            .filter(|ends| *ends > facts.now)
-            .min();
+    let stuck_at = progress_ends(facts, &verdict);
+    if stuck_at.is_some_and(|ends| ends <= facts.now) {
+        verdict = without_progress(facts, ready, &progress());
     }
+    let of_pods = [unready_too_long(facts), pods.failure_ends];
+    let ends = of_pods
+        .into_iter()
+        .filter(|_| ready < desired)
+        .chain([stuck_at]);
+    verdict.again = ends.flatten().filter(|ends| *ends > facts.now).min();
     verdict
+}
+
+/// When a change that goes on has gone on for too long (row 9a).
+fn progress_ends(facts: &Facts<'_>, verdict: &Verdict) -> Option<Timestamp> {
+    let limit = facts.progress_limit.filter(|_| verdict.is_progressing())?;
+    facts.progressing_since.checked_add(limit).ok()
+}
+
+fn without_progress(facts: &Facts<'_>, ready: i32, progress: &str) -> Verdict {
+    let state = if ready == 0 {
+        State::WorkloadError
+    } else {
+        State::Degraded
+    };
+    let limit = facts.progress_limit.unwrap_or_default().as_secs();
+    let message = format!("{progress}; none became ready for {limit} s (timeout.progress)");
+    verdict(
+        state,
+        Some(false),
+        Reason::ProgressDeadlineExceeded,
+        message,
+    )
 }
 
 /// What status tells of a workload's replicas.

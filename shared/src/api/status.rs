@@ -55,6 +55,10 @@ pub struct AsyncActorStatus {
     /// Pods that are not ready and not failing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_replicas: Option<i32>,
+    /// Since when no further pod has become ready although more are wished; absent at rest. timeout.progress counts
+    /// from here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progressing_since: Option<Time>,
     /// Pods that fail, for example by a crash loop or an image that cannot be pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_pods: Option<i32>,

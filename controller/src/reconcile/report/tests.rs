@@ -217,6 +217,55 @@ fn inventory_remembers_what_was_applied_and_nothing_else() {
     );
 }
 
+/// FW-26
+#[test]
+fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
+    let mut seen = lives();
+    let mut object = deployment(&seen);
+    object["spec"]["replicas"] = json!(3);
+    let starting = |ready: i32| {
+        let mut object = object.clone();
+        object["status"]["readyReplicas"] = json!(ready);
+        Ensured {
+            queue: QueueState::Ready,
+            workload: Some(workload(&object)),
+            applied: true,
+            fault: None,
+        }
+    };
+    let told = |seen: &Observed, ready, time| {
+        make(seen, &Outcome::Ensured(starting(ready)), at(time))
+            .unwrap()
+            .status
+    };
+    let since = |status: &AsyncActorStatus| status.progressing_since.as_ref().map(|since| since.0);
+    let (first, second) = ("2026-01-01T00:01:00Z", "2026-01-01T00:05:00Z");
+    seen.previous = told(&seen, 1, first);
+    assert_eq!(since(&seen.previous), Some(at(first)));
+    assert_eq!(
+        since(&told(&seen, 1, second)),
+        Some(at(first)),
+        "nothing new"
+    );
+    assert_eq!(
+        since(&told(&seen, 2, second)),
+        Some(at(second)),
+        "one more is ready"
+    );
+    let late = told(&seen, 1, "2026-01-01T00:11:00Z");
+    assert_eq!(
+        (late.status, since(&late)),
+        (Some(State::Degraded), Some(at(first)))
+    );
+    assert_eq!(since(&told(&seen, 3, second)), None, "at rest");
+    seen.previous.observed_generation = Some(1);
+    assert_eq!(
+        since(&told(&seen, 1, second)),
+        Some(at(second)),
+        "the spec changed"
+    );
+}
+
 /// FIN-2, FIN-3
 #[test]
 fn actor_that_goes_is_terminating_and_tells_what_holds_it() {

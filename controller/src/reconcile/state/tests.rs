@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::State;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -22,6 +23,7 @@ struct Row {
     pods: Pods,
     previous: Option<State>,
     previously_desired: Option<i32>,
+    progressing_for: i64,
     state: State,
     condition: Option<(Option<bool>, Reason)>,
 }
@@ -45,6 +47,7 @@ fn row(name: &'static str) -> Row {
         pods: Pods::default(),
         previous: Some(State::Running),
         previously_desired: None,
+        progressing_for: 0,
         state: State::Running,
         condition: None,
     }
@@ -107,6 +110,10 @@ impl Row {
         self.with(|row| row.pods.unready_since = Some(ago(seconds)))
     }
 
+    fn progressing_for(self, seconds: i64) -> Self {
+        self.with(|row| row.progressing_for = seconds)
+    }
+
     fn is(self, state: State, ready: Option<bool>, reason: Reason) -> Self {
         self.with(|row| (row.state, row.condition) = (state, Some((ready, reason))))
     }
@@ -121,6 +128,8 @@ impl Row {
             pods: &self.pods,
             previous: self.previous,
             previously_desired: self.previously_desired,
+            progressing_since: ago(self.progressing_for),
+            progress_limit: Some(Duration::from_secs(600)),
             now: now(),
         })
     }
@@ -260,6 +269,20 @@ fn changes() -> Vec<Row> {
         pods("not for long", [1, 1, 1, 0])
             .unready_for(299)
             .is(S::ScalingUp, NO, R::Progressing),
+        pods("none for too long", [1, 1, 1, 0])
+            .progressing_for(600)
+            .is(S::WorkloadError, NO, R::ProgressDeadlineExceeded),
+        pods("one, then none", [2, 2, 2, 1])
+            .progressing_for(601)
+            .is(S::Degraded, NO, R::ProgressDeadlineExceeded),
+        pods("rollout stuck", two).old(1).progressing_for(600).is(
+            S::Degraded,
+            NO,
+            R::ProgressDeadlineExceeded,
+        ),
+        pods("at rest for long", two)
+            .progressing_for(9999)
+            .is(S::Running, YES, R::PodsReady),
         pods("first ones start", [2, 2, 2, 0])
             .was(None, 2)
             .is(S::Creating, NO, R::Progressing),
@@ -290,6 +313,8 @@ fn message_of_a_failure_names_container_reason_and_pod() {
 fn next_look_is_exactly_when_an_unready_pod_begins_to_count() {
     let verdict = pods("", [1, 1, 1, 0]).unready_for(299).decide();
     assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(1)));
+    let verdict = pods("", [2, 2, 2, 1]).progressing_for(590).decide();
+    assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(10)));
     assert_eq!(pods("", [1, 1, 1, 1]).decide().again, None);
 }
 
