@@ -35,6 +35,7 @@ pub enum Reason {
     WorkloadError,
     PendingResources,
     PodsNotReady,
+    ProgressDeadlineExceeded,
     PodsReady,
     Progressing,
     RollingOut,
