@@ -37,7 +37,11 @@ async fn readiness_lists_what_is_pending_until_nothing_is() {
     pods.not_ready("shutting down");
     assert_eq!(get(&readiness, "/readyz").await.0, 503);
     drop(pods);
-    assert_eq!(get(&readiness, "/readyz").await.0, 200, "what is dropped is not asked for");
+    assert_eq!(
+        get(&readiness, "/readyz").await.0,
+        200,
+        "what is dropped is not asked for"
+    );
 }
 
 /// FW-4
