@@ -1,6 +1,7 @@
 //! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
 
 mod conditions;
+mod settling;
 
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ pub async fn report(
     };
     if let Some((note, text)) = note(&observed.previous, &report.status) {
         context.events.tell(&observed.actor, note, text.to_owned());
+    }
+    if let Some(wait) = settling::wait(observed, &report.status, now) {
+        return Ok(report.retry.sooner(Retry::After(wait)));
     }
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;

@@ -14,6 +14,8 @@ use super::{Concerns, Key, Metadata, RawMetadata, Record};
 pub struct PodRecord {
     /// Name, uid, version.
     pub metadata: Metadata,
+    /// When it was made, to the second.
+    pub created: Option<Time>,
     /// The actor that it carries the label of.
     pub actor: Option<Box<str>>,
     /// Tells pods of the current template from older ones.
@@ -141,6 +143,7 @@ impl Record for PodRecord {
         let is_ready = ready.is_some_and(|condition| condition.status == "True");
         Self {
             metadata: raw.metadata.keep(),
+            created: raw.metadata.creation_timestamp.clone(),
             actor: raw.metadata.label(label::ASYA).map(Into::into),
             template_hash: raw.metadata.annotation(annotation::TEMPLATE_HASH),
             finished: matches!(&*status.phase, "Succeeded" | "Failed"),

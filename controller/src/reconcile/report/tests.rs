@@ -1,12 +1,16 @@
+use std::time::Duration;
+
 use asya_shared::api::{AsyncActorStatus, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::{Report, make};
+use super::{Report, make, settling};
 use crate::reconcile::apply::{Ensured, Outcome, QueueState};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
 use crate::reconcile::{Fault, Reason, Retry};
+use crate::record::PodRecord;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -338,5 +342,50 @@ fn pods_of_an_older_template_make_a_rollout() {
     assert_eq!(
         report(&observed, running(&observed)).status.status,
         Some(State::Running)
+    );
+}
+
+/// WRK-5, STA-6
+#[test]
+fn number_of_pods_alone_is_told_once_the_youngest_is_two_seconds_old() {
+    let mut observed = lives();
+    let mut deployment = deployment(&observed);
+    deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});
+    let ensured = Ensured {
+        workload: Some(workload(&deployment)),
+        applied: false,
+        ..running(&observed)
+    };
+    let now = report(&observed, ensured).status;
+    observed.previous = AsyncActorStatus {
+        total_replicas: Some(0),
+        pending_replicas: Some(0),
+        ..now.clone()
+    };
+    let wait = |observed: &Observed, time| settling::wait(observed, &now, at(time));
+    assert_eq!(
+        wait(&observed, "2026-01-01T00:01:00Z"),
+        None,
+        "no pod is young"
+    );
+
+    let mut young = PodRecord::clone(&pod("p", "h"));
+    young.created = Some(Time(at("2026-01-01T00:01:00Z")));
+    observed.pods = vec![young.into()];
+    let second = Duration::from_secs(1);
+    assert_eq!(wait(&observed, "2026-01-01T00:01:01Z"), Some(second));
+    assert_eq!(wait(&observed, "2026-01-01T00:01:02Z"), None, "old enough");
+
+    observed.previous.status = Some(State::Running);
+    assert_eq!(
+        wait(&observed, "2026-01-01T00:01:01Z"),
+        None,
+        "STATUS differs"
+    );
+    observed.previous = now.clone();
+    assert_eq!(
+        wait(&observed, "2026-01-01T00:01:01Z"),
+        None,
+        "nothing differs"
     );
 }
