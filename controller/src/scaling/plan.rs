@@ -198,7 +198,7 @@ fn rival(facts: &Facts<'_>) -> Option<Fault> {
     let hpas = facts
         .hpas
         .iter()
-        .filter(|hpa| hpa.target == *facts.target && !is_made_for_us(hpa, ours, facts));
+        .filter(|hpa| hpa.target == *facts.target && !is_of_name(hpa, facts.actor));
     // its HPA goes with it, so the ScaledObject is the one to name
     let names = scaled_objects
         .map(|found| format!("ScaledObject {}", found.metadata.key.name))
@@ -219,18 +219,8 @@ fn rival(facts: &Facts<'_>) -> Option<Fault> {
     })
 }
 
-/// Whether KEDA made this HPA for our `ScaledObject`, or for an earlier one of its name, with which it
-/// is about to go.
-fn is_made_for_us(hpa: &HpaRecord, ours: Option<&str>, facts: &Facts<'_>) -> bool {
-    let owner = hpa.metadata.controller.as_ref();
-    owner.is_some_and(|owner| {
-        let known = |found: &Arc<ScaledObjectRecord>| found.metadata.uid == owner.uid;
-        Some(&*owner.uid) == ours
-            || (is_of_name(hpa, facts.actor) && !facts.scaled_objects.iter().any(known))
-    })
-}
-
-/// Whether KEDA made this HPA for a `ScaledObject` of this name.
+/// Whether KEDA made this HPA for a `ScaledObject` of this name: ours, or an earlier one, with which it is
+/// about to go.
 fn is_of_name(hpa: &HpaRecord, actor: &str) -> bool {
     let owner = hpa.metadata.controller.as_ref();
     owner.is_some_and(|owner| &*owner.kind == "ScaledObject" && &*owner.name == actor)

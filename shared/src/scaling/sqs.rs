@@ -64,14 +64,15 @@ fn partition_suffix(region: &str) -> &'static str {
     found.map_or("amazonaws.com", |(_, suffix)| suffix)
 }
 
-/// The region in a URL of AWS: `https://sqs.REGION.…`.
+/// The region in a URL of AWS or of a server that names hosts alike: `https://sqs.REGION.…`.
 fn region_of(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let host = rest.split(['/', ':']).next()?;
     let mut labels = host.split('.');
     labels.next().filter(|label| label.starts_with("sqs"))?;
     let region = labels.next()?;
-    (host.contains(".amazonaws.") && region.contains('-')).then_some(region)
+    let is_one = region.matches('-').count() > 1 && region.ends_with(|c: char| c.is_ascii_digit());
+    is_one.then_some(region)
 }
 
 fn authentication(config: &SqsConfig) -> Authentication {

@@ -265,11 +265,16 @@ fn queue_without_a_known_place_is_an_error_of_its_own() {
             queue: queue.clone()
         }
     );
-    let local = Some("http://127.0.0.1:4566/000000000000/asya-foo");
-    assert_eq!(
-        unknown(json!({}), local),
-        Untriggerable::RegionUnknown { queue }
-    );
+    for local in [
+        "http://127.0.0.1:4566/000000000000/asya-foo",
+        "http://sqs.my-lan.example/000000000000/asya-foo",
+    ] {
+        let queue = queue.clone();
+        assert_eq!(
+            unknown(json!({}), Some(local)),
+            Untriggerable::RegionUnknown { queue }
+        );
+    }
 }
 
 /// KEDA-4
@@ -280,10 +285,15 @@ fn region_and_endpoint_of_sqs_reach_keda() {
     assert_eq!(metadata(&objects, "awsEndpoint"), Some("http://sqs:4566"));
     assert_eq!(metadata(&objects, "awsRegion"), Some("eu-west-1"));
     assert_eq!(metadata(&objects, "scaleOnInFlight"), Some("true"));
-    let aws = Some("https://sqs.us-west-2.amazonaws.com/1/asya-foo");
-    let objects = build("sqs", &json!({}), &json!({}), aws).unwrap();
-    assert_eq!(metadata(&objects, "awsEndpoint"), None);
-    assert_eq!(metadata(&objects, "awsRegion"), Some("us-west-2"));
+    for (host, region) in [
+        ("sqs.us-west-2.amazonaws.com", "us-west-2"),
+        ("sqs.us-isob-east-1.sc2s.sgov.gov", "us-isob-east-1"),
+    ] {
+        let url = format!("https://{host}/1/asya-foo");
+        let objects = build("sqs", &json!({}), &json!({}), Some(&url)).unwrap();
+        assert_eq!(metadata(&objects, "awsEndpoint"), None);
+        assert_eq!(metadata(&objects, "awsRegion"), Some(region));
+    }
 }
 
 /// KEDA-5

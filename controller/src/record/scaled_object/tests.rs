@@ -134,7 +134,8 @@ fn ours_concerns_its_actor_and_a_rival_that_of_its_target() {
         Concerns::Actor(Key::new("ns", "a"))
     );
     let mut rival = ours();
-    rival["metadata"]["ownerReferences"] = json!([]);
+    rival["metadata"]["ownerReferences"][0]["kind"] = json!("Model");
+    rival["metadata"]["ownerReferences"][0]["name"] = json!("m");
     rival["metadata"]["name"] = json!("rival");
     rival["spec"]["scaleTargetRef"] = json!({"name": "b"});
     assert_eq!(

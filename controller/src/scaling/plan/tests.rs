@@ -156,7 +156,7 @@ fn what_is_as_applied_is_left_alone() {
 #[test]
 fn whatever_is_lost_or_changed_is_applied_again() {
     type Row = (&'static str, fn(&mut World), (Step, Step));
-    let rows: [Row; 6] = [
+    let rows: [Row; 7] = [
         (
             "a field of ours was taken",
             |world| world.inventory[0].fingerprint = Some("other".to_owned()),
@@ -185,6 +185,15 @@ fn whatever_is_lost_or_changed_is_applied_again() {
         (
             "another object has the name by now",
             |world| world.inventory[0].uid = Some("u-old".to_owned()),
+            (Step::Keep, Step::Apply),
+        ),
+        (
+            "nobody knows what was ours",
+            |world| {
+                let cleared = json!({"metadata": {"managedFields": []}});
+                world.scaled_object = Child::Ours(scaled_object(&cleared));
+                world.inventory[0].fingerprint = None;
+            },
             (Step::Keep, Step::Apply),
         ),
         (

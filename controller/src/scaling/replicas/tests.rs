@@ -40,6 +40,9 @@ fn hpa_is_found_by_the_name_that_keda_tells_or_its_default() {
         "keda-hpa-a"
     );
     assert_eq!(hpa_of(&silent, &all[1..]), None);
+    let earlier = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "a", "uid": "u-old", "controller": true}]);
+    let left = [hpa(&json!({"metadata": {"ownerReferences": earlier}}))];
+    assert_eq!(hpa_of(&silent, &left), None);
     let foreign = [hpa(&json!({"metadata": {"ownerReferences": []}}))];
     assert_eq!(hpa_of(&silent, &foreign), None);
 }
