@@ -20,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use tokio::time::Instant;
 
+use crate::record::Key;
 use crate::work_queue::{Numbers, Observer, WorkQueue};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -50,6 +51,7 @@ pub struct Metrics {
     queue: Queue,
     pass_failures: Family<Labels<1>, Counter>,
     actors: Family<Labels<2>, Gauge>,
+    queue_messages: Family<Labels<3>, Gauge>,
     broker_requests: Family<Labels<3>, Counter>,
     transport_up: Family<Labels<1>, Gauge>,
     api_writes: Counter,
@@ -149,6 +151,7 @@ impl Metrics {
             queue,
             pass_failures: add(own, "pass_failures", "Passes that failed by kind of error"),
             actors: add(own, "actors", "Actors by transport and status"),
+            queue_messages: add(own, "queue_messages", "Messages in actors' queues by state"),
             broker_requests: add(own, "broker_requests", "Requests to brokers"),
             transport_up: add(own, "transport_up", "1 if the transport's broker answers"),
             api_writes: add(own, "api_writes", "Requests to the API server that write"),
@@ -195,6 +198,22 @@ impl Metrics {
                 ("status", status.to_owned()),
             ];
             self.actors.get_or_create(&labels).set(gauge(count));
+        }
+    }
+
+    /// The messages of each queue, those that wait and those in work; what is not named is gone.
+    pub fn queue_messages<'a>(&self, depths: impl IntoIterator<Item = (&'a Key, u64, u64)>) {
+        self.queue_messages.clear();
+        for (actor, queued, processing) in depths {
+            for (state, count) in [("queued", queued), ("processing", processing)] {
+                let labels = [
+                    ("namespace", actor.namespace.to_string()),
+                    ("actor", actor.name.to_string()),
+                    ("state", state.to_owned()),
+                ];
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                self.queue_messages.get_or_create(&labels).set(count);
+            }
         }
     }
 

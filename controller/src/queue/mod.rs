@@ -7,8 +7,10 @@
 
 mod circuit;
 mod credentials;
+pub mod depths;
 mod error;
 mod gate;
+pub mod health;
 mod pool;
 mod rabbitmq;
 mod session;

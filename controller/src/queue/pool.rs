@@ -6,22 +6,26 @@ use std::time::Duration;
 
 use asya_shared::config::{RabbitmqConfig, SecretKeyRef, SqsConfig, Transport, TransportKind};
 use asya_shared::transport::QueueOf;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kube::Client;
 use tokio::time::Instant;
 
 use super::credentials::Credentials;
 use super::gate::Gate;
+use super::health::{Answers, Surveyor};
 use super::rabbitmq::{Login, Rabbitmq};
 use super::session::Session;
 use super::sqs::{Keys, Sqs};
-use super::{BrokerError, QueueClient, Seen};
+use super::{BrokerError, Depth, QueueClient, Seen};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 
 /// A client that nobody used for so long goes: its credentials have been replaced.
 const UNUSED: Duration = Duration::from_mins(30);
 
-/// The brokers of all transports.
+/// The brokers of all transports; a clone is another handle to the same ones.
+#[derive(Clone)]
 pub struct Brokers(Arc<Pool>);
 
 /// The clients, one per transport and credential (QUE-8), and the gates, one per transport.
@@ -65,11 +69,7 @@ impl Brokers {
 
     /// Groups the queues of one transport by the client that reaches them, so that one list serves all
     /// namespaces that share a credential.
-    pub async fn survey(
-        &self,
-        transport: &Transport,
-        queues: Vec<QueueOf>,
-    ) -> Vec<(QueueOf, Result<Seen, BrokerError>)> {
+    async fn grouped<T>(&self, transport: &Transport, queues: Vec<QueueOf>) -> Grouped<T> {
         let mut by_namespace: HashMap<String, Vec<QueueOf>> = HashMap::new();
         for queue in queues {
             by_namespace
@@ -77,27 +77,80 @@ impl Brokers {
                 .or_default()
                 .push(queue);
         }
-        let mut surveyed = Vec::new();
-        let mut groups: Vec<(Arc<dyn QueueClient>, Vec<QueueOf>)> = Vec::new();
+        let mut grouped = Grouped {
+            groups: Vec::new(),
+            answers: Vec::new(),
+        };
         for (namespace, queues) in by_namespace {
             match self.0.client(transport, &namespace).await {
-                Ok(client) => match groups
-                    .iter_mut()
-                    .find(|(known, _)| Arc::ptr_eq(known, &client))
-                {
-                    Some((_, group)) => group.extend(queues),
-                    None => groups.push((client, queues)),
-                },
+                Ok(client) => grouped.add(client, queues),
                 Err(error) => {
-                    surveyed.extend(queues.into_iter().map(|queue| (queue, Err(error.clone()))));
+                    let refused = queues.into_iter().map(|queue| (queue, Err(error.clone())));
+                    grouped.answers.extend(refused);
                 }
             }
         }
-        for (client, queues) in groups {
-            let seen = client.survey(&queues).await;
-            surveyed.extend(queues.into_iter().zip(seen));
+        grouped
+    }
+}
+
+/// Queues by the client that reaches them, and the answers so far.
+struct Grouped<T> {
+    groups: Vec<(Arc<dyn QueueClient>, Vec<QueueOf>)>,
+    answers: Answers<T>,
+}
+
+impl<T> Grouped<T> {
+    fn add(&mut self, client: Arc<dyn QueueClient>, queues: Vec<QueueOf>) {
+        let known = self
+            .groups
+            .iter_mut()
+            .find(|(known, _)| Arc::ptr_eq(known, &client));
+        match known {
+            Some((_, group)) => group.extend(queues),
+            None => self.groups.push((client, queues)),
         }
-        surveyed
+    }
+}
+
+impl Surveyor for Brokers {
+    fn survey<'a>(
+        &'a self,
+        transport: &'a Transport,
+        queues: Vec<QueueOf>,
+    ) -> BoxFuture<'a, Answers<Seen>> {
+        async move {
+            let Grouped {
+                groups,
+                mut answers,
+            } = self.grouped(transport, queues).await;
+            for (client, queues) in groups {
+                let seen = client.survey(&queues).await;
+                answers.extend(queues.into_iter().zip(seen));
+            }
+            answers
+        }
+        .boxed()
+    }
+
+    fn depths<'a>(
+        &'a self,
+        transport: &'a Transport,
+        queues: Vec<QueueOf>,
+    ) -> BoxFuture<'a, Answers<Option<Depth>>> {
+        async move {
+            let Grouped {
+                groups,
+                mut answers,
+            } = self.grouped(transport, queues).await;
+            for (client, queues) in groups {
+                let names = queues.iter().map(|queue| queue.names.queue.clone());
+                let depths = client.depths(&names.collect::<Vec<_>>()).await;
+                answers.extend(queues.into_iter().zip(depths));
+            }
+            answers
+        }
+        .boxed()
     }
 }
 

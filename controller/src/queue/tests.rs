@@ -1,7 +1,9 @@
 //! The clients against brokers: real ones, and ones that fail as no real one can be made to.
 
 mod contract;
+mod credentials;
 mod faults;
+mod isolation;
 mod rabbitmq;
 mod sqs;
 

@@ -1,0 +1,85 @@
+use tokio::time::sleep;
+
+use super::*;
+
+fn depth(queued: u64, processing: u64) -> Depth {
+    Depth { queued, processing }
+}
+
+/// QUE-20
+#[test]
+fn status_follows_zero_and_changes_of_a_tenth() {
+    for (told, reading, news) in [
+        (Some(depth(0, 0)), Some(depth(0, 0)), false),
+        (Some(depth(0, 0)), Some(depth(1, 0)), true),
+        (Some(depth(1, 0)), Some(depth(0, 0)), true),
+        (Some(depth(0, 0)), Some(depth(0, 1)), true),
+        (Some(depth(100, 5)), Some(depth(109, 5)), false),
+        (Some(depth(100, 5)), Some(depth(110, 5)), true),
+        (Some(depth(100, 5)), Some(depth(91, 5)), false),
+        (Some(depth(100, 5)), Some(depth(90, 5)), true),
+        (Some(depth(100, 50)), Some(depth(100, 56)), true),
+        (Some(depth(0, 0)), None, true),
+        (None, None, false),
+        (None, Some(depth(0, 0)), true),
+        (Some(depth(u64::MAX, 0)), Some(depth(1, 0)), true),
+    ] {
+        assert_eq!(is_news(told, reading), news, "{told:?} then {reading:?}");
+    }
+}
+
+/// QUE-20
+#[tokio::test(start_paused = true)]
+async fn status_follows_once_a_minute_and_metrics_at_once() {
+    let (depths, key) = (Depths::default(), Key::new("ns", "a"));
+    assert_eq!(depths.told(&key), Told::AsBefore);
+    assert!(depths.take(&key, Some(depth(5, 0))), "the first reading");
+    assert_eq!(depths.told(&key), Told::Depth(depth(5, 0)));
+
+    sleep(Duration::from_secs(30)).await;
+    assert!(!depths.take(&key, Some(depth(50, 0))), "too soon");
+    assert_eq!(depths.told(&key), Told::Depth(depth(5, 0)));
+    assert_eq!(depths.all(), [(key.clone(), depth(50, 0))]);
+
+    sleep(Duration::from_secs(30)).await;
+    assert!(depths.take(&key, Some(depth(50, 0))));
+    assert_eq!(depths.told(&key), Told::Depth(depth(50, 0)));
+
+    sleep(Duration::from_mins(1)).await;
+    assert!(
+        depths.take(&key, None),
+        "what cannot be read is told no longer"
+    );
+    assert_eq!(depths.told(&key), Told::Nothing);
+    assert_eq!(depths.all(), []);
+
+    depths.retain(&HashSet::new());
+    assert_eq!(depths.told(&key), Told::AsBefore);
+}
+
+/// OPS-4
+#[test]
+fn metrics_show_the_messages_of_each_actor_by_state_and_forget_who_is_gone() {
+    let (depths, metrics) = (Depths::default(), Metrics::new());
+    depths.take(&Key::new("ns", "a"), Some(depth(5, 2)));
+    depths.take(&Key::new("ns", "b"), Some(depth(1, 0)));
+    depths.take(&Key::new("ns", "b"), None);
+    depths.show(&metrics);
+    let text = metrics.text().unwrap();
+    for line in [
+        r#"queue_messages{namespace="ns",actor="a",state="queued"} 5"#,
+        r#"queue_messages{namespace="ns",actor="a",state="processing"} 2"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in {text}");
+    }
+    assert!(
+        !text.contains(r#"actor="b""#),
+        "what cannot be read is not shown"
+    );
+    depths.retain(&HashSet::new());
+    depths.show(&metrics);
+    assert!(
+        !metrics.text().unwrap().contains("actor="),
+        "the actor is gone"
+    );
+}

@@ -1,0 +1,223 @@
+//! The health pass: looks at all actors' queues on its own schedule, so that passes need not
+//! (QUE-20 to QUE-22, FW-33). It changes nothing: what it finds is a pass's business.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use asya_shared::config::Transport;
+use asya_shared::transport::QueueOf;
+use futures::future::{BoxFuture, join, join_all};
+use tokio::time::sleep;
+use tracing::{debug, info};
+
+use super::depths::Depths;
+use super::{BrokerError, Depth, Seen, Standing};
+use crate::record::Key;
+
+/// The queues that are to be looked at, on one transport.
+#[derive(Clone)]
+pub struct OnTransport {
+    /// The transport.
+    pub transport: Transport,
+    /// Queues of actors that are neither paused nor going, where queues are managed.
+    pub queues: Vec<Checked>,
+}
+
+/// A queue that is to be looked at.
+#[derive(Clone)]
+pub struct Checked {
+    /// The queue.
+    pub queue: QueueOf,
+    /// Whether its actor has replicas: then its messages are counted more often.
+    pub at_work: bool,
+}
+
+/// What is wrong with a queue that was verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// It is gone.
+    Vanished,
+    /// It is not as it was made.
+    Changed,
+    /// The broker does not say.
+    Unknown(BrokerError),
+}
+
+/// What the health pass needs of the rest of the operator.
+pub trait Actors: Send + Sync {
+    /// Every queue that is to be looked at now.
+    fn queues(&self) -> Vec<OnTransport>;
+    /// An actor's queue is not what it was verified to be: a pass must look itself.
+    fn verify_again(&self, actor: &Key, finding: &Finding);
+    /// An actor's status is to tell another depth.
+    fn tell_depth(&self, actor: &Key);
+}
+
+/// What is said of each of many queues.
+pub type Answers<T> = Vec<(QueueOf, Result<T, BrokerError>)>;
+
+/// Looks at many queues of a transport at once; answers in any order.
+pub trait Surveyor: Send + Sync {
+    /// How they stand.
+    fn survey<'a>(
+        &'a self,
+        transport: &'a Transport,
+        queues: Vec<QueueOf>,
+    ) -> BoxFuture<'a, Answers<Seen>>;
+
+    /// Their messages.
+    fn depths<'a>(
+        &'a self,
+        transport: &'a Transport,
+        queues: Vec<QueueOf>,
+    ) -> BoxFuture<'a, Answers<Option<Depth>>>;
+}
+
+/// How often queues are looked at; zero is never.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    /// All of them, whole.
+    pub check: Duration,
+    /// The messages of those at work.
+    pub count: Duration,
+}
+
+/// The health pass.
+pub struct HealthPass<A, S> {
+    /// Whose queues they are.
+    pub actors: A,
+    /// The brokers.
+    pub brokers: S,
+    /// Where counts go.
+    pub depths: Arc<Depths>,
+    /// When.
+    pub schedule: Schedule,
+}
+
+impl<A: Actors, S: Surveyor> HealthPass<A, S> {
+    /// Runs until it is dropped, which is when the lease ends.
+    pub async fn run(&self) {
+        let check = every(self.schedule.check, async || self.check().await);
+        let count = every(self.schedule.count, async || self.count().await);
+        join(check, count).await;
+    }
+
+    /// Looks at all queues once; no transport waits for another.
+    pub async fn check(&self) {
+        let all = self.actors.queues();
+        let actors: HashSet<Key> = all
+            .iter()
+            .flat_map(|on| on.queues.iter().map(|checked| key_of(&checked.queue)))
+            .collect();
+        self.depths.retain(&actors);
+        join_all(all.iter().map(|on| self.check_transport(on))).await;
+    }
+
+    async fn check_transport(&self, on: &OnTransport) {
+        let queues = on.queues.iter().map(|checked| checked.queue.clone());
+        let seen = self.brokers.survey(&on.transport, queues.collect()).await;
+        for (queue, seen) in seen {
+            let actor = key_of(&queue);
+            match seen {
+                Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
+                Err(error) => {
+                    debug!(%actor, %error, "queue not seen");
+                    self.read(&actor, None);
+                    self.actors.verify_again(&actor, &Finding::Unknown(error));
+                }
+                Ok(seen) => {
+                    self.read(&actor, seen.depth);
+                    self.judge(&actor, &queue, &seen.standing);
+                }
+            }
+        }
+    }
+
+    fn judge(&self, actor: &Key, queue: &QueueOf, standing: &Standing) {
+        let finding = match standing {
+            Standing::Serves(_) => return,
+            Standing::Absent => {
+                let queue = &*queue.names.queue;
+                info!(%actor, queue, "Queue missing, triggering reconciliation");
+                Finding::Vanished
+            }
+            Standing::Drifted | Standing::Differs { .. } => Finding::Changed,
+        };
+        self.actors.verify_again(actor, &finding);
+    }
+
+    /// Counts the messages of queues at work once.
+    pub async fn count(&self) {
+        let all = self.actors.queues();
+        join_all(all.iter().map(|on| self.count_transport(on))).await;
+    }
+
+    async fn count_transport(&self, on: &OnTransport) {
+        let at_work = on.queues.iter().filter(|checked| checked.at_work);
+        let queues: Vec<QueueOf> = at_work.map(|checked| checked.queue.clone()).collect();
+        if queues.is_empty() {
+            return;
+        }
+        for (queue, depth) in self.brokers.depths(&on.transport, queues).await {
+            match depth {
+                Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
+                Ok(depth) => self.read(&key_of(&queue), depth),
+                Err(_) => self.read(&key_of(&queue), None),
+            }
+        }
+    }
+
+    fn read(&self, actor: &Key, depth: Option<Depth>) {
+        if self.depths.take(actor, depth) {
+            self.actors.tell_depth(actor);
+        }
+    }
+}
+
+/// Does `work` again and again; the first time somewhere in the first interval, so that the replicas of
+/// many clusters do not meet at their brokers.
+async fn every(interval: Duration, work: impl AsyncFn()) {
+    if interval.is_zero() {
+        return;
+    }
+    sleep(interval.mul_f64(fastrand::f64())).await;
+    loop {
+        work().await;
+        sleep(interval.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
+    }
+}
+
+fn key_of(queue: &QueueOf) -> Key {
+    Key::new(&queue.namespace, &queue.actor)
+}
+
+/// Actors whose queue is not what status says: what was verified counts no longer (QUE-8).
+#[derive(Default)]
+pub struct Doubts {
+    actors: Mutex<HashMap<Key, Finding>>,
+}
+
+impl Doubts {
+    /// From now on a pass must look itself.
+    pub fn raise(&self, actor: &Key, finding: Finding) {
+        self.lock().insert(actor.clone(), finding);
+    }
+
+    /// What was found at the queue of an actor.
+    pub fn about(&self, actor: &Key) -> Option<Finding> {
+        self.lock().get(actor).cloned()
+    }
+
+    /// A pass has looked, and the queue serves; or the actor is gone.
+    pub fn settle(&self, actor: &Key) {
+        self.lock().remove(actor);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Finding>> {
+        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;
