@@ -17,7 +17,7 @@ INTEGRATION := $(filter-out scenarios,$(basename $(notdir $(wildcard */tests/*.r
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build test lint test-unit test-runtime test-chart test-scenarios test-scripts requirements
+.PHONY: help demo up down build test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
 .PHONY: controller harness rust python go
 
 help: ## Show this list
@@ -52,7 +52,10 @@ test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
 	python3 -m unittest discover -s charts/asya-operator/tests
 
 test-scenarios: controller harness ## Scenarios on a real Kubernetes; NAME=... for some of them
-	$(BIN)/asya-cluster run -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
+	$(BIN)/asya-cluster run --sqs -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
+
+test-brokers: harness ## Tests of the brokers' clients, on real brokers
+	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::
 
 test-scripts: python ## Tests of the scripts in .ci/
 	python3 -m unittest discover -s .ci

@@ -16,7 +16,7 @@ from counts import Counter, Counts
 
 
 # Quick ones first.
-ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-scenarios")
+ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios")
 
 
 class Part(NamedTuple):

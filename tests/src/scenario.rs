@@ -91,7 +91,7 @@ impl Scenario {
         );
         let namespace = format!("{name}-{suffix}");
         operator::create_namespace(&cluster.client(), &namespace).await?;
-        operator::create_rabbitmq_secret(&cluster.client(), &namespace).await?;
+        operator::create_broker_secrets(&cluster.client(), &namespace).await?;
         let scenario = Self {
             cluster,
             namespace,

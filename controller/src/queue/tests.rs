@@ -21,6 +21,9 @@ use super::sqs::{Keys, Sqs};
 use super::{BrokerError, QueueClient};
 use crate::fence::Fence;
 
+/// User and password of the test cluster's RabbitMQ.
+const LOGIN: &str = "admin";
+
 /// An enabled transport called `t`.
 fn transport(kind: &str, config: &Value) -> Transport {
     let all = json!({"transports": {"t": {"type": kind, "enabled": true, "config": config}}});
@@ -35,7 +38,7 @@ async fn client(transport: &Transport) -> Result<Arc<dyn QueueClient>, BrokerErr
     Ok(match &transport.kind {
         TransportKind::Rabbitmq(config) => {
             let login = Login {
-                password: "guest".into(),
+                password: LOGIN.into(),
                 ca: None,
             };
             Arc::new(Rabbitmq::new("t", config.clone(), login, gate)?)

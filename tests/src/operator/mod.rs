@@ -27,6 +27,9 @@ pub const BIN_VARIABLE: &str = "ASYA_BIN_DIR";
 /// `default`, and in that of each scenario.
 pub const RABBITMQ_SECRET: &str = "rabbitmq-secret";
 
+/// The Secret with the keys for the SQS server, as `default_values` names it.
+pub const SQS_SECRET: &str = "sqs-secret";
+
 const RELEASE: &str = "asya-operator";
 const NAMESPACE: &str = "asya-system";
 /// Longer than any run.
@@ -51,7 +54,7 @@ impl Operator {
         create_namespace(&client, NAMESPACE).await?;
         // `default` is where people try things.
         for namespace in [NAMESPACE, "default"] {
-            create_rabbitmq_secret(&client, namespace).await?;
+            create_broker_secrets(&client, namespace).await?;
         }
         let mut merged = default_values(cluster);
         merge(&mut merged, values);
@@ -212,6 +215,18 @@ pub fn default_values(cluster: &Cluster) -> Value {
             },
         });
     }
+    if let Some(endpoint) = &state.sqs {
+        let key = |key| json!({"name": SQS_SECRET, "key": key});
+        transports["sqs"] = json!({
+            "enabled": true,
+            "type": "sqs",
+            "config": {
+                "region": "us-east-1",
+                "endpoint": endpoint,
+                "credentials": {"accessKeyIdSecretRef": key("id"), "secretAccessKeySecretRef": key("key")},
+            },
+        });
+    }
     json!({"transports": transports})
 }
 
@@ -242,20 +257,24 @@ pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<()> 
     )
 }
 
-/// Makes the Secret with RabbitMQ's password in a namespace.
+/// Makes the Secrets with the brokers' credentials in a namespace.
 ///
 /// # Errors
 /// When the API server refuses.
-pub async fn create_rabbitmq_secret(client: &Client, namespace: &str) -> Result<()> {
-    let secret: Secret = serde_json::from_value(json!({
-        "metadata": {"name": RABBITMQ_SECRET},
-        "stringData": {"password": OPERATOR_PASSWORD},
-    }))?;
-    ignore_existing(
-        Api::namespaced(client.clone(), namespace)
-            .create(&PostParams::default(), &secret)
-            .await,
-    )
+pub async fn create_broker_secrets(client: &Client, namespace: &str) -> Result<()> {
+    let secrets = [
+        (RABBITMQ_SECRET, json!({"password": OPERATOR_PASSWORD})),
+        (SQS_SECRET, json!({"id": "test", "key": "test"})),
+    ];
+    for (name, data) in secrets {
+        let secret: Secret = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "stringData": data,
+        }))?;
+        let api = Api::namespaced(client.clone(), namespace);
+        ignore_existing(api.create(&PostParams::default(), &secret).await)?;
+    }
+    Ok(())
 }
 
 fn ignore_existing<T>(created: kube::Result<T>) -> Result<()> {

@@ -16,6 +16,7 @@ mod lifecycle;
 mod namespaces;
 mod operations;
 mod ownership;
+mod sqs;
 mod standalone;
 mod workloads;
 

@@ -26,7 +26,7 @@ impl Real {
         let port: u16 = port.parse().unwrap();
         Self {
             kind: "rabbitmq",
-            config: json!({"host": host, "management": {"port": port}}),
+            config: json!({"host": host, "username": LOGIN, "management": {"port": port}}),
         }
     }
 

@@ -20,7 +20,7 @@ async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (Stat
     let url = format!("{}/api/{path}", config.management.url());
     let request = Client::new()
         .request(method, url)
-        .basic_auth("guest", Some("guest"))
+        .basic_auth(LOGIN, Some(LOGIN))
         .json(body);
     let answer = request.send().await.unwrap();
     let status = answer.status();

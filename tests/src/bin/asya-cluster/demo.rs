@@ -60,7 +60,7 @@ async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
     })
     .await?;
     cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
-    asya_tests::operator::create_rabbitmq_secret(&cluster.client(), NAMESPACE).await?;
+    asya_tests::operator::create_broker_secrets(&cluster.client(), NAMESPACE).await?;
     let file = cluster.folder().join("actor.yaml");
     std::fs::write(&file, ACTOR).map_err(Error::other)?;
     say(started, "kubectl apply -f actor.yaml");

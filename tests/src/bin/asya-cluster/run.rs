@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 
 use asya_tests::Result;
-use asya_tests::cluster::STATE_VARIABLE;
+use asya_tests::cluster::{STATE_VARIABLE, State};
 use asya_tests::process::{Process, Spec};
 
 use crate::With;
@@ -19,6 +19,9 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
         .inherit_env()
         .env(STATE_VARIABLE, state.display())
         .env("KUBECONFIG", cluster.state().kubeconfig.display());
+    let spec = brokers(cluster.state())
+        .into_iter()
+        .fold(spec, |spec, (name, address)| spec.env(name, address));
     let command = Process::start(spec).await?;
     let status = tokio::select! {
         status = command.wait() => status,
@@ -31,6 +34,19 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
         cluster.keep_logs();
     }
     Ok(exit_code(status))
+}
+
+/// Where tests of the brokers' clients, which need no Kubernetes, find the brokers.
+fn brokers(state: &State) -> Vec<(&'static str, String)> {
+    let rabbitmq = state.rabbitmq.as_ref().map(|rabbitmq| {
+        let address = format!("{}:{}", rabbitmq.host, rabbitmq.management_port);
+        ("ASYA_TEST_RABBITMQ", address)
+    });
+    let sqs = state
+        .sqs
+        .clone()
+        .map(|endpoint| ("ASYA_TEST_SQS", endpoint));
+    rabbitmq.into_iter().chain(sqs).collect()
 }
 
 /// As a shell would tell it.
