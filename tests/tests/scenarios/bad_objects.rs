@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::{minimal_actor, own_cluster};
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 const GOOD: usize = 50;
@@ -158,32 +158,6 @@ fn accepted_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
         .refused_by_the_api_server()
         .says("containerPort: expected numeric"),
     ]
-}
-
-/// Applies actors at once and waits until these are Running.
-async fn apply_all(scenario: &Scenario, actors: &[Value]) -> Result<()> {
-    scenario
-        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": actors}))
-        .await
-}
-
-async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
-    eventually("the good ones are Running", SOON, async || {
-        let actors = scenario.actors().list(&ListParams::default()).await?;
-        let waiting: Vec<_> = names
-            .iter()
-            .filter(|name| {
-                !actors.iter().any(|actor| {
-                    actor.metadata.name.as_ref() == Some(name)
-                        && actor.data["status"]["status"] == "Running"
-                        && actor.data["status"]["observedGeneration"].as_i64()
-                            == actor.metadata.generation
-                })
-            })
-            .collect();
-        check(waiting.is_empty(), format_args!("not Running: {waiting:?}"))
-    })
-    .await
 }
 
 async fn all_told(scenario: &Scenario, bad: &[Bad]) -> Result<()> {

@@ -4,6 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::scenario::Scenario;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 
 mod bad_objects;
@@ -16,8 +22,8 @@ mod lifecycle;
 mod namespaces;
 mod operations;
 mod ownership;
-mod sqs;
 mod standalone;
+mod steady;
 mod workloads;
 
 /// The least that an actor needs.
@@ -35,6 +41,34 @@ fn minimal_actor(name: &str) -> Value {
             }]}}},
         },
     })
+}
+
+/// Applies actors by one call.
+async fn apply_all(scenario: &Scenario, actors: &[Value]) -> Result<()> {
+    scenario
+        .apply(&json!({"apiVersion": "v1", "kind": "List", "items": actors}))
+        .await
+}
+
+/// Waits until these are Running, each as it was applied last.
+async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
+    let what = format!("{} actors are Running", names.len());
+    eventually(what, Duration::from_mins(1), async || {
+        let actors = scenario.actors().list(&ListParams::default()).await?;
+        let waiting: Vec<_> = names
+            .iter()
+            .filter(|name| {
+                !actors.iter().any(|actor| {
+                    let (metadata, status) = (&actor.metadata, &actor.data["status"]);
+                    metadata.name.as_ref() == Some(name)
+                        && status["status"] == "Running"
+                        && status["observedGeneration"].as_i64() == metadata.generation
+                })
+            })
+            .collect();
+        check(waiting.is_empty(), format_args!("not Running: {waiting:?}"))
+    })
+    .await
 }
 
 /// The turn to run a cluster of one's own: more than one at a time besides the

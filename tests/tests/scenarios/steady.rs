@@ -1,0 +1,389 @@
+//! What is as it should be is left alone; what is not is put right at once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use asya_tests::audit::{Audit, Mark, Write};
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::{Instance, Operator};
+use asya_tests::rabbitmq::OPERATOR;
+use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(30);
+const ACTORS: usize = 100;
+/// What is measured: nothing happens in so long.
+const WINDOW: Duration = Duration::from_mins(1);
+/// WRK-4, RUN-2
+const REPAIR: Duration = Duration::from_secs(2);
+
+/// The writes of one user.
+struct Writes<'a> {
+    audit: Audit,
+    user: &'a str,
+}
+
+impl Writes<'_> {
+    async fn since(&self, mark: Mark) -> Result<Vec<Write>> {
+        self.audit.writes_since(mark, self.user).await
+    }
+
+    /// Waits until two seconds pass without a write.
+    async fn end(&self) -> Result<()> {
+        let mut mark = self.audit.mark().await?;
+        eventually("the operator writes no more", SOON, async || {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let now = self.audit.mark().await.map_err(NotYet::new)?;
+            let last = std::mem::replace(&mut mark, now);
+            let writes = self.since(last).await.map_err(NotYet::new)?;
+            check(writes.is_empty(), format_args!("{} writes", writes.len()))
+        })
+        .await
+    }
+}
+
+/// How many writes of each kind.
+fn counted(writes: &[Write]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for write in writes {
+        let slash = if write.subresource.is_empty() {
+            ""
+        } else {
+            "/"
+        };
+        let kind = format!(
+            "{} {}{slash}{} {}",
+            write.verb, write.resource, write.subresource, write.code
+        );
+        *counts.entry(kind).or_default() += 1;
+    }
+    counts
+}
+
+/// Passes that an instance has made since its start, by its metrics.
+async fn passes(instance: &Instance) -> Result<f64> {
+    let text = reqwest::get(format!("{}/metrics", instance.metrics()))
+        .await?
+        .text()
+        .await?;
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("controller_runtime_reconcile_total{"));
+    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    Ok(counts.sum())
+}
+
+/// WRK-5, QUE-8, FW-4; architecture, section 8
+#[tokio::test]
+async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "steady", async |scenario| {
+        let operator = Operator::install(&cluster, json!({})).await?;
+        let mut instance = operator.start("operator").await?;
+        let user = operator.user();
+        let writes = Writes {
+            audit: cluster.audit(),
+            user: &user,
+        };
+        let broker = cluster.rabbitmq()?.access_log();
+
+        writes.end().await?;
+        let start = writes.audit.mark().await?;
+        let names: Vec<String> = (0..ACTORS)
+            .map(|n| scenario.name(&format!("still-{n}")))
+            .collect();
+        let actors: Vec<Value> = names.iter().map(|name| minimal_actor(name)).collect();
+        let applied = Instant::now();
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &names).await?;
+        eprintln!(
+            "{ACTORS} actors: Running after {:?}, kubectl's own time included",
+            applied.elapsed()
+        );
+        writes.end().await?;
+        let first = writes.since(start).await?;
+        let figures = counted(&first);
+        eprintln!(
+            "{} writes for {ACTORS} new actors: {figures:#?}",
+            first.len()
+        );
+        // Once per namespace.
+        let shared = first
+            .iter()
+            .filter(|write| write.resource == "configmaps")
+            .count();
+        assert_eq!(shared, 1, "{figures:#?}");
+        assert!(first.len() - shared <= 5 * ACTORS, "{figures:#?}");
+        let refused: Vec<_> = first.iter().filter(|write| write.code >= 400).collect();
+        assert!(refused.is_empty(), "{refused:#?}");
+
+        let (rest, calls) = (writes.audit.mark().await?, broker.mark()?);
+        tokio::time::sleep(WINDOW).await;
+        assert_eq!(writes.since(rest).await?, []);
+        assert_eq!(broker.calls_since(calls, OPERATOR)?, []);
+
+        let (rest, calls) = (writes.audit.mark().await?, broker.mark()?);
+        instance.stop().await?;
+        instance.restart().await?;
+        let restarted = Instant::now();
+        instance.wait_ready().await?;
+        let seen = f64::from(u32::try_from(ACTORS).map_err(Error::other)?);
+        eventually("every actor is seen again", SOON, async || {
+            let passes = passes(&instance).await.map_err(NotYet::new)?;
+            check(passes >= seen, format_args!("{passes} passes"))
+        })
+        .await?;
+        eprintln!(
+            "{ACTORS} actors: seen again {:?} after the restart",
+            restarted.elapsed()
+        );
+        writes.end().await?;
+        assert_eq!(writes.since(rest).await?, []);
+        assert_eq!(broker.calls_since(calls, OPERATOR)?, []);
+
+        // The script goes with the last of them, even when all go at once.
+        let gone = Instant::now();
+        scenario
+            .actors()
+            .delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await?;
+        eventually("nothing is left", SOON, async || {
+            let actors = scenario
+                .actors()
+                .list(&ListParams::default())
+                .await?
+                .items
+                .len();
+            let runtime = scenario.api::<ConfigMap>().get_opt("asya-runtime").await?;
+            let queues = cluster
+                .rabbitmq()
+                .map_err(NotYet::new)?
+                .queues()
+                .await
+                .map_err(NotYet::new)?;
+            check(
+                (actors, runtime.is_none(), queues.len()) == (0, true, 0),
+                format_args!(
+                    "{actors} actors, runtime {}, {} queues",
+                    runtime.is_some(),
+                    queues.len()
+                ),
+            )
+        })
+        .await?;
+        eprintln!("{ACTORS} actors: gone after {:?}", gone.elapsed());
+        Ok(())
+    })
+    .await;
+}
+
+/// Waits for the repair of what a rival did, and tells how long it took.
+async fn repaired<F>(what: &str, mut look: F) -> Result<()>
+where
+    F: AsyncFnMut() -> Result<(), NotYet>,
+{
+    let since = Instant::now();
+    eventually(what, REPAIR, async || look().await).await?;
+    eprintln!("{what}: {:?}", since.elapsed());
+    Ok(())
+}
+
+fn image(deployment: &Deployment, container: &str) -> Option<String> {
+    let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
+    let found = pod
+        .containers
+        .iter()
+        .find(|found| found.name == container)?;
+    found.image.clone()
+}
+
+/// WRK-3, WRK-4
+#[tokio::test]
+async fn what_a_rival_changes_on_our_workload_comes_back() {
+    Scenario::run("rival", async |scenario| {
+        let name = scenario.name("kept");
+        let deployment = format!("deployment/{name}");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let api = scenario.api::<Deployment>();
+        let wanted = image(&api.get(&name).await?, "asya-runtime");
+        assert!(wanted.is_some());
+
+        scenario
+            .kubectl(&["set", "image", &deployment, "asya-runtime=rival:1"])
+            .await?;
+        repaired("a changed image comes back", async || {
+            let found = image(&api.get(&name).await?, "asya-runtime");
+            check(found == wanted, format_args!("{found:?}"))
+        })
+        .await?;
+
+        for label in ["asya.sh/actor", "app.kubernetes.io/managed-by"] {
+            scenario
+                .kubectl(&["label", &deployment, &format!("{label}-")])
+                .await?;
+            repaired(&format!("the label {label} comes back"), async || {
+                let labels = api.get(&name).await?.metadata.labels.unwrap_or_default();
+                check(labels.contains_key(label), format_args!("{labels:?}"))
+            })
+            .await?;
+        }
+
+        scenario
+            .kubectl(&["scale", &deployment, "--replicas=3"])
+            .await?;
+        repaired("the number of replicas comes back", async || {
+            let replicas = api.get(&name).await?.spec.and_then(|spec| spec.replicas);
+            check(replicas == Some(1), format_args!("{replicas:?}"))
+        })
+        .await?;
+
+        let remove = r#"[{"op": "remove", "path": "/spec/template/spec/containers/1"}]"#;
+        scenario
+            .kubectl(&["patch", &deployment, "--type=json", "--patch", remove])
+            .await?;
+        repaired("the sidecar comes back", async || {
+            let found = image(&api.get(&name).await?, "asya-sidecar");
+            check(found.is_some(), "no sidecar")
+        })
+        .await?;
+
+        let before = api.get(&name).await?.metadata.uid;
+        api.delete(&name, &DeleteParams::default()).await?;
+        repaired("a deleted workload comes back", async || {
+            let after = api
+                .get_opt(&name)
+                .await?
+                .and_then(|found| found.metadata.uid);
+            check(
+                after.is_some() && after != before,
+                format_args!("{after:?}"),
+            )
+        })
+        .await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// RUN-2
+#[tokio::test]
+async fn what_a_rival_does_to_the_runtime_script_comes_back() {
+    Scenario::run("script", async |scenario| {
+        let name = scenario.name("scripted");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let api = scenario.api::<ConfigMap>();
+        let wanted = api.get("asya-runtime").await?.data;
+
+        api.delete("asya-runtime", &DeleteParams::default()).await?;
+        repaired("a deleted script comes back", async || {
+            let found = api.get_opt("asya-runtime").await?;
+            let data = found.and_then(|map| map.data);
+            check(data == wanted, "another script, or none")
+        })
+        .await?;
+
+        let other =
+            Patch::Merge(json!({"data": {"asya_runtime.py": "print()", "mine.txt": "kept"}}));
+        api.patch("asya-runtime", &PatchParams::default(), &other)
+            .await?;
+        repaired("a changed script comes back", async || {
+            let data = api.get("asya-runtime").await?.data.unwrap_or_default();
+            let wanted = wanted
+                .as_ref()
+                .and_then(|wanted| wanted.get("asya_runtime.py"));
+            check(data.get("asya_runtime.py") == wanted, "another script")?;
+            // RUN-1: other keys are kept.
+            check(data.contains_key("mine.txt"), "the other key is gone")
+        })
+        .await
+    })
+    .await;
+}
+
+/// WRK-4, WRK-5
+#[tokio::test]
+async fn what_others_may_do_to_our_workload_stays_and_causes_no_write_to_it() {
+    Scenario::run("others", async |scenario| {
+        let name = scenario.name("shared");
+        let deployment = format!("deployment/{name}");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario
+            .kubectl(&["create", "deployment", "foreign", "--image=foreign"])
+            .await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let (audit, user) = (
+            scenario.cluster().audit(),
+            scenario.cluster().operator_user()?,
+        );
+        let mark = audit.mark().await?;
+
+        scenario
+            .kubectl(&["label", &deployment, "team=blue"])
+            .await?;
+        scenario
+            .kubectl(&["annotate", &deployment, "note=mine"])
+            .await?;
+        scenario
+            .kubectl(&["scale", "deployment/foreign", "--replicas=2"])
+            .await?;
+        scenario
+            .kubectl(&["rollout", "restart", &deployment])
+            .await?;
+        scenario
+            .kubectl(&["rollout", "status", &deployment, "--timeout=30s"])
+            .await?;
+        // What shows that all of that was seen: events of one object come in order.
+        scenario
+            .kubectl(&["set", "image", &deployment, "asya-runtime=rival:1"])
+            .await?;
+        let api = scenario.api::<Deployment>();
+        eventually("a changed image comes back", SOON, async || {
+            let found = image(&api.get(&name).await?, "asya-runtime");
+            check(
+                found.as_deref() != Some("rival:1"),
+                format_args!("{found:?}"),
+            )
+        })
+        .await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+
+        let mut writes = audit.writes_since(mark, &user).await?;
+        writes.retain(|write| write.namespace == scenario.namespace());
+        let figures = counted(&writes);
+        writes.retain(|write| write.resource != "asyncactors");
+        assert_eq!(
+            writes.len(),
+            1,
+            "more than the repair of the image: {figures:#?}"
+        );
+        let found = api.get(&name).await?;
+        let labels = found.metadata.labels.unwrap_or_default();
+        assert_eq!(labels.get("team").map(String::as_str), Some("blue"));
+        let annotations = found.metadata.annotations.unwrap_or_default();
+        assert_eq!(annotations.get("note").map(String::as_str), Some("mine"));
+        let template = found
+            .spec
+            .and_then(|spec| spec.template.metadata)
+            .unwrap_or_default();
+        assert!(
+            template
+                .annotations
+                .unwrap_or_default()
+                .contains_key("kubectl.kubernetes.io/restartedAt"),
+            "the restart was undone"
+        );
+        Ok(())
+    })
+    .await;
+}
