@@ -22,6 +22,7 @@ mod lifecycle;
 mod namespaces;
 mod operations;
 mod ownership;
+mod sqs;
 mod standalone;
 mod steady;
 mod workloads;
