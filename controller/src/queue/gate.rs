@@ -108,7 +108,8 @@ impl Gate {
         self.metrics
             .broker_request(&self.transport, operation.name, &label);
         let is_up = match answer {
-            Err(BrokerError::Fenced(_)) => return,
+            // Nobody was called.
+            Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
             Err(error @ BrokerError::Unreachable(_)) => {
                 lock(&self.circuit).unanswered(now, error);
                 false

@@ -109,6 +109,23 @@ async fn a_broker_that_does_not_answer_is_not_called_for_thirty_seconds() {
     assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
 }
 
+#[tokio::test(start_paused = true)]
+async fn missing_credentials_say_nothing_about_the_broker() {
+    let metrics: Arc<Metrics> = Arc::default();
+    let gate = Gate::new("t", Fence::open(), Arc::clone(&metrics));
+    for _ in 0..4 {
+        assert!(unanswered(&gate).await.is_err());
+    }
+    let missing = BrokerError::CredentialsMissing("none".to_owned());
+    let failed = gate.call::<Yes>(READ, async { Err(missing.clone()) }).await;
+    assert_eq!(failed.err(), Some(missing));
+    assert!(unanswered(&gate).await.is_err());
+    let refused = gate.call::<Yes>(READ, async { panic!("called") }).await;
+    assert_eq!(refused.err(), Some(no_answer()), "five without an answer");
+    let text = metrics.text().unwrap();
+    assert!(text.contains(r#"transport_up{transport="t"} 0"#), "{text}");
+}
+
 /// QUE-9
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_an_answer() {

@@ -125,7 +125,7 @@ fn failure<E: Refusal>(address: &str, error: &SdkError<E>) -> BrokerError {
             }
             CredentialsError::ProviderTimedOut(_) => unreachable("cannot be asked: AWS credentials do not load in time"),
             _ => BrokerError::AuthFailed(
-                "AWS credentials do not load: look at the role of the operator's ServiceAccount".to_owned(),
+                "AWS credentials do not load: set config.credentials of the transport, or look at the role of the operator's ServiceAccount".to_owned(),
             ),
         };
     }
