@@ -1,9 +1,9 @@
 //! What to do about what was observed. Every decision of a pass is here; nothing here acts.
 
-use std::sync::Arc;
-use std::time::Duration;
+pub mod deletion;
 
-use asya_shared::api::QueueStatus;
+use std::sync::Arc;
+
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,9 +13,6 @@ use super::{Fault, Reason, Retry};
 use crate::queue::Standing;
 use crate::record::WorkloadRecord;
 
-/// After the grace period pods get this long before the queue is taken from under them (FIN-2).
-const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
-
 /// What to do in this pass.
 #[derive(Debug)]
 pub enum Plan {
@@ -24,7 +21,7 @@ pub enum Plan {
     /// Bring queue and workload to what is wanted.
     Ensure(Ensure),
     /// Take down what we made.
-    Delete(Delete),
+    Delete(deletion::Delete),
 }
 
 /// The parts of a pass over an actor that lives, in the order in which they are done.
@@ -73,42 +70,10 @@ pub enum WorkloadStep {
     Refuse(Fault),
 }
 
-/// The parts of a pass over an actor that goes, in the order in which they are done.
-#[derive(Debug, PartialEq)]
-pub struct Delete {
-    /// What happens to the workloads.
-    pub workloads: Vec<WorkloadRemoval>,
-    /// What stands between the actor and its end.
-    pub then: Then,
-}
-
-/// What happens to the workload of an actor that goes.
-#[derive(Debug, PartialEq)]
-pub enum WorkloadRemoval {
-    /// Delete it.
-    Delete(Arc<WorkloadRecord>),
-    /// Give up our ownerReference on it.
-    Orphan(Arc<WorkloadRecord>),
-}
-
-/// The end of a deletion.
-#[derive(Debug, PartialEq)]
-pub enum Then {
-    /// Workload or pods are still going; a watch wakes us, or the clock does.
-    Wait(Option<Duration>),
-    /// Nothing holds the queue any more.
-    Finish {
-        /// The queue to delete.
-        queue: Option<QueueStatus>,
-    },
-    /// Our finalizer is gone; what others hold is not our business.
-    Gone,
-}
-
 /// Decides what to do.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.metadata.deleting {
-        return Plan::Delete(plan_deletion(observed, now));
+        return Plan::Delete(deletion::plan_deletion(observed, now));
     }
     if observed.actor.annotations.paused || is_done_once(observed) {
         return Plan::Rest;
@@ -137,7 +102,7 @@ fn is_done_once(observed: &Observed) -> bool {
         && recorded == Some(&desired.workload.hash)
 }
 
-fn has_finalizer(observed: &Observed) -> bool {
+pub(super) fn has_finalizer(observed: &Observed) -> bool {
     observed
         .actor
         .finalizers
@@ -231,90 +196,6 @@ fn not_owned(workload: &WorkloadRecord) -> Fault {
         ),
         retry: Retry::Slowly,
     }
-}
-
-fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
-    if !has_finalizer(observed) {
-        return Delete {
-            workloads: Vec::new(),
-            then: Then::Gone,
-        };
-    }
-    let ours = our_workloads(observed);
-    if observed.deletion.orphans {
-        let workloads = ours.into_iter().map(WorkloadRemoval::Orphan).collect();
-        return Delete {
-            workloads,
-            then: Then::Finish { queue: None },
-        };
-    }
-    if !ours.is_empty() {
-        let still = ours
-            .into_iter()
-            .filter(|workload| !workload.metadata.deleting);
-        let workloads = still.map(WorkloadRemoval::Delete).collect();
-        return Delete {
-            workloads,
-            then: Then::Wait(None),
-        };
-    }
-    let queue = queue_to_delete(observed);
-    let wait = queue.as_ref().and_then(|_| wait_for_pods(observed, now));
-    let then = wait.map_or(Then::Finish { queue }, |wait| Then::Wait(Some(wait)));
-    Delete {
-        workloads: Vec::new(),
-        then,
-    }
-}
-
-fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
-    let wanted = match &observed.workload {
-        Child::Ours(workload) => Some(workload),
-        Child::Absent | Child::Foreign(_) => None,
-    };
-    wanted
-        .into_iter()
-        .chain(&observed.former)
-        .cloned()
-        .collect()
-}
-
-/// FIN-4: what is not ours to delete, or is to stay, is `None`.
-fn queue_to_delete(observed: &Observed) -> Option<QueueStatus> {
-    if !observed.queues_managed
-        || observed.deletion.retains_queue
-        || observed.actor.annotations.skip_queue_deletion
-    {
-        return None;
-    }
-    let wanted = observed.desired.as_ref();
-    if wanted.is_err_and(|fault| fault.reason == Reason::QueueConflict) {
-        return None;
-    }
-    let wanted = wanted.ok();
-    if wanted.is_some_and(|desired| !desired.transport.queues().auto_create) {
-        return None;
-    }
-    observed.previous.queue.clone().or_else(|| {
-        let desired = wanted?;
-        Some(QueueStatus {
-            transport: desired.transport.name.clone(),
-            name: desired.names.queue.clone(),
-            ..QueueStatus::default()
-        })
-    })
-}
-
-fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
-    if observed.pods.iter().all(|pod| pod.finished) {
-        return None;
-    }
-    let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
-    let began = observed.actor.deleted.as_ref()?.0;
-    let ends = began.checked_add(grace + PODS_MAY_OVERSTAY).ok()?;
-    Duration::try_from(ends.duration_since(now))
-        .ok()
-        .filter(|wait| !wait.is_zero())
 }
 
 #[cfg(test)]

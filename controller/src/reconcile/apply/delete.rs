@@ -9,7 +9,7 @@ use super::finalizer::remove_finalizer;
 use crate::events::Note;
 use crate::queue::{BrokerError, Standing};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::{Delete, Then, WorkloadRemoval};
+use crate::reconcile::plan::deletion::{Delete, Then, WorkloadRemoval};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
 use crate::record::{ActorRecord, Record, Seen};
 

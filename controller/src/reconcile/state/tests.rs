@@ -129,7 +129,7 @@ impl Row {
             previous: self.previous,
             previously_desired: self.previously_desired,
             progressing_since: ago(self.progressing_for),
-            progress_limit: Some(Duration::from_secs(600)),
+            progress_limit: Some(Duration::from_mins(10)),
             now: now(),
         })
     }

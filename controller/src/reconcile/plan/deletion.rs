@@ -1,0 +1,135 @@
+//! What to do about an actor that goes: its workloads, their pods, its queue, last our finalizer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_shared::api::QueueStatus;
+use k8s_openapi::jiff::Timestamp;
+
+use super::has_finalizer;
+use crate::reconcile::Reason;
+use crate::reconcile::observe::{Child, Observed};
+use crate::record::WorkloadRecord;
+
+/// After the grace period pods get this long before the queue is taken from under them (FIN-2).
+const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
+
+/// The parts of a pass over an actor that goes, in the order in which they are done.
+#[derive(Debug, PartialEq)]
+pub struct Delete {
+    /// What happens to the workloads.
+    pub workloads: Vec<WorkloadRemoval>,
+    /// What stands between the actor and its end.
+    pub then: Then,
+}
+
+/// What happens to the workload of an actor that goes.
+#[derive(Debug, PartialEq)]
+pub enum WorkloadRemoval {
+    /// Delete it.
+    Delete(Arc<WorkloadRecord>),
+    /// Give up our ownerReference on it.
+    Orphan(Arc<WorkloadRecord>),
+}
+
+/// The end of a deletion.
+#[derive(Debug, PartialEq)]
+pub enum Then {
+    /// Workload or pods are still going; a watch wakes us, or the clock does.
+    Wait(Option<Duration>),
+    /// Nothing holds the queue any more.
+    Finish {
+        /// The queue to delete.
+        queue: Option<QueueStatus>,
+    },
+    /// Our finalizer is gone; what others hold is not our business.
+    Gone,
+}
+
+/// Decides what to do in this pass of the deletion (FIN-2).
+pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
+    if !has_finalizer(observed) {
+        return Delete {
+            workloads: Vec::new(),
+            then: Then::Gone,
+        };
+    }
+    let ours = our_workloads(observed);
+    if observed.deletion.orphans {
+        let workloads = ours.into_iter().map(WorkloadRemoval::Orphan).collect();
+        return Delete {
+            workloads,
+            then: Then::Finish { queue: None },
+        };
+    }
+    if !ours.is_empty() {
+        let still = ours
+            .into_iter()
+            .filter(|workload| !workload.metadata.deleting);
+        let workloads = still.map(WorkloadRemoval::Delete).collect();
+        return Delete {
+            workloads,
+            then: Then::Wait(None),
+        };
+    }
+    let queue = queue_to_delete(observed);
+    let wait = queue.as_ref().and_then(|_| wait_for_pods(observed, now));
+    let then = wait.map_or(Then::Finish { queue }, |wait| Then::Wait(Some(wait)));
+    Delete {
+        workloads: Vec::new(),
+        then,
+    }
+}
+
+fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
+    let wanted = match &observed.workload {
+        Child::Ours(workload) => Some(workload),
+        Child::Absent | Child::Foreign(_) => None,
+    };
+    wanted
+        .into_iter()
+        .chain(&observed.former)
+        .cloned()
+        .collect()
+}
+
+/// FIN-4: what is not ours to delete, or is to stay, is `None`.
+fn queue_to_delete(observed: &Observed) -> Option<QueueStatus> {
+    if !observed.queues_managed
+        || observed.deletion.retains_queue
+        || observed.actor.annotations.skip_queue_deletion
+    {
+        return None;
+    }
+    let wanted = observed.desired.as_ref();
+    if wanted.is_err_and(|fault| fault.reason == Reason::QueueConflict) {
+        return None;
+    }
+    let wanted = wanted.ok();
+    if wanted.is_some_and(|desired| !desired.transport.queues().auto_create) {
+        return None;
+    }
+    observed.previous.queue.clone().or_else(|| {
+        let desired = wanted?;
+        Some(QueueStatus {
+            transport: desired.transport.name.clone(),
+            name: desired.names.queue.clone(),
+            ..QueueStatus::default()
+        })
+    })
+}
+
+fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    if observed.pods.iter().all(|pod| pod.finished) {
+        return None;
+    }
+    let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
+    let began = observed.actor.deleted.as_ref()?.0;
+    let ends = began.checked_add(grace + PODS_MAY_OVERSTAY).ok()?;
+    Duration::try_from(ends.duration_since(now))
+        .ok()
+        .filter(|wait| !wait.is_zero())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+use std::time::Duration;
+
+use asya_shared::api::QueueStatus;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Delete, Then, WorkloadRemoval, plan_deletion};
+use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:01:00Z".parse().unwrap()
+}
+
+/// An actor whose deletion began 50 s ago, with a verified queue.
+fn going(metadata: &Value, extra: &Value) -> Observed {
+    let mut all = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+    all.as_object_mut()
+        .unwrap()
+        .extend(metadata.as_object().unwrap().clone());
+    let status = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2}});
+    observed(&actor(&all, &spec(extra), &status))
+}
+
+fn deletion(observed: &Observed) -> Delete {
+    plan_deletion(observed, now())
+}
+
+fn finish(queue: Option<&str>) -> Delete {
+    let queue = queue.map(|name| QueueStatus {
+        transport: "mq".to_owned(),
+        name: name.to_owned(),
+        verified_generation: Some(2),
+        ..QueueStatus::default()
+    });
+    Delete {
+        workloads: Vec::new(),
+        then: Then::Finish { queue },
+    }
+}
+
+fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
+    Delete {
+        workloads,
+        then: Then::Wait(seconds.map(Duration::from_secs)),
+    }
+}
+
+/// FIN-2
+#[test]
+fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
+    let mut observed = going(&json!({}), &json!({}));
+    let here = workload(&deployment(&observed));
+    observed.workload = Child::Ours(here.clone());
+    observed.pods = vec![pod("p", "h")];
+    assert_eq!(
+        deletion(&observed),
+        wait(vec![WorkloadRemoval::Delete(here)], None)
+    );
+
+    let mut object = deployment(&observed);
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    observed.workload = Child::Ours(workload(&object));
+    assert_eq!(
+        deletion(&observed),
+        wait(vec![], None),
+        "its end is an event"
+    );
+
+    observed.workload = Child::Absent;
+    assert_eq!(
+        deletion(&observed),
+        wait(vec![], Some(10)),
+        "grace and 30 s, counted from the deletion"
+    );
+
+    observed.pods = Vec::new();
+    assert_eq!(deletion(&observed), finish(Some("asya-a")));
+}
+
+/// FIN-2, WRK-6
+#[test]
+fn deletion_takes_workloads_of_both_kinds() {
+    let mut observed = going(&json!({}), &json!({}));
+    let (wanted, former) = (
+        workload(&deployment(&observed)),
+        stateful_set(&deployment(&observed)),
+    );
+    observed.workload = Child::Ours(wanted.clone());
+    observed.former = Some(former.clone());
+    let both = vec![
+        WorkloadRemoval::Delete(wanted),
+        WorkloadRemoval::Delete(former),
+    ];
+    assert_eq!(deletion(&observed), wait(both, None));
+}
+
+/// FIN-2
+#[test]
+fn pods_that_overstay_their_grace_do_not_hold_the_queue_for_ever() {
+    let mut observed = going(
+        &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        &json!({}),
+    );
+    observed.pods = vec![pod("p", "h")];
+    assert_eq!(deletion(&observed), finish(Some("asya-a")));
+    let mut patient = going(
+        &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        &json!({"timeout": {"gracefulShutdown": 100}}),
+    );
+    patient.pods = vec![pod("p", "h")];
+    assert_eq!(
+        deletion(&patient).then,
+        Then::Wait(Some(Duration::from_secs(70)))
+    );
+}
+
+/// FIN-4
+#[test]
+fn queue_stays_when_it_is_asked_to_or_was_never_ours() {
+    let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
+    assert_eq!(
+        deletion(&going(&skip, &json!({}))),
+        finish(None),
+        "annotation"
+    );
+    assert_eq!(
+        deletion(&going(
+            &json!({}),
+            &json!({"queue": {"deletionPolicy": "Retain"}})
+        )),
+        finish(None),
+        "Retain"
+    );
+    assert_eq!(
+        deletion(&going(&json!({}), &json!({"transport": "fixed"}))),
+        finish(None),
+        "autoCreate: false"
+    );
+
+    let mut unmanaged = going(&json!({}), &json!({}));
+    unmanaged.queues_managed = false;
+    assert_eq!(deletion(&unmanaged), finish(None), "management disabled");
+
+    let mut unknown = going(&json!({}), &json!({"transport": "nowhere"}));
+    unknown.previous.queue = None;
+    assert_eq!(
+        deletion(&unknown),
+        finish(None),
+        "no queue known and no transport"
+    );
+
+    let mut retained = going(
+        &json!({}),
+        &json!({"queue": {"deletionPolicy": "Retain"}, "workload": {"replicas": "x"}}),
+    );
+    retained.pods = vec![pod("p", "h")];
+    assert_eq!(
+        deletion(&retained),
+        finish(None),
+        "also where the spec cannot be read otherwise, and without a wait"
+    );
+}
+
+/// FIN-1, FIN-2
+#[test]
+fn actor_without_our_finalizer_is_nobodys_business() {
+    let mut observed = going(&json!({"finalizers": ["other/finalizer"]}), &json!({}));
+    observed.workload = Child::Ours(workload(&deployment(&observed)));
+    assert_eq!(
+        deletion(&observed),
+        Delete {
+            workloads: Vec::new(),
+            then: Then::Gone
+        }
+    );
+}
+
+/// SA-3
+#[test]
+fn foreign_workload_survives_the_actor() {
+    let mut observed = going(&json!({}), &json!({}));
+    observed.workload = Child::Foreign(workload(&deployment(&observed)));
+    assert_eq!(deletion(&observed), finish(Some("asya-a")));
+}
+
+/// FW-23
+#[test]
+fn orphaned_workload_and_queue_stay() {
+    let mut observed = going(&json!({}), &json!({"deletionPolicy": "Orphan"}));
+    let here = workload(&deployment(&observed));
+    observed.workload = Child::Ours(here.clone());
+    observed.pods = vec![pod("p", "h")];
+    let workloads = vec![WorkloadRemoval::Orphan(here)];
+    assert_eq!(
+        deletion(&observed),
+        Delete {
+            workloads,
+            then: Then::Finish { queue: None }
+        }
+    );
+}
