@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use std::ffi::OsStr;
+
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
-use clap::{ArgAction, Parser};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, CommandFactory, Parser};
 use jiff::SignedDuration;
 
 /// The controller of Asya's `AsyncActors`.
@@ -114,6 +117,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// Reads command line and environment; ends the process when a value is bad.
+    #[must_use]
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let given = |flag: &str| std::env::args().any(|word| word.starts_with(flag));
+            let set = |variable: &OsStr| std::env::var_os(variable).is_some();
+            naming_its_source(error, given, set).exit()
+        })
+    }
+
     /// The configured transports.
     ///
     /// # Errors
@@ -146,6 +159,28 @@ fn interval(text: &str) -> Result<Duration, String> {
     Duration::try_from(parsed).map_err(|_| wrong())
 }
 
+/// clap names the flag of a bad value, even when that comes from a variable.
+fn naming_its_source(
+    mut error: clap::Error,
+    given: impl Fn(&str) -> bool,
+    set: impl Fn(&OsStr) -> bool,
+) -> clap::Error {
+    let Some(ContextValue::String(shown)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let flag = shown.split(' ').next().unwrap_or_default();
+    let command = Args::command();
+    let mut args = command.get_arguments();
+    let found =
+        args.find(|arg| Some(flag) == arg.get_long().map(|name| format!("--{name}")).as_deref());
+    let variable = found.and_then(Arg::get_env).filter(|name| set(name));
+    if let Some(variable) = variable.filter(|_| !given(flag)) {
+        let named = format!("{}, that is {shown}", variable.display());
+        error.insert(ContextKind::InvalidArg, ContextValue::String(named));
+    }
+    error
+}
+
 /// QUE-12: any case; empty is what a chart renders for a value nobody gave.
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
@@ -159,7 +194,7 @@ fn yes_or_no(text: &str) -> Result<bool, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{Args, interval, yes_or_no};
+    use super::{Args, interval, naming_its_source, yes_or_no};
     use clap::{CommandFactory, Parser};
 
     #[test]
@@ -213,6 +248,21 @@ mod tests {
         for bad in ["", "5", "-1s", "soon", "5 parsecs"] {
             interval(bad).unwrap_err();
         }
+    }
+
+    /// OPS-2
+    #[test]
+    fn bad_value_of_a_variable_names_the_variable() {
+        let flag = "--max-concurrent-reconciles";
+        let error = || Args::try_parse_from(["asya-controller", &format!("{flag}=0")]).unwrap_err();
+        let named =
+            |given| naming_its_source(error(), |word| given && word == flag, |_| true).to_string();
+        assert!(
+            named(false).contains("for 'ASYA_MAX_CONCURRENT_RECONCILES, that is --max"),
+            "{}",
+            named(false)
+        );
+        assert!(!named(true).contains("ASYA_MAX"), "{}", named(true));
     }
 
     /// QUE-12

@@ -29,7 +29,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Parser;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -61,7 +60,7 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::read();
     // Before anything speaks TLS: reqwest takes what is installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     if let Err(error) = start_logging(&args.log_level).and(Ok(())) {
