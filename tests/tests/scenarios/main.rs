@@ -13,6 +13,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 mod bad_objects;
+mod config_errors;
 mod crash;
 mod crd;
 mod harness;
