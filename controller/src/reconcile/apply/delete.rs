@@ -11,7 +11,7 @@ use crate::queue::{BrokerError, Standing};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::deletion::{Delete, Then, WorkloadRemoval};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
-use crate::record::{ActorRecord, Record, Seen};
+use crate::record::{ActorRecord, Key, Record, Seen};
 
 /// Runs the plan of an actor that goes.
 pub(super) async fn delete(
@@ -120,12 +120,13 @@ async fn delete_queue(
 /// The runtime script goes with the last actor of its namespace (RUN-2).
 async fn release_namespace(context: &Context, observed: &Observed) -> Result<(), Error> {
     let namespace = &observed.key().namespace;
-    let others = context
-        .stores
-        .actors
-        .keys_in(namespace)
-        .iter()
-        .any(|key| key != observed.key());
+    let actors = &context.stores.actors;
+    // One that goes, too, does not count: of several at once none would be the last.
+    let stays = |key: &Key| {
+        let actor = actors.get(key).filter(|_| key != observed.key());
+        actor.is_some_and(|actor| !actor.metadata.deleting)
+    };
+    let others = actors.keys_in(namespace).iter().any(stays);
     if observed.deletion.orphans {
         context
             .runtime
