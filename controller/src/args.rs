@@ -103,6 +103,14 @@ pub struct Args {
     #[arg(long, env = "ASYA_RUNTIME_LOCAL_PATH")]
     pub runtime_local_path: Option<String>,
 
+    /// How often every queue is looked at; 0 is never.
+    #[arg(long, env = "ASYA_QUEUE_HEALTH_CHECK_INTERVAL", default_value = "5m", value_parser = interval)]
+    pub queue_health_check_interval: Duration,
+
+    /// How often the messages of actors with replicas are counted; 0 is never.
+    #[arg(long, env = "ASYA_QUEUE_METRICS_INTERVAL", default_value = "30s", value_parser = interval)]
+    pub queue_metrics_interval: Duration,
+
     /// No queue is created, changed or deleted.
     #[arg(long, env = "ASYA_DISABLE_QUEUE_MANAGEMENT", default_value = "false", value_parser = yes_or_no, action = ArgAction::Set)]
     pub disable_queue_management: bool,

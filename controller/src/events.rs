@@ -14,6 +14,8 @@ use crate::record::ActorRecord;
 pub enum Note {
     /// The actor's queue was made.
     QueueCreated,
+    /// The actor's queue was lost, and was made again.
+    QueueRecreated,
     /// The actor's queue could not be deleted.
     QueueDeletionFailed,
     /// The spec breaks a rule.
@@ -26,15 +28,16 @@ impl Note {
     fn type_(self) -> EventType {
         match self {
             Self::QueueCreated => EventType::Normal,
-            Self::QueueDeletionFailed | Self::ValidationFailed | Self::NotOwned => {
-                EventType::Warning
-            }
+            Self::QueueRecreated
+            | Self::QueueDeletionFailed
+            | Self::ValidationFailed
+            | Self::NotOwned => EventType::Warning,
         }
     }
 
     fn action(self) -> &'static str {
         match self {
-            Self::QueueCreated => "CreateQueue",
+            Self::QueueCreated | Self::QueueRecreated => "CreateQueue",
             Self::QueueDeletionFailed => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",

@@ -8,6 +8,7 @@ mod crd;
 mod events;
 mod fence;
 mod health;
+mod health_pass;
 mod leader;
 mod metrics;
 mod namespaces;
@@ -46,6 +47,7 @@ use crate::namespaces::Namespaces;
 use crate::operator::{Operator, Watches};
 use crate::pass::Pace;
 use crate::queue::Brokers;
+use crate::queue::health::{Doubts, Schedule};
 use crate::reconcile::{Context, Installation, Stores};
 use crate::runtime::RuntimeConfigMaps;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
@@ -127,6 +129,8 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             queues_managed: !args.disable_queue_management,
         },
         claims: Claims::default(),
+        doubts: Doubts::default(),
+        depths: Arc::default(),
         workloads: Workloads::new(client.clone()),
         brokers: Brokers::new(
             client.clone(),
@@ -143,6 +147,10 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let operator = Operator {
         context: Arc::new(context),
         queue: WorkQueue::observed(pacing(&args), metrics.clone()),
+        schedule: Schedule {
+            check: args.queue_health_check_interval,
+            count: args.queue_metrics_interval,
+        },
         pace: Pace {
             resync: args.max_reconcile_interval,
         },

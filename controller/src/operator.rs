@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use crate::census;
 use crate::health::Readiness;
 use crate::pass::{self, Pace, Work};
+use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
 use crate::record::{Concerns, Record};
 use crate::store::{Scope, Store};
@@ -31,6 +32,8 @@ pub struct Operator {
     pub queue: WorkQueue<Work>,
     /// How often actors are seen without an event.
     pub pace: Pace,
+    /// How often queues are.
+    pub schedule: Schedule,
     /// Gates of `/readyz`.
     pub readiness: Readiness,
 }
@@ -47,6 +50,7 @@ impl Operator {
             let workloads = &operator.context.workloads;
             metrics.records("Deployment", workloads.deployments.len());
             metrics.records("StatefulSet", workloads.stateful_sets.len());
+            operator.context.depths.show(metrics);
             metrics.records("ConfigMap", stores.config_maps.len());
             metrics.records("Pod", stores.pods.len());
         });
@@ -108,6 +112,12 @@ impl Operator {
 
     /// Runs passes until the queue is closed. Every known actor is seen once (FW-4).
     pub async fn lead(self) {
+        let health = HealthPass {
+            brokers: self.context.brokers.clone(),
+            depths: Arc::clone(&self.context.depths),
+            schedule: self.schedule,
+            actors: self.clone(),
+        };
         let Self {
             context,
             queue,
@@ -122,7 +132,10 @@ impl Operator {
             let context = Arc::clone(&context);
             async move { pass::run(&context, work, attempt, pace).await }
         };
-        queue.run(run).await;
+        tokio::select! {
+            () = queue.run(run) => {}
+            () = health.run() => {}
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::{Instrument, info_span, warn};
 
-use crate::reconcile::{self, Context, Retry};
+use crate::reconcile::{self, Context, Error, Retry};
 use crate::record::Key;
 use crate::work_queue::{Attempt, Outcome};
 
@@ -69,9 +69,9 @@ async fn pass(context: &Context, key: Key) -> Option<Retry> {
             }
             *retry
         }
-        Err(error) if error.retry() == Retry::Now => {
+        Err(Error::Stale(_) | Error::Busy(_)) => {
             timer.looks_again();
-            Some(Retry::Now)
+            result.as_ref().err().map(Error::retry)
         }
         Err(error) => {
             timer.failed(error.kind());

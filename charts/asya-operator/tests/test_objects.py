@@ -31,6 +31,7 @@ class Objects(ChartCase):
                 '{"limits":{"cpu":"500m","memory":"256Mi"},"requests":{"cpu":"100m","memory":"64Mi"}}'},
             {"name": "ASYA_MAX_CONCURRENT_RECONCILES", "value": "50"},
             {"name": "ASYA_QUEUE_HEALTH_CHECK_INTERVAL", "value": "5m"},
+            {"name": "ASYA_QUEUE_METRICS_INTERVAL", "value": "30s"},
             {"name": "ASYA_DISABLE_QUEUE_MANAGEMENT", "value": "false"},
         ])
 

@@ -60,6 +60,7 @@ OTHER = {
     "leaderElection.enabled": (False, "--leader-elect", "false"),
     "controller.maxConcurrentReconciles": (7, "$ASYA_MAX_CONCURRENT_RECONCILES", "7"),
     "controller.queueHealthCheckInterval": ("90s", "$ASYA_QUEUE_HEALTH_CHECK_INTERVAL"),
+    "controller.queueMetricsInterval": ("7s", "$ASYA_QUEUE_METRICS_INTERVAL"),
     "controller.disableQueueManagement": (True, "$ASYA_DISABLE_QUEUE_MANAGEMENT", "true"),
     "controller.maxReconcileInterval": ("1h", "--max-reconcile-interval"),
     "controller.minReconcileInterval": ("2s", "--min-reconcile-interval"),

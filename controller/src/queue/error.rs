@@ -76,6 +76,11 @@ impl BrokerError {
         }
     }
 
+    /// Whether the broker may answer the same call a little later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Throttled(_))
+    }
+
     /// What a condition says of it.
     pub fn fault(&self) -> Fault {
         Fault {

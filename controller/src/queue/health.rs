@@ -98,9 +98,23 @@ pub struct HealthPass<A, S> {
 impl<A: Actors, S: Surveyor> HealthPass<A, S> {
     /// Runs until it is dropped, which is when the lease ends.
     pub async fn run(&self) {
-        let check = every(self.schedule.check, async || self.check().await);
-        let count = every(self.schedule.count, async || self.count().await);
-        join(check, count).await;
+        join(self.check_all_along(), self.count_all_along()).await;
+    }
+
+    async fn check_all_along(&self) {
+        first(self.schedule.check).await;
+        loop {
+            self.check().await;
+            next(self.schedule.check).await;
+        }
+    }
+
+    async fn count_all_along(&self) {
+        first(self.schedule.count).await;
+        loop {
+            self.count().await;
+            next(self.schedule.count).await;
+        }
     }
 
     /// Looks at all queues once; no transport waits for another.
@@ -175,17 +189,17 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
     }
 }
 
-/// Does `work` again and again; the first time somewhere in the first interval, so that the replicas of
-/// many clusters do not meet at their brokers.
-async fn every(interval: Duration, work: impl AsyncFn()) {
+/// Somewhere in the first interval, so that the replicas of many clusters do not meet at their brokers;
+/// for ever where there is none.
+async fn first(interval: Duration) {
     if interval.is_zero() {
-        return;
+        return std::future::pending().await;
     }
     sleep(interval.mul_f64(fastrand::f64())).await;
-    loop {
-        work().await;
-        sleep(interval.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
-    }
+}
+
+async fn next(interval: Duration) {
+    sleep(interval.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
 }
 
 fn key_of(queue: &QueueOf) -> Key {
@@ -195,18 +209,37 @@ fn key_of(queue: &QueueOf) -> Key {
 /// Actors whose queue is not what status says: what was verified counts no longer (QUE-8).
 #[derive(Default)]
 pub struct Doubts {
-    actors: Mutex<HashMap<Key, Finding>>,
+    actors: Mutex<HashMap<Key, Doubt>>,
+}
+
+struct Doubt {
+    finding: Finding,
+    /// Passes in a row that the broker did not answer.
+    failures: u32,
 }
 
 impl Doubts {
     /// From now on a pass must look itself.
     pub fn raise(&self, actor: &Key, finding: Finding) {
-        self.lock().insert(actor.clone(), finding);
+        let mut actors = self.lock();
+        let failures = actors.get(actor).map_or(0, |doubt| doubt.failures);
+        actors.insert(actor.clone(), Doubt { finding, failures });
     }
 
     /// What was found at the queue of an actor.
     pub fn about(&self, actor: &Key) -> Option<Finding> {
-        self.lock().get(actor).cloned()
+        self.lock().get(actor).map(|doubt| doubt.finding.clone())
+    }
+
+    /// A pass looked, and the broker did not answer. Answers how often in a row (QUE-10).
+    pub fn unanswered(&self, actor: &Key, error: &BrokerError) -> u32 {
+        let mut actors = self.lock();
+        let doubt = actors.entry(actor.clone()).or_insert_with(|| Doubt {
+            finding: Finding::Unknown(error.clone()),
+            failures: 0,
+        });
+        doubt.failures += 1;
+        doubt.failures
     }
 
     /// A pass has looked, and the queue serves; or the actor is gone.
@@ -214,7 +247,7 @@ impl Doubts {
         self.lock().remove(actor);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Finding>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Doubt>> {
         self.actors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

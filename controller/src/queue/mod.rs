@@ -1,10 +1,5 @@
 //! Queues at the brokers: one client per transport and credential, behind one trait.
 
-#![allow(
-    dead_code,
-    reason = "health pass and retired queues, which use the rest, are not wired into passes"
-)]
-
 mod circuit;
 mod credentials;
 pub mod depths;

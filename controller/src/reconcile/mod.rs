@@ -22,6 +22,8 @@ use crate::claims::Claims;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::queue::Brokers;
+use crate::queue::depths::Depths;
+use crate::queue::health::Doubts;
 use crate::record::{ActorRecord, ConfigMapRecord, Key, PodRecord};
 use crate::runtime::RuntimeConfigMaps;
 use crate::store::Store;
@@ -47,6 +49,10 @@ pub struct Context {
     pub claims: Claims,
     /// The brokers' clients.
     pub brokers: Brokers,
+    /// Whose queue must be looked at, whatever status says.
+    pub doubts: Doubts,
+    /// Messages in the queues.
+    pub depths: Arc<Depths>,
     /// The runtime script in the actors' namespaces.
     pub runtime: RuntimeConfigMaps,
     /// Events on actors.

@@ -11,8 +11,12 @@ use serde_json::Value;
 
 use super::desired::{Desired, desired};
 use super::{Context, Error, Fault, Reason};
+use crate::queue::depths::Told;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{ActorRecord, Controller, Key, PodRecord, WorkloadRecord};
+
+/// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
+const TOLERATED: u32 = 3;
 
 /// All that a plan is made from.
 pub struct Observed {
@@ -30,6 +34,8 @@ pub struct Observed {
     pub pods: Vec<Arc<PodRecord>>,
     /// Its queue.
     pub queue: QueueSeen,
+    /// What is known of its messages.
+    pub depth: Told,
     /// Whether the queue of this actor may be created, changed and deleted (QUE-12).
     pub queues_managed: bool,
     /// What is to happen at the actor's end.
@@ -68,6 +74,8 @@ pub enum QueueSeen {
     Verified,
     /// What the broker says.
     Standing(Standing),
+    /// Found as wanted earlier; now the broker does not answer, which has yet to last (QUE-10).
+    Unanswered,
     /// The broker does not say.
     Unknown(BrokerError),
 }
@@ -128,6 +136,7 @@ impl Observed {
 /// When the API server does not tell what stands under the workload's name.
 pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, Error> {
     let Some(actor) = context.stores.actors.get(key) else {
+        context.doubts.settle(key);
         return Ok(None);
     };
     let previous = actor
@@ -153,6 +162,7 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         workload,
         former: former.filter(|former| is_ours(former.metadata.controller.as_ref(), &actor, false)),
         queue: QueueSeen::NotAsked,
+        depth: context.depths.told(key),
         queues_managed: context.installation.queues_managed,
         deletion,
         actor,
@@ -253,7 +263,9 @@ async fn queue(context: &Context, observed: &Observed) -> Result<QueueSeen, Erro
     {
         return Ok(QueueSeen::NotAsked);
     }
-    if observed.verified_queue(desired) {
+    let key = observed.key();
+    let verified = observed.verified_queue(desired);
+    if verified && context.doubts.about(key).is_none() {
         return Ok(QueueSeen::Verified);
     }
     let namespace = &observed.key().namespace;
@@ -261,6 +273,13 @@ async fn queue(context: &Context, observed: &Observed) -> Result<QueueSeen, Erro
     match client.observe(&desired.queue_of(&observed.actor)).await {
         Ok(seen) => Ok(QueueSeen::Standing(seen.standing)),
         Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
+        Err(error)
+            if verified
+                && error.may_pass()
+                && context.doubts.unanswered(key, &error) < TOLERATED =>
+        {
+            Ok(QueueSeen::Unanswered)
+        }
         Err(error) => Ok(QueueSeen::Unknown(error)),
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::desired::Desired;
 use super::observe::{Child, Observed, QueueSeen};
 use super::{Fault, Reason, Retry};
-use crate::queue::Standing;
+use crate::queue::{Serving, Standing};
 use crate::record::WorkloadRecord;
 
 /// What to do in this pass.
@@ -40,8 +40,10 @@ pub struct Ensure {
 /// About the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueStep {
-    /// It is as wanted.
-    Keep,
+    /// It is as wanted; with what the broker said of it in this pass.
+    Keep(Option<Serving>),
+    /// It was as wanted, and the broker does not answer just now (QUE-10).
+    Await,
     /// It is somebody's business, not ours (QUE-12).
     Unmanaged,
     /// Create it.
@@ -112,12 +114,13 @@ pub(super) fn has_finalizer(observed: &Observed) -> bool {
 
 fn plan_queue(observed: &Observed) -> QueueStep {
     let Ok(desired) = &observed.desired else {
-        return QueueStep::Keep;
+        return QueueStep::Keep(None);
     };
     let queue = &desired.names.queue;
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
         QueueSeen::NotAsked => QueueStep::Unmanaged,
+        QueueSeen::Unanswered => QueueStep::Await,
         QueueSeen::Unknown(error) => QueueStep::Refuse(error.fault()),
         QueueSeen::Standing(Standing::Absent) if creates => QueueStep::Create,
         QueueSeen::Standing(Standing::Absent) => QueueStep::Refuse(Fault {
@@ -128,9 +131,8 @@ fn plan_queue(observed: &Observed) -> QueueStep {
             retry: Retry::Slowly,
         }),
         QueueSeen::Standing(Standing::Drifted) if creates => QueueStep::Update,
-        QueueSeen::Verified | QueueSeen::Standing(Standing::Serves(_) | Standing::Drifted) => {
-            QueueStep::Keep
-        }
+        QueueSeen::Standing(Standing::Serves(serving)) => QueueStep::Keep(Some(serving.clone())),
+        QueueSeen::Verified | QueueSeen::Standing(Standing::Drifted) => QueueStep::Keep(None),
         QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMismatch,
             message: format!(

@@ -24,6 +24,7 @@ use super::pods::Pods;
 use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
 use crate::events::Note;
+use crate::queue::depths::Told;
 use crate::record::{ActorRecord, Seen, WorkloadRecord};
 
 const TRANSPORT_READY: &str = "TransportReady";
@@ -148,9 +149,13 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         .again
         .and_then(|at| at.duration_since(now).try_into().ok())
         .map(Retry::After);
+    let unanswered = matches!(ensured.queue, QueueState::Unanswered).then_some(Retry::Soon);
     Report {
         status,
-        retry: retry.chain(timer).fold(Retry::OnChange, Retry::sooner),
+        retry: retry
+            .chain(timer)
+            .chain(unanswered)
+            .fold(Retry::OnChange, Retry::sooner),
     }
 }
 
@@ -181,11 +186,14 @@ fn faults<'a>(
 fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorStatus {
     let previous = &observed.previous;
     let name = &observed.key().name;
+    let (queued_messages, processing_messages) = messages(observed, ensured);
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Standalone),
         observed_generation: Some(observed.actor.generation),
         scaling_mode: Some(ScalingMode::Manual),
         queue: queue_status(observed, ensured),
+        queued_messages,
+        processing_messages,
         inventory: previous.inventory.clone(),
         last_scale_time: previous.last_scale_time.clone(),
         last_scale_direction: previous.last_scale_direction.clone(),
@@ -265,15 +273,40 @@ fn inventory(observed: &Observed, workload: &WorkloadRecord) -> InventoryEntry {
 }
 
 fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
-    match (&observed.desired, &ensured.queue) {
-        (Ok(desired), QueueState::Ready) => Some(QueueStatus {
-            transport: desired.transport.name.clone(),
-            name: desired.names.queue.clone(),
-            verified_generation: Some(observed.actor.generation),
-            ..QueueStatus::default()
-        }),
-        _ => observed.previous.queue.clone(),
+    let previous = observed.previous.queue.as_ref();
+    let serving = match &ensured.queue {
+        QueueState::Ready(serving) => serving.as_ref(),
+        QueueState::Created(serving) => Some(serving),
+        _ => return previous.cloned(),
+    };
+    let Ok(desired) = &observed.desired else {
+        return previous.cloned();
+    };
+    let (transport, name) = (&desired.transport.name, &desired.names.queue);
+    let known = previous.filter(|queue| (&queue.transport, &queue.name) == (transport, name));
+    let url = serving.and_then(|serving| serving.url.clone());
+    Some(QueueStatus {
+        transport: transport.clone(),
+        name: name.clone(),
+        url: url.or_else(|| known?.url.clone()),
+        verified_generation: Some(observed.actor.generation),
+    })
+}
+
+/// QUE-20: about as many as there are.
+fn messages(observed: &Observed, ensured: &Ensured) -> (Option<i64>, Option<i64>) {
+    let previous = &observed.previous;
+    match (observed.depth, &ensured.queue) {
+        (Told::Depth(depth), _) => (count(depth.queued), count(depth.processing)),
+        (Told::Nothing, _) => (None, None),
+        // What is new is empty: nobody needs to ask.
+        (Told::AsBefore, QueueState::Created(_)) => (Some(0), Some(0)),
+        (Told::AsBefore, _) => (previous.queued_messages, previous.processing_messages),
     }
+}
+
+fn count(messages: u64) -> Option<i64> {
+    i64::try_from(messages).ok()
 }
 
 fn conditions(
@@ -288,7 +321,7 @@ fn conditions(
         (Some(fault), _, _) => {
             conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
         }
-        (None, QueueState::Ready, Ok(desired)) => {
+        (None, QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) => {
             let text = format!("queue {} is ready", desired.names.queue);
             conditions.set(TRANSPORT_READY, Some(true), Reason::QueueReady, &text);
         }

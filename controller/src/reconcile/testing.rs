@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Installation;
 use super::desired::desired;
 use super::observe::{Child, DeletionPolicy, Observed, QueueSeen};
+use crate::queue::depths::Told;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 
@@ -68,6 +69,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         former: None,
         pods: Vec::new(),
         queue: QueueSeen::NotAsked,
+        depth: Told::AsBefore,
         queues_managed: true,
         actor,
     }

@@ -7,7 +7,7 @@ use kube::Api;
 use super::Outcome;
 use super::finalizer::remove_finalizer;
 use crate::events::Note;
-use crate::queue::{BrokerError, Standing};
+use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::deletion::{Delete, Then, WorkloadRemoval};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
@@ -39,18 +39,22 @@ pub(super) async fn delete(
         Then::Finish { queue } => queue,
     };
     confirm_deletion(context, observed).await?;
-    if let Some(queue) = queue
-        && let Err(fault) = delete_queue(context, observed, &queue).await?
-    {
-        context.events.tell(
-            &observed.actor,
-            Note::QueueDeletionFailed,
-            fault.message.clone(),
-        );
-        return Ok(Outcome::Deleting {
-            retry: fault.retry,
-            fault: Some(fault),
-        });
+    if let Some(queue) = queue {
+        match delete_queue(context, observed, &queue).await? {
+            Ok(Emptied::Gone | Emptied::Kept) => {}
+            // Its messages are counted late: until it is known to be empty it stays.
+            Ok(Emptied::Later(wait)) => {
+                let retry = Retry::After(wait);
+                return Ok(Outcome::Deleting { fault: None, retry });
+            }
+            Err(fault) => {
+                let (text, retry) = (fault.message.clone(), fault.retry);
+                let note = Note::QueueDeletionFailed;
+                context.events.tell(&observed.actor, note, text);
+                let fault = Some(fault);
+                return Ok(Outcome::Deleting { fault, retry });
+            }
+        }
     }
     release_namespace(context, observed).await?;
     remove_finalizer(context, &observed.actor).await?;
@@ -79,7 +83,7 @@ async fn delete_queue(
     context: &Context,
     observed: &Observed,
     queue: &QueueStatus,
-) -> Result<Result<(), Fault>, Error> {
+) -> Result<Result<Emptied, Fault>, Error> {
     let failed = |message: String, retry| Fault {
         reason: Reason::QueueDeletionFailed,
         message: format!("queue {} cannot be deleted: {message}", queue.name),
@@ -103,18 +107,32 @@ async fn delete_queue(
         // A queue that status does not name was ours only if it is what we would have made.
         if !known && let Ok(desired) = &observed.desired {
             match client.observe(&desired.queue_of(&observed.actor)).await {
-                Ok(seen) if matches!(seen.standing, Standing::Serves(_)) => {}
-                Ok(_) | Err(BrokerError::Conflict(_)) => return Ok(()),
+                Ok(QueueSeen {
+                    standing: Standing::Serves(_) | Standing::Drifted,
+                    ..
+                }) => {}
+                Ok(_) | Err(BrokerError::Conflict(_)) => return Ok(Emptied::Gone),
                 Err(error) => return Err(error),
             }
         }
-        client.delete(&queue.name, &owner).await
+        client.delete(&queue.name, &owner).await?;
+        match own_dead_letters(observed) {
+            Some(dlq) => client.delete_if_empty(dlq, &owner).await,
+            None => Ok(Emptied::Gone),
+        }
     };
     match removal.await {
-        Ok(()) => Ok(Ok(())),
+        Ok(emptied) => Ok(Ok(emptied)),
         Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
         Err(error) => Ok(Err(failed(error.to_string(), Retry::Soon))),
     }
+}
+
+/// A dead letter queue that others share is nobody's to delete (QUE-14).
+fn own_dead_letters(observed: &Observed) -> Option<&str> {
+    let desired = observed.desired.as_ref().ok()?;
+    let shared = desired.transport.queues().dlq.is_shared();
+    desired.names.dlq.as_deref().filter(|_| !shared)
 }
 
 /// The runtime script goes with the last actor of its namespace (RUN-2).

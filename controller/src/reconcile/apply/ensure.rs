@@ -6,6 +6,7 @@ use super::finalizer::add_finalizer;
 use super::{Ensured, QueueState, seen_workload};
 use crate::events::Note;
 use crate::queue::BrokerError;
+use crate::queue::health::Finding;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
@@ -98,28 +99,43 @@ async fn ensure_queue(
     let queue = desired.queue_of(&observed.actor);
     let creates = step == QueueStep::Create;
     let made = match step {
-        QueueStep::Keep => return Ok(QueueState::Ready),
+        QueueStep::Keep(serving) => {
+            context.doubts.settle(observed.key());
+            return Ok(QueueState::Ready(serving));
+        }
+        QueueStep::Await => return Ok(QueueState::Unanswered),
         QueueStep::Unmanaged => return Ok(QueueState::Unmanaged),
         QueueStep::Refuse(fault) => return Ok(QueueState::Fault(fault)),
         QueueStep::Create => client.create(&queue).await,
         QueueStep::Update => client.update(&queue).await,
     };
     match made {
-        Ok(_) => {
+        Ok(serving) => {
             if creates {
-                let text = format!(
-                    "created queue {} on transport {}",
-                    desired.names.queue, desired.transport.name
-                );
-                context
-                    .events
-                    .tell(&observed.actor, Note::QueueCreated, text);
+                tell_creation(context, observed, desired);
             }
-            Ok(QueueState::Ready)
+            context.doubts.settle(observed.key());
+            Ok(if creates {
+                QueueState::Created(serving)
+            } else {
+                QueueState::Ready(Some(serving))
+            })
         }
         Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
         Err(error) => Ok(QueueState::Fault(error.fault())),
     }
+}
+
+fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
+    let (note, verb) = match context.doubts.about(observed.key()) {
+        Some(Finding::Vanished) => (Note::QueueRecreated, "created again"),
+        _ => (Note::QueueCreated, "created"),
+    };
+    let text = format!(
+        "{verb} queue {} on transport {}",
+        desired.names.queue, desired.transport.name
+    );
+    context.events.tell(&observed.actor, note, text);
 }
 
 /// The script comes before the workload: pods mount it.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::observe::{Child, Observed};
 use super::plan::Plan;
 use super::{Context, Error, Fault, Retry};
+use crate::queue::Serving;
 use crate::record::WorkloadRecord;
 
 /// What a pass did, and what stands now.
@@ -46,8 +47,12 @@ pub enum QueueState {
     /// Nothing was asked, nothing is told.
     #[default]
     Untouched,
-    /// As wanted, as far as we know.
-    Ready,
+    /// As wanted, as far as we know; with what the broker said of it in this pass.
+    Ready(Option<Serving>),
+    /// As wanted, and made in this pass.
+    Created(Serving),
+    /// As wanted when last seen; the broker does not answer just now (QUE-10).
+    Unanswered,
     /// Somebody else's business (QUE-12).
     Unmanaged,
     /// It cannot be used.
@@ -56,7 +61,7 @@ pub enum QueueState {
 
 impl QueueState {
     fn is_usable(&self) -> bool {
-        matches!(self, Self::Ready | Self::Unmanaged)
+        matches!(self, Self::Ready(_) | Self::Created(_) | Self::Unmanaged)
     }
 }
 

@@ -86,7 +86,7 @@ fn finalizer_comes_first_valid_or_not_and_never_twice() {
     }
 }
 
-/// QUE-2, QUE-4, QUE-7, QUE-8, QUE-12
+/// QUE-2, QUE-4, QUE-7, QUE-8, QUE-10, QUE-12
 #[test]
 fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
     let rows = [
@@ -103,14 +103,15 @@ fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
         (
             QueueSeen::Standing(Standing::Serves(Serving::default())),
             "mq",
-            QueueStep::Keep,
+            QueueStep::Keep(Some(Serving::default())),
         ),
         (
             QueueSeen::Standing(Standing::Serves(Serving::default())),
             "fixed",
-            QueueStep::Keep,
+            QueueStep::Keep(Some(Serving::default())),
         ),
-        (QueueSeen::Verified, "mq", QueueStep::Keep),
+        (QueueSeen::Verified, "mq", QueueStep::Keep(None)),
+        (QueueSeen::Unanswered, "mq", QueueStep::Await),
         (QueueSeen::NotAsked, "mq", QueueStep::Unmanaged),
     ];
     for (seen, transport, wanted) in rows {
@@ -211,7 +212,7 @@ fn actor_that_cannot_be_acted_on_keeps_what_it_has_and_is_not_tried_again() {
         } = ensure(&observed);
         assert_eq!(
             (queue, workload),
-            (QueueStep::Keep, WorkloadStep::Keep),
+            (QueueStep::Keep(None), WorkloadStep::Keep),
             "{bad}"
         );
     }

@@ -23,7 +23,7 @@ fn lives() -> Observed {
 /// After a pass that found or made everything.
 fn running(observed: &Observed) -> Ensured {
     Ensured {
-        queue: QueueState::Ready,
+        queue: QueueState::Ready(None),
         workload: Some(workload(&deployment(observed))),
         applied: true,
         fault: None,
@@ -231,7 +231,7 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
         let mut object = object.clone();
         object["status"]["readyReplicas"] = json!(ready);
         Ensured {
-            queue: QueueState::Ready,
+            queue: QueueState::Ready(None),
             workload: Some(workload(&object)),
             applied: true,
             fault: None,

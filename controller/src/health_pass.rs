@@ -1,0 +1,109 @@
+//! What the health pass of the queues needs to know of actors, and what it tells them (QUE-20 to QUE-22).
+
+use std::collections::BTreeMap;
+
+use asya_shared::transport::QueueOf;
+use asya_shared::validate;
+use serde::Deserialize;
+
+use crate::operator::Operator;
+use crate::pass::Work;
+use crate::queue::health::{Actors, Checked, Finding, OnTransport};
+use crate::reconcile::Context;
+use crate::record::{ActorRecord, Key};
+
+/// The part of a status that tells which queue was verified, and whether pods read it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Status {
+    queue: Queue,
+    #[serde(default)]
+    desired_replicas: i32,
+}
+
+#[derive(Deserialize)]
+struct Queue {
+    transport: String,
+    name: String,
+}
+
+impl Actors for Operator {
+    fn queues(&self) -> Vec<OnTransport> {
+        let Context {
+            installation,
+            stores,
+            claims,
+            ..
+        } = &*self.context;
+        if !installation.queues_managed {
+            return Vec::new();
+        }
+        let mut actors = Vec::new();
+        stores.actors.each(|actor| actors.push(actor.clone()));
+        let mut by_transport: BTreeMap<String, OnTransport> = BTreeMap::new();
+        for actor in actors {
+            if claims.owner_before(&actor.metadata.key).is_some() {
+                continue;
+            }
+            let Some((transport, checked)) = self.verified(&actor) else {
+                continue;
+            };
+            let Ok(transport) = installation.transports.usable(&transport) else {
+                continue;
+            };
+            let on = by_transport.entry(transport.name.clone());
+            let on = on.or_insert_with(|| OnTransport {
+                transport: transport.clone(),
+                queues: Vec::new(),
+            });
+            on.queues.push(checked);
+        }
+        by_transport.into_values().collect()
+    }
+
+    fn verify_again(&self, actor: &Key, finding: &Finding) {
+        self.context.doubts.raise(actor, finding.clone());
+        self.queue.now(Work::Actor(actor.clone()));
+    }
+
+    fn tell_depth(&self, actor: &Key) {
+        self.queue.now(Work::Actor(actor.clone()));
+    }
+}
+
+impl Operator {
+    /// The queue that was verified for an actor which lives and is not paused.
+    fn verified(&self, actor: &ActorRecord) -> Option<(String, Checked)> {
+        if actor.metadata.deleting || actor.annotations.paused {
+            return None;
+        }
+        let status: Status = serde_json::from_str(actor.status.as_ref()?.get()).ok()?;
+        let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
+        let transport = self
+            .context
+            .installation
+            .transports
+            .usable(&spec.transport)
+            .ok()?;
+        let Key { namespace, name } = &actor.metadata.key;
+        let names = transport.names_of(namespace, name);
+        // Another queue than the one that is wanted is a pass's business first.
+        if status.queue.transport != transport.name || status.queue.name != names.queue {
+            return None;
+        }
+        let queue = QueueOf {
+            names,
+            namespace: namespace.to_string(),
+            actor: name.to_string(),
+            uid: actor.metadata.uid.to_string(),
+            timeout: spec.timeout_in_force(),
+        };
+        Some((
+            transport.name.clone(),
+            Checked {
+                queue,
+                at_work: status.desired_replicas > 0,
+            },
+        ))
+    }
+}
