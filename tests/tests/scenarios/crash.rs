@@ -1,8 +1,8 @@
 //! The operator is killed at some write, again and again, and ends where it
 //! would have ended.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
@@ -13,14 +13,20 @@ use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::{minimal_actor, own_cluster};
+use crate::{apply_all, minimal_actor, own_cluster};
 
-const RUNS: u32 = 20;
+const RUNS: usize = 20;
+const ACTORS: usize = 3;
 const SEED: u64 = 0x00a5_7a00;
-/// Longer than a lease that nobody released.
 const CONVERGED: Duration = Duration::from_mins(1);
+const STEPS: [Step; 3] = [Step::Create, Step::Update, Step::Delete];
+const MOMENTS: [Moment; 3] = [
+    Moment::BeforeForwarding,
+    Moment::BeforeAnswering,
+    Moment::AfterAnswering,
+];
 
 /// Numbers that are the same for the same seed (xorshift).
 struct Numbers(u64);
@@ -35,19 +41,26 @@ impl Numbers {
         Self(seed)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % bound
+        let bound = u64::try_from(bound.max(1)).unwrap_or(1);
+        usize::try_from(self.0 % bound).unwrap_or_default()
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
     Create,
     Update,
     Delete,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    ApiServer,
+    Broker,
 }
 
 struct Crash<'a> {
@@ -55,97 +68,164 @@ struct Crash<'a> {
     kubernetes: CountingProxy,
     broker: CountingProxy,
     instance: Instance,
-    actor: String,
+    /// As they were applied last.
+    actors: Vec<Value>,
     version: u32,
 }
 
+fn name(object: &Value) -> String {
+    object["metadata"]["name"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
 impl Crash<'_> {
-    async fn take(&mut self, step: Step) -> Result<()> {
-        match step {
-            Step::Create | Step::Update => {
-                self.version += 1;
-                let mut actor = minimal_actor(&self.actor);
-                let container = &mut actor["spec"]["workload"]["template"]["spec"]["containers"][0];
-                container["image"] = json!(format!("handler:{}", self.version));
-                self.scenario.apply(&actor).await
-            }
-            Step::Delete => {
-                let actors = self.scenario.actors();
-                actors.delete(&self.actor, &DeleteParams::default()).await?;
-                Ok(())
-            }
+    fn proxy(&self, side: Side) -> &CountingProxy {
+        match side {
+            Side::ApiServer => &self.kubernetes,
+            Side::Broker => &self.broker,
         }
+    }
+
+    fn written(&self) -> [(Side, usize); 2] {
+        [Side::ApiServer, Side::Broker].map(|side| (side, self.proxy(side).writes().len()))
+    }
+
+    async fn take(&mut self, step: Step) -> Result<()> {
+        if step == Step::Delete {
+            let actors = self.scenario.actors();
+            for actor in &self.actors {
+                actors
+                    .delete(&name(actor), &DeleteParams::default())
+                    .await?;
+            }
+            return Ok(());
+        }
+        self.version += 1;
+        for actor in &mut self.actors {
+            let workload = &mut actor["spec"]["workload"];
+            workload["replicas"] = json!(1 + self.version % 2);
+            workload["template"]["spec"]["containers"][0]["image"] =
+                json!(format!("handler:{}", self.version));
+        }
+        apply_all(self.scenario, &self.actors).await
     }
 
     /// Whether everything is as it should be after a step; nothing twice,
     /// nothing left.
     async fn settled(&self, step: Step) -> Result<(), NotYet> {
-        let deployments = self
-            .scenario
-            .api::<Deployment>()
-            .list(&ListParams::default())
-            .await?
-            .items;
-        let runtime = self
-            .scenario
-            .api::<ConfigMap>()
-            .get_opt("asya-runtime")
-            .await?
-            .is_some();
-        let queues = self
-            .scenario
-            .cluster()
-            .rabbitmq()
-            .map_err(NotYet::new)?
-            .queues()
-            .await
-            .map_err(NotYet::new)?;
-        let queues: Vec<String> = queues.into_iter().map(|queue| queue.name).collect();
-        let actor = self.scenario.actors().get_opt(&self.actor).await?;
-        if let Step::Delete = step {
-            check(actor.is_none(), "the actor is there")?;
-            check(
-                deployments.is_empty(),
-                format_args!("{} Deployments", deployments.len()),
-            )?;
-            check(!runtime, "the runtime is there")?;
-            return check(queues.is_empty(), format_args!("queues {queues:?}"));
-        }
-        let actor = actor.ok_or_else(|| NotYet::new("no actor"))?;
-        let status = &actor.data["status"];
-        let current = status["observedGeneration"].as_i64() == actor.metadata.generation;
-        check(
-            status["status"] == "Running" && current,
-            format_args!("status {status}"),
-        )?;
-        check(runtime, "no runtime")?;
-        check(
-            queues == [format!("asya-{}", self.actor)],
-            format_args!("queues {queues:?}"),
-        )?;
-        check(
-            deployments.len() == 1,
-            format_args!("{} Deployments", deployments.len()),
-        )?;
-        let pod = deployments
-            .into_iter()
-            .next()
-            .and_then(|found| found.spec?.template.spec)
-            .unwrap_or_default();
-        let images: Vec<_> = pod
-            .containers
+        let (scenario, all) = (self.scenario, ListParams::default());
+        let deployments = scenario.api::<Deployment>().list(&all).await?.items;
+        let maps = scenario.api::<ConfigMap>().list(&all).await?.items;
+        let scripts = maps
             .iter()
-            .filter_map(|container| container.image.as_deref())
-            .collect();
-        let wanted = format!("handler:{}", self.version);
+            .filter(|map| map.metadata.name.as_deref() == Some("asya-runtime"))
+            .count();
+        let actors = scenario.actors().list(&all).await?.items;
+        let rabbitmq = scenario.cluster().rabbitmq().map_err(NotYet::new)?;
+        let queues = rabbitmq.queues().await.map_err(NotYet::new)?;
+        let mut queues: Vec<String> = queues.into_iter().map(|queue| queue.name).collect();
+        queues.sort();
+        let wanted = if step == Step::Delete {
+            0
+        } else {
+            self.actors.len()
+        };
+        let counts = (actors.len(), deployments.len(), queues.len(), scripts);
         check(
-            images.len() == 2 && images[0] == wanted,
-            format_args!("images {images:?}"),
-        )
+            counts == (wanted, wanted, wanted, wanted.min(1)),
+            format_args!("{counts:?} actors, Deployments, queues, scripts"),
+        )?;
+        if step == Step::Delete {
+            return Ok(());
+        }
+        for applied in &self.actors {
+            let name = name(applied);
+            let actor = actors
+                .iter()
+                .find(|actor| actor.metadata.name.as_ref() == Some(&name));
+            let actor = actor.ok_or_else(|| NotYet::new(format_args!("no {name}")))?;
+            let status = &actor.data["status"];
+            check(
+                status["status"] == "Running"
+                    && status["observedGeneration"].as_i64() == actor.metadata.generation,
+                format_args!("status of {name}: {status}"),
+            )?;
+            check(
+                actor.data["spec"] == applied["spec"],
+                format_args!("spec {}", actor.data["spec"]),
+            )?;
+            let finalizers = actor.metadata.finalizers.as_deref().unwrap_or_default();
+            check(
+                finalizers == ["asya.sh/finalizer"],
+                format_args!("finalizers {finalizers:?}"),
+            )?;
+
+            let found = deployments
+                .iter()
+                .find(|found| found.metadata.name.as_ref() == Some(&name));
+            let spec = found
+                .and_then(|found| found.spec.clone())
+                .unwrap_or_default();
+            let replicas = spec.replicas.map(i64::from);
+            check(
+                replicas == applied["spec"]["workload"]["replicas"].as_i64(),
+                format_args!("replicas {replicas:?}"),
+            )?;
+            let containers = spec.template.spec.unwrap_or_default().containers;
+            let images: Vec<_> = containers
+                .into_iter()
+                .filter_map(|container| container.image)
+                .collect();
+            check(
+                images.len() == 2 && images[0] == format!("handler:{}", self.version),
+                format_args!("images {images:?}"),
+            )?;
+
+            let queue = format!("asya-{name}");
+            check(queues.contains(&queue), format_args!("queues {queues:?}"))?;
+            let bindings = rabbitmq.bindings(&queue).await.map_err(NotYet::new)?;
+            let keys: Vec<_> = bindings
+                .iter()
+                .filter(|binding| binding.source == "asya")
+                .map(|binding| binding.routing_key.as_str())
+                .collect();
+            check(
+                keys == [queue.as_str(), name.as_str()],
+                format_args!("keys {keys:?}"),
+            )?;
+        }
+        Ok(())
+    }
+
+    async fn converges(&self, step: Step, what: &str) -> Result<()> {
+        eventually(what, CONVERGED, async || self.settled(step).await).await
+    }
+
+    /// Takes a step and, if it was struck, goes on with a new process. Tells
+    /// whether it was.
+    async fn survives(&mut self, step: Step, what: &str) -> Result<bool> {
+        self.take(step).await?;
+        tokio::select! {
+            biased;
+            _ = self.instance.process().wait() => {}
+            settled = self.converges(step, what) => settled?,
+        }
+        self.kubernetes.disarm();
+        self.broker.disarm();
+        // It may have been struck at the very last write.
+        let died = self.instance.process().exited().is_some();
+        if died {
+            self.instance.restart().await?;
+            self.instance.wait_ready().await?;
+        }
+        self.converges(step, what).await?;
+        Ok(died)
     }
 }
 
-/// FIN-2, FIN-3, QUE-2, WRK-1
+/// FIN-1, FIN-2, FIN-3, FW-2, QUE-2, RUN-2, WRK-1
 #[tokio::test]
 async fn an_operator_killed_at_any_write_ends_where_it_would_have_ended() {
     let _turn = own_cluster().await;
@@ -154,75 +234,66 @@ async fn an_operator_killed_at_any_write_ends_where_it_would_have_ended() {
         let kubernetes = CountingProxy::to_api_server(&cluster).await?;
         let broker = CountingProxy::to_rabbitmq(&cluster).await?;
         // Without a lease, so that the next one starts at once.
-        let operator = Operator::install(
-            &cluster,
-            json!({
-                "leaderElection": {"enabled": false},
-                "transports": {"rabbitmq": {"config": {"management": {"port": broker.port()}}}},
-            }),
-        )
-        .await?;
+        let values = json!({
+            "leaderElection": {"enabled": false},
+            "transports": {"rabbitmq": {"config": {"management": {"port": broker.port()}}}},
+        });
+        let operator = Operator::install(&cluster, values).await?;
         let launch = Launch {
             server: Some(kubernetes.url()),
             ..Launch::default()
         };
         let instance = operator.launch("crashing", launch).await?;
         instance.wait_ready().await?;
-        let actor = scenario.name("victim");
+        let actors = (0..ACTORS)
+            .map(|n| minimal_actor(&scenario.name(&format!("victim-{n}"))))
+            .collect();
         let mut crash = Crash {
             scenario,
             kubernetes,
             broker,
             instance,
-            actor,
+            actors,
             version: 0,
         };
-        let mut numbers = Numbers::new();
-        let (mut kills, mut kinds) = (0, BTreeSet::new());
-        for run in 0..RUNS {
-            let step = [Step::Create, Step::Update, Step::Delete][run as usize % 3];
-            let moment = [
-                Moment::BeforeForwarding,
-                Moment::BeforeAnswering,
-                Moment::AfterAnswering,
-            ];
-            let moment = moment[usize::try_from(numbers.below(3)).unwrap_or_default()];
-            let (proxy, side, most) = if numbers.below(3) == 0 {
-                (&crash.broker, "broker", 3)
-            } else {
-                (&crash.kubernetes, "API server", 6)
-            };
-            let number = numbers.below(most) + 1;
-            let killer = crash.instance.killer();
-            proxy.strike(usize::try_from(number).unwrap_or(1), moment, killer);
-            let what =
-                format!("run {run}: {step:?}, struck at write {number} to the {side}, {moment:?}");
-            crash.take(step).await?;
-            let died = tokio::select! {
-                biased;
-                _ = crash.instance.process().wait() => true,
-                settled = eventually(&what, CONVERGED, async || crash.settled(step).await) => {
-                    settled?;
-                    false
-                }
-            };
-            crash.kubernetes.disarm();
-            crash.broker.disarm();
-            // It may have been struck at the very last write.
-            let died = died || crash.instance.process().exited().is_some();
-            if died {
-                kills += 1;
-                kinds.insert((format!("{step:?}"), side));
-                crash.instance.restart().await?;
-                crash.instance.wait_ready().await?;
+
+        // Undisturbed, to know how many writes there are to strike at.
+        let mut writes = BTreeMap::new();
+        for step in STEPS {
+            let before = crash.written();
+            crash.survives(step, "undisturbed").await?;
+            for ((side, before), (_, after)) in before.into_iter().zip(crash.written()) {
+                writes.insert((step, side), after - before);
             }
-            eprintln!("{what}: {}", if died { "killed" } else { "not reached" });
-            eventually(&what, CONVERGED, async || crash.settled(step).await).await?;
         }
-        eprintln!("{kills} kills: {kinds:?}");
+        eprintln!("writes for {ACTORS} actors: {writes:?}");
+
+        let mut numbers = Numbers::new();
+        let (mut struck, started) = (BTreeMap::<_, usize>::new(), Instant::now());
+        for run in 0..RUNS {
+            let step = STEPS[run % STEPS.len()];
+            let mut side = [Side::ApiServer, Side::ApiServer, Side::Broker][numbers.below(3)];
+            if writes[&(step, side)] == 0 {
+                side = Side::ApiServer;
+            }
+            let moment = MOMENTS[numbers.below(MOMENTS.len())];
+            let number = numbers.below(writes[&(step, side)]) + 1;
+            let killer = crash.instance.killer();
+            crash.proxy(side).strike(number, moment, killer);
+            let what = format!("run {run}, {step:?}: write {number} to {side:?}, {moment:?}");
+            let since = Instant::now();
+            let died = crash.survives(step, &what).await?;
+            let seen = if died { "killed" } else { "not reached" };
+            eprintln!("{what}: {seen}, converged after {:?}", since.elapsed());
+            if died {
+                *struck.entry((step, side)).or_default() += 1;
+            }
+        }
+        eprintln!("{RUNS} runs in {:?}, struck: {struck:?}", started.elapsed());
+        let kills: usize = struck.values().sum();
         assert!(
-            kills >= RUNS / 3,
-            "only {kills} of {RUNS} runs were struck: the writes are fewer than drawn"
+            kills * 4 >= RUNS * 3,
+            "only {kills} of {RUNS} runs were struck"
         );
         Ok(())
     })
