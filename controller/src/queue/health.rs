@@ -141,7 +141,7 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
                     self.actors.verify_again(&actor, &Finding::Unknown(error));
                 }
                 Ok(seen) => {
-                    self.read(&actor, seen.depth);
+                    self.counted(&actor, seen.depth);
                     self.judge(&actor, &queue, &seen.standing);
                 }
             }
@@ -176,9 +176,16 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
         for (queue, depth) in self.brokers.depths(&on.transport, queues).await {
             match depth {
                 Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
-                Ok(depth) => self.read(&key_of(&queue), depth),
+                Ok(depth) => self.counted(&key_of(&queue), depth),
                 Err(_) => self.read(&key_of(&queue), None),
             }
+        }
+    }
+
+    /// A broker that has not counted yet, as after a queue was made, has not failed.
+    fn counted(&self, actor: &Key, depth: Option<Depth>) {
+        if depth.is_some() {
+            self.read(actor, depth);
         }
     }
 

@@ -17,6 +17,7 @@ mod config_errors;
 mod crash;
 mod crd;
 mod harness;
+mod health;
 mod keda;
 mod leader;
 mod lifecycle;
