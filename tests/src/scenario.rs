@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::cluster::{Cluster, State};
 use crate::error::{Error, Result, Trying};
-use crate::eventually::{NotYet, eventually};
+use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Spec};
 
@@ -223,6 +223,22 @@ impl Scenario {
                 }
             },
         )
+        .await
+    }
+
+    /// Waits until an Event of this reason stands in the namespace.
+    ///
+    /// # Errors
+    /// After the timeout.
+    pub async fn event(&self, reason: &str, timeout: Duration) -> Result<()> {
+        let selector = format!("--field-selector=reason={reason}");
+        eventually(format_args!("an Event {reason}"), timeout, async || {
+            let found = self
+                .kubectl(&["get", "events", "-o", "name", &selector])
+                .await;
+            let found = found.map_err(NotYet::new)?;
+            check(!found.trim().is_empty(), "none")
+        })
         .await
     }
 

@@ -1,12 +1,11 @@
 //! The record of a `HorizontalPodAutoscaler`, KEDA's or anyone's.
 
-use std::borrow::Cow;
-
 use asya_shared::names::label;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
+use super::condition::RawCondition;
 use super::scale_target::{RawScaleTarget, ScaleTarget};
 use super::{Concerns, Key, Metadata, RawMetadata, Record};
 
@@ -67,20 +66,6 @@ struct RawStatus<'a> {
     desired_replicas: Option<i32>,
     #[serde(borrow)]
     conditions: Option<Vec<RawCondition<'a>>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawCondition<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    status: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
-    #[serde(borrow, default)]
-    message: Cow<'a, str>,
-    last_transition_time: Option<Time>,
 }
 
 impl Record for HpaRecord {

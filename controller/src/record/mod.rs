@@ -5,6 +5,7 @@
 //! server guarantees is required, and what users write freely stays raw text.
 
 mod actor;
+mod condition;
 mod config_map;
 mod fingerprint;
 #[cfg(test)]

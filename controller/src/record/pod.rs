@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
+use super::condition::RawCondition;
 use super::{Concerns, Key, Metadata, RawMetadata, Record};
 
 /// A pod that carries an actor's label.
@@ -82,20 +83,6 @@ struct RawStatus<'a> {
     init_container_statuses: Vec<RawContainer<'a>>,
     #[serde(borrow)]
     container_statuses: Vec<RawContainer<'a>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RawCondition<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    status: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
-    #[serde(borrow, default)]
-    message: Cow<'a, str>,
-    last_transition_time: Option<Time>,
 }
 
 #[derive(Deserialize)]

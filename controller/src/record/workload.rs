@@ -1,6 +1,5 @@
 //! The record of a workload of ours, the same for both kinds.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::Resource;
 use serde::Deserialize;
 
+use super::condition::RawCondition;
 use super::{Concerns, Fingerprint, Key, Metadata, RawMetadata, Record};
 
 /// A workload that we created, or one of a name that we need.
@@ -125,25 +125,10 @@ struct RawStatus<'a> {
     conditions: Vec<RawCondition<'a>>,
 }
 
-#[derive(Deserialize)]
-struct RawCondition<'a> {
-    #[serde(rename = "type", borrow)]
-    kind: Cow<'a, str>,
-    #[serde(borrow)]
-    status: Cow<'a, str>,
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
-    #[serde(borrow, default)]
-    message: Cow<'a, str>,
-}
-
 impl WorkloadRecord {
     fn project(raw: &RawWorkload<'_>, kind: WorkloadKind) -> Self {
-        let failure = raw
-            .status
-            .conditions
-            .iter()
-            .find(|c| c.kind == "ReplicaFailure" && c.status == "True");
+        let mut conditions = raw.status.conditions.iter();
+        let failure = conditions.find(|condition| condition.is("ReplicaFailure", "True"));
         let applied = raw.metadata.applied_by(manager::WORKLOAD);
         Self {
             kind,

@@ -45,20 +45,7 @@ async fn lost_queue_comes_back_and_a_lost_broker_is_told_until_it_returns() {
             check(found.is_some(), "no queue")
         })
         .await?;
-        eventually("an Event says so", SOON, async || {
-            let events = scenario
-                .kubectl(&[
-                    "get",
-                    "events",
-                    "-o",
-                    "name",
-                    "--field-selector=reason=QueueRecreated",
-                ])
-                .await;
-            let events = events.map_err(NotYet::new)?;
-            check(!events.trim().is_empty(), events)
-        })
-        .await?;
+        scenario.event("QueueRecreated", SOON).await?;
         eventually("senders reach it", SOON, async || {
             let reached = rabbitmq
                 .publish("asya", &name, "hello")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -64,20 +64,7 @@ async fn foreign_deployment_of_the_name_is_neither_adopted_nor_deleted() {
             "{message}"
         );
         scenario.actor_status(&name, "WorkloadError", SOON).await?;
-        eventually("an Event says so", SOON, async || {
-            let events = scenario
-                .kubectl(&[
-                    "get",
-                    "events",
-                    "-o",
-                    "name",
-                    "--field-selector=reason=NotOwned",
-                ])
-                .await;
-            let events = events.map_err(NotYet::new)?;
-            check(!events.trim().is_empty(), events)
-        })
-        .await?;
+        scenario.event("NotOwned", SOON).await?;
         scenario
             .kubectl(&["delete", "asya", &name, "--timeout=30s"])
             .await?;
