@@ -5,8 +5,9 @@ use std::time::Duration;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use prometheus_client::metrics::counter::Counter;
 
-use crate::fence::FenceLayer;
+use crate::fence::{Fence, FenceLayer, FencedExecutor};
 
 /// Longer than a watch lasts ([`crate::watch`]): a connection on which nothing comes for so long is dead.
 pub const READ_TIMEOUT: Duration = Duration::from_mins(1);
@@ -57,12 +58,15 @@ pub async fn config(kubeconfig: Option<&str>) -> Result<Config, Error> {
     Ok(config)
 }
 
-/// A client whose every write passes the fence.
+/// A client whose every write passes the fence; `writes` counts them.
 ///
 /// # Errors
 /// When the configuration's credentials or certificates cannot be used.
-pub fn fenced(config: Config, layer: &FenceLayer) -> Result<Client, Error> {
-    Ok(ClientBuilder::try_from(config)?.with_layer(layer).build())
+pub fn fenced(config: Config, fence: &Fence, writes: Counter) -> Result<Client, Error> {
+    let layer = FenceLayer::new(fence.clone(), writes);
+    let connections = FencedExecutor(fence.clone());
+    let builder = ClientBuilder::try_from((config, connections))?;
+    Ok(builder.with_layer(&layer).build())
 }
 
 /// A client of its own connections, for the lease alone: a crowd of writes cannot delay a renewal.

@@ -3,7 +3,8 @@
 //! Every call that changes something passes it: those to the API server by [`FenceLayer`], those to a
 //! broker by [`Fence::guard`]. It compares our monotonic clock with the lease's deadline each time
 //! before the call makes progress, so that a process that stood still past the deadline sends nothing
-//! when it goes on.
+//! when it goes on. What a connection to the API server has been given and has not sent yet is held back
+//! by [`FencedExecutor`].
 
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
 use http::{Method, Request};
+use hyper::rt::Executor;
 use kube::client::Body;
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::watch;
@@ -40,6 +42,8 @@ impl Fenced {
 enum Allowed {
     /// Without leader election.
     Always,
+    /// We have not led yet.
+    NotYet,
     Until(Instant),
     /// Given up: no late renewal opens it again.
     NoMore,
@@ -50,7 +54,7 @@ impl Allowed {
         match self {
             Self::Always => true,
             Self::Until(deadline) => Instant::now() < deadline,
-            Self::NoMore => false,
+            Self::NotYet | Self::NoMore => false,
         }
     }
 }
@@ -71,7 +75,7 @@ impl Fence {
     /// A fence that lets nothing through until it is extended.
     #[must_use]
     pub fn closed() -> Self {
-        Self::new(Allowed::Until(Instant::now()))
+        Self::new(Allowed::NotYet)
     }
 
     fn new(allowed: Allowed) -> Self {
@@ -83,11 +87,12 @@ impl Fence {
     /// Lets writes through until `deadline`; an earlier deadline than the present one changes nothing.
     pub fn extend_until(&self, deadline: Instant) {
         self.allowed.send_if_modified(|allowed| match allowed {
-            Allowed::Until(present) if *present < deadline => {
-                *present = deadline;
+            Allowed::Until(present) if *present >= deadline => false,
+            Allowed::NotYet | Allowed::Until(_) => {
+                *allowed = Allowed::Until(deadline);
                 true
             }
-            _ => false,
+            Allowed::Always | Allowed::NoMore => false,
         });
     }
 
@@ -100,6 +105,15 @@ impl Fence {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allowed.borrow().now()
+    }
+
+    /// Whether writes were allowed once, and are no more.
+    fn is_past(&self) -> bool {
+        match *self.allowed.borrow() {
+            Allowed::Always | Allowed::NotYet => false,
+            Allowed::Until(deadline) => Instant::now() >= deadline,
+            Allowed::NoMore => true,
+        }
     }
 
     /// Makes a call that changes something, as long as that is allowed.
@@ -123,7 +137,7 @@ impl Fence {
         loop {
             let deadline = match *allowed.borrow_and_update() {
                 Allowed::Until(deadline) => Some(deadline),
-                Allowed::Always | Allowed::NoMore => None,
+                Allowed::Always | Allowed::NotYet | Allowed::NoMore => None,
             };
             tokio::select! {
                 biased;
@@ -133,6 +147,31 @@ impl Fence {
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
             }
         }
+    }
+}
+
+/// Runs the connections of a client of the API server. They live on tasks of their own, and a call that
+/// is given up leaves there what was not sent yet: once we led and do no more, they end where they stand.
+#[derive(Clone, Debug)]
+pub struct FencedExecutor(pub Fence);
+
+impl<F> Executor<F> for FencedExecutor
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, connection: F) {
+        let fence = self.0.clone();
+        tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            poll_fn(|context| {
+                if fence.is_past() {
+                    Poll::Ready(())
+                } else {
+                    connection.as_mut().poll(context)
+                }
+            })
+            .await;
+        });
     }
 }
 

@@ -39,7 +39,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;
 use crate::claims::Claims;
-use crate::fence::{Fence, FenceLayer};
+use crate::fence::Fence;
 use crate::health::Readiness;
 use crate::leader::{Candidate, Ended};
 use crate::metrics::Metrics;
@@ -110,10 +110,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         Fence::open()
     };
     let config = client::config(args.kubeconfig.as_deref()).await?;
-    let client = client::fenced(
-        config.clone(),
-        &FenceLayer::new(fence.clone(), metrics.api_writes()),
-    )?;
+    let client = client::fenced(config.clone(), &fence, metrics.api_writes())?;
     let identity = leader::identity(&args.pod_name);
     let home = args
         .runtime_namespace

@@ -86,6 +86,28 @@ async fn a_process_that_stood_still_past_the_deadline_sends_nothing_when_it_goes
     assert_eq!(sent.into_inner(), 0);
 }
 
+/// A connection's task, which sends after a second what a call has left with it.
+fn connection(fence: &Fence) -> Arc<AtomicUsize> {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    FencedExecutor(fence.clone()).execute(async move {
+        sleep(SECOND).await;
+        counter.fetch_add(1, Ordering::Relaxed);
+    });
+    sent
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_connection_holds_back_is_not_sent_when_the_process_goes_on_too_late() {
+    let (late, closed, follower) = (open_for(7), Fence::open(), Fence::closed());
+    let sent = [&late, &closed, &follower].map(connection);
+    sleep(SECOND / 2).await;
+    closed.close();
+    advance(8 * SECOND).await;
+    sleep(SECOND).await;
+    assert_eq!(sent.map(|sent| sent.load(Ordering::Relaxed)), [0, 0, 1]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn closing_ends_the_calls_under_way_for_good() {
     let start = Instant::now();
