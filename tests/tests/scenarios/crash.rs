@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::{apply_all, minimal_actor, own_cluster};
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const RUNS: usize = 20;
 const ACTORS: usize = 3;
@@ -295,6 +295,45 @@ async fn an_operator_killed_at_any_write_ends_where_it_would_have_ended() {
             kills * 4 >= RUNS * 3,
             "only {kills} of {RUNS} runs were struck"
         );
+        Ok(())
+    })
+    .await;
+}
+
+/// FW-9, FW-12, OPS-6
+#[tokio::test]
+async fn an_operator_goes_on_when_the_api_server_comes_back() {
+    let _turn = own_cluster().await;
+    let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "outage", async |scenario| {
+        // Without a lease, which a long outage would cost.
+        let operator =
+            Operator::install(&cluster, json!({"leaderElection": {"enabled": false}})).await?;
+        let instance = operator.start("operator").await?;
+        let names = ["before", "changed"].map(|name| scenario.name(name));
+        let mut actors: Vec<Value> = names.iter().map(|name| minimal_actor(name)).collect();
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &names).await?;
+
+        let server = "kube-apiserver";
+        cluster.part(server)?.kill().await;
+        cluster.restart(server).await?;
+        eventually("the API server answers", CONVERGED, async || {
+            scenario
+                .kubectl(&["get", "asya"])
+                .await
+                .map_err(NotYet::new)
+        })
+        .await?;
+        let after = scenario.name("after");
+        actors[1]["spec"]["workload"]["replicas"] = json!(2);
+        actors.push(minimal_actor(&after));
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &[names.as_slice(), &[after]].concat()).await?;
+        let workload = scenario.api::<Deployment>().get(&names[1]).await?;
+        assert_eq!(workload.spec.and_then(|spec| spec.replicas), Some(2));
+        instance.wait_ready().await?;
+        assert_eq!(instance.process().exited(), None);
         Ok(())
     })
     .await;
