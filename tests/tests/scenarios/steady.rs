@@ -7,7 +7,7 @@ use asya_tests::audit::{Audit, Mark, Write};
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Operator};
-use asya_tests::rabbitmq::OPERATOR;
+use asya_tests::rabbitmq::{Call, OPERATOR};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -65,6 +65,12 @@ fn counted(writes: &[Write]) -> BTreeMap<String, usize> {
         *counts.entry(kind).or_default() += 1;
     }
     counts
+}
+
+/// The health pass and the counting of messages read lists of queues, and nothing else.
+fn besides_lists(mut calls: Vec<Call>) -> Vec<Call> {
+    calls.retain(|call| call.method != "GET" || !call.path.starts_with("/api/queues/%2F?"));
+    calls
 }
 
 /// Passes that an instance has made since its start, by its metrics.
@@ -128,7 +134,7 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
         let (rest, calls) = (writes.audit.mark().await?, broker.mark()?);
         tokio::time::sleep(WINDOW).await;
         assert_eq!(writes.since(rest).await?, []);
-        assert_eq!(broker.calls_since(calls, OPERATOR)?, []);
+        assert_eq!(besides_lists(broker.calls_since(calls, OPERATOR)?), []);
 
         let (rest, calls) = (writes.audit.mark().await?, broker.mark()?);
         instance.stop().await?;
@@ -147,7 +153,7 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
         );
         writes.end().await?;
         assert_eq!(writes.since(rest).await?, []);
-        assert_eq!(broker.calls_since(calls, OPERATOR)?, []);
+        assert_eq!(besides_lists(broker.calls_since(calls, OPERATOR)?), []);
 
         // The script goes with the last of them, even when all go at once.
         let gone = Instant::now();
