@@ -183,3 +183,6 @@ fn missing_rule<R: Record>(error: &Error) -> Option<String> {
         format!("{{apiGroups: [{group:?}], resources: [{plural:?}], verbs: [get, list, watch]}}")
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use tower::BoxError;
+
+use super::*;
+use crate::health::Readiness;
+use crate::record::ConfigMapRecord;
+
+/// A server with one empty list, which refuses the first watches.
+fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
+    let watches = Arc::clone(watches);
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let watching = request
+            .uri()
+            .query()
+            .is_some_and(|query| query.contains("watch=true"));
+        let number = if watching {
+            watches.fetch_add(1, Ordering::Relaxed)
+        } else {
+            0
+        };
+        async move {
+            if watching && number >= refusals {
+                pending::<()>().await;
+            }
+            let (status, text) = if watching {
+                (
+                    StatusCode::TOO_MANY_REQUESTS,
+                    r#"{"status": "Failure", "code": 429, "message": "starting", "reason": "TooManyRequests"}"#,
+                )
+            } else {
+                (
+                    StatusCode::OK,
+                    r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#,
+                )
+            };
+            let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
+            *response.status_mut() = status;
+            Ok::<_, BoxError>(response)
+        }
+    });
+    Client::new(server, "default")
+}
+
+/// OPS-6, FW-12
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_when_it_is_quiet() {
+    let (watches, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
+    let metrics = Arc::new(Metrics::new());
+    let watch = Watch {
+        client: server(3, &watches),
+        scope: None,
+        labels: None,
+        store: Arc::new(Store::<ConfigMapRecord>::default()),
+        gate: readiness.gate("watch ConfigMap"),
+        metrics: Arc::clone(&metrics),
+    };
+    let running = tokio::spawn(watch.run(|_| {}));
+    let healthy = |value| {
+        let line = format!(r#"asya_operator_watch_healthy{{kind="ConfigMap"}} {value}"#);
+        metrics.text().unwrap().contains(&line)
+    };
+    while watches.load(Ordering::Relaxed) < 4 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(!running.is_finished());
+    }
+    assert_eq!(readiness.pending(), Vec::<String>::new());
+    assert!(healthy(0), "a failure was not told");
+    tokio::time::sleep(QUIET).await;
+    assert!(healthy(1), "a quiet watch counts as failing");
+    assert_eq!(
+        watches.load(Ordering::Relaxed),
+        4,
+        "the watch was begun anew"
+    );
+    running.abort();
+}
