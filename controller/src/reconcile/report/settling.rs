@@ -7,8 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::observe::Observed;
 
-/// From a pod's creation, which is told to the second, until its numbers are written.
-const SETTLED: Duration = Duration::from_secs(2);
+/// From a pod's creation, which is told to the second, until its numbers are written. Most pods have
+/// started by then, so that a new actor's status is written when it begins and when it runs.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// How long the status is left as it stands, because a pod has just been made and nothing but the number
 /// of pods differs; `None` when there is nothing to wait for.
