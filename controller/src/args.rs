@@ -70,6 +70,10 @@ pub struct Args {
     #[arg(long, default_value = "5m", value_parser = interval)]
     pub retry_max: Duration,
 
+    /// A pod that runs and is not ready for this long degrades its actor; 0 is never.
+    #[arg(long, default_value = "5m", value_parser = interval)]
+    pub unready_deadline: Duration,
+
     /// Whether the leader applies the CRD.
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub manage_crds: bool,

@@ -11,6 +11,7 @@ mod health;
 mod health_pass;
 mod leader;
 mod metrics;
+mod mounts;
 mod namespaces;
 mod operator;
 mod pass;
@@ -124,6 +125,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             settings,
             runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
             queues_managed: !args.disable_queue_management,
+            unready_limit: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
         },
         claims: Claims::default(),
         doubts: Doubts::default(),

@@ -13,15 +13,21 @@ use crate::health::Readiness;
 use crate::pass::{self, Pace, Work};
 use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
-use crate::record::{Concerns, Record};
+use crate::record::{Concerns, PodEventRecord, Record};
 use crate::store::{Scope, Store};
-use crate::watch::Watch;
+use crate::watch::{Keeps, Selector, Watch};
 use crate::work_queue::WorkQueue;
 
 /// Objects that belong to one actor.
 const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
 /// Objects that the actors of a namespace share.
 const SHARED: &str = "app.kubernetes.io/part-of=asya";
+
+/// What tells of volumes that cannot be mounted. A selector can name one reason, or leave some out: the most
+/// frequent others.
+const POD_WARNINGS: &str = "involvedObject.kind=Pod,type=Warning,\
+    reason!=BackOff,reason!=Failed,reason!=FailedCreatePodSandBox,\
+    reason!=FailedScheduling,reason!=FailedToRetrieveImagePullSecret,reason!=Unhealthy";
 
 /// What runs in every replica, leader or not: the caches stay warm (FW-11).
 #[derive(Clone)]
@@ -53,6 +59,7 @@ impl Operator {
             operator.context.depths.show(metrics);
             metrics.records("ConfigMap", stores.config_maps.len());
             metrics.records("Pod", stores.pods.len());
+            metrics.records("Event", stores.mounts.len());
         });
     }
 
@@ -206,6 +213,13 @@ impl Watches {
             Some(label::ASYA),
             Operator::wake,
         );
+        let fields = Some(POD_WARNINGS);
+        let mounts: Arc<dyn Keeps<PodEventRecord>> = stores.mounts.clone();
+        let selector = Selector {
+            fields,
+            ..Selector::default()
+        };
+        self.start_selected(&mut tasks, scope, mounts, selector, Operator::wake);
         tasks
     }
 
@@ -220,6 +234,25 @@ impl Watches {
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
+        let store: Arc<dyn Keeps<R>> = store.clone();
+        let selector = Selector {
+            labels,
+            ..Selector::default()
+        };
+        self.start_selected(tasks, scope, store, selector, concerned);
+    }
+
+    fn start_selected<R>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        scope: &Scope,
+        store: Arc<dyn Keeps<R>>,
+        selector: Selector,
+        concerned: fn(&Operator, Concerns),
+    ) where
+        R: Record,
+        R::Kind: Resource<Scope = NamespaceResourceScope>,
+    {
         let place = scope
             .as_deref()
             .map_or_else(String::new, |namespace| format!(" in {namespace}"));
@@ -227,8 +260,8 @@ impl Watches {
         let watch = Watch {
             client: self.client.clone(),
             scope: scope.clone(),
-            labels,
-            store: Arc::clone(store),
+            selector,
+            store,
             gate: operator
                 .readiness
                 .gate(&format!("watch {}{place}", R::Kind::kind(&()))),

@@ -33,16 +33,55 @@ const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
+/// What a watch keeps true.
+pub trait Keeps<R>: Send + Sync {
+    /// A list begins.
+    fn relisting(&self, scope: &Scope);
+    /// An object is there, or has changed. Answers whom that concerns.
+    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns>;
+    /// An object is gone. Answers whom that concerns.
+    fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns>;
+    /// A list is complete. Answers whom the objects that it did not show concern.
+    fn relisted(&self, scope: &Scope) -> Vec<Concerns>;
+}
+
+impl<R: Record> Keeps<R> for Store<R> {
+    fn relisting(&self, scope: &Scope) {
+        Self::relisting(self, scope);
+    }
+
+    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+        Self::show(self, scope, seen)
+    }
+
+    fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+        Self::removed(self, scope, seen)
+    }
+
+    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+        Self::relisted(self, scope)
+    }
+}
+
+/// Which objects of a kind are watched.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selector {
+    /// By label.
+    pub labels: Option<&'static str>,
+    /// By field.
+    pub fields: Option<&'static str>,
+}
+
 /// A watch of one kind in one namespace, or in all.
 pub struct Watch<R> {
     /// Connects to the API server.
     pub client: Client,
     /// Where it looks.
     pub scope: Scope,
-    /// Which objects of the kind, by label.
-    pub labels: Option<&'static str>,
+    /// Which objects of the kind.
+    pub selector: Selector,
     /// What it keeps true.
-    pub store: Arc<Store<R>>,
+    pub store: Arc<dyn Keeps<R>>,
     /// Opens with the first complete list, for good.
     pub gate: Gate,
     /// Counts events and tells whether the watch works.
@@ -98,7 +137,8 @@ where
             None => Api::all(self.client.clone()),
         };
         let config = watcher::Config {
-            label_selector: self.labels.map(str::to_owned),
+            label_selector: self.selector.labels.map(str::to_owned),
+            field_selector: self.selector.fields.map(str::to_owned),
             ..watcher::Config::default()
         };
         watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE))

@@ -20,7 +20,7 @@ class Objects(ChartCase):
         self.assertEqual(manager["command"], ["/asya-controller"])
         self.assertEqual(manager["args"], [
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
-            "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--retry-initial=1s",
+            "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--retry-initial=1s",
             "--retry-multiplier=2", "--retry-max=5m", "--watch-namespaces-file=/etc/asya/watch-namespaces",
         ])
         self.assertEqual(manager["env"], [
@@ -111,7 +111,7 @@ class Objects(ChartCase):
             ("", "pods"): "get list watch",
             ("", "namespaces"): "get list watch",
             ("", "secrets"): "get",
-            ("", "events"): "create patch",
+            ("", "events"): "list watch create patch",
             ("events.k8s.io", "events"): "create patch",
             ("apiextensions.k8s.io", "customresourcedefinitions"): "get list watch",
         }

@@ -18,6 +18,7 @@ REFUSED = [
     ("controller.maxConcurrentReconciles", 0),
     ("controller.maxReconcileInterval", "10 hours"),
     ("controller.minReconcileInterval", "0x"),
+    ("controller.unreadyDeadline", "long"),
     ("controller.retry.initial", "soon"),
     ("controller.retry.multiplier", 0.5),
     ("controller.queueHealthCheckInterval", "5 minutes"),

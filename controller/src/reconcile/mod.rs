@@ -13,6 +13,7 @@ mod state;
 mod testing;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
 use k8s_openapi::jiff::Timestamp;
@@ -21,6 +22,7 @@ use kube::Client;
 use crate::claims::Claims;
 use crate::events::Events;
 use crate::metrics::Metrics;
+use crate::mounts::Mounts;
 use crate::queue::Brokers;
 use crate::queue::depths::Depths;
 use crate::queue::health::Doubts;
@@ -71,10 +73,11 @@ pub struct Installation {
     pub runtime_hash: String,
     /// Whether queues are ours to create, change and delete (QUE-12).
     pub queues_managed: bool,
+    /// How long a pod may run without being ready before its actor is degraded; `None` is for ever.
+    pub unready_limit: Option<Duration>,
 }
 
 /// Records of all kinds that a pass reads.
-#[derive(Default)]
 pub struct Stores {
     /// The actors.
     pub actors: Arc<Store<ActorRecord>>,
@@ -82,6 +85,20 @@ pub struct Stores {
     pub config_maps: Arc<Store<ConfigMapRecord>>,
     /// Their pods.
     pub pods: Arc<Store<PodRecord>>,
+    /// Volumes that these cannot mount.
+    pub mounts: Arc<Mounts>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        let pods = Arc::default();
+        Self {
+            actors: Arc::default(),
+            config_maps: Arc::default(),
+            mounts: Arc::new(Mounts::of(&pods)),
+            pods,
+        }
+    }
 }
 
 /// Brings one actor a step closer to what it asks for. Answers when to look again; `None` when it is gone.

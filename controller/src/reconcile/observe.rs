@@ -1,6 +1,7 @@
 //! What there is: the stores, and the queue where its state is not known.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{
@@ -38,6 +39,8 @@ pub struct Observed {
     pub depth: Told,
     /// Whether the queue of this actor may be created, changed and deleted (QUE-12).
     pub queues_managed: bool,
+    /// How long a pod may run without being ready.
+    pub unready_limit: Option<Duration>,
     /// What is to happen at the actor's end.
     pub deletion: DeletionPolicy,
 }
@@ -164,6 +167,7 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         queue: QueueSeen::NotAsked,
         depth: context.depths.told(key),
         queues_managed: context.installation.queues_managed,
+        unready_limit: context.installation.unready_limit,
         deletion,
         actor,
     };
@@ -250,6 +254,9 @@ fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
             }
         })
     });
+    for pod in &mut pods {
+        context.stores.mounts.complete(pod);
+    }
     pods
 }
 

@@ -9,9 +9,6 @@ use super::pods::{self, Pods};
 use super::{Fault, Reason};
 use crate::record::{Class, WorkloadRecord};
 
-/// A pod that runs may be unready for this long before the actor counts as degraded.
-const UNREADY_IS_DEGRADED: Duration = Duration::from_mins(5);
-
 /// All that the table reads.
 pub struct Facts<'a> {
     /// The actor is being deleted.
@@ -30,6 +27,8 @@ pub struct Facts<'a> {
     pub previous: Option<State>,
     /// Desired replicas as of the last pass.
     pub previously_desired: Option<i32>,
+    /// How long a pod may run without being ready; `None` is for ever.
+    pub unready_limit: Option<Duration>,
     /// Since when no further pod has become ready.
     pub progressing_since: Timestamp,
     /// How long that may last; `None` is for ever (FW-26).
@@ -173,8 +172,9 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
             } else {
                 State::Degraded
             };
+            let limit = facts.unready_limit.unwrap_or_default().as_secs();
             let message = format!(
-                "{}; a pod has run for 5 minutes without becoming ready",
+                "{}; a pod has run for {limit} s without becoming ready",
                 progress()
             );
             verdict(state, Some(false), Reason::PodsNotReady, message)
@@ -298,10 +298,8 @@ fn is_leaving(facts: &Facts<'_>, desired: i32) -> bool {
 }
 
 fn unready_too_long(facts: &Facts<'_>) -> Option<Timestamp> {
-    facts
-        .pods
-        .unready_since
-        .and_then(|since| since.checked_add(UNREADY_IS_DEGRADED).ok())
+    let limit = facts.unready_limit?;
+    facts.pods.unready_since?.checked_add(limit).ok()
 }
 
 fn state_of(class: Class) -> State {

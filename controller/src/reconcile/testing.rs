@@ -1,6 +1,7 @@
 //! Observed actors for the tests of plan and report.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
 use serde_json::{Value, json};
@@ -29,6 +30,7 @@ pub(super) fn installation() -> Installation {
         settings: Settings::parse(None, None, None).unwrap(),
         runtime_hash: "script".to_owned(),
         queues_managed: true,
+        unready_limit: Some(Duration::from_mins(5)),
     }
 }
 
@@ -71,6 +73,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         queue: QueueSeen::NotAsked,
         depth: Told::AsBefore,
         queues_managed: true,
+        unready_limit: Some(Duration::from_mins(5)),
         actor,
     }
 }

@@ -7,6 +7,7 @@
 mod actor;
 mod condition;
 mod config_map;
+mod event;
 mod fingerprint;
 #[cfg(test)]
 mod hpa;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use actor::ActorRecord;
 pub use config_map::ConfigMapRecord;
+pub use event::PodEventRecord;
 pub use fingerprint::Fingerprint;
 #[cfg(test)]
 pub use hpa::{HpaRecord, Inactive};

@@ -6,6 +6,7 @@ use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::condition::RawCondition;
 use super::{Concerns, Key, Metadata, RawMetadata, Record};
@@ -25,6 +26,8 @@ pub struct PodRecord {
     pub finished: bool,
     /// Whether it takes work.
     pub ready: bool,
+    /// Whether all its volumes are: they come before its containers.
+    pub mounted: bool,
     /// Since when a pod that runs has not been ready.
     pub unready_since: Option<Time>,
     /// What keeps it from running, as far as its fields tell.
@@ -63,6 +66,13 @@ pub enum Class {
     PendingResources,
 }
 
+/// What the scheduler says of a claim that does not bind.
+const UNBOUND: [&str; 3] = [
+    "unbound immediate PersistentVolumeClaims",
+    "persistentvolumeclaim \"",
+    "find available persistent volumes to bind",
+];
+
 /// The decoded fields of a pod.
 #[derive(Deserialize)]
 pub struct RawPod<'a> {
@@ -100,6 +110,7 @@ struct RawContainer<'a> {
 struct RawState<'a> {
     #[serde(borrow)]
     waiting: Option<RawWaiting<'a>>,
+    running: Option<IgnoredAny>,
     #[serde(borrow)]
     terminated: Option<RawTerminated<'a>>,
 }
@@ -135,6 +146,7 @@ impl Record for PodRecord {
             template_hash: raw.metadata.annotation(annotation::TEMPLATE_HASH),
             finished: matches!(&*status.phase, "Succeeded" | "Failed"),
             ready: is_ready,
+            mounted: is_ready || status.is_mounted(),
             unready_since: ready
                 .filter(|_| !is_ready && status.phase == "Running")
                 .and_then(|condition| condition.last_transition_time.clone()),
@@ -168,6 +180,12 @@ impl<'a> RawStatus<'a> {
             .chain(&self.container_statuses)
     }
 
+    fn is_mounted(&self) -> bool {
+        let sandbox = self.condition("PodReadyToStartContainers");
+        sandbox.is_some_and(|condition| condition.status == "True")
+            || self.containers().any(RawContainer::is_past_its_volumes)
+    }
+
     fn problem(&self) -> Option<Problem> {
         let of_containers = self.containers().filter_map(RawContainer::problem);
         of_containers
@@ -181,11 +199,8 @@ impl<'a> RawStatus<'a> {
             .condition("PodScheduled")
             .filter(|c| c.status == "False" && c.reason == "Unschedulable")?;
         // The scheduler has no reason of its own for a claim that does not bind: its text is all there is.
-        let class = if condition
-            .message
-            .contains("unbound immediate PersistentVolumeClaims")
-            || condition.message.contains("persistentvolumeclaim \"")
-        {
+        let of_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
+        let class = if of_claim {
             Class::VolumeError
         } else {
             Class::PendingResources
@@ -205,6 +220,23 @@ impl<'a> RawStatus<'a> {
 }
 
 impl RawContainer<'_> {
+    fn is_past_its_volumes(&self) -> bool {
+        let RawState {
+            waiting,
+            running,
+            terminated,
+        } = &self.state;
+        let begins = |waiting: &RawWaiting<'_>| {
+            matches!(
+                &*waiting.reason,
+                "" | "ContainerCreating" | "PodInitializing"
+            )
+        };
+        running.is_some()
+            || terminated.is_some()
+            || waiting.as_ref().is_some_and(|waiting| !begins(waiting))
+    }
+
     fn problem(&self) -> Option<Problem> {
         let reason = &self.state.waiting.as_ref()?.reason;
         let class = match &**reason {

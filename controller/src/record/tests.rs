@@ -239,6 +239,20 @@ fn class_of_a_pod_comes_from_its_fields() {
         ),
         (
             unscheduled(
+                "Unschedulable",
+                "0/3 nodes are available: persistentvolumeclaim \"model\" not found.",
+            ),
+            Some(VolumeError),
+        ),
+        (
+            unscheduled(
+                "Unschedulable",
+                "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.",
+            ),
+            Some(VolumeError),
+        ),
+        (
+            unscheduled(
                 "SchedulingGated",
                 "Scheduling is blocked due to non-empty scheduling gates",
             ),

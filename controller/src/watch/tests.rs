@@ -55,7 +55,7 @@ async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_
     let watch = Watch {
         client: server(3, &watches),
         scope: None,
-        labels: None,
+        selector: Selector::default(),
         store: Arc::new(Store::<ConfigMapRecord>::default()),
         gate: readiness.gate("watch ConfigMap"),
         metrics: Arc::clone(&metrics),

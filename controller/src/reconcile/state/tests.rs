@@ -23,6 +23,7 @@ struct Row {
     pods: Pods,
     previous: Option<State>,
     previously_desired: Option<i32>,
+    unready_limit: Option<Duration>,
     progressing_for: i64,
     state: State,
     condition: Option<(Option<bool>, Reason)>,
@@ -47,6 +48,7 @@ fn row(name: &'static str) -> Row {
         pods: Pods::default(),
         previous: Some(State::Running),
         previously_desired: None,
+        unready_limit: Some(Duration::from_mins(5)),
         progressing_for: 0,
         state: State::Running,
         condition: None,
@@ -128,6 +130,7 @@ impl Row {
             pods: &self.pods,
             previous: self.previous,
             previously_desired: self.previously_desired,
+            unready_limit: self.unready_limit,
             progressing_since: ago(self.progressing_for),
             progress_limit: Some(Duration::from_mins(10)),
             now: now(),
@@ -268,6 +271,14 @@ fn changes() -> Vec<Row> {
             .is(S::Degraded, NO, R::PodsNotReady),
         pods("not for long", [1, 1, 1, 0])
             .unready_for(299)
+            .is(S::ScalingUp, NO, R::Progressing),
+        pods("long, and slow ones are wished", [1, 1, 1, 0])
+            .unready_for(301)
+            .with(|row| row.unready_limit = Some(Duration::from_mins(6)))
+            .is(S::ScalingUp, NO, R::Progressing),
+        pods("long, and never too long", [1, 1, 1, 0])
+            .unready_for(9999)
+            .with(|row| row.unready_limit = None)
             .is(S::ScalingUp, NO, R::Progressing),
         pods("none for too long", [1, 1, 1, 0])
             .progressing_for(600)
