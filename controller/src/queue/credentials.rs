@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use asya_shared::config::SecretKeyRef;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
 use tokio::time::Instant;
 
@@ -104,11 +104,20 @@ impl Credentials {
             .and_then(|bytes| String::from_utf8(bytes.0).ok())
             .filter(|text| !text.is_empty());
         let text: Option<Arc<str>> = text.map(Into::into);
-        if let Some(text) = &text {
-            self.lock()
-                .insert(place, (Instant::now(), Arc::clone(text)));
-        }
-        Ok(text)
+        let Some(text) = text else {
+            return Ok(self.kept_for_the_end(&place).await);
+        };
+        self.lock()
+            .insert(place, (Instant::now(), Arc::clone(&text)));
+        Ok(Some(text))
+    }
+
+    /// FIN-5: a namespace that goes loses its Secrets while queues of its actors are yet to be deleted.
+    async fn kept_for_the_end(&self, place: &Place) -> Option<Arc<str>> {
+        let (_, text) = self.lock().get(place).cloned()?;
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let found = namespaces.get_opt(&place.namespace).await.ok()??;
+        found.metadata.deletion_timestamp.is_some().then_some(text)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Place, (Instant, Arc<str>)>> {

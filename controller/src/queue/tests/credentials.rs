@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -23,6 +25,8 @@ struct World {
     read: Mutex<Vec<String>>,
     password: Mutex<String>,
     logins: Mutex<usize>,
+    /// Whether the actors' namespace is being deleted.
+    ends: AtomicBool,
 }
 
 type Shared = Arc<World>;
@@ -42,6 +46,14 @@ async fn secret(
     secret.metadata.name = Some(name);
     secret.data = Some([("password".to_owned(), ByteString(text.into_bytes()))].into());
     Ok(serde_json::to_string(&secret).unwrap())
+}
+
+async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> String {
+    let deleted = world
+        .ends
+        .load(Ordering::Relaxed)
+        .then_some("2026-01-01T00:00:00Z");
+    json!({"metadata": {"name": name, "deletionTimestamp": deleted}}).to_string()
 }
 
 /// The password of the user `guest` is `?`.
@@ -71,6 +83,7 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     password.clone_into(&mut world.password.lock().unwrap());
     let routes = Router::new()
         .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(secret))
+        .route("/api/v1/namespaces/{namespace}", get(namespace))
         .fallback(login)
         .with_state(Arc::clone(&world));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -162,4 +175,22 @@ async fn a_refused_password_is_read_again_once_and_helps_if_it_is_another_by_now
     assert_eq!((world.reads(), world.logins()), (3, 4));
     look(&brokers, &transport).await.unwrap();
     assert_eq!((world.reads(), world.logins()), (3, 5));
+}
+
+/// FIN-5, SEC-2
+#[tokio::test]
+async fn a_lost_secret_serves_on_only_where_its_namespace_goes_as_well() {
+    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    look(&brokers, &transport).await.unwrap();
+    world.secrets.lock().unwrap().clear();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(6)).await;
+    tokio::time::resume();
+    let missing = look(&brokers, &transport).await;
+    assert!(
+        matches!(missing, Err(BrokerError::CredentialsMissing(_))),
+        "{missing:?}"
+    );
+    world.ends.store(true, Ordering::Relaxed);
+    look(&brokers, &transport).await.unwrap();
 }
