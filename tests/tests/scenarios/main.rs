@@ -26,6 +26,7 @@ mod operations;
 mod ownership;
 mod sqs;
 mod standalone;
+mod states;
 mod steady;
 mod workloads;
 

@@ -1,0 +1,155 @@
+//! What goes as it should: an actor comes, runs, changes, and goes.
+
+use asya_tests::Result;
+use asya_tests::eventually::{NotYet, eventually};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{Case, SOON, Told, actor, kubelet, workload};
+
+/// STA-4, STA-6
+#[tokio::test]
+async fn creating_is_told_of_a_new_actor() {
+    Case::run("Creating", async |case| {
+        let name = case.scenario.name("new");
+        let told = workload("Creating", "Progressing");
+        let applied = actor(&name, "hold", 1);
+        case.tells(told, "a new actor", &name, case.apply(&applied))
+            .await
+    })
+    .await;
+}
+
+/// STA-4, STA-6, API-7
+#[tokio::test]
+async fn running_is_told_and_kubectl_shows_it() {
+    Case::run("Running", async |case| {
+        let name = case.scenario.name("starts");
+        case.apply(&actor(&name, "hold", 1)).await?;
+        case.is(workload("Creating", "Progressing"), &name).await?;
+        let pod = kubelet::pod(case.scenario, &name).await?;
+        let starts = kubelet::says(case.scenario, &pod, kubelet::ready(&pod));
+        let told = workload("Running", "PodsReady");
+        case.tells(told, "the only pod gets ready", &name, starts)
+            .await?;
+        let shown = case.scenario.kubectl(&["get", "asya", &name]).await?;
+        let mut lines = shown.lines();
+        let (header, row) = (
+            lines.next().unwrap_or_default(),
+            lines.next().unwrap_or_default(),
+        );
+        let column = header.find("STATUS").and_then(|at| row.get(at..));
+        assert!(
+            column.is_some_and(|status| status.starts_with("Running ")),
+            "{shown}"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// A running actor.
+async fn runs(case: &Case<'_>, mode: &str, replicas: i32) -> Result<(String, Value)> {
+    let name = case.scenario.name("runs");
+    let actor = actor(&name, mode, replicas);
+    case.apply(&actor).await?;
+    case.is(workload("Running", "PodsReady"), &name).await?;
+    Ok((name, actor))
+}
+
+/// STA-4, STA-6
+#[tokio::test]
+async fn updating_is_told_of_another_template() {
+    Case::run("Updating", async |case| {
+        let (name, mut actor) = runs(case, "ready", 1).await?;
+        let template = &mut actor["spec"]["workload"]["template"];
+        template["metadata"]["labels"]["kwok.test/mode"] = json!("hold");
+        let told = workload("Updating", "RollingOut");
+        let why = "another template, whose pods take their time";
+        case.tells(told, why, &name, case.apply(&actor)).await
+    })
+    .await;
+}
+
+/// STA-4, STA-6
+#[tokio::test]
+async fn scaling_up_is_told_of_more_replicas() {
+    Case::run("ScalingUp", async |case| {
+        let (name, mut actor) = runs(case, "ready", 1).await?;
+        actor["spec"]["workload"]["replicas"] = json!(3);
+        let told = workload("ScalingUp", "Scaling");
+        case.tells(told, "3 replicas in place of 1", &name, case.apply(&actor))
+            .await
+    })
+    .await;
+}
+
+/// STA-4, STA-6
+#[tokio::test]
+async fn scaling_down_is_told_of_fewer_replicas() {
+    Case::run("ScalingDown", async |case| {
+        let (name, mut actor) = runs(case, "slowstop", 3).await?;
+        actor["spec"]["workload"]["replicas"] = json!(1);
+        let told = workload("ScalingDown", "PodsReady");
+        case.tells(told, "1 replica in place of 3", &name, case.apply(&actor))
+            .await
+    })
+    .await;
+}
+
+/// STA-4, STA-6, FIN-1, FIN-2
+#[tokio::test]
+async fn terminating_is_told_and_ours_ends_before_another_finalizer() {
+    Case::run("Terminating", async |case| {
+        let scenario = case.scenario;
+        let name = scenario.name("goes");
+        let mut held = actor(&name, "ready", 1);
+        held["metadata"]["finalizers"] = json!(["example.com/backup"]);
+        case.apply(&held).await?;
+        case.is(workload("Running", "PodsReady"), &name).await?;
+        let actors = scenario.actors();
+        let told = Told {
+            state: "Terminating",
+            condition: "Ready",
+            reason: "Terminating",
+        };
+        let deleted = async {
+            actors.delete(&name, &DeleteParams::default()).await?;
+            Ok(())
+        };
+        case.tells(told, "deletion, another finalizer holds it", &name, deleted)
+            .await?;
+        let only_theirs = eventually("our part is done", SOON, async || {
+            let finalizers = actors
+                .get(&name)
+                .await?
+                .metadata
+                .finalizers
+                .unwrap_or_default();
+            match &*finalizers {
+                [theirs] if theirs == "example.com/backup" => Ok(()),
+                other => Err(NotYet::new(format_args!("{other:?}"))),
+            }
+        });
+        only_theirs.await?;
+        let queue = scenario
+            .cluster()
+            .rabbitmq()?
+            .queue(&format!("asya-{name}"))
+            .await?;
+        assert!(queue.is_none(), "the queue is still there");
+        let left = scenario.api::<Deployment>().get_opt(&name).await?;
+        assert!(left.is_none(), "the Deployment is still there");
+
+        // Never put back: that is refused for an object that goes, for ever.
+        let label = Patch::Merge(json!({"metadata": {"annotations": {"asya.sh/paused": "false"}}}));
+        actors.patch(&name, &PatchParams::default(), &label).await?;
+        let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        actors
+            .patch(&name, &PatchParams::default(), &release)
+            .await?;
+        scenario.actor_gone(&name, SOON).await
+    })
+    .await;
+}

@@ -1,0 +1,200 @@
+//! What keeps an actor's pods from working.
+
+use std::time::{Duration, Instant};
+
+use asya_tests::eventually::{check, eventually};
+use asya_tests::{Error, Result};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::PostParams;
+use serde_json::json;
+
+use super::{Case, SOON, Told, actor, kubelet, workload};
+
+/// The default of `controller.unreadyDeadline`.
+const UNREADY: SignedDuration = SignedDuration::from_mins(5);
+
+/// An actor of two containers and perhaps a third, one of which waits for this reason.
+async fn container_waits(
+    case: &Case<'_>,
+    told: Told,
+    container: &str,
+    reason: &'static str,
+) -> Result<()> {
+    let name = case.scenario.name("waits");
+    let mut actor = actor(&name, "hold", 1);
+    if let Some(containers) = actor
+        .pointer_mut("/spec/workload/template/spec/containers")
+        .and_then(|containers| containers.as_array_mut())
+    {
+        containers.push(json!({"name": "helper", "image": "helper"}));
+    }
+    case.apply(&actor).await?;
+    let pod = kubelet::pod(case.scenario, &name).await?;
+    let status = kubelet::waiting(&pod, container, reason);
+    let says = kubelet::says(case.scenario, &pod, status);
+    case.tells(told, reason, &name, says).await?;
+    let pod = pod.metadata.name.unwrap_or_default();
+    assert_eq!(
+        case.witness.message(&name, "WorkloadReady")?,
+        format!("Container {container}: {reason} (pod {pod})")
+    );
+    Ok(())
+}
+
+/// STA-2, STA-3, STA-6
+#[tokio::test]
+async fn image_pull_error_is_told() {
+    Case::run("ImagePullError", async |case| {
+        let told = workload("ImagePullError", "ImagePullError");
+        container_waits(case, told, "asya-runtime", "ImagePullBackOff").await
+    })
+    .await;
+}
+
+/// STA-2, STA-3, STA-6
+#[tokio::test]
+async fn runtime_error_is_told() {
+    Case::run("RuntimeError", async |case| {
+        let told = workload("RuntimeError", "RuntimeError");
+        container_waits(case, told, "asya-runtime", "CrashLoopBackOff").await
+    })
+    .await;
+}
+
+/// STA-2, STA-3, STA-6
+#[tokio::test]
+async fn sidecar_error_is_told() {
+    Case::run("SidecarError", async |case| {
+        let told = workload("SidecarError", "SidecarError");
+        container_waits(case, told, "asya-sidecar", "CrashLoopBackOff").await
+    })
+    .await;
+}
+
+/// STA-2, STA-3, STA-6, VAL-19
+#[tokio::test]
+async fn workload_error_is_told_of_another_container_and_of_a_bad_spec() {
+    Case::run("WorkloadError", async |case| {
+        let told = workload("WorkloadError", "WorkloadError");
+        container_waits(case, told, "helper", "RunContainerError").await?;
+
+        let name = case.scenario.name("bad");
+        let mut actor = actor(&name, "hold", 1);
+        case.apply(&actor).await?;
+        case.is(workload("Creating", "Progressing"), &name).await?;
+        actor["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] = json!(["sh"]);
+        let told = workload("WorkloadError", "ValidationError");
+        case.tells(told, "a command on asya-runtime", &name, case.apply(&actor))
+            .await
+    })
+    .await;
+}
+
+/// STA-2, STA-6
+#[tokio::test]
+async fn pending_resources_is_told_of_a_node_and_of_a_quota() {
+    Case::run("PendingResources", async |case| {
+        let told = workload("PendingResources", "PendingResources");
+        let name = case.scenario.name("nodes");
+        let mut nowhere = actor(&name, "hold", 1);
+        nowhere["spec"]["workload"]["template"]["spec"]["nodeSelector"] = json!({"gpu": "yes"});
+        let why = "an actor for which there is no node; the scheduler says so";
+        case.tells(told, why, &name, case.apply(&nowhere)).await?;
+
+        let quotas = case.scenario.api::<ResourceQuota>();
+        let quota = serde_json::from_value(json!({
+            "metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}},
+        }))?;
+        quotas.create(&PostParams::default(), &quota).await?;
+        eventually("the quota is in force", SOON, async || {
+            let status = quotas.get("none").await?.status.unwrap_or_default();
+            check(status.hard.is_some(), format_args!("{status:?}"))
+        })
+        .await?;
+        let name = case.scenario.name("quota");
+        let refused = actor(&name, "hold", 1);
+        let why = "an actor beyond the quota; its Deployment says so";
+        case.tells(told, why, &name, case.apply(&refused)).await
+    })
+    .await;
+}
+
+/// STA-4, STA-6, FW-26
+#[tokio::test]
+async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_never_comes() {
+    Case::run("Degraded", async |case| {
+        let scenario = case.scenario;
+        let half = async |base: &str, progress: i64| {
+            let name = scenario.name(base);
+            let mut actor = actor(&name, "hold", 2);
+            actor["spec"]["timeout"] = json!({"progress": progress});
+            case.apply(&actor).await?;
+            let mut pods = kubelet::pods(scenario, &name, 2).await?;
+            let first = pods.remove(0);
+            kubelet::says(scenario, &first, kubelet::ready(&first)).await?;
+            case.is(workload("Creating", "Scaling"), &name).await?;
+            Ok::<_, Error>((name, pods.remove(0)))
+        };
+        let (name, second) = half("crash", 600).await?;
+        let crashes = kubelet::waiting(&second, "asya-runtime", "CrashLoopBackOff");
+        let told = workload("Degraded", "RuntimeError");
+        let says = kubelet::says(scenario, &second, crashes);
+        case.tells(told, "one of two pods crashes", &name, says)
+            .await?;
+
+        let (name, second) = half("unready", 600).await?;
+        // The API server keeps whole seconds.
+        let ends =
+            Timestamp::from_second(Timestamp::now().as_second() + 4).map_err(Error::other)?;
+        let unready = kubelet::unready_since(&second, ends - UNREADY);
+        kubelet::says(scenario, &second, unready).await?;
+        let told = workload("Degraded", "PodsNotReady");
+        let why = "one of two pods has not been ready for controller.unreadyDeadline";
+        case.tells(told, why, &name, until(ends)).await?;
+
+        let (name, _) = half("stuck", 4).await?;
+        let status = scenario.actors().get(&name).await?.data["status"].clone();
+        let since: Timestamp = serde_json::from_value(status["progressingSince"].clone())?;
+        let told = workload("Degraded", "ProgressDeadlineExceeded");
+        let why = "one of two pods has not come within timeout.progress";
+        let ends = since + SignedDuration::from_secs(4);
+        case.tells(told, why, &name, until(ends)).await
+    })
+    .await;
+}
+
+/// A time is a cause, too.
+async fn until(time: Timestamp) -> Result<()> {
+    let left = Duration::try_from(time.duration_since(Timestamp::now())).unwrap_or_default();
+    tokio::time::sleep_until((Instant::now() + left).into()).await;
+    Ok(())
+}
+
+/// VAL-20, STA-6
+#[tokio::test]
+async fn transport_error_is_told_of_a_new_actor_and_of_a_running_one() {
+    Case::run("TransportError", async |case| {
+        let told = Told {
+            state: "TransportError",
+            condition: "TransportReady",
+            reason: "InvalidTransport",
+        };
+        let name = case.scenario.name("new");
+        let mut nowhere = actor(&name, "hold", 1);
+        nowhere["spec"]["transport"] = json!("pigeon");
+        let why = "a new actor of an unknown transport";
+        case.tells(told, why, &name, case.apply(&nowhere)).await?;
+
+        let name = case.scenario.name("moved");
+        let mut moved = actor(&name, "ready", 1);
+        case.apply(&moved).await?;
+        case.is(workload("Running", "PodsReady"), &name).await?;
+        moved["spec"]["transport"] = json!("pigeon");
+        let why = "a running actor moves to an unknown transport";
+        case.tells(told, why, &name, case.apply(&moved)).await?;
+        moved["spec"]["transport"] = json!("rabbitmq");
+        case.apply(&moved).await
+    })
+    .await;
+}

@@ -1,0 +1,151 @@
+//! What a kubelet says of a pod, written in its place: the pods are of mode `hold`, which kwok leaves alone.
+
+use asya_tests::Result;
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::scenario::Scenario;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::SOON;
+
+/// The pods of an actor, once there are so many and each has its node; ordered by name.
+pub(super) async fn pods(scenario: &Scenario, actor: &str, count: usize) -> Result<Vec<Pod>> {
+    let params = ListParams::default().labels(&format!("asya.sh/asya={actor}"));
+    eventually(format_args!("{count} pods of {actor}"), SOON, async || {
+        let pods = scenario.api::<Pod>().list(&params).await?.items;
+        let placed = |pod: &&Pod| {
+            pod.spec
+                .as_ref()
+                .is_some_and(|spec| spec.node_name.is_some())
+        };
+        if pods.len() == count && pods.iter().filter(placed).count() == count {
+            Ok(pods)
+        } else {
+            Err(NotYet::new(format_args!("{} pods", pods.len())))
+        }
+    })
+    .await
+}
+
+/// The only pod of an actor.
+pub(super) async fn pod(scenario: &Scenario, actor: &str) -> Result<Pod> {
+    let mut pods = pods(scenario, actor, 1).await?;
+    Ok(pods.remove(0))
+}
+
+/// Writes a pod's status.
+pub(super) async fn says(scenario: &Scenario, pod: &Pod, status: Value) -> Result<()> {
+    let name = pod.metadata.name.as_deref().unwrap_or_default();
+    let patch = Patch::Merge(json!({"status": status}));
+    let api = scenario.api::<Pod>();
+    api.patch_status(name, &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+/// Both containers run, and the pod takes work.
+pub(super) fn ready(pod: &Pod) -> Value {
+    let running = |_: &str| json!({"running": {"startedAt": Timestamp::now()}});
+    status(
+        pod,
+        "Running",
+        &conditions(true, Some(true), Timestamp::now()),
+        running,
+    )
+}
+
+/// Both containers run, but the pod takes no work since then.
+pub(super) fn unready_since(pod: &Pod, since: Timestamp) -> Value {
+    let running = |_: &str| json!({"running": {"startedAt": since}});
+    status(
+        pod,
+        "Running",
+        &conditions(true, Some(false), since),
+        running,
+    )
+}
+
+/// The volumes are there; one container waits for this reason, the others for it.
+pub(super) fn waiting(pod: &Pod, container: &str, reason: &str) -> Value {
+    let state = |name: &str| {
+        let reason = if name == container {
+            reason
+        } else {
+            "PodInitializing"
+        };
+        json!({"waiting": {"reason": reason}})
+    };
+    status(
+        pod,
+        "Pending",
+        &conditions(true, Some(false), Timestamp::now()),
+        state,
+    )
+}
+
+/// The kubelet has begun with the pod: its volumes come first.
+pub(super) fn creating(pod: &Pod) -> Value {
+    let state = |_: &str| json!({"waiting": {"reason": "ContainerCreating"}});
+    status(
+        pod,
+        "Pending",
+        &conditions(false, Some(false), Timestamp::now()),
+        state,
+    )
+}
+
+fn status(pod: &Pod, phase: &str, conditions: &Value, state: impl Fn(&str) -> Value) -> Value {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let statuses = containers.map(|container| {
+        let state = state(&container.name);
+        json!({
+            "name": container.name, "image": container.image, "imageID": "", "restartCount": 0,
+            "ready": state.get("running").is_some(), "state": state,
+        })
+    });
+    json!({"phase": phase, "conditions": conditions, "containerStatuses": statuses.collect::<Vec<_>>()})
+}
+
+fn conditions(mounted: bool, ready: Option<bool>, since: Timestamp) -> Value {
+    let condition = |kind: &str, holds: bool| {
+        let status = if holds { "True" } else { "False" };
+        json!({"type": kind, "status": status, "lastTransitionTime": since})
+    };
+    let mut all = vec![
+        condition("PodScheduled", true),
+        condition("Initialized", true),
+        condition("PodReadyToStartContainers", mounted),
+    ];
+    all.extend(ready.map(|ready| condition("ContainersReady", ready)));
+    all.extend(ready.map(|ready| condition("Ready", ready)));
+    all.into()
+}
+
+/// Tells, by an Event, that a volume of a pod cannot be mounted.
+pub(super) async fn complains(
+    scenario: &Scenario,
+    pod: &Pod,
+    reason: &str,
+    message: &str,
+) -> Result<()> {
+    let (name, now) = (
+        pod.metadata.name.as_deref().unwrap_or_default(),
+        Timestamp::now(),
+    );
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": format!("{name}.{:x}", now.as_nanosecond()), "namespace": scenario.namespace()},
+        "involvedObject": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": scenario.namespace(), "name": name, "uid": pod.metadata.uid,
+        },
+        "type": "Warning", "reason": reason, "message": message, "count": 1,
+        "firstTimestamp": now, "lastTimestamp": now,
+        "source": {"component": "kubelet", "host": "node-0"}, "reportingComponent": "kubelet", "reportingInstance": "node-0",
+    }))?;
+    scenario
+        .api::<Event>()
+        .create(&PostParams::default(), &event)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! STATUS tells each of its 17 values, with the reason, within two seconds of its cause (STA-4 to STA-6).
+//!
+//! A cause is a write: its moment is when the API server has answered. What a kubelet would say of a pod that
+//! cannot run is written by the scenario, everything else by the cluster itself.
+
+mod changes;
+mod failures;
+mod kubelet;
+mod table;
+mod volumes;
+mod witness;
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::scenario::Scenario;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use self::table::Ended;
+use self::witness::Witness;
+use crate::{minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(30);
+/// STA-6
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// A value of STATUS, and the condition that goes with it.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    state: &'static str,
+    condition: &'static str,
+    reason: &'static str,
+}
+
+/// `state` with this reason of `WorkloadReady`.
+fn workload(state: &'static str, reason: &'static str) -> Told {
+    Told {
+        state,
+        condition: "WorkloadReady",
+        reason,
+    }
+}
+
+/// A scenario in which somebody watches actors.
+struct Case<'a> {
+    scenario: &'a Scenario,
+    witness: Witness,
+}
+
+impl Case<'_> {
+    /// Runs the scenario of one value. No cluster starts meanwhile, nor another of these: a figure of a machine
+    /// that is busy with something else says nothing.
+    async fn run(state: &'static str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
+        let _turn = own_cluster().await;
+        let _ended = Ended::of(state);
+        Scenario::run(&state.to_lowercase(), async |scenario| {
+            let witness = Witness::start(&scenario.actors()).await?;
+            body(&Case { scenario, witness }).await
+        })
+        .await;
+    }
+
+    /// Does what must make STATUS so, and holds the operator to its limit.
+    async fn tells(
+        &self,
+        told: Told,
+        why: &'static str,
+        actor: &str,
+        cause: impl Future<Output = Result<()>>,
+    ) -> Result<()> {
+        let mark = self.witness.mark();
+        cause.await?;
+        let caused = std::time::Instant::now();
+        let at = self.witness.first(mark, actor, told, SOON).await?;
+        table::enter(told, why, at.saturating_duration_since(caused));
+        Ok(())
+    }
+
+    /// Waits until STATUS is so, whenever that began.
+    async fn is(&self, told: Told, actor: &str) -> Result<()> {
+        self.witness.first(0, actor, told, SOON).await.map(drop)
+    }
+
+    /// Applies an actor; the API server's answer is the end of it.
+    async fn apply(&self, actor: &Value) -> Result<()> {
+        let name = actor["metadata"]["name"].as_str().unwrap_or_default();
+        let params = PatchParams::apply("scenario").force();
+        let actors = self.scenario.actors();
+        actors.patch(name, &params, &Patch::Apply(actor)).await?;
+        Ok(())
+    }
+}
+
+/// An actor with so many pods, all of which fare as `mode` says.
+fn actor(name: &str, mode: &str, replicas: i32) -> Value {
+    let mut actor = minimal_actor(name);
+    let workload = &mut actor["spec"]["workload"];
+    workload["replicas"] = json!(replicas);
+    workload["template"]["metadata"]["labels"]["kwok.test/mode"] = json!(mode);
+    actor
+}

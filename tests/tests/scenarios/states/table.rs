@@ -1,0 +1,97 @@
+//! How long each state took, as one table at the end.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use super::{LIMIT, Told};
+
+/// In the order of the specification.
+const STATES: [&str; 17] = [
+    "Creating",
+    "Running",
+    "Napping",
+    "Updating",
+    "ScalingUp",
+    "ScalingDown",
+    "Degraded",
+    "Terminating",
+    "PendingResources",
+    "ConfigError",
+    "VolumeError",
+    "ImagePullError",
+    "RuntimeError",
+    "SidecarError",
+    "WorkloadError",
+    "TransportError",
+    "ScalingError",
+];
+
+static TABLE: Mutex<Table> = Mutex::new(Table {
+    rows: Vec::new(),
+    ended: Vec::new(),
+});
+
+struct Table {
+    rows: Vec<(Told, &'static str, Duration)>,
+    ended: Vec<&'static str>,
+}
+
+/// Notes a latency.
+///
+/// # Panics
+/// When it is too long.
+pub(super) fn enter(told: Told, why: &'static str, latency: Duration) {
+    eprintln!(
+        "{}, {}: told {latency:?} after {why}",
+        told.state, told.reason
+    );
+    let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    table.rows.push((told, why, latency));
+    drop(table);
+    assert!(
+        latency <= LIMIT,
+        "{} ({why}) was told after {latency:?}",
+        told.state
+    );
+}
+
+/// The end of one state's scenario, whatever its result: the last of all prints the table.
+pub(super) struct Ended(&'static str);
+
+impl Ended {
+    pub(super) fn of(state: &'static str) -> Self {
+        assert!(STATES.contains(&state), "{state} is no state");
+        Self(state)
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
+        table.ended.push(self.0);
+        if STATES.iter().all(|state| table.ended.contains(state)) {
+            // Not captured, as what a test prints is.
+            let _ = std::io::stderr().write_all(table.text().as_bytes());
+        }
+    }
+}
+
+impl Table {
+    fn text(&self) -> String {
+        let header = format!("\n{:<17} {:<25} {:>7}  cause\n", "STATUS", "REASON", "MS");
+        let of_state = |state| {
+            self.rows
+                .iter()
+                .filter(move |(told, ..)| told.state == state)
+        };
+        let rows = STATES.into_iter().flat_map(of_state);
+        let lines = rows.map(|(told, why, latency)| {
+            let (Told { state, reason, .. }, latency) = (told, latency.as_millis());
+            format!("{state:<17} {reason:<25} {latency:>7}  {why}\n")
+        });
+        let worst = self.rows.iter().map(|(.., latency)| *latency).max();
+        let worst = format!("the longest: {:?}\n", worst.unwrap_or_default());
+        [header].into_iter().chain(lines).chain([worst]).collect()
+    }
+}

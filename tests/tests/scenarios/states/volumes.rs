@@ -1,0 +1,103 @@
+//! Pods whose volumes cannot be mounted: of these the kubelet tells by Events alone.
+
+use asya_tests::Result;
+use serde_json::json;
+
+use super::{Case, Told, actor, kubelet, workload};
+
+const CREATING: Told = Told {
+    state: "Creating",
+    condition: "WorkloadReady",
+    reason: "Progressing",
+};
+
+/// An actor whose only pod cannot be mounted, for that the kubelet's Event tells; then it runs.
+async fn cannot_mount(
+    case: &Case<'_>,
+    name: &str,
+    told: Told,
+    why: &'static str,
+    [reason, message]: [&str; 2],
+    wanted: &str,
+) -> Result<()> {
+    let scenario = case.scenario;
+    case.apply(&actor(name, "hold", 1)).await?;
+    case.is(CREATING, name).await?;
+    let pod = kubelet::pod(scenario, name).await?;
+    kubelet::says(scenario, &pod, kubelet::creating(&pod)).await?;
+    let complains = kubelet::complains(scenario, &pod, reason, message);
+    case.tells(told, why, name, complains).await?;
+    let pod_name = pod.metadata.name.as_deref().unwrap_or_default();
+    assert_eq!(
+        case.witness.message(name, "WorkloadReady")?,
+        format!("{wanted} (pod {pod_name})")
+    );
+    let starts = kubelet::says(scenario, &pod, kubelet::ready(&pod));
+    let running = workload("Running", "PodsReady");
+    case.tells(running, "the volume is there, the pod starts", name, starts)
+        .await
+}
+
+/// STA-2, STA-3, STA-6
+#[tokio::test]
+async fn config_error_is_told_of_a_container_and_of_a_mount() {
+    Case::run("ConfigError", async |case| {
+        let told = workload("ConfigError", "ConfigError");
+        let name = case.scenario.name("mount");
+        let event = [
+            "FailedMount",
+            "MountVolume.SetUp failed for volume \"settings\" : configmap \"absent\" not found",
+        ];
+        let wanted = "FailedMount for volume settings: ConfigMap absent not found";
+        let why = "Event FailedMount, a ConfigMap is missing";
+        cannot_mount(case, &name, told, why, event, wanted).await?;
+
+        let name = case.scenario.name("env");
+        case.apply(&actor(&name, "hold", 1)).await?;
+        let pod = kubelet::pod(case.scenario, &name).await?;
+        let status = kubelet::waiting(&pod, "asya-runtime", "CreateContainerConfigError");
+        let says = kubelet::says(case.scenario, &pod, status);
+        case.tells(told, "CreateContainerConfigError", &name, says)
+            .await
+    })
+    .await;
+}
+
+/// STA-2, STA-3, STA-6
+#[tokio::test]
+async fn volume_error_is_told_of_a_mount_an_attachment_a_device_and_a_claim() {
+    Case::run("VolumeError", async |case| {
+        let told = workload("VolumeError", "VolumeError");
+        for (base, why, event, wanted) in [
+            (
+                "mount",
+                "Event FailedMount",
+                ["FailedMount", "MountVolume.SetUp failed for volume \"data\" : mount failed: exit status 32"],
+                "FailedMount for volume data",
+            ),
+            (
+                "attach",
+                "Event FailedAttachVolume",
+                ["FailedAttachVolume", "Multi-Attach error for volume \"pv-1\" Volume is already exclusively attached to one node and can't be attached to another"],
+                "FailedAttachVolume for volume pv-1",
+            ),
+            (
+                "device",
+                "Event FailedMapVolume",
+                ["FailedMapVolume", "MapVolume.SetUpDevice failed for volume \"disk\" : rpc error: code = Internal"],
+                "FailedMapVolume for volume disk",
+            ),
+        ] {
+            cannot_mount(case, &case.scenario.name(base), told, why, event, wanted).await?;
+        }
+
+        let name = case.scenario.name("claim");
+        let mut actor = actor(&name, "hold", 1);
+        let claim = json!({"claimName": "absent"});
+        actor["spec"]["workload"]["template"]["spec"]["volumes"] =
+            json!([{"name": "data", "persistentVolumeClaim": claim}]);
+        let why = "an actor whose claim does not exist; the scheduler says so";
+        case.tells(told, why, &name, case.apply(&actor)).await
+    })
+    .await;
+}

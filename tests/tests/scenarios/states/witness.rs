@@ -1,0 +1,114 @@
+//! Somebody who watches the actors of a namespace, and remembers when what was seen.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::{Error, Result};
+use futures::StreamExt;
+use kube::Api;
+use kube::api::{DynamicObject, WatchEvent, WatchParams};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+use super::Told;
+
+/// Ends its watch when it is dropped.
+pub(super) struct Witness {
+    seen: Arc<Mutex<Vec<Sighting>>>,
+    watch: JoinHandle<()>,
+}
+
+struct Sighting {
+    at: Instant,
+    actor: String,
+    status: Value,
+}
+
+impl Witness {
+    /// Watches from now on.
+    pub(super) async fn start(actors: &Api<DynamicObject>) -> Result<Self> {
+        let events = actors.watch(&WatchParams::default(), "0").await?;
+        let seen: Arc<Mutex<Vec<Sighting>>> = Arc::default();
+        let noted = Arc::clone(&seen);
+        let watch = tokio::spawn(async move {
+            let mut events = std::pin::pin!(events);
+            while let Some(Ok(event)) = events.next().await {
+                let (WatchEvent::Added(actor) | WatchEvent::Modified(actor)) = event else {
+                    continue;
+                };
+                let sighting = Sighting {
+                    at: Instant::now(),
+                    actor: actor.metadata.name.unwrap_or_default(),
+                    status: actor.data["status"].clone(),
+                };
+                let mut seen = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                seen.push(sighting);
+            }
+        });
+        Ok(Self { seen, watch })
+    }
+
+    /// What has been seen by now comes before this.
+    pub(super) fn mark(&self) -> usize {
+        self.with(Vec::len)
+    }
+
+    /// When an actor's status was first seen to tell this, after a mark.
+    pub(super) async fn first(
+        &self,
+        mark: usize,
+        actor: &str,
+        told: Told,
+        timeout: Duration,
+    ) -> Result<Instant> {
+        let what = format!("{actor} is {told:?}");
+        eventually(what, timeout, async || {
+            if self.watch.is_finished() {
+                return Err(NotYet::new("the watch has ended"));
+            }
+            self.with(|seen| {
+                let mut of_actor = seen[mark..].iter().filter(|seen| seen.actor == actor);
+                let found = of_actor.by_ref().find(|seen| tells(&seen.status, told));
+                let last = seen.iter().rfind(|seen| seen.actor == actor);
+                found.map(|seen| seen.at).ok_or_else(|| {
+                    NotYet::new(format_args!(
+                        "{}",
+                        last.map_or(&Value::Null, |last| &last.status)
+                    ))
+                })
+            })
+        })
+        .await
+    }
+
+    /// What an actor's condition says, as it was seen last.
+    pub(super) fn message(&self, actor: &str, condition: &str) -> Result<String> {
+        self.with(|seen| {
+            let last = seen.iter().rfind(|seen| seen.actor == actor)?;
+            let found = conditions(&last.status).find(|each| each["type"] == condition)?;
+            Some(found["message"].as_str()?.to_owned())
+        })
+        .ok_or_else(|| Error::Other(format!("{actor} has no condition {condition}")))
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Vec<Sighting>) -> T) -> T {
+        look(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.watch.abort();
+    }
+}
+
+fn conditions(status: &Value) -> impl Iterator<Item = &Value> {
+    status["conditions"].as_array().into_iter().flatten()
+}
+
+fn tells(status: &Value, told: Told) -> bool {
+    status["status"] == told.state
+        && conditions(status)
+            .any(|each| each["type"] == told.condition && each["reason"] == told.reason)
+}
