@@ -70,11 +70,13 @@ impl Scenario {
             scenario.print_operator_log();
         }
         let namespaces = Api::<Namespace>::all(scenario.client());
-        if let Err(error) = namespaces
+        match namespaces
             .delete(&scenario.namespace, &DeleteParams::default())
             .await
         {
-            eprintln!("{name}: namespace {} stays: {error}", scenario.namespace);
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => eprintln!("{name}: namespace {} stays: {error}", scenario.namespace),
+            Ok(_) => {}
         }
         if let Some(failure) = failure {
             // The hook has already printed a panic; an error is printed above.

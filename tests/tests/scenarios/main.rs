@@ -16,6 +16,7 @@ mod bad_objects;
 mod config_errors;
 mod crash;
 mod crd;
+mod deletion;
 mod harness;
 mod health;
 mod keda;

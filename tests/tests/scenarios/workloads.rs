@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::minimal_actor;
+use crate::{all_running, apply_all, minimal_actor};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -44,6 +46,52 @@ async fn stateful_set_starts_all_its_pods_at_once_and_goes_with_its_actor() {
         Ok(())
     })
     .await;
+}
+
+/// WRK-4
+#[tokio::test]
+async fn rollout_restart_of_either_kind_completes_and_is_not_undone() {
+    Scenario::run("restart", async |scenario| {
+        let (one, other) = (scenario.name("deployment"), scenario.name("statefulset"));
+        let mut actors = [minimal_actor(&one), stateful(&other, 2)];
+        actors[0]["spec"]["workload"]["replicas"] = json!(2);
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &[one.clone(), other.clone()]).await?;
+        for (kind, name) in [("deployment", &one), ("statefulset", &other)] {
+            let workload = format!("{kind}/{name}");
+            let before = pods(scenario, name).await?;
+            scenario
+                .kubectl(&["rollout", "restart", &workload])
+                .await?;
+            scenario
+                .kubectl(&["rollout", "status", &workload, "--timeout=60s"])
+                .await?;
+            let restarted = "jsonpath={.spec.template.metadata.annotations.kubectl\\.kubernetes\\.io/restartedAt}";
+            let at = scenario
+                .kubectl(&["get", &workload, "-o", restarted])
+                .await?;
+            assert!(!at.is_empty(), "the restart of {workload} was undone");
+            eventually("every pod is another one", SOON, async || {
+                let after = pods(scenario, name).await.map_err(NotYet::new)?;
+                let left = after.iter().filter(|uid| before.contains(uid)).count();
+                check(left == 0 && after.len() == 2, format_args!("{after:?}"))
+            })
+            .await?;
+            scenario.actor_status(name, "Running", SOON).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// The uids of an actor's pods.
+async fn pods(scenario: &Scenario, actor: &str) -> Result<Vec<String>> {
+    let labels = ListParams::default().labels(&format!("asya.sh/asya={actor}"));
+    let pods = scenario.api::<Pod>().list(&labels).await?;
+    Ok(pods
+        .into_iter()
+        .filter_map(|pod| pod.metadata.uid)
+        .collect())
 }
 
 /// WRK-6

@@ -1,0 +1,162 @@
+//! Actors go whatever else happens, and nothing of theirs stays behind.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::{Operator, RABBITMQ_SECRET, create_broker_secrets};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+
+use crate::{minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(30);
+/// A lost broker is tried again ever more slowly.
+const LATER: Duration = Duration::from_mins(2);
+
+async fn has_queue(cluster: &Cluster, actor: &str) -> Result<bool> {
+    let queue = cluster.rabbitmq()?.queue(&format!("asya-{actor}")).await?;
+    Ok(queue.is_some())
+}
+
+/// A running actor.
+async fn running(scenario: &Scenario, base: &str) -> Result<String> {
+    let name = scenario.name(base);
+    scenario.apply(&minimal_actor(&name)).await?;
+    scenario.actor_status(&name, "Running", SOON).await?;
+    Ok(name)
+}
+
+/// FIN-2
+#[tokio::test]
+async fn foreground_deletion_takes_pods_and_workload_before_the_queue_and_the_actor() {
+    Scenario::run("foreground", async |scenario| {
+        let name = scenario.name("watched");
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["workload"]["template"]["metadata"]["labels"] =
+            json!({"kwok.test/mode": "slowstop"});
+        scenario.apply(&actor).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario
+            .actors()
+            .delete(&name, &DeleteParams::foreground())
+            .await?;
+        let pods = ListParams::default().labels(&format!("asya.sh/asya={name}"));
+        let mut queue_stood = false;
+        eventually("its pods are gone", SOON, async || {
+            // The queue first: what is seen of the pods then is no older.
+            let queue = has_queue(scenario.cluster(), &name)
+                .await
+                .map_err(NotYet::new)?;
+            let pods = scenario.api::<Pod>().list(&pods).await?.items.len();
+            queue_stood |= queue && pods > 0;
+            assert!(queue || pods == 0, "the queue went from under {pods} pods");
+            check(pods == 0, format_args!("{pods} pods"))
+        })
+        .await?;
+        assert!(queue_stood, "nobody saw a pod on its way out");
+        scenario.actor_gone(&name, SOON).await?;
+        assert!(!has_queue(scenario.cluster(), &name).await?);
+        let left = scenario.api::<Deployment>().get_opt(&name).await?;
+        assert!(left.is_none(), "the Deployment outlived its actor");
+        Ok(())
+    })
+    .await;
+}
+
+/// Deletes an actor, and waits until its status says what holds it.
+async fn held(scenario: &Scenario, name: &str, says: &str) -> Result<()> {
+    let actors = scenario.actors();
+    actors.delete(name, &DeleteParams::default()).await?;
+    eventually(format_args!("{name} is held: {says}"), LATER, async || {
+        let status = actors.get(name).await?.data["status"].clone();
+        let told = status["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|each| {
+                each["type"] == "TransportReady"
+                    && each["status"] == "False"
+                    && each["reason"] == "QueueDeletionFailed"
+                    && each["message"]
+                        .as_str()
+                        .is_some_and(|text| text.contains(says))
+            });
+        check(told && status["status"] == "Terminating", status)
+    })
+    .await?;
+    scenario.event("QueueDeletionFailed", SOON).await?;
+    let left = scenario.api::<Deployment>().get_opt(name).await?;
+    assert!(left.is_none(), "the workload does not wait for the broker");
+    Ok(())
+}
+
+async fn forget_password(cluster: &Cluster, namespace: &str) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), namespace);
+    secrets
+        .delete(RABBITMQ_SECRET, &DeleteParams::default())
+        .await?;
+    Ok(())
+}
+
+/// FIN-3, FIN-5, SEC-1
+#[tokio::test]
+async fn an_actor_waits_for_its_broker_and_its_credentials_and_goes_with_its_namespace() {
+    let _turn = own_cluster().await;
+    let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let shared = cluster.clone();
+    Scenario::run_on(Ok(shared.clone()), "held", async |scenario| {
+        let operator = Operator::install(&cluster, json!({})).await?;
+        let mut instance = operator.start("operator").await?;
+
+        let name = running(scenario, "broker").await?;
+        cluster.part("rabbitmq")?.kill().await;
+        held(scenario, &name, "cannot be deleted").await?;
+        cluster.restart("rabbitmq").await?;
+        scenario.actor_gone(&name, LATER).await?;
+        assert!(!has_queue(&cluster, &name).await?, "the queue leaked");
+
+        // From here on the password is in the actors' namespace alone.
+        forget_password(&cluster, operator.namespace()).await?;
+        let name = running(scenario, "password").await?;
+        forget_password(&cluster, scenario.namespace()).await?;
+        // What has been read before would serve for some minutes.
+        instance.stop().await?;
+        instance.restart().await?;
+        instance.wait_ready().await?;
+        held(scenario, &name, RABBITMQ_SECRET).await?;
+        assert!(has_queue(&cluster, &name).await?);
+        create_broker_secrets(&cluster.client(), scenario.namespace()).await?;
+        scenario.actor_gone(&name, LATER).await?;
+        assert!(!has_queue(&cluster, &name).await?, "the queue leaked");
+
+        let names = [
+            running(scenario, "first").await?,
+            running(scenario, "second").await?,
+        ];
+        let namespaces: Api<Namespace> = Api::all(cluster.client());
+        namespaces
+            .delete(scenario.namespace(), &DeleteParams::default())
+            .await?;
+        eventually("the namespace is gone", LATER, async || {
+            match namespaces.get_opt(scenario.namespace()).await? {
+                None => Ok(()),
+                Some(found) => Err(NotYet::new(format_args!("{:?}", found.status))),
+            }
+        })
+        .await?;
+        for name in &names {
+            assert!(
+                !has_queue(&cluster, name).await?,
+                "the queue of {name} leaked"
+            );
+        }
+        Ok(())
+    })
+    .await;
+}
