@@ -17,7 +17,7 @@ INTEGRATION := $(filter-out scenarios,$(basename $(notdir $(wildcard */tests/*.r
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
+.PHONY: help demo up down build bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
 .PHONY: controller harness rust python go
 
 help: ## Show this list
@@ -34,6 +34,10 @@ down: harness ## End the cluster that `make up` started
 
 build: rust ## Build the controller for release: target/release/asya-controller
 	cargo build --release $(LOCKED) -p asya-controller
+
+bench: rust go ## Figures of the operator beside a bare client, on a cluster of its own; ARGS="--actors 300"
+	cargo build --release $(LOCKED) -p asya-controller
+	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
 
 test: python ## Run everything below and print one table
 	@python3 .ci/parts.py

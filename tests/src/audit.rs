@@ -75,6 +75,17 @@ impl Audit {
         Ok(writes)
     }
 
+    /// All writes into a namespace after a mark, by whomever, refused ones too.
+    ///
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
+    pub async fn writes_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
+        self.barrier().await?;
+        let mut writes = self.read(mark)?;
+        writes.retain(|write| write.namespace == namespace);
+        Ok(writes)
+    }
+
     /// The log is written after the answer is sent. So write something
     /// ourselves, which is stored nowhere, and wait until the log has it.
     async fn barrier(&self) -> Result<()> {

@@ -1,0 +1,242 @@
+//! A client that sends what the operator sends for a crowd of actors, as fast as it is taken, and
+//! decides nothing: the rate that the API server and the broker have to give.
+
+use std::sync::Arc;
+
+use asya_shared::api::{AsyncActorSpec, ModeSpec};
+use asya_shared::config::{Settings, Transport, TransportsConfig};
+use asya_shared::inject::{PodInputs, Replicas, runtime_config_map, workload};
+use asya_shared::names::{FINALIZER, manager};
+use asya_tests::cluster::Cluster;
+use asya_tests::operator::default_values;
+use asya_tests::rabbitmq::RabbitMq;
+use asya_tests::{Error, Result};
+use futures::stream::FuturesUnordered;
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::object::NotUsed;
+use kube::{Client, Config};
+use reqwest::Method;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::crowd::{Crowd, Light, follow};
+
+const SCRIPT: &str = include_str!("../../../controller/runtime/asya_runtime.py");
+const EXCHANGE: &str = "asya";
+
+/// What we read of a Deployment's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Counts {
+    ready_replicas: i32,
+    observed_generation: i64,
+}
+
+/// The bare client: the operator's account, its credentials and its objects.
+pub struct Bare {
+    client: Client,
+    broker: RabbitMq,
+    transport: Transport,
+    settings: Settings,
+    /// A status as the operator writes it.
+    status: Value,
+    turns: Semaphore,
+    at_once: usize,
+}
+
+impl Bare {
+    /// A client that has so many writes under way at a time, under the account of the operator's
+    /// instance of that name. `status` is that of an actor which runs.
+    pub async fn new(
+        cluster: &Cluster,
+        instance: &str,
+        at_once: usize,
+        status: Value,
+    ) -> Result<Self> {
+        let file = cluster
+            .folder()
+            .join(format!("operator-{instance}/kubeconfig"));
+        let file = Kubeconfig::read_from(file).map_err(Error::other)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+            .await
+            .map_err(Error::other)?;
+        let values = default_values(cluster).to_string();
+        let transports = TransportsConfig::parse(&values).map_err(Error::other)?;
+        let transport = transports.usable("rabbitmq").map_err(Error::other)?;
+        Ok(Self {
+            client: Client::try_from(config)?,
+            broker: cluster.rabbitmq()?,
+            transport: transport.clone(),
+            settings: Settings::parse(None, None, None).map_err(Error::other)?,
+            status,
+            turns: Semaphore::new(at_once),
+            at_once,
+        })
+    }
+
+    /// Creates the crowd and does for each actor what the operator would.
+    pub async fn serve(&self, crowd: &Crowd) -> Result<()> {
+        let from = crowd.version().await?;
+        self.prepare(crowd).await?;
+        let (created, mut actors) = mpsc::unbounded_channel();
+        let (running, mut ready) = mpsc::unbounded_channel();
+        let creation = async {
+            let told = created;
+            crowd
+                .create(|name, uid| drop(told.send((name.to_owned(), uid))))
+                .await
+        };
+        let begin = async {
+            let new = futures::stream::poll_fn(|context| actors.poll_recv(context));
+            new.map(|(name, uid)| async move { self.begin(crowd, &name, &uid).await })
+                .buffer_unordered(self.at_once)
+                .try_collect::<()>()
+                .await
+        };
+        let watch = async {
+            let told = running;
+            let mut left = crowd.names.len();
+            let deployments = crowd.api(&self.client, "apps", "Deployment");
+            let mut seen = std::collections::HashSet::new();
+            follow(&deployments, &from, |found: Light<Counts>| {
+                let name = found.metadata.name.unwrap_or_default();
+                let counts = found.status.unwrap_or_default();
+                let wanted = crowd.actor(&name)["spec"]["workload"]["replicas"].as_i64();
+                let ready = counts.observed_generation > 0
+                    && Some(i64::from(counts.ready_replicas)) == wanted;
+                if ready && seen.insert(name.clone()) {
+                    left -= 1;
+                    drop(told.send(name));
+                }
+                left > 0
+            })
+            .await
+        };
+        let finish = async {
+            let actors = futures::stream::poll_fn(|context| ready.poll_recv(context));
+            actors
+                .map(|name| async move { self.write_status(crowd, &name, "Running").await })
+                .buffer_unordered(self.at_once)
+                .try_collect::<()>()
+                .await
+        };
+        tokio::try_join!(creation, begin, watch, finish).map(drop)
+    }
+
+    /// What a namespace and the broker need once.
+    async fn prepare(&self, crowd: &Crowd) -> Result<()> {
+        let (script, _) = runtime_config_map(&crowd.namespace, SCRIPT);
+        let api = crowd.api::<Light<NotUsed>>(&self.client, "", "ConfigMap");
+        let params = PatchParams::apply(manager::RUNTIME).force();
+        api.patch("asya-runtime", &params, &Patch::Apply(script))
+            .await?;
+        let exchange = json!({"type": "topic", "durable": true, "auto_delete": false});
+        self.send(Method::PUT, &["exchanges", "/", EXCHANGE], &exchange)
+            .await
+    }
+
+    async fn begin(&self, crowd: &Crowd, name: &str, uid: &str) -> Result<()> {
+        let actors = crowd.api::<Light<NotUsed>>(&self.client, "asya.sh", "AsyncActor");
+        let finalizer = json!({"metadata": {"uid": uid, "finalizers": [FINALIZER]}});
+        let turn = self.turn().await?;
+        actors
+            .patch(name, &PatchParams::default(), &Patch::Merge(finalizer))
+            .await?;
+        drop(turn);
+        self.declare(name).await?;
+        let deployments = crowd.api::<Light<NotUsed>>(&self.client, "apps", "Deployment");
+        let params = PatchParams::apply(manager::WORKLOAD).force();
+        let object = self.deployment(crowd, name, uid)?;
+        let turn = self.turn().await?;
+        deployments
+            .patch(name, &params, &Patch::Apply(object))
+            .await?;
+        drop(turn);
+        self.write_status(crowd, name, "Creating").await
+    }
+
+    async fn write_status(&self, crowd: &Crowd, name: &str, state: &str) -> Result<()> {
+        let actors = crowd.api::<Light<NotUsed>>(&self.client, "asya.sh", "AsyncActor");
+        let mut status = self.status.clone();
+        status["status"] = json!(state);
+        let object = json!({
+            "apiVersion": "asya.sh/v1alpha1",
+            "kind": "AsyncActor",
+            "metadata": {"name": name, "namespace": crowd.namespace},
+            "status": status,
+        });
+        let params = PatchParams::apply(manager::STATUS).force();
+        let _turn = self.turn().await?;
+        actors
+            .patch_status(name, &params, &Patch::Apply(object))
+            .await?;
+        Ok(())
+    }
+
+    fn deployment(&self, crowd: &Crowd, name: &str, uid: &str) -> Result<Value> {
+        let spec: AsyncActorSpec = serde_json::from_value(crowd.actor(name)["spec"].clone())?;
+        let ModeSpec::Standalone(template) = spec.mode().map_err(Error::other)? else {
+            return Err(Error::other("not a standalone actor"));
+        };
+        let inputs = PodInputs {
+            namespace: &crowd.namespace,
+            actor: name,
+            spec: &spec,
+            workload: template,
+            transport: &self.transport,
+            settings: &self.settings,
+            runtime_hash: "0",
+            service_account: None,
+        };
+        let replicas = Replicas::Enforced(template.replicas_in_force());
+        Ok(workload(&inputs, uid, replicas).object)
+    }
+
+    async fn declare(&self, name: &str) -> Result<()> {
+        let queue = format!("asya-{name}");
+        let _turn = self.turn().await?;
+        let body = json!({"durable": true, "auto_delete": false, "arguments": {}});
+        self.send(Method::PUT, &["queues", "/", &queue], &body)
+            .await?;
+        for key in [name, queue.as_str()] {
+            let path = ["bindings", "/", "e", EXCHANGE, "q", &queue];
+            self.send(Method::POST, &path, &json!({"routing_key": key}))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, method: Method, path: &[&str], body: &Value) -> Result<()> {
+        let request = self.broker.request(method, path)?.json(body);
+        request.send().await?.error_for_status()?;
+        Ok(())
+    }
+
+    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+        self.turns.acquire().await.map_err(Error::other)
+    }
+
+    /// Takes finalizers and queues away, which the operator would have taken.
+    pub async fn clear(&self, crowd: &Crowd) -> Result<()> {
+        let actors = Arc::new(crowd.api::<Light<NotUsed>>(&self.client, "asya.sh", "AsyncActor"));
+        let none = json!({"metadata": {"finalizers": null}});
+        let mut cleared: FuturesUnordered<_> = crowd
+            .names
+            .iter()
+            .map(|name| {
+                let (actors, none) = (Arc::clone(&actors), Patch::Merge(none.clone()));
+                async move {
+                    let _turn = self.turn().await?;
+                    self.broker.delete_queue(&format!("asya-{name}")).await?;
+                    actors.patch(name, &PatchParams::default(), &none).await?;
+                    Ok::<_, Error>(())
+                }
+            })
+            .collect();
+        while cleared.try_next().await?.is_some() {}
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! A crowd of actors in a namespace of their own.
+
+use std::collections::HashSet;
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use asya_tests::cluster::Cluster;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::create_broker_secrets;
+use asya_tests::{Error, Result};
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, WatchEvent, WatchParams,
+};
+use kube::core::object::NotUsed;
+use kube::core::{GroupVersionKind, Object};
+use kube::{Api, Client};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Creations under way at a time: "at once", as far as an API server goes.
+const CREATIONS: usize = 32;
+/// Longer than any size takes.
+const PATIENCE: Duration = Duration::from_mins(30);
+/// A watch is begun anew this often.
+const WATCH_SECONDS: u32 = 250;
+
+/// An object reduced to its metadata and what we read of its status.
+pub type Light<S> = Object<Option<NotUsed>, S>;
+
+/// What we read of an actor's status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Told {
+    status: String,
+}
+
+/// Actors that are created at once.
+pub struct Crowd {
+    /// Where they are.
+    pub namespace: String,
+    /// Their names.
+    pub names: Vec<String>,
+    client: Client,
+    replicas: i32,
+}
+
+impl Crowd {
+    /// A namespace for so many actors, ready for their pods.
+    pub async fn enter(cluster: &Cluster, label: &str, size: usize, replicas: i32) -> Result<Self> {
+        let client = cluster.client();
+        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": label}}))?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await?;
+        create_broker_secrets(&client, label).await?;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), label);
+        eventually(
+            "the namespace has its ServiceAccount",
+            PATIENCE,
+            async || {
+                accounts.get("default").await?;
+                Ok(())
+            },
+        )
+        .await?;
+        let names = (0..size).map(|number| format!("{label}-{number}"));
+        Ok(Self {
+            namespace: label.to_owned(),
+            names: names.collect(),
+            client,
+            replicas,
+        })
+    }
+
+    /// An actor's manifest.
+    pub fn actor(&self, name: &str) -> Value {
+        json!({
+            "apiVersion": "asya.sh/v1alpha1",
+            "kind": "AsyncActor",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "transport": "rabbitmq",
+                "workload": {
+                    "replicas": self.replicas,
+                    "template": {"spec": {"containers": [{
+                        "name": "asya-runtime",
+                        "image": "python:3.13-slim",
+                        "env": [{"name": "ASYA_HANDLER", "value": "echo.handle"}],
+                        "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}},
+                    }]}},
+                },
+            },
+        })
+    }
+
+    /// Creates them all; `created` hears the name and the uid of each.
+    pub async fn create(&self, created: impl Fn(&str, String)) -> Result<()> {
+        let api: Api<DynamicObject> = self.api(&self.client, "asya.sh", "AsyncActor");
+        let (api, created) = (&api, &created);
+        futures::stream::iter(&self.names)
+            .map(|name| async move {
+                let actor = serde_json::from_value(self.actor(name))?;
+                let made = api.create(&PostParams::default(), &actor).await?;
+                created(name, made.metadata.uid.unwrap_or_default());
+                Ok::<_, Error>(())
+            })
+            .buffer_unordered(CREATIONS)
+            .try_collect()
+            .await
+    }
+
+    /// The status of the crowd's first actor once it is Running, after its creation.
+    pub async fn status_of_one(&self) -> Result<Value> {
+        let from = self.version().await?;
+        self.create(|_, _| ()).await?;
+        self.all_running(&from).await?;
+        let name = self.names.first().map(String::as_str).unwrap_or_default();
+        let api: Api<DynamicObject> = self.api(&self.client, "asya.sh", "AsyncActor");
+        Ok(api.get(name).await?.data["status"].clone())
+    }
+
+    /// Where a watch must begin to see all that comes.
+    pub async fn version(&self) -> Result<String> {
+        let api: Api<Light<Told>> = self.api(&self.client, "asya.sh", "AsyncActor");
+        let list = api.list(&ListParams::default().limit(1)).await?;
+        Ok(list.metadata.resource_version.unwrap_or_default())
+    }
+
+    /// Ends when every actor has been Running once since that version.
+    pub async fn all_running(&self, from: &str) -> Result<()> {
+        let mut waiting: HashSet<&str> = self.names.iter().map(String::as_str).collect();
+        let api = self.api(&self.client, "asya.sh", "AsyncActor");
+        let seen = follow(&api, from, |actor: Light<Told>| {
+            let name = actor.metadata.name.unwrap_or_default();
+            if actor.status.is_some_and(|told| told.status == "Running") {
+                waiting.remove(name.as_str());
+            }
+            !waiting.is_empty()
+        });
+        tokio::time::timeout(PATIENCE, seen)
+            .await
+            .map_err(|_| Error::other("not all actors became Running"))?
+    }
+
+    /// Deletes the actors and then the namespace. Answers how long the actors took to go.
+    pub async fn leave(&self) -> Result<Duration> {
+        let began = Instant::now();
+        let actors: Api<Light<Told>> = self.api(&self.client, "asya.sh", "AsyncActor");
+        actors
+            .delete_collection(&DeleteParams::default(), &ListParams::default())
+            .await?;
+        eventually("the actors are gone", PATIENCE, async || {
+            let left = actors.list(&ListParams::default().limit(1)).await?;
+            check(left.items.is_empty(), "some are left")
+        })
+        .await?;
+        let took = began.elapsed();
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        namespaces
+            .delete(&self.namespace, &DeleteParams::background())
+            .await?;
+        eventually("the namespace is gone", PATIENCE, async || {
+            let left = namespaces.get_opt(&self.namespace).await?;
+            check(left.is_none(), format_args!("{left:?}"))
+        })
+        .await?;
+        Ok(took)
+    }
+
+    /// Objects of a kind in the crowd's namespace.
+    pub fn api<K>(&self, client: &Client, group: &str, kind: &str) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>,
+    {
+        let version = if group == "asya.sh" { "v1alpha1" } else { "v1" };
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        let resource = ApiResource::from_gvk(&kind);
+        Api::namespaced_with(client.clone(), &self.namespace, &resource)
+    }
+}
+
+/// Shows every object that a watch shows to `look`, until that answers false.
+pub async fn follow<S>(
+    api: &Api<Light<S>>,
+    from: &str,
+    mut look: impl FnMut(Light<S>) -> bool,
+) -> Result<()>
+where
+    S: Clone + Default + std::fmt::Debug + DeserializeOwned,
+{
+    let mut version = from.to_owned();
+    loop {
+        let params = WatchParams::default().timeout(WATCH_SECONDS);
+        let mut events = pin!(api.watch(&params, &version).await?);
+        while let Some(event) = events.next().await {
+            match event? {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    if let Some(newer) = &object.metadata.resource_version {
+                        version.clone_from(newer);
+                    }
+                    if !look(object) {
+                        return Ok(());
+                    }
+                }
+                WatchEvent::Bookmark(bookmark) => version = bookmark.metadata.resource_version,
+                WatchEvent::Deleted(_) => {}
+                WatchEvent::Error(status) => return Err(Error::Other(status.message)),
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Measures one crowd: how long it took, who wrote how much, who used the processors.
+
+use std::time::Duration;
+
+use asya_tests::audit::{Mark, Write};
+use asya_tests::cluster::RunningCluster;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::Instance;
+use asya_tests::{Error, Result};
+use jiff::Timestamp;
+
+use crate::bare::Bare;
+use crate::crowd::Crowd;
+use crate::machine;
+
+const PATIENCE: Duration = Duration::from_mins(10);
+/// Whose processor time is told beside the writer's.
+const PARTS: [&str; 6] = [
+    "kube-apiserver",
+    "etcd",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "rabbitmq",
+];
+
+/// What was measured of a crowd, in seconds from the creation of its first actor.
+pub struct Row {
+    /// `bare` or `operator`.
+    pub who: &'static str,
+    /// How many actors.
+    pub actors: usize,
+    /// Until every actor was created.
+    pub created: f64,
+    /// Until the last Deployment was applied, and so every queue made.
+    pub applied: f64,
+    /// Until every actor was told to be Running.
+    pub running: f64,
+    /// Writes for all actors, what the namespace needs once included.
+    pub writes: usize,
+    /// Those that were refused.
+    pub refused: usize,
+    /// Processor seconds of the writer; `None` for the bare client, which is this process.
+    pub cpu: Option<f64>,
+    /// Processor seconds of the parts of the cluster.
+    pub parts: Vec<(&'static str, f64)>,
+}
+
+/// A cluster with an operator on it.
+pub struct Bench<'a> {
+    cluster: &'a RunningCluster,
+    user: String,
+}
+
+struct Begun {
+    mark: Mark,
+    at: Timestamp,
+    cpu: Vec<Duration>,
+}
+
+impl<'a> Bench<'a> {
+    /// `user` is who writes in the audit log.
+    pub fn new(cluster: &'a RunningCluster, user: String) -> Self {
+        Self { cluster, user }
+    }
+
+    /// Lets the bare client serve the crowd.
+    pub async fn bare(&self, bare: &Bare, crowd: &Crowd) -> Result<Row> {
+        let begun = self.begin().await?;
+        bare.serve(crowd).await?;
+        self.end("bare", crowd, begun, Timestamp::now(), None).await
+    }
+
+    /// Lets the operator serve the crowd.
+    pub async fn operator(&self, instance: &mut Instance, crowd: &Crowd) -> Result<Row> {
+        instance.restart().await?;
+        instance.wait_ready().await?;
+        self.writes_end().await?;
+        let (pid, from) = (instance.process().pid(), crowd.version().await?);
+        let before = machine::cpu(pid)?;
+        let begun = self.begin().await?;
+        tokio::try_join!(crowd.create(|_, _| ()), crowd.all_running(&from))?;
+        let ended = Timestamp::now();
+        let cpu = machine::cpu(pid)?.saturating_sub(before).as_secs_f64();
+        self.writes_end().await?;
+        self.end("operator", crowd, begun, ended, Some(cpu)).await
+    }
+
+    /// Starts the operator again and waits until it has seen every actor.
+    pub async fn restart(&self, instance: &mut Instance, crowd: &Crowd) -> Result<String> {
+        instance.stop().await?;
+        let mark = self.cluster.audit().mark().await?;
+        instance.restart().await?;
+        let began = std::time::Instant::now();
+        instance.wait_ready().await?;
+        let ready = began.elapsed().as_secs_f64();
+        let size = crowd.names.len();
+        let passes = eventually("every actor was seen", PATIENCE, async || {
+            let passes = passes(instance).await.map_err(NotYet::new)?;
+            check(passes >= size, format_args!("{passes} passes"))?;
+            Ok(passes)
+        })
+        .await?;
+        let seen = began.elapsed().as_secs_f64();
+        self.writes_end().await?;
+        let writes = self.cluster.audit().writes_since(mark, &self.user).await?;
+        let pid = instance.process().pid();
+        Ok(format!(
+            "{size} actors, restart: ready after {ready:.1} s, {passes} passes after {seen:.1} s, {} writes, {:.0} MiB, {:.1} s of a processor",
+            writes.len(),
+            machine::memory(pid)?,
+            machine::cpu(pid)?.as_secs_f64(),
+        ))
+    }
+
+    async fn begin(&self) -> Result<Begun> {
+        Ok(Begun {
+            mark: self.cluster.audit().mark().await?,
+            at: Timestamp::now(),
+            cpu: self.processors()?,
+        })
+    }
+
+    async fn end(
+        &self,
+        who: &'static str,
+        crowd: &Crowd,
+        begun: Begun,
+        ended: Timestamp,
+        cpu: Option<f64>,
+    ) -> Result<Row> {
+        let after = self.processors()?;
+        let used = after.iter().zip(&begun.cpu);
+        let used = used.map(|(after, before)| after.saturating_sub(*before).as_secs_f64());
+        let audit = self.cluster.audit();
+        let all = audit.writes_in(begun.mark, &crowd.namespace).await?;
+        let since = |time: Timestamp| time.duration_since(begun.at).as_secs_f64();
+        let last = |wanted: &dyn Fn(&Write) -> bool| {
+            let times = all.iter().filter(|write| wanted(write)).map(|w| w.time);
+            times.max().map_or(f64::NAN, since)
+        };
+        let ours: Vec<_> = all.iter().filter(|write| write.user == self.user).collect();
+        Ok(Row {
+            who,
+            actors: crowd.names.len(),
+            created: last(&|write| write.resource == "asyncactors" && write.verb == "create"),
+            applied: last(&|write| write.resource == "deployments" && write.user == self.user),
+            running: since(ended),
+            writes: ours.len(),
+            refused: ours.iter().filter(|write| write.code >= 400).count(),
+            cpu,
+            parts: PARTS.into_iter().zip(used).collect(),
+        })
+    }
+
+    fn processors(&self) -> Result<Vec<Duration>> {
+        let parts = PARTS.iter();
+        parts
+            .map(|part| machine::cpu(self.cluster.part(part)?.pid()))
+            .collect()
+    }
+
+    /// Two seconds without a write.
+    async fn writes_end(&self) -> Result<()> {
+        let audit = self.cluster.audit();
+        let mut mark = audit.mark().await?;
+        eventually("nothing is written any more", PATIENCE, async || {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let now = audit.mark().await.map_err(NotYet::new)?;
+            let last = std::mem::replace(&mut mark, now);
+            let writes = audit.writes_since(last, &self.user).await;
+            let writes = writes.map_err(NotYet::new)?;
+            check(writes.is_empty(), format_args!("{} writes", writes.len()))
+        })
+        .await
+    }
+}
+
+/// Passes that an instance has made since its start, by its metrics.
+async fn passes(instance: &Instance) -> Result<usize> {
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let url = format!("{}/metrics", instance.metrics());
+    let text = client.get(url).send().await?.text().await?;
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("controller_runtime_reconcile_total{"));
+    let counts = lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<usize>());
+    counts.sum::<Result<usize, _>>().map_err(Error::other)
+}

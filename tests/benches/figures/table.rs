@@ -1,0 +1,56 @@
+//! The figures as one table of Markdown.
+
+use crate::measure::Row;
+
+/// A line for each measurement, and after each pair how they compare.
+pub fn render(rows: &[Row]) -> String {
+    let mut lines = vec![
+        "| actors | by | created s | applied s | Running s | writes per actor | refused | its CPU s | CPU s of others |".to_owned(),
+        "|---|---|---|---|---|---|---|---|---|".to_owned(),
+    ];
+    let mut bare: Option<&Row> = None;
+    for row in rows {
+        lines.push(line(row));
+        match (row.who, bare.take()) {
+            ("operator", Some(bare)) => lines.push(comparison(bare, row)),
+            _ => bare = Some(row),
+        }
+    }
+    lines.join("\n")
+}
+
+fn line(row: &Row) -> String {
+    let cpu = row.cpu.map_or_else(String::new, |cpu| format!("{cpu:.1}"));
+    let parts = row.parts.iter();
+    let parts: Vec<_> = parts
+        .map(|(part, seconds)| format!("{part} {seconds:.1}"))
+        .collect();
+    format!(
+        "| {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {} | {cpu} | {} |",
+        row.actors,
+        row.who,
+        row.created,
+        row.applied,
+        row.running,
+        per_actor(row),
+        row.refused,
+        parts.join(", "),
+    )
+}
+
+/// The operator's rate in percent of the bare client's.
+fn comparison(bare: &Row, operator: &Row) -> String {
+    let ratio = |bare: f64, operator: f64| format!("**{:.0} %**", 100.0 * bare / operator);
+    format!(
+        "| {} | rate of the operator | | {} | {} | | | | |",
+        operator.actors,
+        ratio(bare.applied, operator.applied),
+        ratio(bare.running, operator.running),
+    )
+}
+
+fn per_actor(row: &Row) -> f64 {
+    let actors = u32::try_from(row.actors.max(1)).unwrap_or(u32::MAX);
+    let writes = u32::try_from(row.writes).unwrap_or(u32::MAX);
+    f64::from(writes) / f64::from(actors)
+}
