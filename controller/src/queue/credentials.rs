@@ -27,6 +27,16 @@ struct Place {
     key: String,
 }
 
+impl Place {
+    fn of(namespace: &str, reference: &SecretKeyRef) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: reference.name.clone(),
+            key: reference.key.clone(),
+        }
+    }
+}
+
 impl Credentials {
     /// Reads by `client`; `own_namespace` is the operator's.
     pub fn new(client: Client, own_namespace: &str) -> Self {
@@ -50,6 +60,10 @@ impl Credentials {
         if namespace != &*self.own_namespace {
             namespaces.push(namespace);
         }
+        // Where only the actor's namespace has it, the operator's is not asked at each call.
+        if let Some(text) = namespaces.iter().find_map(|ns| self.fresh(ns, reference)) {
+            return Ok(text);
+        }
         for namespace in &namespaces {
             if let Some(text) = self.read_in(namespace, reference).await? {
                 return Ok(text);
@@ -63,6 +77,13 @@ impl Credentials {
         )))
     }
 
+    fn fresh(&self, namespace: &str, reference: &SecretKeyRef) -> Option<Arc<str>> {
+        let known = self.lock().get(&Place::of(namespace, reference)).cloned();
+        known
+            .filter(|(read, _)| read.elapsed() < KEEP)
+            .map(|(_, text)| text)
+    }
+
     /// Reads anew next time: the broker refused what we have.
     pub fn forget(&self, reference: &SecretKeyRef) {
         self.lock().retain(|place, _| place.name != reference.name);
@@ -73,17 +94,7 @@ impl Credentials {
         namespace: &str,
         reference: &SecretKeyRef,
     ) -> Result<Option<Arc<str>>, BrokerError> {
-        let (name, key) = (reference.name.clone(), reference.key.clone());
-        let place = Place {
-            namespace: namespace.into(),
-            name,
-            key,
-        };
-        if let Some((read, text)) = self.lock().get(&place)
-            && read.elapsed() < KEEP
-        {
-            return Ok(Some(Arc::clone(text)));
-        }
+        let place = Place::of(namespace, reference);
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let secret = match api.get_opt(&reference.name).await {
             Ok(secret) => secret,

@@ -153,6 +153,16 @@ async fn secrets_are_read_once_for_many_calls() {
     assert_eq!((world.reads(), world.logins()), (1, 5));
 }
 
+/// SEC-2
+#[tokio::test]
+async fn what_the_actors_namespace_has_is_not_asked_for_in_the_operators_at_each_call() {
+    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    for _ in 0..5 {
+        look(&brokers, &transport).await.unwrap();
+    }
+    assert_eq!(world.reads(), 2);
+}
+
 /// SEC-2, SQS-8
 #[tokio::test]
 async fn a_refused_password_is_read_again_once_and_helps_if_it_is_another_by_now() {
