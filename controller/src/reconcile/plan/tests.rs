@@ -13,6 +13,8 @@ const UPDATE: WorkloadStep = WorkloadStep::Update {
     hand_over: false,
 };
 
+mod conditions;
+
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
 }

@@ -115,7 +115,7 @@ fn pods_that_overstay_their_grace_do_not_hold_the_queue_for_ever() {
     );
 }
 
-/// FIN-4
+/// FIN-4, FW-34
 #[test]
 fn queue_stays_when_it_is_asked_to_or_was_never_ours() {
     let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});

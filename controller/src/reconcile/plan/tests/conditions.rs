@@ -1,0 +1,58 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::*;
+
+fn condition(kind: &str, status: &str, reason: &str) -> Condition {
+    Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: String::new(),
+        observed_generation: Some(2),
+        last_transition_time: Time(now()),
+    }
+}
+
+/// Actors in every stage of their life.
+fn lives() -> Vec<Observed> {
+    let made = recorded(new(), &deployment(&new()));
+    let mut drifted = deployment(&new());
+    drifted["metadata"]["managedFields"] = json!([]);
+    let mut verified = recorded(new(), &deployment(&new()));
+    verified.queue = QueueSeen::Verified;
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:30Z"});
+    let mut going = observed(&actor(&going, &spec(&json!({})), &json!({})));
+    going.workload = made.workload.clone();
+    let invalid = with_spec(&json!({"transport": "nowhere"}));
+    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
+    let paused = observed(&actor(&paused, &spec(&json!({})), &json!({})));
+    let repaired = recorded(new(), &drifted);
+    vec![new(), made, repaired, verified, going, invalid, paused]
+}
+
+/// FW-30
+#[test]
+fn conditions_inform_and_never_steer() {
+    let told = [
+        vec![],
+        ["TransportReady", "WorkloadReady", "ScalingReady", "Ready"]
+            .map(|kind| condition(kind, "True", "AllReady"))
+            .into(),
+        [
+            ("TransportReady", "QueueMissing"),
+            ("WorkloadReady", "NotOwned"),
+            ("ScalingReady", "KedaNotInstalled"),
+            ("Ready", "Terminating"),
+        ]
+        .map(|(kind, reason)| condition(kind, "False", reason))
+        .into(),
+    ];
+    for mut observed in lives() {
+        let plans = told.clone().map(|conditions| {
+            observed.previous.conditions = conditions;
+            format!("{:?}", plan(&observed, now()))
+        });
+        assert_eq!(plans[0], plans[1]);
+        assert_eq!(plans[0], plans[2]);
+    }
+}
