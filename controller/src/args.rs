@@ -70,6 +70,10 @@ pub struct Args {
     #[arg(long, default_value = "5m", value_parser = interval)]
     pub retry_max: Duration,
 
+    /// Retries of a pass that failed, until only an event starts the next one; 0 is unlimited.
+    #[arg(long, default_value_t = 0)]
+    pub retry_attempts: u32,
+
     /// A pod that runs and is not ready for this long degrades its actor; 0 is never.
     #[arg(long, default_value = "5m", value_parser = interval)]
     pub unready_deadline: Duration,

@@ -188,6 +188,7 @@ fn pacing(args: &Args) -> Settings {
             initial: args.retry_initial,
             multiplier: args.retry_multiplier,
             max: args.retry_max,
+            attempts: args.retry_attempts,
             ..Backoff::default()
         },
     }

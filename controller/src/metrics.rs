@@ -67,6 +67,7 @@ struct Passes {
     /// By result, in its words.
     ended: Family<[(&'static str, &'static str); 1], Counter>,
     errors: Counter,
+    given_up: Counter,
     panics: Counter,
     seconds: Histogram,
     active: Gauge,
@@ -86,6 +87,11 @@ impl Passes {
                 registry,
                 "controller_runtime_reconcile_errors",
                 "Passes that failed",
+            ),
+            given_up: add(
+                registry,
+                "controller_runtime_terminal_reconcile_errors",
+                "Last attempts that failed: only an event starts the next pass",
             ),
             panics: add(
                 registry,
@@ -173,6 +179,11 @@ impl Metrics {
             started: Instant::now(),
             ended: false,
         }
+    }
+
+    /// The last attempt of a pass failed (FW-6).
+    pub fn gave_up(&self) {
+        self.passes.given_up.inc();
     }
 
     /// Tells of this queue how full it is.

@@ -30,7 +30,7 @@ pub struct Pace {
 /// Does a piece of work. Answers when it is due again.
 pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) -> Outcome {
     match work {
-        Work::Actor(key) => match pass(context, key).await {
+        Work::Actor(key) => match pass(context, key, attempt.last).await {
             Some(retry) => pace.outcome(retry, attempt),
             None => Outcome::Done,
         },
@@ -49,17 +49,18 @@ pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) ->
 }
 
 /// One pass over an actor, with its metrics and the context of its log lines (FW-10).
-async fn pass(context: &Context, key: Key) -> Option<Retry> {
+async fn pass(context: &Context, key: Key, last: bool) -> Option<Retry> {
     let actor = context.stores.actors.get(&key);
     let (uid, generation) =
         actor.map_or_else(Default::default, |a| (a.metadata.uid.clone(), a.generation));
     let span = info_span!("pass", namespace = &*key.namespace, actor = &*key.name, %uid, generation, id = fastrand::u32(..));
     let timer = context.metrics.pass();
-    let result = reconcile::reconcile(context, &key)
+    let result = reconcile::reconcile(context, &key, last)
         .instrument(span.clone())
         .await;
     let _entered = span.enter();
-    match &result {
+    let failed = |retry: Retry| matches!(retry, Retry::Soon | Retry::Slowly);
+    let retry = match &result {
         Ok(retry) => {
             match retry {
                 None | Some(Retry::OnChange) => timer.succeeded(),
@@ -78,7 +79,12 @@ async fn pass(context: &Context, key: Key) -> Option<Retry> {
             warn!(%error, kind = error.kind(), "pass failed");
             Some(error.retry())
         }
+    };
+    if last && retry.is_some_and(failed) {
+        context.metrics.gave_up();
+        warn!("not tried again until an event (--retry-attempts)");
     }
+    retry
 }
 
 impl Pace {

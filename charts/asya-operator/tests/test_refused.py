@@ -21,6 +21,7 @@ REFUSED = [
     ("controller.unreadyDeadline", "long"),
     ("controller.retry.initial", "soon"),
     ("controller.retry.multiplier", 0.5),
+    ("controller.retry.attempts", -1),
     ("controller.queueHealthCheckInterval", "5 minutes"),
     ("controller.queueHealthCheckInterval", -1),
     ("controller.disableQueueManagement", "no"),

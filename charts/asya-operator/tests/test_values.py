@@ -68,6 +68,7 @@ OTHER = {
     "controller.retry.initial": ("3s", "--retry-initial"),
     "controller.retry.multiplier": (3, "--retry-multiplier", "3"),
     "controller.retry.max": ("1m", "--retry-max"),
+    "controller.retry.attempts": (5, "--retry-attempts", "5"),
     "controller.watchNamespaces": (["a", "b"], None),  # goes to a ConfigMap
     "metrics.enabled": (False, "--metrics-bind-address", "0"),
     "metrics.port": (9090, "--metrics-bind-address", ":9090"),

@@ -38,7 +38,7 @@ fn shapes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const FROM_THE_START: [&str; 12] = [
+const FROM_THE_START: [&str; 13] = [
     "asya_operator_api_writes_total",
     "asya_operator_undecodable_objects",
     "controller_runtime_active_workers{controller}",
@@ -47,6 +47,7 @@ const FROM_THE_START: [&str; 12] = [
     "controller_runtime_reconcile_time_seconds_count{controller}",
     "controller_runtime_reconcile_time_seconds_sum{controller}",
     "controller_runtime_reconcile_total{controller,result}",
+    "controller_runtime_terminal_reconcile_errors_total{controller}",
     "workqueue_depth{name,controller}",
     "workqueue_queue_duration_seconds_count{name,controller}",
     "workqueue_queue_duration_seconds_sum{name,controller}",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
+use super::authorization::missing_right;
 use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
 use crate::workload::WriteError;
@@ -80,12 +81,20 @@ impl Error {
 pub(crate) fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     match error {
         kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("the object")),
-        kube::Error::Api(status) if is_refusal(&status) => Ok(Fault {
-            reason: Reason::ReconcileError,
-            message: format!("{what}: {}", status.message),
-            retry: Retry::Slowly,
-        }),
+        kube::Error::Api(status) if status.is_forbidden() => {
+            let right = missing_right(what, &status.message);
+            Ok(right.unwrap_or_else(|| refusal(what, &status)))
+        }
+        kube::Error::Api(status) if is_refusal(&status) => Ok(refusal(what, &status)),
         error => Err(Error::Api(error)),
+    }
+}
+
+fn refusal(what: &str, status: &Status) -> Fault {
+    Fault {
+        reason: Reason::ReconcileError,
+        message: format!("{what}: {}", status.message),
+        retry: Retry::Slowly,
     }
 }
 

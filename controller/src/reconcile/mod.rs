@@ -1,8 +1,10 @@
 //! One pass over one actor: observe, plan, apply, report.
 
 mod apply;
+mod authorization;
 mod desired;
 mod error;
+mod exhausted;
 mod observe;
 mod plan;
 mod pods;
@@ -103,17 +105,21 @@ impl Default for Stores {
 
 /// Brings one actor a step closer to what it asks for. Answers when to look again; `None` when it is gone.
 ///
-/// A fault of the actor, its workload or its broker is a state, told in its conditions.
+/// A fault of the actor, its workload or its broker is a state, told in its conditions. After the `last`
+/// attempt a fault that was not tried again would stay: it says so.
 ///
 /// # Errors
 /// When nothing could be told either: the API server does not answer, or we no longer lead.
-pub async fn reconcile(context: &Context, key: &Key) -> Result<Option<Retry>, Error> {
+pub async fn reconcile(context: &Context, key: &Key, last: bool) -> Result<Option<Retry>, Error> {
     let Some(observed) = observe::observe(context, key).await? else {
         return Ok(None);
     };
     let now = Timestamp::now();
     let plan = plan::plan(&observed, now);
-    let outcome = apply::apply(context, &observed, plan).await?;
+    let mut outcome = apply::apply(context, &observed, plan).await?;
+    if last {
+        exhausted::give_up(&mut outcome);
+    }
     report::report(context, &observed, &outcome, now)
         .await
         .map(Some)

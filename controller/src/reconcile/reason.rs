@@ -24,6 +24,7 @@ pub enum Reason {
     // WorkloadReady
     ValidationError,
     NotServed,
+    NotAuthorized,
     ReconcileError,
     NotOwned,
     TransportNotReady,
@@ -56,6 +57,8 @@ pub enum Reason {
     RivalAutoscaler,
     #[cfg(test)]
     QueueURLUnknown,
+    // Any of the above, after the last attempt
+    RetriesExhausted,
     // Ready
     AllReady,
     Paused,

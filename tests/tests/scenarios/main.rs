@@ -12,6 +12,7 @@ use asya_tests::scenario::Scenario;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+mod attempts;
 mod bad_objects;
 mod config_errors;
 mod crash;

@@ -1,0 +1,110 @@
+//! The last attempt is known: what fails in it is told to be given up (FW-6).
+
+use super::apply::{Outcome, QueueState};
+use super::{Fault, Reason, Retry};
+
+/// Makes what failed in the last attempt say that only an event starts the next one.
+pub(super) fn give_up(outcome: &mut Outcome) {
+    match outcome {
+        Outcome::Ensured(ensured) => {
+            if let QueueState::Fault(fault) = &mut ensured.queue {
+                exhaust(fault);
+            }
+            if let Some(fault) = &mut ensured.fault {
+                exhaust(fault);
+            }
+        }
+        Outcome::Deleting {
+            fault: Some(fault), ..
+        } => exhaust(fault),
+        Outcome::Deleting { fault: None, .. } | Outcome::Gone => {}
+    }
+}
+
+/// What a watch or the clock ends is no attempt, and is not given up.
+fn exhaust(fault: &mut Fault) {
+    if !matches!(fault.retry, Retry::Soon | Retry::Slowly) {
+        return;
+    }
+    fault.message = format!(
+        "{}: {}; not tried again until this actor or an object of its changes (controller.retry.attempts)",
+        fault.reason, fault.message
+    );
+    fault.reason = Reason::RetriesExhausted;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::give_up;
+    use crate::reconcile::apply::{Ensured, Outcome, QueueState};
+    use crate::reconcile::{Fault, Reason, Retry};
+
+    fn fault(retry: Retry) -> Fault {
+        Fault {
+            reason: Reason::BrokerUnreachable,
+            message: "no answer".to_owned(),
+            retry,
+        }
+    }
+
+    /// FW-6
+    #[test]
+    fn what_failed_in_the_last_attempt_is_given_up_and_keeps_its_cause() {
+        for retry in [Retry::Soon, Retry::Slowly] {
+            let ensured = Ensured {
+                queue: QueueState::Fault(fault(retry)),
+                fault: Some(fault(retry)),
+                ..Ensured::default()
+            };
+            let deleting = Outcome::Deleting {
+                fault: Some(fault(retry)),
+                retry,
+            };
+            for mut outcome in [Outcome::Ensured(ensured), deleting] {
+                give_up(&mut outcome);
+                let told = match &outcome {
+                    Outcome::Ensured(ensured) => {
+                        let QueueState::Fault(queue) = &ensured.queue else {
+                            panic!()
+                        };
+                        vec![queue, ensured.fault.as_ref().unwrap()]
+                    }
+                    Outcome::Deleting { fault, .. } => vec![fault.as_ref().unwrap()],
+                    Outcome::Gone => panic!(),
+                };
+                for fault in told {
+                    assert_eq!(
+                        (fault.reason, fault.retry),
+                        (Reason::RetriesExhausted, retry)
+                    );
+                    assert!(fault.message.starts_with("BrokerUnreachable: no answer; "));
+                }
+            }
+        }
+    }
+
+    /// FW-6
+    #[test]
+    fn what_waits_for_an_event_or_for_a_time_is_no_attempt() {
+        for retry in [
+            Retry::OnChange,
+            Retry::Now,
+            Retry::After(Duration::from_secs(65)),
+        ] {
+            let mut outcome = Outcome::Ensured(Ensured {
+                queue: QueueState::Fault(fault(retry)),
+                ..Ensured::default()
+            });
+            give_up(&mut outcome);
+            let Outcome::Ensured(ensured) = &outcome else {
+                panic!()
+            };
+            let QueueState::Fault(told) = &ensured.queue else {
+                panic!()
+            };
+            assert_eq!(*told, fault(retry));
+        }
+    }
+}
