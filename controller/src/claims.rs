@@ -1,11 +1,13 @@
 //! Which actor owns a queue's name. Two actors that resolve to one queue, or one to the other's dead
-//! letter queue, would take each other's messages: the older owns it (QUE-3).
+//! letter queue, would take each other's messages: the older owns it (QUE-3). A retired queue still holds
+//! its actor's messages, so its name is nobody else's, however old (QUE-13).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
 
 use crate::record::{ActorRecord, Key};
 
@@ -24,19 +26,48 @@ struct Inner {
 /// A queue's name on a transport.
 type Place = (Arc<str>, String);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a name is to an actor. Of several uses of one name the first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
+    /// It holds messages of a queue that the actor has left.
+    Retired,
+    /// The actor's queue, or what was so before its spec changed.
     Queue,
     DeadLetters,
 }
 
+/// Of two the smaller owns a name: who holds a retired queue before the others, then the older; among
+/// those of one second the smaller uid.
+type Rank<'a> = (bool, &'a (Timestamp, Box<str>));
+
 /// What one actor claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
-    /// The older wins; among those of one second the smaller uid.
     age: (Timestamp, Box<str>),
-    queue: Place,
-    dead_letters: Option<Place>,
+    /// Each name once; first the queue that the spec asks for, where that can be had.
+    names: Vec<Name>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    place: Place,
+    use_: Use,
+    /// Whether the spec asks for it.
+    wanted: bool,
+}
+
+/// The part of a status that names queues.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    queue: Option<Named>,
+    retired_queues: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    transport: String,
+    name: String,
 }
 
 impl Claims {
@@ -55,7 +86,7 @@ impl Claims {
         let mut concerned = inner.drop_claim(key);
         if let Some(claim) = claim {
             inner.put_claim(key, claim);
-            concerned.extend(inner.rivals(key).cloned());
+            concerned.extend(inner.rivals(key).map(|(rival, _)| rival.clone()));
         }
         concerned
     }
@@ -63,12 +94,15 @@ impl Claims {
     /// The actor that owns the queue of `key` before it, and the name that both want.
     pub fn owner_before(&self, key: &Key) -> Option<(Key, String)> {
         let inner = self.lock();
-        let own = inner.claims.get(key)?;
-        let older = inner
-            .rivals(key)
-            .filter_map(|rival| Some((rival, inner.claims.get(rival)?)));
-        let oldest = older.min_by(|one, other| one.1.age.cmp(&other.1.age))?;
-        (oldest.1.age < own.age).then(|| (oldest.0.clone(), own.queue.1.clone()))
+        let owner = inner.first_before(key, |name| name.wanted)?;
+        let queue = &inner.claims.get(key)?.names.first()?.place.1;
+        Some((owner, queue.clone()))
+    }
+
+    /// The actor that owns this name before `key`, which has or had a queue of that name.
+    pub fn owner_of(&self, transport: &str, queue: &str, key: &Key) -> Option<Key> {
+        let is_it = |Name { place, .. }: &Name| (&*place.0, &*place.1) == (transport, queue);
+        self.lock().first_before(key, is_it)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -79,48 +113,76 @@ impl Claims {
 
 impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
-        let transport = transports.usable(actor.transport.as_deref()?).ok()?;
         let Key { namespace, name } = &actor.metadata.key;
-        let names = transport.names_of(namespace, name);
-        let on: Arc<str> = transport.name.as_str().into();
-        Some(Self {
+        let status = actor.status.as_ref();
+        let status: Status = status
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        let mut claim = Self {
             age: (
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
             ),
-            // A dead letter queue that all share is nobody's own, but still no actor's queue.
-            dead_letters: names.dlq.map(|dlq| (Arc::clone(&on), dlq)),
-            queue: (on, names.queue),
-        })
+            names: Vec::new(),
+        };
+        if let Some(transport) = actor.transport.as_deref()
+            && let Ok(transport) = transports.usable(transport)
+        {
+            let queue = transport.names_of(namespace, name).queue;
+            claim.add(transports, &transport.name, &queue, Use::Queue);
+            claim.names.iter_mut().for_each(|name| name.wanted = true);
+        }
+        let retired = status.retired_queues.iter();
+        let known = retired
+            .map(|queue| (queue, Use::Retired))
+            .chain(status.queue.iter().map(|queue| (queue, Use::Queue)));
+        for (queue, use_) in known {
+            claim.add(transports, &queue.transport, &queue.name, use_);
+        }
+        (!claim.names.is_empty()).then_some(claim)
     }
 
-    fn places(&self) -> impl Iterator<Item = (&Place, Use)> {
-        let dead_letters = self
-            .dead_letters
-            .iter()
-            .map(|place| (place, Use::DeadLetters));
-        std::iter::once((&self.queue, Use::Queue)).chain(dead_letters)
+    /// With its dead letter queue: one that all share is nobody's own, but still no actor's queue.
+    fn add(&mut self, transports: &TransportsConfig, transport: &str, queue: &str, use_: Use) {
+        let dlq = transports
+            .usable(transport)
+            .ok()
+            .map(|transport| &transport.queues().dlq)
+            .filter(|dlq| dlq.enabled)
+            .map(|dlq| (dlq.name_for(queue), Use::DeadLetters));
+        let on: Arc<str> = transport.into();
+        for (name, use_) in [(queue.to_owned(), use_)].into_iter().chain(dlq) {
+            let place = (Arc::clone(&on), name);
+            match self.names.iter_mut().find(|known| known.place == place) {
+                Some(known) => known.use_ = use_.min(known.use_),
+                None => self.names.push(Name {
+                    place,
+                    use_,
+                    wanted: false,
+                }),
+            }
+        }
     }
 }
 
 impl Inner {
     fn put_claim(&mut self, key: &Key, claim: Claim) {
-        for (place, use_) in claim.places() {
+        for Name { place, use_, .. } in &claim.names {
             self.by_name
                 .entry(place.clone())
                 .or_default()
-                .insert(key.clone(), use_);
+                .insert(key.clone(), *use_);
         }
         self.claims.insert(key.clone(), claim);
     }
 
     /// Answers who shared a name with it.
     fn drop_claim(&mut self, key: &Key) -> HashSet<Key> {
-        let concerned = self.rivals(key).cloned().collect();
+        let concerned = self.rivals(key).map(|(rival, _)| rival.clone()).collect();
         let Some(claim) = self.claims.remove(key) else {
             return concerned;
         };
-        for (place, _) in claim.places() {
+        for Name { place, .. } in &claim.names {
             if let Some(users) = self.by_name.get_mut(place) {
                 users.remove(key);
                 if users.is_empty() {
@@ -131,17 +193,35 @@ impl Inner {
         concerned
     }
 
-    /// Those with whom `key` cannot share: two that only share their dead letters can.
-    fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
-        let places = self.claims.get(key).into_iter().flat_map(Claim::places);
-        places.flat_map(move |(place, own)| {
-            let users = self.by_name.get(place).into_iter().flatten();
+    /// Those with whom `key` cannot share, and which name: two that only share their dead letters can.
+    fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Name)> {
+        let claim = self.claims.get(key).into_iter();
+        claim.flat_map(|claim| &claim.names).flat_map(move |own| {
+            let users = self.by_name.get(&own.place).into_iter().flatten();
             users
                 .filter(move |(user, use_)| {
-                    *user != key && (own, **use_) != (Use::DeadLetters, Use::DeadLetters)
+                    *user != key && (own.use_, **use_) != (Use::DeadLetters, Use::DeadLetters)
                 })
-                .map(|(user, _)| user)
+                .map(move |(user, _)| (user, own))
         })
+    }
+
+    /// Who owns one of these names before `key`; the first of several.
+    fn first_before(&self, key: &Key, concerns: impl Fn(&Name) -> bool) -> Option<Key> {
+        let rivals = self.rivals(key).filter(|(_, name)| concerns(name));
+        rivals
+            .filter_map(|(rival, Name { place, .. })| {
+                let theirs = self.rank(rival, place)?;
+                (theirs < self.rank(key, place)?).then_some((theirs, rival))
+            })
+            .min()
+            .map(|(_, rival)| rival.clone())
+    }
+
+    fn rank<'a>(&'a self, key: &Key, place: &Place) -> Option<Rank<'a>> {
+        let claim = self.claims.get(key)?;
+        let use_ = self.by_name.get(place)?.get(key)?;
+        Some((*use_ != Use::Retired, &claim.age))
     }
 }
 

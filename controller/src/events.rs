@@ -16,6 +16,10 @@ pub enum Note {
     QueueCreated,
     /// The actor's queue was lost, and was made again.
     QueueRecreated,
+    /// The actor has another queue now.
+    QueueRetired,
+    /// Nothing ends the retries of a failing message.
+    DeliveryLimitInactive,
     /// The actor's queue could not be deleted.
     QueueDeletionFailed,
     /// The spec breaks a rule.
@@ -27,8 +31,9 @@ pub enum Note {
 impl Note {
     fn type_(self) -> EventType {
         match self {
-            Self::QueueCreated => EventType::Normal,
+            Self::QueueCreated | Self::QueueRetired => EventType::Normal,
             Self::QueueRecreated
+            | Self::DeliveryLimitInactive
             | Self::QueueDeletionFailed
             | Self::ValidationFailed
             | Self::NotOwned => EventType::Warning,
@@ -38,6 +43,8 @@ impl Note {
     fn action(self) -> &'static str {
         match self {
             Self::QueueCreated | Self::QueueRecreated => "CreateQueue",
+            Self::QueueRetired => "RetireQueue",
+            Self::DeliveryLimitInactive => "VerifyQueue",
             Self::QueueDeletionFailed => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",

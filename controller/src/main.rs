@@ -49,6 +49,7 @@ use crate::operator::{Operator, Watches};
 use crate::pass::Pace;
 use crate::queue::Brokers;
 use crate::queue::health::{Doubts, Schedule};
+use crate::queue::looks::Looks;
 use crate::reconcile::{Context, Installation, Stores};
 use crate::runtime::RuntimeConfigMaps;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
@@ -129,6 +130,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         },
         claims: Claims::default(),
         doubts: Doubts::default(),
+        looks: Looks::new(args.queue_health_check_interval),
         depths: Arc::default(),
         workloads: Workloads::new(client.clone()),
         brokers: Brokers::new(

@@ -13,7 +13,7 @@ use crate::health::Readiness;
 use crate::pass::{self, Pace, Work};
 use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
-use crate::record::{Concerns, PodEventRecord, Record};
+use crate::record::{Concerns, Key, PodEventRecord, Record};
 use crate::store::{Scope, Store};
 use crate::watch::{Keeps, Selector, Watch};
 use crate::work_queue::WorkQueue;
@@ -66,22 +66,23 @@ impl Operator {
     /// A changed actor may have taken a queue's name, or left one to another.
     fn reclaim(&self, concerns: Concerns) {
         if let Concerns::Actor(key) = &concerns {
-            let Context {
-                claims,
-                installation,
-                stores,
-                ..
-            } = &*self.context;
-            let others = claims.refresh(
-                &installation.transports,
-                key,
-                stores.actors.get(key).as_deref(),
-            );
-            for other in others {
-                self.queue.now(Work::Actor(other));
-            }
+            self.refresh_claim(key);
         }
         self.wake(concerns);
+    }
+
+    /// Takes what an actor claims by now, and wakes those whom that concerns.
+    fn refresh_claim(&self, key: &Key) {
+        let Context {
+            claims,
+            installation,
+            stores,
+            ..
+        } = &*self.context;
+        let actor = stores.actors.get(key);
+        for other in claims.refresh(&installation.transports, key, actor.as_deref()) {
+            self.queue.now(Work::Actor(other));
+        }
     }
 
     /// Nobody looks after other namespaces any more: neither records nor claims of theirs count.
@@ -125,19 +126,28 @@ impl Operator {
             schedule: self.schedule,
             actors: self.clone(),
         };
+        let operator = self;
         let Self {
             context,
             queue,
             pace,
             ..
-        } = self;
+        } = operator.clone();
         queue.now(Work::RuntimeScript);
         for key in context.stores.actors.keys() {
             queue.now(Work::Actor(key));
         }
-        let run = move |work, attempt| {
-            let context = Arc::clone(&context);
-            async move { pass::run(&context, work, attempt, pace).await }
+        let run = move |work: Work, attempt| {
+            let operator = operator.clone();
+            async move {
+                let actor = work.actor().cloned();
+                let outcome = pass::run(&operator.context, work, attempt, pace).await;
+                // A status that lists another queue is no event: it was written here.
+                if let Some(actor) = actor {
+                    operator.refresh_claim(&actor);
+                }
+                outcome
+            }
         };
         tokio::select! {
             () = queue.run(run) => {}

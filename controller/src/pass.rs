@@ -20,6 +20,16 @@ pub enum Work {
     RuntimeScript,
 }
 
+impl Work {
+    /// The actor that it is about.
+    pub fn actor(&self) -> Option<&Key> {
+        match self {
+            Self::Actor(key) => Some(key),
+            Self::RuntimeScript => None,
+        }
+    }
+}
+
 /// How often actors are seen without an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {

@@ -25,7 +25,7 @@ pub mod ports;
 pub mod process;
 pub mod rabbitmq;
 pub mod scenario;
-mod sqs;
+pub mod sqs;
 
 use std::time::Duration;
 

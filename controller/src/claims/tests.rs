@@ -1,5 +1,5 @@
 use asya_shared::config::TransportsConfig;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Claims;
 use crate::record::{ActorRecord, Key, Seen};
@@ -30,10 +30,23 @@ impl World {
 
     /// An actor `namespace/name` made in that second of the day.
     fn add(&self, namespace: &str, name: &str, transport: &str, second: u32) -> Vec<String> {
+        self.add_with(namespace, name, transport, second, &json!({}))
+    }
+
+    /// The same with a status.
+    fn add_with(
+        &self,
+        namespace: &str,
+        name: &str,
+        transport: &str,
+        second: u32,
+        status: &Value,
+    ) -> Vec<String> {
         let object = json!({
             "metadata": {"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"), "resourceVersion": "1",
                 "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
             "spec": {"transport": transport},
+            "status": status,
         });
         let seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
         self.take(namespace, name, Some(&seen.record))
@@ -135,4 +148,66 @@ fn actor_that_changes_its_transport_leaves_its_old_name() {
         [""; 0],
         "a transport that is not there holds no names"
     );
+}
+
+/// QUE-13
+#[test]
+fn queue_that_its_actor_left_is_its_own_until_status_forgets_it() {
+    let world = World::new();
+    let before = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
+    let retired = json!({
+        "queue": {"transport": "other", "name": "asya-foo"},
+        "retiredQueues": [{"transport": "mq", "name": "asya-foo"}],
+    });
+    world.add_with("a", "foo", "mq", 2, &before);
+    world.add_with("a", "foo", "other", 2, &before);
+    assert_eq!(
+        world.add("b", "foo", "mq", 3),
+        ["a/foo"],
+        "what was verified is left in order"
+    );
+    assert_eq!(
+        world.owner("b", "foo").as_deref(),
+        Some("a/foo has asya-foo")
+    );
+    world.add_with("a", "foo", "other", 2, &retired);
+    world.add("d", "foo-dlq", "mq", 3);
+    assert_eq!(
+        world.owner("d", "foo-dlq").as_deref(),
+        Some("a/foo has asya-foo-dlq")
+    );
+    world.add("c", "foo", "mq", 1);
+    for waits in ["b", "c"] {
+        assert_eq!(
+            world.owner(waits, "foo").as_deref(),
+            Some("a/foo has asya-foo"),
+            "older or not: messages are in it"
+        );
+    }
+    assert_eq!(world.owner("a", "foo"), None);
+    let forgotten = json!({"queue": {"transport": "other", "name": "asya-foo"}});
+    assert_eq!(
+        world.add_with("a", "foo", "other", 2, &forgotten),
+        ["b/foo", "c/foo", "d/foo-dlq"]
+    );
+    assert_eq!(world.owner("c", "foo"), None);
+    assert_eq!(
+        world.owner("b", "foo").as_deref(),
+        Some("c/foo has asya-foo")
+    );
+}
+
+/// QUE-3, QUE-13
+#[test]
+fn a_lost_name_is_not_the_actors_when_its_transport_changes() {
+    let world = World::new();
+    let status = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
+    world.add_with("a", "foo", "mq", 2, &status);
+    world.add("b", "foo", "mq", 1);
+    let owner = |key: &Key| world.claims.owner_of("mq", "asya-foo", key);
+    let (younger, older) = (Key::new("a", "foo"), Key::new("b", "foo"));
+    world.add_with("a", "foo", "other", 2, &status);
+    assert_eq!(owner(&younger).as_ref(), Some(&older));
+    assert_eq!(owner(&older), None);
+    assert_eq!(world.owner("a", "foo"), None, "its new name is free");
 }

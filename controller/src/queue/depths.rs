@@ -70,6 +70,11 @@ impl Depths {
         }
     }
 
+    /// The actor has another queue: what was read says nothing about it.
+    pub fn forget(&self, actor: &Key) {
+        self.lock().remove(actor);
+    }
+
     fn all(&self) -> Vec<(Key, Depth)> {
         let readings = self.lock();
         let known = readings.iter();

@@ -6,6 +6,7 @@ pub mod depths;
 mod error;
 mod gate;
 pub mod health;
+pub mod looks;
 mod pool;
 mod rabbitmq;
 mod session;

@@ -1,6 +1,6 @@
 //! What an actor's spec asks for, or why it cannot be had.
 
-use asya_shared::api::{AsyncActorSpec, ModeSpec, WorkloadKind};
+use asya_shared::api::{AsyncActorSpec, ModeSpec, QueueStatus, WorkloadKind};
 use asya_shared::config::Transport;
 use asya_shared::inject::{PodInputs, Replicas, WorkloadObject, workload};
 use asya_shared::transport::{QueueNames, QueueOf};
@@ -18,6 +18,8 @@ pub struct Desired {
     pub transport: Transport,
     /// The actor's queues.
     pub names: QueueNames,
+    /// Hash of all that its queue should be.
+    pub queue_hash: String,
     /// Kind of the workload.
     pub kind: WorkloadKind,
     /// The workload, as it is applied.
@@ -25,16 +27,29 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// The actor's queue, as status names it.
+    pub fn queue(&self) -> QueueStatus {
+        QueueStatus {
+            transport: self.transport.name.clone(),
+            name: self.names.queue.clone(),
+            ..QueueStatus::default()
+        }
+    }
+
     /// The queue of `actor`, as its broker must know it.
     pub fn queue_of(&self, actor: &ActorRecord) -> QueueOf {
-        let key = &actor.metadata.key;
-        QueueOf {
-            names: self.names.clone(),
-            namespace: key.namespace.to_string(),
-            actor: key.name.to_string(),
-            uid: actor.metadata.uid.to_string(),
-            timeout: self.spec.timeout_in_force(),
-        }
+        queue_of(actor, &self.spec, self.names.clone())
+    }
+}
+
+fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> QueueOf {
+    let key = &actor.metadata.key;
+    QueueOf {
+        names,
+        namespace: key.namespace.to_string(),
+        actor: key.name.to_string(),
+        uid: actor.metadata.uid.to_string(),
+        timeout: spec.timeout_in_force(),
     }
 }
 
@@ -81,8 +96,10 @@ pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<D
         Replicas::Enforced(template.replicas_in_force()),
     );
     let names = transport.names_of(&key.namespace, &key.name);
+    let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
     Ok(Box::new(Desired {
         kind: template.kind_in_force(),
+        queue_hash,
         workload,
         names,
         transport: transport.clone(),

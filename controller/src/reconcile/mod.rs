@@ -28,6 +28,7 @@ use crate::mounts::Mounts;
 use crate::queue::Brokers;
 use crate::queue::depths::Depths;
 use crate::queue::health::Doubts;
+use crate::queue::looks::Looks;
 use crate::record::{ActorRecord, ConfigMapRecord, Key, PodRecord};
 use crate::runtime::RuntimeConfigMaps;
 use crate::store::Store;
@@ -55,6 +56,8 @@ pub struct Context {
     pub brokers: Brokers,
     /// Whose queue must be looked at, whatever status says.
     pub doubts: Doubts,
+    /// When retired queues are looked at.
+    pub looks: Looks,
     /// Messages in the queues.
     pub depths: Arc<Depths>,
     /// The runtime script in the actors' namespaces.

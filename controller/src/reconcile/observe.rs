@@ -1,5 +1,7 @@
 //! What there is: the stores, and the queue where its state is not known.
 
+pub mod known;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +12,12 @@ use asya_shared::api::{
 use asya_shared::validate;
 use serde_json::Value;
 
+use known::{KnownQueues, is_same};
+
 use super::desired::{Desired, desired};
 use super::{Context, Error, Fault, Reason};
 use crate::queue::depths::Told;
+use crate::queue::health::Doubts;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{ActorRecord, Controller, Key, PodRecord, WorkloadRecord};
 
@@ -35,6 +40,8 @@ pub struct Observed {
     pub pods: Vec<Arc<PodRecord>>,
     /// Its queue.
     pub queue: QueueSeen,
+    /// The queues that it has or had.
+    pub queues: KnownQueues,
     /// What is known of its messages.
     pub depth: Told,
     /// Whether the queue of this actor may be created, changed and deleted (QUE-12).
@@ -120,16 +127,19 @@ impl Observed {
         entries.find(|entry| entry.kind == kind && entry.name == name)
     }
 
-    /// The queue that status remembers, if it is the one that is wanted now.
-    fn verified_queue(&self, desired: &Desired) -> bool {
-        self.previous
-            .queue
-            .as_ref()
-            .is_some_and(|queue: &QueueStatus| {
-                queue.name == desired.names.queue
-                    && queue.transport == desired.transport.name
-                    && queue.verified_generation == Some(self.actor.generation)
-            })
+    /// Whether the queue was found as it is wanted now (QUE-8). A status of before there were hashes
+    /// counts for its generation: to verify them all at once would be a write for every actor, and the
+    /// health pass sees what differs.
+    fn is_verified(&self, desired: &Desired) -> bool {
+        let Some(queue) = &self.previous.queue else {
+            return false;
+        };
+        is_same(queue, &desired.queue())
+            && queue.verified_generation == Some(self.actor.generation)
+            && queue
+                .verified_hash
+                .as_ref()
+                .is_none_or(|hash| *hash == desired.queue_hash)
     }
 }
 
@@ -140,9 +150,10 @@ impl Observed {
 pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, Error> {
     let Some(actor) = context.stores.actors.get(key) else {
         context.doubts.settle(key);
+        context.looks.forget(key);
         return Ok(None);
     };
-    let previous = actor
+    let previous: AsyncActorStatus = actor
         .status
         .as_ref()
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -158,7 +169,12 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
     let workload = workload(context, &actor, kind, adopts).await?;
     let former = context.workloads.seen(other(kind), key);
     let deletion = DeletionPolicy::of(&actor);
+    let transports = &context.installation.transports;
+    let owner_of =
+        |queue: &QueueStatus| context.claims.owner_of(&queue.transport, &queue.name, key);
+    let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
     let mut observed = Observed {
+        queues,
         pods: pods(context, &actor),
         desired,
         previous,
@@ -271,7 +287,7 @@ async fn queue(context: &Context, observed: &Observed) -> Result<QueueSeen, Erro
         return Ok(QueueSeen::NotAsked);
     }
     let key = observed.key();
-    let verified = observed.verified_queue(desired);
+    let verified = observed.is_verified(desired);
     if verified && context.doubts.about(key).is_none() {
         return Ok(QueueSeen::Verified);
     }
@@ -280,13 +296,18 @@ async fn queue(context: &Context, observed: &Observed) -> Result<QueueSeen, Erro
     match client.observe(&desired.queue_of(&observed.actor)).await {
         Ok(seen) => Ok(QueueSeen::Standing(seen.standing)),
         Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
-        Err(error)
-            if verified
-                && error.may_pass()
-                && context.doubts.unanswered(key, &error) < TOLERATED =>
-        {
-            Ok(QueueSeen::Unanswered)
-        }
-        Err(error) => Ok(QueueSeen::Unknown(error)),
+        Err(error) => Ok(not_seen(&context.doubts, key, verified, error)),
     }
 }
+
+/// What to make of a broker that does not say how the queue stands.
+fn not_seen(doubts: &Doubts, key: &Key, verified: bool, error: BrokerError) -> QueueSeen {
+    if verified && error.may_pass() && doubts.unanswered(key, &error) < TOLERATED {
+        QueueSeen::Unanswered
+    } else {
+        QueueSeen::Unknown(error)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,11 @@
 //! What to do about what was observed. Every decision of a pass is here; nothing here acts.
 
 pub mod deletion;
+pub mod retired;
 
 use std::sync::Arc;
 
+use asya_shared::api::QueueStatus;
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
 
@@ -33,6 +35,8 @@ pub struct Ensure {
     pub queue: QueueStep,
     /// About the workload.
     pub workload: WorkloadStep,
+    /// Retired queues that go if they are empty.
+    pub retired: Vec<QueueStatus>,
     /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
 }
@@ -84,6 +88,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         workload: plan_workload(observed),
+        retired: retired::looks(observed),
         former: observed
             .former
             .clone()

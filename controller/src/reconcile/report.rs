@@ -1,12 +1,13 @@
 //! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
 
 mod conditions;
+mod queue;
 mod settling;
 
 use std::time::Duration;
 
 use asya_shared::api::{
-    AsyncActorStatus, InventoryEntry, Mode, ObjectReference, QueueStatus, ScalingMode, State,
+    AsyncActorStatus, InventoryEntry, Mode, ObjectReference, ScalingMode, State,
 };
 use asya_shared::inject::selector;
 use asya_shared::names::{GROUP, manager};
@@ -38,6 +39,8 @@ pub struct Report {
     pub status: AsyncActorStatus,
     /// When to look again.
     pub retry: Retry,
+    /// What is worth an Event once the status tells it.
+    pub notes: Vec<(Note, String)>,
 }
 
 /// Writes the status of a pass if it differs from the stored one. Answers when to look again.
@@ -61,6 +64,9 @@ pub async fn report(
     }
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;
+        for (note, text) in report.notes {
+            context.events.tell(&observed.actor, note, text);
+        }
     }
     Ok(report.retry)
 }
@@ -90,6 +96,7 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
         Outcome::Deleting { fault, retry } => Some(Report {
             status: of_deletion(observed, fault.as_ref(), now),
             retry: *retry,
+            notes: Vec::new(),
         }),
         Outcome::Ensured(ensured) => Some(of_life(observed, ensured, now)),
     }
@@ -140,6 +147,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         now,
     });
     let mut status = counted(observed, ensured, &pods);
+    let queues = queue::tell(observed, ensured, &mut status);
     status.status = Some(verdict.state);
     status.progressing_since = verdict.is_progressing().then_some(Time(since));
     status.conditions = conditions(observed, ensured, transport_fault, &verdict, now);
@@ -156,7 +164,9 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         retry: retry
             .chain(timer)
             .chain(unanswered)
+            .chain(queues.retry)
             .fold(Retry::OnChange, Retry::sooner),
+        notes: queues.notes,
     }
 }
 
@@ -192,7 +202,6 @@ fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorSta
         mode: Some(Mode::Standalone),
         observed_generation: Some(observed.actor.generation),
         scaling_mode: Some(ScalingMode::Manual),
-        queue: queue_status(observed, ensured),
         queued_messages,
         processing_messages,
         inventory: previous.inventory.clone(),
@@ -271,27 +280,6 @@ fn inventory(observed: &Observed, workload: &WorkloadRecord) -> InventoryEntry {
             .fingerprint
             .map(|fingerprint| fingerprint.to_string()),
     }
-}
-
-fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
-    let previous = observed.previous.queue.as_ref();
-    let serving = match &ensured.queue {
-        QueueState::Ready(serving) => serving.as_ref(),
-        QueueState::Created(serving) => Some(serving),
-        _ => return previous.cloned(),
-    };
-    let Ok(desired) = &observed.desired else {
-        return previous.cloned();
-    };
-    let (transport, name) = (&desired.transport.name, &desired.names.queue);
-    let known = previous.filter(|queue| (&queue.transport, &queue.name) == (transport, name));
-    let url = serving.and_then(|serving| serving.url.clone());
-    Some(QueueStatus {
-        transport: transport.clone(),
-        name: name.clone(),
-        url: url.or_else(|| known?.url.clone()),
-        verified_generation: Some(observed.actor.generation),
-    })
 }
 
 /// QUE-20: about as many as there are.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Installation;
 use super::desired::desired;
+use super::observe::known::KnownQueues;
 use super::observe::{Child, DeletionPolicy, Observed, QueueSeen};
 use crate::queue::depths::Told;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
@@ -18,11 +19,14 @@ pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
     seen.record
 }
 
-/// An installation with the transports `mq` (RabbitMQ) and `fixed` (without autoCreate).
+/// An installation with the transports `mq` and `other` (RabbitMQ), `fixed` (without autoCreate) and `dead` (a classic
+/// queue has no delivery limit there).
 pub(super) fn installation() -> Installation {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
         "fixed": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"autoCreate": false}}},
+        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "elsewhere"}},
+        "dead": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"dlq": {"enabled": true}}}},
         "off": {"type": "rabbitmq", "enabled": false},
     }});
     Installation {
@@ -63,8 +67,11 @@ pub(super) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
 pub(super) fn observed(actor: &Value) -> Observed {
     let actor = record(actor);
     let previous = actor_status(&actor);
+    let desired = desired(&installation(), &actor);
+    let transports = installation().transports;
     Observed {
-        desired: desired(&installation(), &actor),
+        queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),
+        desired,
         deletion: DeletionPolicy::of(&actor),
         previous,
         workload: Child::Absent,

@@ -111,7 +111,7 @@ pub struct AsyncActorStatus {
     /// The actor's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
-    /// Queues of an earlier transport or name that still hold messages.
+    /// Queues of an earlier transport or name. Each is deleted when it is empty, at the latest with the actor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired_queues: Vec<QueueStatus>,
     /// Every object that the operator made for this actor.
@@ -237,6 +237,9 @@ pub struct QueueStatus {
     /// Generation of the spec for which the queue was last found as wished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_generation: Option<i64>,
+    /// Hash of what was wished then: another transport configuration changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified_hash: Option<String>,
 }
 
 /// An object that the operator made.

@@ -9,8 +9,11 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use serde_json::Value;
+
 use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{PREFIX, QueuesConfig, Transport, TransportKind};
+use crate::hash;
 use crate::names::{ERROR_END, HAPPY_END};
 use crate::scaling::{Trigger, TriggerRequest, Untriggerable};
 
@@ -28,6 +31,9 @@ pub trait Broker {
     fn accepts_name(&self, name: &str) -> bool;
     /// What a sidecar must know to reach it, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
+    /// Where the queue of an actor must be, and all that it must be there: a queue that was verified for
+    /// the same needs no other look (QUE-8).
+    fn wanted(&self, queue: &QueueOf) -> Value;
     /// How KEDA reads the depth of an actor's queue (KEDA-4 to KEDA-6).
     ///
     /// # Errors
@@ -79,6 +85,19 @@ impl Transport {
     #[must_use]
     pub fn queues(&self) -> &QueuesConfig {
         self.broker().queues()
+    }
+
+    /// Hash of [`Broker::wanted`], as status keeps it.
+    #[must_use]
+    pub fn hash_of(&self, queue: &QueueOf) -> String {
+        hash::of_value(&self.broker().wanted(queue))
+    }
+
+    /// The dead letter queue that is `queue`'s alone (QUE-14).
+    #[must_use]
+    pub fn own_dead_letters(&self, queue: &str) -> Option<String> {
+        let dlq = &self.queues().dlq;
+        (dlq.enabled && !dlq.is_shared()).then(|| dlq.name_for(queue))
     }
 
     /// The names that an actor has on this transport.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::env::referring;
-use super::{Broker, QueueNames, from_secret, text};
+use super::{Broker, QueueNames, QueueOf, from_secret, text};
 use crate::api::EnvVar;
 use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
@@ -127,6 +127,19 @@ impl Broker for RabbitmqConfig {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    fn wanted(&self, queue: &QueueOf) -> Value {
+        let wanted = self.declaration(&queue.names);
+        let address = &self.management;
+        json!({
+            "at": [address.host, address.port, self.vhost],
+            "created": self.queues.auto_create,
+            "type": format!("{:?}", wanted.queue_type),
+            "queue": [wanted.name, wanted.body()],
+            "exchange": [wanted.exchange, wanted.bindings],
+            "dlq": wanted.dlq.as_ref().map(|dlq| json!([dlq.name, dlq.body()])),
+        })
     }
 
     fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable> {

@@ -4,7 +4,7 @@ mod compare;
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Broker, QueueOf, from_secret, text};
 use crate::api::{EnvVar, TimeoutInForce};
@@ -97,6 +97,18 @@ impl Broker for SqsConfig {
         .into_iter()
         .flatten()
         .collect()
+    }
+
+    fn wanted(&self, queue: &QueueOf) -> Value {
+        let wanted = self.declaration(queue);
+        let dlq = wanted.dlq.as_ref();
+        json!({
+            "at": [self.region, self.endpoint],
+            "created": wanted.changed,
+            "configured": wanted.configured,
+            "queue": [wanted.name, wanted.attributes, wanted.tags],
+            "dlq": dlq.map(|dlq| json!([dlq.name, dlq.attributes, dlq.tags, dlq.max_receive_count])),
+        })
     }
 
     fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable> {

@@ -56,3 +56,122 @@ fn queue_names_that_the_broker_would_refuse_are_found() {
         [format!("asya-{longest}-dlq")]
     );
 }
+
+/// The hash of what actor `ns/foo` needs at this broker.
+fn hash(kind: &str, config: &Value, processing: u32) -> String {
+    let transport = transport(kind, config);
+    transport.hash_of(&QueueOf {
+        names: transport.names_of("ns", "foo"),
+        namespace: "ns".to_owned(),
+        actor: "foo".to_owned(),
+        uid: "uid".to_owned(),
+        timeout: TimeoutInForce {
+            processing: Some(processing),
+            graceful_shutdown: 30,
+            progress: None,
+        },
+    })
+}
+
+/// With these settings beside `base`'s the hash is another, or the same.
+fn changes(kind: &str, base: &Value, settings: &[Value]) -> Vec<bool> {
+    let before = hash(kind, base, 300);
+    let changed = settings.iter().map(|more| {
+        let mut config = base.clone();
+        let all = config.as_object_mut().unwrap();
+        all.extend(more.as_object().unwrap().clone());
+        hash(kind, &config, 300) != before
+    });
+    changed.collect()
+}
+
+fn queues(settings: &Value) -> Value {
+    json!({"queues": settings})
+}
+
+/// QUE-8, OPS-3, SQS-4
+#[test]
+fn hash_of_what_a_queue_at_sqs_should_be_changes_with_what_sqs_would_see_and_nothing_else() {
+    let base = json!({"region": "r"});
+    let seen = [
+        json!({"visibilityTimeout": 77}),
+        json!({"tags": {"team": "a"}}),
+        json!({"region": "s"}),
+        json!({"endpoint": "http://elsewhere"}),
+        queues(&json!({"autoCreate": false})),
+        queues(&json!({"nameTemplate": "asya-{namespace}-{actor}"})),
+        queues(&json!({"dlq": {"enabled": true}})),
+    ];
+    assert_eq!(changes("sqs", &base, &seen), [true; 7]);
+    assert_ne!(
+        hash("sqs", &base, 301),
+        hash("sqs", &base, 300),
+        "the actor's own timeout"
+    );
+    let key = json!({"name": "s", "key": "k"});
+    let unseen = [
+        json!({"waitTimeSeconds": 5}),
+        json!({"credentials": {"accessKeyIdSecretRef": key, "secretAccessKeySecretRef": key}}),
+        queues(&json!({"autoCreate": true, "forceRecreate": true})),
+    ];
+    assert_eq!(changes("sqs", &base, &unseen), [false; 3]);
+    let base = queues(&json!({"dlq": {"enabled": true}}));
+    let seen = [
+        queues(&json!({"dlq": {"enabled": true, "maxRetryCount": 7}})),
+        queues(&json!({"dlq": {"enabled": true, "retentionDays": 3}})),
+        queues(&json!({"dlq": {"enabled": true, "name": "x"}})),
+    ];
+    assert_eq!(changes("sqs", &base, &seen), [true; 3]);
+}
+
+/// QUE-8, OPS-3
+#[test]
+fn hash_of_what_a_queue_at_rabbitmq_should_be_changes_with_what_it_would_see_and_nothing_else() {
+    let base = json!({"host": "h"});
+    let seen = [
+        json!({"host": "i"}),
+        json!({"vhost": "v"}),
+        json!({"exchange": "e"}),
+        json!({"management": {"port": 1}}),
+        queues(&json!({"type": "quorum"})),
+        queues(&json!({"type": "classic"})),
+        queues(&json!({"autoCreate": false})),
+        queues(&json!({"dlq": {"enabled": true}})),
+    ];
+    assert_eq!(changes("rabbitmq", &base, &seen), [true; 8]);
+    assert_eq!(
+        hash("rabbitmq", &base, 301),
+        hash("rabbitmq", &base, 300),
+        "its queues have no timeout"
+    );
+    let unseen = [
+        json!({"username": "u"}),
+        json!({"port": 1}),
+        json!({"passwordSecretRef": {"name": "s", "key": "k"}}),
+    ];
+    assert_eq!(changes("rabbitmq", &base, &unseen), [false; 3]);
+}
+
+/// QUE-14
+#[test]
+fn dead_letter_queue_is_a_queues_own_when_its_name_says_so() {
+    let own = |kind: &str, dlq: Value| {
+        let mut config = queues(&json!({"dlq": dlq}));
+        if kind == "rabbitmq" {
+            config["host"] = json!("h");
+        }
+        transport(kind, &config).own_dead_letters("asya-foo")
+    };
+    let own_name = Some("asya-foo-dlq".to_owned());
+    assert_eq!(own("rabbitmq", json!({"enabled": true})), own_name);
+    assert_eq!(own("rabbitmq", json!({})), None);
+    assert_eq!(
+        own("rabbitmq", json!({"enabled": true, "name": "dead"})),
+        None
+    );
+    assert_eq!(own("sqs", json!({"enabled": true})), None);
+    assert_eq!(
+        own("sqs", json!({"enabled": true, "name": "{queue}-dlq"})),
+        own_name
+    );
+}

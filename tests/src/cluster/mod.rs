@@ -25,7 +25,7 @@ use crate::keda;
 use crate::operator::{self, Instance, Operator};
 use crate::process::{Folder, Process, Signal};
 use crate::rabbitmq::{self, RabbitMq};
-use crate::sqs;
+use crate::sqs::{self, Sqs};
 
 /// What a cluster has besides Kubernetes.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +110,15 @@ impl Cluster {
     pub fn rabbitmq(&self) -> Result<RabbitMq> {
         let state = self.state.rabbitmq.as_ref();
         RabbitMq::new(state.ok_or_else(|| Error::other("this cluster has no RabbitMQ"))?)
+    }
+
+    /// A client for the SQS server.
+    ///
+    /// # Errors
+    /// When the cluster has none.
+    pub fn sqs(&self) -> Result<Sqs> {
+        let endpoint = self.state.sqs.as_ref();
+        Sqs::new(endpoint.ok_or_else(|| Error::other("this cluster has no SQS server"))?)
     }
 
     /// The user that the operator's writes have in the audit log.
@@ -209,7 +218,7 @@ impl RunningCluster {
         };
         let sqs = async {
             match &sqs_bin {
-                Some(bin) => sqs::start(bin, &folder).await.map(Some),
+                Some(bin) => sqs::server::start(bin, &folder).await.map(Some),
                 None => Ok(None),
             }
         };

@@ -113,6 +113,22 @@ impl Instance {
         self.process.alive_while(ready).await
     }
 
+    /// The sum of a metric's samples.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metric(&self, name: &str) -> Result<f64> {
+        let url = format!("{}/metrics", self.metrics);
+        let text = crate::http_client()?.get(url).send().await?.text().await?;
+        let samples = text.lines().filter(|line| {
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+        });
+        Ok(samples
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum())
+    }
+
     /// Kills it (SIGKILL).
     pub async fn kill(&self) {
         self.process.kill().await;

@@ -1,42 +1,40 @@
 //! Actors whose queues are at SQS.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
-use asya_tests::{Error, Result};
+use asya_tests::sqs::Sqs;
 use serde_json::{Value, json};
 
-use crate::minimal_actor;
+use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
+const MESSAGES: usize = 1000;
 
-/// One call of the query protocol; the test's server checks no signature.
-async fn call(scenario: &Scenario, action: &str, parameters: &[(&str, &str)]) -> Result<Value> {
-    let endpoint = scenario
-        .cluster()
-        .state()
-        .sqs
-        .clone()
-        .expect("the cluster has an SQS server");
-    asya_tests::install_crypto_provider();
-    let credential = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
-    let mut body = serde_json::Map::new();
-    for (name, value) in parameters {
-        body.insert((*name).to_owned(), json!(value));
-    }
-    if action == "GetQueueAttributes" {
-        body.insert("AttributeNames".to_owned(), json!(["All"]));
-    }
-    let request = reqwest::Client::new()
-        .post(&endpoint)
-        .header("x-amz-target", format!("AmazonSQS.{action}"))
-        .header("content-type", "application/x-amz-json-1.0")
-        .header("authorization", credential)
-        .body(Value::Object(body).to_string());
-    let answer = request.send().await?;
-    let text = answer.text().await?;
-    serde_json::from_str(&text).map_err(|_| Error::other(text))
+fn actor(name: &str, processing: u32) -> Value {
+    let mut actor = minimal_actor(name);
+    actor["spec"]["transport"] = json!("sqs");
+    actor["spec"]["timeout"] = json!({"processing": processing});
+    actor
+}
+
+/// Waits until a queue has this timeout, and all its messages.
+async fn has(sqs: &Sqs, queue: &str, timeout: u32, messages: usize) -> Result<()> {
+    let what = format!("the visibility timeout is {timeout}");
+    eventually(what, SOON, async || {
+        let found = sqs.attributes(queue).await.map_err(NotYet::new)?;
+        let has = |key: &str, value: String| found.get(key) == Some(&value);
+        check(
+            has("VisibilityTimeout", timeout.to_string())
+                && has("ApproximateNumberOfMessages", messages.to_string()),
+            format_args!("{found:?}"),
+        )
+    })
+    .await
 }
 
 /// SQS-2, SQS-3, SQS-4, QUE-6, FIN-2
@@ -45,51 +43,114 @@ async fn queue_at_sqs_is_made_changed_in_place_and_taken_down() {
     Scenario::run("sqs", async |scenario| {
         let name = scenario.name("text");
         let queue = format!("asya-{name}");
-        let mut actor = minimal_actor(&name);
-        actor["spec"]["transport"] = json!("sqs");
-        actor["spec"]["timeout"] = json!({"processing": 100});
-        scenario.apply(&actor).await?;
+        let sqs = scenario.cluster().sqs()?;
+        scenario.apply(&actor(&name, 100)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
-        let url = call(scenario, "GetQueueUrl", &[("QueueName", &queue)]).await?;
-        let url = url["QueueUrl"]
-            .as_str()
-            .unwrap_or_else(|| panic!("{url}"))
-            .to_owned();
-        let at = [("QueueUrl", url.as_str())];
-        let attributes = call(scenario, "GetQueueAttributes", &at).await?;
-        assert_eq!(attributes["Attributes"]["VisibilityTimeout"], "200");
-        call(
-            scenario,
-            "SendMessage",
-            &[("QueueUrl", &url), ("MessageBody", "kept")],
-        )
-        .await?;
-
-        actor["spec"]["timeout"] = json!({"processing": 150});
-        scenario.apply(&actor).await?;
-        eventually("the visibility timeout follows", SOON, async || {
-            let attributes = call(scenario, "GetQueueAttributes", &at)
-                .await
-                .map_err(NotYet::new)?;
-            let attributes = &attributes["Attributes"];
-            check(
-                attributes["VisibilityTimeout"] == "300"
-                    && attributes["ApproximateNumberOfMessages"] == "1",
-                attributes,
-            )
-        })
-        .await?;
-
+        has(&sqs, &queue, 200, 0).await?;
+        sqs.send(&queue, &["kept".to_owned()]).await?;
+        scenario.apply(&actor(&name, 150)).await?;
+        has(&sqs, &queue, 300, 1).await?;
         scenario
             .kubectl(&["delete", "asya", &name, "--timeout=60s"])
             .await?;
-        let gone = call(scenario, "GetQueueUrl", &[("QueueName", &queue)]).await?;
-        assert!(
-            gone["__type"]
-                .as_str()
-                .is_some_and(|kind| kind.contains("NonExistent") || kind.contains("DoesNotExist")),
-            "{gone}"
+        assert_eq!(sqs.url(&queue).await?, None);
+        Ok(())
+    })
+    .await;
+}
+
+/// SQS-4, OPS-3, QUE-6, QUE-8
+#[tokio::test]
+async fn changed_configuration_reaches_queues_at_the_restart_and_their_messages_stay() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        rabbitmq: false,
+        sqs: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "config", async |scenario| {
+        // No health pass: it would find the difference, too, only later.
+        let install = async |config: Value| {
+            let values = json!({
+                "leaderElection": {"enabled": false},
+                "controller": {"queueHealthCheckInterval": "0", "queueMetricsInterval": "0"},
+                "transports": {"sqs": {"config": config}},
+            });
+            Operator::install(&cluster, values).await
+        };
+        let first = install(json!({})).await?.start("first").await?;
+        let name = scenario.name("full");
+        let queue = format!("asya-{name}");
+        let sqs = cluster.sqs()?;
+        scenario.apply(&actor(&name, 100)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let messages: Vec<String> = (0..MESSAGES).map(|n| n.to_string()).collect();
+        sqs.send(&queue, &messages).await?;
+        has(&sqs, &queue, 200, MESSAGES).await?;
+        scenario.apply(&actor(&name, 150)).await?;
+        has(&sqs, &queue, 300, MESSAGES).await?;
+
+        first.stop().await?;
+        let changed = json!({"visibilityTimeout": 77, "tags": {"team": "blue"}});
+        let second = install(changed.clone()).await?.start("second").await?;
+        let ready = Instant::now();
+        has(&sqs, &queue, 77, MESSAGES).await?;
+        eprintln!(
+            "the queue is as configured {:?} after the start",
+            ready.elapsed()
         );
+        eventually("the tag is there", SOON, async || {
+            let tags = sqs.tags(&queue).await.map_err(NotYet::new)?;
+            check(
+                tags.get("team").is_some_and(|team| team == "blue"),
+                format_args!("{tags:?}"),
+            )
+        })
+        .await?;
+        let status = async || {
+            let actor = scenario.actors().get(&name).await?;
+            Ok::<_, NotYet>(actor.data["status"].clone())
+        };
+        // The sidecar is told of it, too: the restart must not fall into that roll.
+        eventually("the new pods alone are left", SOON, async || {
+            let status = status().await?;
+            let settled = json!([
+                status["status"],
+                status["totalReplicas"],
+                status["replicas"]
+            ]);
+            check(settled == json!(["Running", 1, 1]), status)
+        })
+        .await?;
+        let verified = status().await.map(|status| status["queue"].clone());
+        let verified = verified.expect("the actor is there");
+        assert!(verified["verifiedHash"].is_string(), "{verified}");
+
+        second.stop().await?;
+        let audit = cluster.audit();
+        let operator = install(changed).await?;
+        let mark = audit.mark().await?;
+        let third = operator.start("third").await?;
+        eventually("the actor is seen again", SOON, async || {
+            let passes = third.metric("controller_runtime_reconcile_total").await;
+            let passes = passes.map_err(NotYet::new)?;
+            check(passes >= 1.0, format_args!("{passes} passes"))
+        })
+        .await?;
+        let calls = third.metric("asya_operator_broker_requests_total").await?;
+        assert!(calls < 1.0, "the same needs no call");
+        let mut writes = audit.writes_since(mark, &operator.user()).await?;
+        writes.retain(|write| write.name == name);
+        assert_eq!(writes, [], "the same needs no write");
+        assert_eq!(
+            status().await.expect("the actor is there")["queue"],
+            verified
+        );
+        has(&sqs, &queue, 77, MESSAGES).await?;
+        scenario
+            .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+            .await?;
         Ok(())
     })
     .await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use asya_tests::audit::{Audit, Mark, Write};
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::operator::{Instance, Operator};
+use asya_tests::operator::Operator;
 use asya_tests::rabbitmq::{Call, OPERATOR};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -73,18 +73,8 @@ fn besides_lists(mut calls: Vec<Call>) -> Vec<Call> {
     calls
 }
 
-/// Passes that an instance has made since its start, by its metrics.
-async fn passes(instance: &Instance) -> Result<f64> {
-    let text = reqwest::get(format!("{}/metrics", instance.metrics()))
-        .await?
-        .text()
-        .await?;
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with("controller_runtime_reconcile_total{"));
-    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    Ok(counts.sum())
-}
+/// Passes that an instance has made since its start.
+const PASSES: &str = "controller_runtime_reconcile_total";
 
 /// WRK-5, QUE-8, FW-4; architecture, section 8
 #[tokio::test]
@@ -143,7 +133,7 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
         instance.wait_ready().await?;
         let seen = f64::from(u32::try_from(ACTORS).map_err(Error::other)?);
         eventually("every actor is seen again", SOON, async || {
-            let passes = passes(&instance).await.map_err(NotYet::new)?;
+            let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
             check(passes >= seen, format_args!("{passes} passes"))
         })
         .await?;

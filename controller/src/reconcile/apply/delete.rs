@@ -1,15 +1,16 @@
 //! Takes down what we made: workload, queue, script, and last our finalizer.
 
-use asya_shared::api::QueueStatus;
-use asya_shared::transport::sqs::Owner;
+use std::time::Duration;
+
 use kube::Api;
 
 use super::Outcome;
 use super::finalizer::remove_finalizer;
+use super::retired::{own_dead_letters, owner};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::deletion::{Delete, Then, WorkloadRemoval};
+use crate::reconcile::plan::deletion::{Delete, QueueRemoval, Then, WorkloadRemoval};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
 use crate::record::{ActorRecord, Key, Record, Seen};
 
@@ -30,35 +31,46 @@ pub(super) async fn delete(
             }
         }
     }
-    let queue = match plan.then {
+    let queues = match plan.then {
         Then::Gone => return Ok(Outcome::Gone),
         Then::Wait(wait) => {
             let retry = wait.map_or(Retry::OnChange, Retry::After);
             return Ok(Outcome::Deleting { fault: None, retry });
         }
-        Then::Finish { queue } => queue,
+        Then::Finish { queues } => queues,
     };
     confirm_deletion(context, observed).await?;
-    if let Some(queue) = queue {
-        match delete_queue(context, observed, &queue).await? {
-            Ok(Emptied::Gone | Emptied::Kept) => {}
-            // Its messages are counted late: until it is known to be empty it stays.
-            Ok(Emptied::Later(wait)) => {
-                let retry = Retry::After(wait);
-                return Ok(Outcome::Deleting { fault: None, retry });
-            }
-            Err(fault) => {
-                let (text, retry) = (fault.message.clone(), fault.retry);
-                let note = Note::QueueDeletionFailed;
-                context.events.tell(&observed.actor, note, text);
-                let fault = Some(fault);
-                return Ok(Outcome::Deleting { fault, retry });
-            }
-        }
+    if let Some(outcome) = delete_queues(context, observed, queues).await? {
+        return Ok(outcome);
     }
     release_namespace(context, observed).await?;
     remove_finalizer(context, &observed.actor).await?;
     Ok(Outcome::Gone)
+}
+
+/// Deletes them all; one that cannot be deleted does not keep the others. Answers what holds the actor,
+/// if anything does.
+async fn delete_queues(
+    context: &Context,
+    observed: &Observed,
+    queues: Vec<QueueRemoval>,
+) -> Result<Option<Outcome>, Error> {
+    let (mut held, mut wait) = (None::<Fault>, None::<Duration>);
+    for removal in queues {
+        match delete_queue(context, observed, &removal).await? {
+            Ok(Emptied::Gone | Emptied::Kept) => {}
+            // Its messages are counted late: until it is known to be empty it stays.
+            Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
+            Err(fault) => {
+                let (note, text) = (Note::QueueDeletionFailed, fault.message.clone());
+                context.events.tell(&observed.actor, note, text);
+                held = held.or(Some(fault));
+            }
+        }
+    }
+    let retry = held.as_ref().map(|fault| fault.retry);
+    let retry = retry.or(wait.map(Retry::After));
+    Ok(retry.map(|retry| Outcome::Deleting { fault: held, retry }))
 }
 
 /// A queue cannot be brought back: that its actor still goes is read from the API server itself, not
@@ -82,8 +94,9 @@ async fn confirm_deletion(context: &Context, observed: &Observed) -> Result<(), 
 async fn delete_queue(
     context: &Context,
     observed: &Observed,
-    queue: &QueueStatus,
+    removal: &QueueRemoval,
 ) -> Result<Result<Emptied, Fault>, Error> {
+    let queue = &removal.queue;
     let failed = |message: String, retry| Fault {
         reason: Reason::QueueDeletionFailed,
         message: format!("queue {} cannot be deleted: {message}", queue.name),
@@ -96,16 +109,12 @@ async fn delete_queue(
             return Ok(Err(failed(format!("{unusable}; {hint}"), Retry::Slowly)));
         }
     };
-    let known = observed.previous.queue.is_some();
-    let key = observed.key();
-    let client = context.brokers.client(transport, &key.namespace);
-    let owner = Owner {
-        namespace: key.namespace.to_string(),
-        actor: key.name.to_string(),
-    };
-    let removal = async {
-        // A queue that status does not name was ours only if it is what we would have made.
-        if !known && let Ok(desired) = &observed.desired {
+    let client = context.brokers.client(transport, &observed.key().namespace);
+    let owner = owner(observed);
+    let removed = async {
+        if !removal.recorded
+            && let Ok(desired) = &observed.desired
+        {
             match client.observe(&desired.queue_of(&observed.actor)).await {
                 Ok(QueueSeen {
                     standing: Standing::Serves(_) | Standing::Drifted,
@@ -116,23 +125,16 @@ async fn delete_queue(
             }
         }
         client.delete(&queue.name, &owner).await?;
-        match own_dead_letters(observed) {
-            Some(dlq) => client.delete_if_empty(dlq, &owner).await,
+        match own_dead_letters(context, observed, transport, &queue.name) {
+            Some(dlq) => client.delete_if_empty(&dlq, &owner).await,
             None => Ok(Emptied::Gone),
         }
     };
-    match removal.await {
+    match removed.await {
         Ok(emptied) => Ok(Ok(emptied)),
         Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
         Err(error) => Ok(Err(failed(error.to_string(), Retry::Soon))),
     }
-}
-
-/// A dead letter queue that others share is nobody's to delete (QUE-14).
-fn own_dead_letters(observed: &Observed) -> Option<&str> {
-    let desired = observed.desired.as_ref().ok()?;
-    let shared = desired.transport.queues().dlq.is_shared();
-    desired.names.dlq.as_deref().filter(|_| !shared)
 }
 
 /// The runtime script goes with the last actor of its namespace (RUN-2).

@@ -3,9 +3,13 @@
 mod delete;
 mod ensure;
 mod finalizer;
+mod retired;
 
 use std::sync::Arc;
 
+pub use retired::Looked;
+
+use super::observe::known::is_same;
 use super::observe::{Child, Observed};
 use super::plan::Plan;
 use super::{Context, Error, Fault, Retry};
@@ -37,6 +41,8 @@ pub struct Ensured {
     pub workload: Option<Arc<WorkloadRecord>>,
     /// Whether that is the answer to an apply of this pass.
     pub applied: bool,
+    /// About retired queues.
+    pub retired: Looked,
     /// Why the workload is not what it should be.
     pub fault: Option<Fault>,
 }
@@ -75,11 +81,29 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             workload: seen_workload(observed),
             ..Ensured::default()
         })),
-        Plan::Ensure(plan) => ensure::ensure(context, observed, plan)
-            .await
-            .map(Outcome::Ensured),
+        Plan::Ensure(mut plan) => {
+            let retired = std::mem::take(&mut plan.retired);
+            let mut ensured = ensure::ensure(context, observed, plan).await?;
+            if is_another_queue(observed, &ensured) {
+                context.depths.forget(observed.key());
+            }
+            // Last, because a broker that is not used any more may be slow; and not while the workload
+            // may have to stay as it was.
+            if ensured.fault.is_none() {
+                ensured.retired = retired::look(context, observed, retired).await?;
+            }
+            Ok(Outcome::Ensured(ensured))
+        }
         Plan::Delete(plan) => delete::delete(context, observed, plan).await,
     }
+}
+
+/// Whether status told of another queue than the one that serves now.
+fn is_another_queue(observed: &Observed, ensured: &Ensured) -> bool {
+    let before = observed.previous.queue.as_ref();
+    let wanted = observed.desired.as_ref().map(|desired| desired.queue());
+    matches!(ensured.queue, QueueState::Ready(_) | QueueState::Created(_))
+        && matches!((before, wanted), (Some(before), Ok(wanted)) if !is_same(before, &wanted))
 }
 
 fn seen_workload(observed: &Observed) -> Option<Arc<WorkloadRecord>> {

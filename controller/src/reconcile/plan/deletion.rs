@@ -7,7 +7,7 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use super::has_finalizer;
-use crate::reconcile::Reason;
+use crate::reconcile::observe::known::Hold;
 use crate::reconcile::observe::{Child, Observed};
 use crate::record::WorkloadRecord;
 
@@ -37,13 +37,22 @@ pub enum WorkloadRemoval {
 pub enum Then {
     /// Workload or pods are still going; a watch wakes us, or the clock does.
     Wait(Option<Duration>),
-    /// Nothing holds the queue any more.
+    /// Nothing holds the queues any more.
     Finish {
-        /// The queue to delete.
-        queue: Option<QueueStatus>,
+        /// The queues to delete.
+        queues: Vec<QueueRemoval>,
     },
     /// Our finalizer is gone; what others hold is not our business.
     Gone,
+}
+
+/// A queue to delete, with its messages.
+#[derive(Debug, PartialEq)]
+pub struct QueueRemoval {
+    /// The queue.
+    pub queue: QueueStatus,
+    /// Whether status names it. One that it does not name is ours only if it is what we would have made.
+    pub recorded: bool,
 }
 
 /// Decides what to do in this pass of the deletion (FIN-2).
@@ -59,7 +68,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         let workloads = ours.into_iter().map(WorkloadRemoval::Orphan).collect();
         return Delete {
             workloads,
-            then: Then::Finish { queue: None },
+            then: Then::Finish { queues: Vec::new() },
         };
     }
     if !ours.is_empty() {
@@ -72,9 +81,9 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
             then: Then::Wait(None),
         };
     }
-    let queue = queue_to_delete(observed);
-    let wait = queue.as_ref().and_then(|_| wait_for_pods(observed, now));
-    let then = wait.map_or(Then::Finish { queue }, |wait| Then::Wait(Some(wait)));
+    let queues = queues_to_delete(observed);
+    let wait = wait_for_pods(observed, now).filter(|_| !queues.is_empty());
+    let then = wait.map_or(Then::Finish { queues }, |wait| Then::Wait(Some(wait)));
     Delete {
         workloads: Vec::new(),
         then,
@@ -93,30 +102,26 @@ fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
         .collect()
 }
 
-/// FIN-4: what is not ours to delete, or is to stay, is `None`.
-fn queue_to_delete(observed: &Observed) -> Option<QueueStatus> {
+/// FIN-4: what is not ours to delete, or is to stay, is not among them. One that nobody can reach is: it
+/// holds the actor (FIN-3).
+fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     if !observed.queues_managed
         || observed.deletion.retains_queue
         || observed.actor.annotations.skip_queue_deletion
     {
-        return None;
+        return Vec::new();
     }
-    let wanted = observed.desired.as_ref();
-    if wanted.is_err_and(|fault| fault.reason == Reason::QueueConflict) {
-        return None;
-    }
-    let wanted = wanted.ok();
-    if wanted.is_some_and(|desired| !desired.transport.queues().auto_create) {
-        return None;
-    }
-    observed.previous.queue.clone().or_else(|| {
-        let desired = wanted?;
-        Some(QueueStatus {
-            transport: desired.transport.name.clone(),
-            name: desired.names.queue.clone(),
-            ..QueueStatus::default()
+    let known = &observed.queues;
+    let recorded = known.verified.iter().chain(&known.retired);
+    let all = recorded
+        .map(|known| (known, true))
+        .chain(known.wanted.iter().map(|known| (known, false)));
+    all.filter(|(known, _)| matches!(known.hold, Hold::Ours | Hold::OutOfReach(_)))
+        .map(|(known, recorded)| QueueRemoval {
+            queue: known.queue.clone(),
+            recorded,
         })
-    })
+        .collect()
 }
 
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{Report, make, settling};
-use crate::reconcile::apply::{Ensured, Outcome, QueueState};
+use crate::reconcile::apply::{Ensured, Looked, Outcome, QueueState};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
 use crate::reconcile::{Fault, Reason, Retry};
@@ -27,6 +27,7 @@ fn running(observed: &Observed) -> Ensured {
         workload: Some(workload(&deployment(observed))),
         applied: true,
         fault: None,
+        retired: Looked::default(),
     }
 }
 
@@ -51,7 +52,7 @@ fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> (&'a str, &'a str,
 /// STA-8, STA-10, API-8
 #[test]
 fn running_actor_shows_counts_summaries_and_three_true_conditions() {
-    let Report { status, retry } = report(&lives(), running(&lives()));
+    let Report { status, retry, .. } = report(&lives(), running(&lives()));
     assert_eq!(
         (status.status, retry),
         (Some(State::Running), Retry::OnChange)
@@ -125,7 +126,7 @@ fn queue_is_ready_only_once_it_was_verified() {
         retry: Retry::Soon,
     });
     ensured.workload = None;
-    let Report { status, retry } = report(&lives(), ensured);
+    let Report { status, retry, .. } = report(&lives(), ensured);
     assert_eq!(retry, Retry::Soon);
     assert_eq!(status.status, Some(State::TransportError));
     assert_eq!(
@@ -235,6 +236,7 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
             workload: Some(workload(&object)),
             applied: true,
             fault: None,
+            retired: Looked::default(),
         }
     };
     let told = |seen: &Observed, ready, time| {

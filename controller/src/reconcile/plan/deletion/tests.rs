@@ -4,9 +4,11 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Delete, Then, WorkloadRemoval, plan_deletion};
+use super::{Delete, QueueRemoval, Then, WorkloadRemoval, plan_deletion};
+use crate::reconcile::observe::known::Hold;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
+use crate::record::Key;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
@@ -18,8 +20,15 @@ fn going(metadata: &Value, extra: &Value) -> Observed {
     all.as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
-    let status = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2}});
-    observed(&actor(&all, &spec(extra), &status))
+    going_from(&json!({"queue": verified("mq")}), &all, extra)
+}
+
+fn going_from(status: &Value, metadata: &Value, extra: &Value) -> Observed {
+    observed(&actor(metadata, &spec(extra), status))
+}
+
+fn verified(transport: &str) -> Value {
+    json!({"transport": transport, "name": "asya-a", "verifiedGeneration": 2})
 }
 
 fn deletion(observed: &Observed) -> Delete {
@@ -27,16 +36,31 @@ fn deletion(observed: &Observed) -> Delete {
 }
 
 fn finish(queue: Option<&str>) -> Delete {
-    let queue = queue.map(|name| QueueStatus {
-        transport: "mq".to_owned(),
-        name: name.to_owned(),
-        verified_generation: Some(2),
-        ..QueueStatus::default()
+    let queues = queue.map(|name| QueueRemoval {
+        queue: QueueStatus {
+            transport: "mq".to_owned(),
+            name: name.to_owned(),
+            verified_generation: Some(2),
+            ..QueueStatus::default()
+        },
+        recorded: true,
     });
     Delete {
         workloads: Vec::new(),
-        then: Then::Finish { queue },
+        then: Then::Finish {
+            queues: queues.into_iter().collect(),
+        },
     }
+}
+
+/// The transports of the queues to delete, and whether status names them.
+fn removed(observed: &Observed) -> Vec<(String, bool)> {
+    let Then::Finish { queues } = deletion(observed).then else {
+        panic!()
+    };
+    let each = queues.into_iter();
+    each.map(|removal| (removal.queue.transport, removal.recorded))
+        .collect()
 }
 
 fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
@@ -132,18 +156,20 @@ fn queue_stays_when_it_is_asked_to_or_was_never_ours() {
         finish(None),
         "Retain"
     );
-    assert_eq!(
-        deletion(&going(&json!({}), &json!({"transport": "fixed"}))),
-        finish(None),
-        "autoCreate: false"
-    );
+    let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+    for extra in [
+        json!({"transport": "fixed"}),
+        json!({"transport": "fixed", "workload": {"replicas": "x"}}),
+    ] {
+        let fixed = going_from(&json!({"queue": verified("fixed")}), &deleted, &extra);
+        assert_eq!(deletion(&fixed), finish(None), "autoCreate: false, {extra}");
+    }
 
     let mut unmanaged = going(&json!({}), &json!({}));
     unmanaged.queues_managed = false;
     assert_eq!(deletion(&unmanaged), finish(None), "management disabled");
 
-    let mut unknown = going(&json!({}), &json!({"transport": "nowhere"}));
-    unknown.previous.queue = None;
+    let unknown = going_from(&json!({}), &deleted, &json!({"transport": "nowhere"}));
     assert_eq!(
         deletion(&unknown),
         finish(None),
@@ -196,7 +222,35 @@ fn orphaned_workload_and_queue_stay() {
         deletion(&observed),
         Delete {
             workloads,
-            then: Then::Finish { queue: None }
+            then: Then::Finish { queues: Vec::new() }
         }
     );
+}
+
+/// QUE-13, FIN-2, FIN-3, FIN-4
+#[test]
+fn every_queue_that_the_actor_has_or_had_goes_with_it() {
+    let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+    let status = json!({"queue": verified("mq"), "retiredQueues": [verified("other"), verified("nowhere"), verified("fixed")]});
+    let mut going = going_from(&status, &deleted, &json!({"transport": "dead"}));
+    let (yes, no) = (true, false);
+    let all = [("mq", yes), ("other", yes), ("nowhere", yes), ("dead", no)];
+    let named = |rows: &[(&str, bool)]| -> Vec<(String, bool)> {
+        let rows = rows.iter();
+        rows.map(|(transport, recorded)| ((*transport).to_owned(), *recorded))
+            .collect()
+    };
+    assert_eq!(
+        removed(&going),
+        named(&all),
+        "verified, retired, out of reach, and made but not told; autoCreate: false is not ours"
+    );
+    going.queues.retired[0].hold = Hold::Lost(Key::new("b", "a"));
+    assert_eq!(
+        removed(&going),
+        named(&[all[0], all[2], all[3]]),
+        "another actor owns the name"
+    );
+    going.deletion.retains_queue = true;
+    assert_eq!(removed(&going), named(&[]), "Retain is for all of them");
 }

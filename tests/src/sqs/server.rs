@@ -1,4 +1,4 @@
-//! An SQS server on a loopback port.
+//! The server, on a loopback port.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,0 +1,143 @@
+//! Deletes retired queues that are empty (QUE-13).
+
+use std::time::Duration;
+
+use asya_shared::api::QueueStatus;
+use asya_shared::config::Transport;
+use asya_shared::transport::sqs::Owner;
+use kube::Api;
+use tracing::{debug, info};
+
+use crate::queue::{BrokerError, Emptied};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::{Context, Error};
+use crate::record::{ActorRecord, Seen};
+
+/// By then calls have ended, or the broker is known not to answer.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// What a look at the retired queues showed.
+#[derive(Debug, Default)]
+pub struct Looked {
+    /// They are no more.
+    pub gone: Vec<QueueStatus>,
+    /// When to look again at the others.
+    pub again: Option<Duration>,
+}
+
+/// Asks the brokers, unless that was done a short time ago. What one does not answer is told nowhere: it
+/// says nothing about the actor's work.
+pub(super) async fn look(
+    context: &Context,
+    observed: &Observed,
+    queues: Vec<QueueStatus>,
+) -> Result<Looked, Error> {
+    let key = observed.key();
+    let mut looked = Looked::default();
+    if queues.is_empty() {
+        return Ok(looked);
+    }
+    let wait = context.looks.wait(key);
+    if !wait.is_zero() {
+        looked.again = Some(wait);
+        return Ok(looked);
+    }
+    confirm_spec(context, observed).await?;
+    let (asked, mut sooner) = (queues.len(), None);
+    for queue in queues {
+        let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
+            continue;
+        };
+        let (name, transport_name) = (&*queue.name, &*queue.transport);
+        match delete_if_empty(context, observed, transport, name).await {
+            Ok(Emptied::Gone) => {
+                info!(
+                    queue = name,
+                    transport = transport_name,
+                    "retired queue is empty and was deleted"
+                );
+                looked.gone.push(queue);
+            }
+            Ok(Emptied::Kept) => {}
+            Ok(Emptied::Later(wait)) => sooner = Some(earlier(sooner, wait)),
+            Err(BrokerError::Busy(_)) => sooner = Some(earlier(sooner, BUSY)),
+            Err(error) => {
+                debug!(queue = name, transport = transport_name, %error, "retired queue not seen");
+            }
+        }
+    }
+    if looked.gone.len() == asked {
+        context.looks.forget(key);
+    } else {
+        looked.again = Some(context.looks.looked(key, sooner));
+    }
+    Ok(looked)
+}
+
+fn earlier(one: Option<Duration>, other: Duration) -> Duration {
+    one.map_or(other, |one| one.min(other))
+}
+
+/// With its dead letter queue, if that is its own: one that holds messages stays (QUE-14).
+async fn delete_if_empty(
+    context: &Context,
+    observed: &Observed,
+    transport: &Transport,
+    queue: &str,
+) -> Result<Emptied, BrokerError> {
+    let client = context.brokers.client(transport, &observed.key().namespace);
+    let owner = owner(observed);
+    match client.delete_if_empty(queue, &owner).await? {
+        Emptied::Gone => {}
+        other => return Ok(other),
+    }
+    let Some(dlq) = own_dead_letters(context, observed, transport, queue) else {
+        return Ok(Emptied::Gone);
+    };
+    match client.delete_if_empty(&dlq, &owner).await? {
+        Emptied::Kept => Ok(Emptied::Gone),
+        other => Ok(other),
+    }
+}
+
+/// One that others share is nobody's to delete, nor is the queue of an actor that is named like it.
+pub(super) fn own_dead_letters(
+    context: &Context,
+    observed: &Observed,
+    transport: &Transport,
+    queue: &str,
+) -> Option<String> {
+    let dlq = transport.own_dead_letters(queue)?;
+    let owner = context
+        .claims
+        .owner_of(&transport.name, &dlq, observed.key());
+    owner.is_none().then_some(dlq)
+}
+
+/// Whose queues they are, as their broker knows it.
+pub(super) fn owner(observed: &Observed) -> Owner {
+    let key = observed.key();
+    Owner {
+        namespace: key.namespace.to_string(),
+        actor: key.name.to_string(),
+    }
+}
+
+/// That the queue is still not wanted is read from the API server itself, not from a store which may be
+/// behind.
+async fn confirm_spec(context: &Context, observed: &Observed) -> Result<(), Error> {
+    let key = observed.key();
+    let api: Api<Seen<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+    let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
+    let (seen, known) = (live.map(|seen| seen.record), &observed.actor);
+    let confirmed = seen.is_some_and(|live| {
+        live.metadata.uid == known.metadata.uid
+            && live.generation == known.generation
+            && live.annotations == known.annotations
+    });
+    if confirmed {
+        Ok(())
+    } else {
+        Err(Error::Stale("the actor"))
+    }
+}

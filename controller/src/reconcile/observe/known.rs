@@ -1,0 +1,76 @@
+//! The queues that an actor has or had, as status names them, and whether they are ours to delete.
+
+use asya_shared::api::{AsyncActorStatus, QueueStatus};
+use asya_shared::config::{TransportUnusable, TransportsConfig};
+
+use crate::reconcile::Fault;
+use crate::reconcile::desired::Desired;
+use crate::record::Key;
+
+/// A queue, and whether it is ours to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KnownQueue {
+    /// Where it is.
+    pub queue: QueueStatus,
+    /// Whether it is ours to delete.
+    pub hold: Hold,
+}
+
+/// Whether a queue is ours to delete.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Hold {
+    /// It is.
+    Ours,
+    /// Its transport says `autoCreate: false`, so its users make and delete queues (QUE-7).
+    Theirs,
+    /// Another actor owns the name (QUE-3).
+    Lost(Key),
+    /// Nobody can reach it: its transport is not configured any more.
+    OutOfReach(TransportUnusable),
+}
+
+/// All queues that an actor has or had.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KnownQueues {
+    /// The one that was verified last, whether or not it is still wanted.
+    pub verified: Option<KnownQueue>,
+    /// The one that is wanted, where another or none was verified: it may have been made all the same.
+    pub wanted: Option<KnownQueue>,
+    /// Those that are retired (QUE-13).
+    pub retired: Vec<KnownQueue>,
+}
+
+impl KnownQueues {
+    /// Reads a status; `owner_of` tells who owns a name before the actor, if anybody does.
+    pub fn of(
+        status: &AsyncActorStatus,
+        desired: Result<&Desired, &Fault>,
+        transports: &TransportsConfig,
+        owner_of: impl Fn(&QueueStatus) -> Option<Key>,
+    ) -> Self {
+        let known = |queue: &QueueStatus| KnownQueue {
+            queue: queue.clone(),
+            hold: match (transports.usable(&queue.transport), owner_of(queue)) {
+                (Err(unusable), _) => Hold::OutOfReach(unusable),
+                (Ok(_), Some(owner)) => Hold::Lost(owner),
+                (Ok(transport), None) if transport.queues().auto_create => Hold::Ours,
+                (Ok(_), None) => Hold::Theirs,
+            },
+        };
+        let verified = status.queue.as_ref();
+        let wanted = desired.ok().map(Desired::queue);
+        Self {
+            wanted: wanted
+                .filter(|wanted| verified.is_none_or(|verified| !is_same(verified, wanted)))
+                .as_ref()
+                .map(known),
+            verified: verified.map(known),
+            retired: status.retired_queues.iter().map(known).collect(),
+        }
+    }
+}
+
+/// Whether two are one queue.
+pub fn is_same(one: &QueueStatus, other: &QueueStatus) -> bool {
+    (&one.transport, &one.name) == (&other.transport, &other.name)
+}

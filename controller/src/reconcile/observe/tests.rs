@@ -1,0 +1,66 @@
+use serde_json::{Value, json};
+
+use super::{Observed, QueueSeen, not_seen};
+use crate::queue::BrokerError;
+use crate::queue::health::Doubts;
+use crate::reconcile::testing::{actor, observed, spec};
+use crate::record::Key;
+
+/// QUE-10
+#[test]
+fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
+    let (doubts, key) = (Doubts::default(), Key::new("ns", "a"));
+    let silent = || BrokerError::Unreachable("no answer".to_owned());
+    let seen = |verified, error| not_seen(&doubts, &key, verified, error);
+    let tolerated = |seen: QueueSeen| matches!(seen, QueueSeen::Unanswered);
+    for _ in 0..2 {
+        assert!(tolerated(seen(true, silent())));
+    }
+    for _ in 0..2 {
+        assert!(!tolerated(seen(true, silent())), "the third, and so on");
+    }
+    doubts.settle(&key);
+    assert!(tolerated(seen(true, silent())), "an answer begins anew");
+    assert!(!tolerated(seen(false, silent())), "not verified yet");
+    for error in [
+        BrokerError::AuthFailed("no".to_owned()),
+        BrokerError::Mismatch("other".to_owned()),
+    ] {
+        assert!(!tolerated(seen(true, error)), "it will not pass by itself");
+    }
+}
+
+fn with_queue(queue: &Value) -> Observed {
+    observed(&actor(
+        &json!({}),
+        &spec(&json!({})),
+        &json!({"queue": queue}),
+    ))
+}
+
+/// QUE-8, OPS-3
+#[test]
+fn queue_is_verified_for_its_name_the_generation_and_the_configuration() {
+    let hash = with_queue(&json!(null)).desired.unwrap().queue_hash;
+    let good =
+        json!({"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": hash});
+    let verified = |queue: &Value| {
+        let observed = with_queue(queue);
+        observed.is_verified(observed.desired.as_deref().unwrap())
+    };
+    assert!(verified(&good));
+    for (key, value) in [
+        ("transport", json!("other")),
+        ("name", json!("asya-b")),
+        ("verifiedGeneration", json!(1)),
+        ("verifiedGeneration", json!(null)),
+        ("verifiedHash", json!("of another configuration")),
+    ] {
+        let mut changed = good.clone();
+        changed[key] = value;
+        assert!(!verified(&changed), "{changed}");
+    }
+    let mut old = good;
+    old["verifiedHash"] = json!(null);
+    assert!(verified(&old), "of a release that kept no hash");
+}

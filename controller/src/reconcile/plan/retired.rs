@@ -1,0 +1,101 @@
+//! What becomes of queues that an actor has left, because its transport or the template of its queue's
+//! name changed (QUE-13): they are deleted when they are empty, at the latest with the actor.
+
+use asya_shared::api::QueueStatus;
+
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::known::{Hold, KnownQueue, is_same};
+
+/// The retired queues of an actor after a pass.
+#[derive(Debug, Default, PartialEq)]
+pub struct Retired {
+    /// Those that are to be deleted when they are empty.
+    pub listed: Vec<QueueStatus>,
+    /// What users must know of the others.
+    pub told: Vec<String>,
+}
+
+/// The queues to ask their brokers about now: those that are ours to delete, and that no pod of ours
+/// still receives from. Pods of an earlier template may.
+pub fn looks(observed: &Observed) -> Vec<QueueStatus> {
+    let Ok(desired) = &observed.desired else {
+        return Vec::new();
+    };
+    if !may_delete(observed) {
+        return Vec::new();
+    }
+    let wanted = desired.queue();
+    let retired = observed.queues.retired.iter();
+    retired
+        .filter(|known| known.hold == Hold::Ours && !is_same(&known.queue, &wanted))
+        .map(|known| known.queue.clone())
+        .collect()
+}
+
+fn may_delete(observed: &Observed) -> bool {
+    let Ok(desired) = &observed.desired else {
+        return false;
+    };
+    let current = Some(&*desired.workload.template_hash);
+    observed.queues_managed
+        && !observed.deletion.retains_queue
+        && !observed.actor.annotations.skip_queue_deletion
+        && observed
+            .pods
+            .iter()
+            .all(|pod| pod.finished || pod.template_hash.as_deref() == current)
+}
+
+/// What status lists when `queue` is the actor's queue and `gone` were deleted.
+pub fn list(observed: &Observed, queue: Option<&QueueStatus>, gone: &[QueueStatus]) -> Retired {
+    let is_current = |known: &QueueStatus| queue.is_some_and(|queue| is_same(queue, known));
+    let mut after = Retired::default();
+    for known in &observed.queues.retired {
+        let is_gone = gone.iter().any(|gone| is_same(gone, &known.queue));
+        if is_gone || is_current(&known.queue) {
+            continue;
+        }
+        match stays_because(observed, known) {
+            None => after.listed.push(known.queue.clone()),
+            Some(reason) => after.told.push(told(&known.queue, &reason)),
+        }
+    }
+    let left = observed.queues.verified.as_ref();
+    if let Some(left) = left.filter(|left| queue.is_some() && !is_current(&left.queue)) {
+        let reason = stays_because(observed, left);
+        let fate = reason.as_deref().unwrap_or(GOES);
+        after.told.push(told(&left.queue, fate));
+        if reason.is_none() {
+            after.listed.push(QueueStatus {
+                verified_generation: None,
+                verified_hash: None,
+                ..left.queue.clone()
+            });
+        }
+    }
+    after
+}
+
+const GOES: &str = "it is deleted when it is empty, at the latest with this actor";
+
+fn told(queue: &QueueStatus, fate: &str) -> String {
+    let QueueStatus {
+        name, transport, ..
+    } = queue;
+    format!("queue {name} on transport {transport} is no longer this actor's: {fate}")
+}
+
+/// Why a queue is not ours to delete, now or ever; `None` where it is, as soon as that is possible.
+fn stays_because(observed: &Observed, known: &KnownQueue) -> Option<String> {
+    match &known.hold {
+        Hold::Lost(owner) => Some(format!("it belongs to {owner}")),
+        Hold::Theirs => Some("it stays, because the transport has autoCreate: false".to_owned()),
+        _ if observed.deletion.retains_queue => {
+            Some("it stays, because queue.deletionPolicy is Retain".to_owned())
+        }
+        Hold::Ours | Hold::OutOfReach(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+use std::sync::Arc;
+
+use asya_shared::api::QueueStatus;
+use serde_json::{Value, json};
+
+use super::{Retired, list, looks};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::known::Hold;
+use crate::reconcile::testing::{actor, observed, pod, spec};
+use crate::record::{Key, PodRecord};
+
+fn queue(transport: &str) -> QueueStatus {
+    QueueStatus {
+        transport: transport.to_owned(),
+        name: "asya-a".to_owned(),
+        ..QueueStatus::default()
+    }
+}
+
+/// An actor on `mq` that status tells has a queue on `now`, and had others.
+fn moved(metadata: &Value, extra: &Value, now: &str, retired: &[&str]) -> Observed {
+    let named = |transport: &str| json!({"transport": transport, "name": "asya-a"});
+    let status = json!({
+        "queue": {"transport": now, "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": "h"},
+        "retiredQueues": retired.iter().map(|transport| named(transport)).collect::<Vec<_>>(),
+    });
+    observed(&actor(metadata, &spec(extra), &status))
+}
+
+fn plain(now: &str, retired: &[&str]) -> Observed {
+    moved(&json!({}), &json!({}), now, retired)
+}
+
+fn transports(queues: &[QueueStatus]) -> Vec<&str> {
+    queues.iter().map(|queue| &*queue.transport).collect()
+}
+
+fn fates(after: &Retired) -> (Vec<&str>, Vec<&str>) {
+    let told = after.told.iter();
+    let fate = |text: &'_ String| {
+        text.split_once("actor's: ")
+            .map_or(0, |(head, _)| head.len() + 9)
+    };
+    (
+        transports(&after.listed),
+        told.map(|text| &text[fate(text)..]).collect(),
+    )
+}
+
+/// QUE-13
+#[test]
+fn queue_that_was_verified_is_retired_when_another_is() {
+    let observed = plain("other", &[]);
+    let after = list(&observed, Some(&queue("mq")), &[]);
+    assert_eq!(
+        after.listed,
+        [queue("other")],
+        "what was verified of it counts no longer"
+    );
+    assert_eq!(
+        after.told,
+        [
+            "queue asya-a on transport other is no longer this actor's: it is deleted when it is empty, at the latest with this actor"
+        ]
+    );
+    assert_eq!(
+        list(&plain("mq", &["other"]), Some(&queue("mq")), &[]),
+        Retired {
+            listed: vec![queue("other")],
+            told: Vec::new()
+        },
+        "told once"
+    );
+    assert_eq!(
+        list(&observed, observed.previous.queue.as_ref(), &[]),
+        Retired::default(),
+        "not before another is there"
+    );
+    assert_eq!(list(&observed, None, &[]), Retired::default());
+}
+
+/// QUE-13
+#[test]
+fn retired_queue_leaves_the_list_when_it_is_gone_or_wanted_again() {
+    let observed = plain("other", &["dead", "nowhere"]);
+    let after = list(&observed, Some(&queue("mq")), &[queue("dead")]);
+    assert_eq!(transports(&after.listed), ["nowhere", "other"]);
+    let back = plain("other", &["mq", "dead"]);
+    let after = list(&back, Some(&queue("mq")), &[]);
+    assert_eq!(transports(&after.listed), ["dead", "other"]);
+}
+
+/// QUE-13, QUE-3, QUE-7
+#[test]
+fn queue_that_is_not_ours_to_delete_is_forgotten_and_users_are_told() {
+    let retain = json!({"queue": {"deletionPolicy": "Retain"}});
+    let stays = "it stays, because queue.deletionPolicy is Retain";
+    let kept = moved(&json!({}), &retain, "other", &["dead", "nowhere"]);
+    assert_eq!(
+        fates(&list(&kept, Some(&queue("mq")), &[])),
+        (vec![], vec![stays; 3])
+    );
+    let fixed = plain("fixed", &[]);
+    let after = list(&fixed, Some(&queue("mq")), &[]);
+    assert_eq!(
+        fates(&after),
+        (
+            vec![],
+            vec!["it stays, because the transport has autoCreate: false"]
+        )
+    );
+    let mut lost = plain("other", &["dead"]);
+    let owner = Hold::Lost(Key::new("b", "a"));
+    lost.queues.retired[0].hold = owner.clone();
+    lost.queues.verified.as_mut().unwrap().hold = owner;
+    let after = list(&lost, Some(&queue("mq")), &[]);
+    assert_eq!(fates(&after), (vec![], vec!["it belongs to b/a"; 2]));
+    let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
+    let skipped = moved(&skip, &json!({}), "other", &[]);
+    let after = list(&skipped, Some(&queue("mq")), &[]);
+    assert_eq!(
+        transports(&after.listed),
+        ["other"],
+        "the annotation may go again"
+    );
+}
+
+/// QUE-13, QUE-12, FIN-4
+#[test]
+fn brokers_are_asked_only_about_queues_that_are_ours_to_delete_now() {
+    let all = &["other", "dead", "nowhere", "fixed", "mq"];
+    assert_eq!(
+        transports(&looks(&plain("dead", all))),
+        ["other", "dead"],
+        "not one that is out of reach, nor one that is wanted again"
+    );
+    let none = |observed: &Observed| looks(observed).is_empty();
+    let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
+    assert!(none(&moved(&skip, &json!({}), "mq", all)));
+    let retain = json!({"queue": {"deletionPolicy": "Retain"}});
+    assert!(none(&moved(&json!({}), &retain, "mq", all)));
+    let invalid = json!({"transport": "nowhere"});
+    assert!(none(&moved(&json!({}), &invalid, "mq", all)));
+    let mut unmanaged = plain("mq", all);
+    unmanaged.queues_managed = false;
+    assert!(none(&unmanaged));
+    let mut lost = plain("mq", &["other"]);
+    lost.queues.retired[0].hold = Hold::Lost(Key::new("b", "a"));
+    assert!(none(&lost));
+}
+
+/// QUE-13
+#[test]
+fn retired_queue_is_left_alone_while_pods_of_an_earlier_template_may_receive_from_it() {
+    let mut observed = plain("mq", &["other"]);
+    let current = observed
+        .desired
+        .as_ref()
+        .unwrap()
+        .workload
+        .template_hash
+        .clone();
+    observed.pods = vec![pod("new", &current), pod("old", "before")];
+    assert_eq!(looks(&observed), []);
+    let finished = PodRecord {
+        finished: true,
+        ..(*observed.pods[1]).clone()
+    };
+    observed.pods[1] = Arc::new(finished);
+    assert_eq!(looks(&observed), [queue("other")]);
+}

@@ -1,0 +1,107 @@
+//! What status tells of the actor's queue and of those that it left.
+
+use std::time::Duration;
+
+use asya_shared::api::{AsyncActorStatus, QueueStatus};
+
+use crate::events::Note;
+use crate::queue::Serving;
+use crate::reconcile::Retry;
+use crate::reconcile::apply::{Ensured, QueueState};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::known::is_same;
+use crate::reconcile::plan::retired;
+
+/// A queue that was just retired is looked at next.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// What follows from what is told of the queues.
+pub(super) struct Told {
+    /// When to look again.
+    pub(super) retry: Option<Retry>,
+    /// What is worth an Event.
+    pub(super) notes: Vec<(Note, String)>,
+}
+
+/// Writes the queues into `status`.
+pub(super) fn tell(observed: &Observed, ensured: &Ensured, status: &mut AsyncActorStatus) -> Told {
+    let queue = queue_status(observed, ensured);
+    let retired = retired::list(observed, queue.as_ref(), &ensured.retired.gone);
+    let begins = retired.listed.iter().any(|listed| {
+        let before = &observed.previous.retired_queues;
+        !before.iter().any(|before| is_same(before, listed))
+    });
+    let again = if begins {
+        Some(AT_ONCE)
+    } else {
+        ensured.retired.again
+    };
+    let mut notes: Vec<(Note, String)> = retired
+        .told
+        .into_iter()
+        .map(|text| (Note::QueueRetired, text))
+        .collect();
+    notes.extend(limit_inactive(observed, ensured, queue.as_ref()));
+    status.queue = queue;
+    status.retired_queues = retired.listed;
+    Told {
+        retry: again.map(Retry::After),
+        notes,
+    }
+}
+
+fn serving(ensured: &Ensured) -> Option<&Serving> {
+    match &ensured.queue {
+        QueueState::Ready(serving) => serving.as_ref(),
+        QueueState::Created(serving) => Some(serving),
+        _ => None,
+    }
+}
+
+fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
+    let previous = observed.previous.queue.as_ref();
+    let (QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) =
+        (&ensured.queue, &observed.desired)
+    else {
+        return previous.cloned();
+    };
+    let wanted = desired.queue();
+    let known = previous.filter(|queue| is_same(queue, &wanted));
+    let serving = serving(ensured);
+    let url = serving.and_then(|serving| serving.url.clone());
+    // Only what the broker said in this pass was verified for the configuration of now.
+    let hash = match serving {
+        Some(_) => Some(desired.queue_hash.clone()),
+        None => known.and_then(|known| known.verified_hash.clone()),
+    };
+    Some(QueueStatus {
+        url: url.or_else(|| known?.url.clone()),
+        verified_generation: Some(observed.actor.generation),
+        verified_hash: hash,
+        ..wanted
+    })
+}
+
+/// RMQ-5: told once for a queue and a configuration, for it stays so.
+fn limit_inactive(
+    observed: &Observed,
+    ensured: &Ensured,
+    queue: Option<&QueueStatus>,
+) -> Option<(Note, String)> {
+    let queue = queue.filter(|_| serving(ensured).is_some_and(|it| it.delivery_limit_inactive))?;
+    let same = |before: &QueueStatus| {
+        is_same(before, queue) && before.verified_hash == queue.verified_hash
+    };
+    if observed.previous.queue.as_ref().is_some_and(same) {
+        return None;
+    }
+    let text = format!(
+        "queue {} is a classic queue, which counts no deliveries: a message that fails again and again never \
+         reaches the dead letter queue; delete the queue when it is empty, and it is made as a quorum queue",
+        queue.name
+    );
+    Some((Note::DeliveryLimitInactive, text))
+}
+
+#[cfg(test)]
+mod tests;

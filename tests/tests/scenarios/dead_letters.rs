@@ -1,0 +1,74 @@
+//! Dead letter queues, and queues that cannot fill them.
+
+use std::time::Duration;
+
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::operator::Operator;
+use asya_tests::scenario::Scenario;
+use serde_json::json;
+
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// QUE-14, FIN-2, RMQ-5, OPS-7
+#[tokio::test]
+async fn dead_letters_outlive_their_actor_and_an_empty_queue_for_them_does_not() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "dead", async |scenario| {
+        let rabbitmq = cluster.rabbitmq()?;
+        let own = json!({"dlq": {"enabled": true}});
+        let mut shared = asya_tests::operator::default_values(&cluster)["transports"]["rabbitmq"].clone();
+        shared["config"]["queues"] = json!({"dlq": {"enabled": true, "name": "asya-graveyard"}});
+        let values = json!({
+            "transports": {"rabbitmq": {"config": {"queues": own}}, "shared": shared},
+        });
+        let operator = Operator::install(&cluster, values).await?;
+        let _instance = operator.start("one").await?;
+        let names = ["poisoned", "clean", "shares", "classic"].map(|name| scenario.name(name));
+        let queues = names.clone().map(|name| format!("asya-{name}"));
+        let mut actors = names.clone().map(|name| minimal_actor(&name));
+        actors[2]["spec"]["transport"] = json!("shared");
+
+        // What an operator before this one may have made, without a type.
+        let dlq = format!("{}-dlq", queues[3]);
+        let arguments = json!({
+            "x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dlq,
+        });
+        rabbitmq.declare(&queues[3], arguments).await?;
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &names).await?;
+        scenario.event("DeliveryLimitInactive", SOON).await?;
+        let about = scenario
+            .kubectl(&["get", "events", "--field-selector=reason=DeliveryLimitInactive", "-o", "jsonpath={.items[*].involvedObject.name}"])
+            .await?;
+        assert_eq!(about, names[3], "the others are quorum queues, and it is said once");
+        let kind = async |queue: &str| {
+            let found = rabbitmq.queue(queue).await?;
+            Ok::<_, asya_tests::Error>(found.map(|found| found.kind))
+        };
+        for (queue, wanted) in queues.iter().zip(["quorum", "quorum", "quorum", "classic"]) {
+            assert_eq!(kind(queue).await?.as_deref(), Some(wanted), "{queue}");
+        }
+        for dlq in [&format!("{}-dlq", queues[0]), "asya-graveyard"] {
+            assert!(rabbitmq.publish("", dlq, "poison").await?, "no queue {dlq}");
+        }
+
+        for name in &names {
+            scenario
+                .kubectl(&["delete", "asya", name, "--timeout=60s"])
+                .await?;
+        }
+        let mut left: Vec<String> = rabbitmq.queues().await?.into_iter().map(|queue| queue.name).collect();
+        left.sort();
+        let poisoned = format!("{}-dlq", queues[0]);
+        assert_eq!(left, ["asya-graveyard", &poisoned]);
+        for dlq in &left {
+            let messages = rabbitmq.messages(dlq, 9, true).await?;
+            assert_eq!(messages, ["poison"], "{dlq}");
+        }
+        Ok(())
+    })
+    .await;
+}

@@ -1,0 +1,147 @@
+//! Queues that an actor has left.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::rabbitmq::{OPERATOR, RabbitMq};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(30);
+const MESSAGES: usize = 10;
+/// So many looks at a queue that holds messages.
+const LOOKS: usize = 3;
+
+fn on(transport: &str, name: &str) -> Value {
+    let mut actor = minimal_actor(name);
+    actor["spec"]["transport"] = json!(transport);
+    actor
+}
+
+async fn retired(scenario: &Scenario, actor: &str) -> Result<Value, NotYet> {
+    let found = scenario.actors().get(actor).await?;
+    Ok(found.data["status"]["retiredQueues"].clone())
+}
+
+/// Waits until an actor of another namespace has this status.
+async fn waits_for(scenario: &Scenario, namespace: &str, actor: &str, status: &str) -> Result<()> {
+    let (actor, status) = (
+        format!("asya/{actor}"),
+        format!("--for=jsonpath={{.status.status}}={status}"),
+    );
+    let wait = ["wait", "-n", namespace, &actor, &status, "--timeout=30s"];
+    scenario.cluster().kubectl(&wait).await.map(drop)
+}
+
+async fn holds_messages(rabbitmq: &RabbitMq, queue: &str) -> Result<()> {
+    let messages = rabbitmq.messages(queue, 2 * MESSAGES, true).await?;
+    assert_eq!(messages.len(), MESSAGES, "{queue}");
+    Ok(())
+}
+
+/// QUE-13, QUE-3, OPS-7, FIN-2
+#[tokio::test]
+async fn queue_of_a_former_transport_stays_until_it_is_empty_or_the_actor_goes() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        sqs: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "retired", async |scenario| {
+        let values = json!({"controller": {"queueHealthCheckInterval": "1s"}});
+        let operator = Operator::install(&cluster, values).await?;
+        let _instance = operator.start("one").await?;
+        let (rabbitmq, sqs) = (cluster.rabbitmq()?, cluster.sqs()?);
+        let names = ["moved", "leaves"].map(|name| scenario.name(name));
+        let queues = names.clone().map(|name| format!("asya-{name}"));
+        let all = |transport: &str| names.clone().map(|name| on(transport, &name));
+        apply_all(scenario, &all("rabbitmq")).await?;
+        all_running(scenario, &names).await?;
+        for name in &names {
+            for n in 0..MESSAGES {
+                let reached = rabbitmq.publish("asya", name, &n.to_string()).await?;
+                assert!(reached, "{name}");
+            }
+        }
+
+        apply_all(scenario, &all("sqs")).await?;
+        all_running(scenario, &names).await?;
+        for (name, queue) in names.iter().zip(&queues) {
+            let listed = eventually("the former queue is listed", SOON, async || {
+                let listed = retired(scenario, name).await?;
+                check(!listed.is_null(), "no retired queue")?;
+                Ok(listed)
+            })
+            .await?;
+            assert_eq!(listed, json!([{"transport": "rabbitmq", "name": queue}]));
+            assert!(sqs.url(queue).await?.is_some(), "no queue at SQS");
+        }
+        scenario.event("QueueRetired", SOON).await?;
+
+        let (audit, log) = (cluster.audit(), rabbitmq.access_log());
+        let (writes, calls) = (audit.mark().await?, log.mark()?);
+        let path = format!("/api/queues/%2F/{}", queues[0]);
+        eventually("it is looked at again and again", SOON, async || {
+            let calls = log.calls_since(calls, OPERATOR).map_err(NotYet::new)?;
+            let looks = calls.iter().filter(|call| call.path == path).count();
+            check(looks >= LOOKS, format_args!("{looks} looks"))
+        })
+        .await?;
+        let mut written = audit.writes_since(writes, &operator.user()).await?;
+        written.retain(|write| write.resource == "asyncactors");
+        assert_eq!(written, [], "nothing changed");
+        for queue in &queues {
+            holds_messages(&rabbitmq, queue).await?;
+        }
+
+        let other = scenario.name("other");
+        let namespaces: Api<Namespace> = Api::all(scenario.client());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": other}}))?;
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await?;
+        asya_tests::operator::create_broker_secrets(&scenario.client(), &other).await?;
+        let mut rival = on("rabbitmq", &names[0]);
+        rival["metadata"]["namespace"] = json!(other);
+        let file = cluster.folder().join(format!("{other}.json"));
+        std::fs::write(&file, rival.to_string()).expect("the cluster's folder is writable");
+        let file = file.display().to_string();
+        cluster.kubectl(&["apply", "-f", &file]).await?;
+        waits_for(scenario, &other, &names[0], "TransportError").await?;
+
+        scenario
+            .kubectl(&["delete", "asya", &names[1], "--timeout=60s"])
+            .await?;
+        assert!(rabbitmq.queue(&queues[1]).await?.is_none());
+        assert_eq!(sqs.url(&queues[1]).await?, None);
+
+        let taken = rabbitmq.messages(&queues[0], 2 * MESSAGES, false).await?;
+        assert_eq!(taken.len(), MESSAGES);
+        eventually("the empty queue leaves the list", SOON, async || {
+            let listed = retired(scenario, &names[0]).await?;
+            check(listed.is_null(), &listed)
+        })
+        .await?;
+        waits_for(scenario, &other, &names[0], "Running").await?;
+        let found = rabbitmq.queue(&queues[0]).await?;
+        assert!(found.is_some(), "the name is free for the next");
+        cluster
+            .kubectl(&["delete", "asya", "-n", &other, &names[0], "--timeout=60s"])
+            .await?;
+        scenario
+            .kubectl(&["delete", "asya", &names[0], "--timeout=60s"])
+            .await?;
+        assert_eq!(rabbitmq.queues().await?, []);
+        Ok(())
+    })
+    .await;
+}
