@@ -1,0 +1,105 @@
+//! A broker that takes connections and says nothing.
+
+use std::time::{Duration, Instant};
+
+use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::scenario::Scenario;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
+
+const HANG: usize = 50;
+const FINE: usize = 20;
+/// Actors on the other broker may take so many times as long as without. Held up by the one that hangs
+/// they would wait for a call to end, which takes 10 s: two or three times as long as it takes to make
+/// them all. The rest is what two runs differ on a busy machine.
+const RATIO: f64 = 1.75;
+
+/// Takes connections until the end of the test, and answers none.
+async fn silence() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            open.push(connection);
+        }
+    });
+    port
+}
+
+fn actors(
+    scenario: &Scenario,
+    stem: &str,
+    count: usize,
+    transport: &str,
+) -> (Vec<String>, Vec<Value>) {
+    let names: Vec<String> = (0..count)
+        .map(|n| scenario.name(&format!("{stem}-{n}")))
+        .collect();
+    let actors = names.iter().map(|name| {
+        let mut actor = minimal_actor(name);
+        actor["spec"]["transport"] = json!(transport);
+        actor
+    });
+    let actors = actors.collect();
+    (names, actors)
+}
+
+/// From their application, all at once, until all of them run.
+async fn time_to_run(scenario: &Scenario, stem: &str) -> Result<Duration> {
+    let (names, actors) = actors(scenario, stem, FINE, "rabbitmq");
+    let started = Instant::now();
+    apply_all(scenario, &actors).await?;
+    all_running(scenario, &names).await?;
+    Ok(started.elapsed())
+}
+
+/// QUE-9, QUE-5, STA-4
+#[tokio::test]
+async fn broker_that_hangs_slows_down_no_actor_on_another() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "hanging", async |scenario| {
+        let mute = json!({
+            "type": "rabbitmq", "enabled": true,
+            "config": {"host": "127.0.0.1", "management": {"port": silence().await}},
+        });
+        let operator = Operator::install(&cluster, json!({"transports": {"mute": mute}})).await?;
+        let _instance = operator.start("one").await?;
+        // The first of all shows what a warm operator needs, not what a new namespace costs.
+        time_to_run(scenario, "warm").await?;
+        let without = time_to_run(scenario, "without").await?;
+
+        let (_, hanging) = actors(scenario, "mute", HANG, "mute");
+        apply_all(scenario, &hanging).await?;
+        eventually("calls hang", Duration::from_secs(30), async || {
+            let actors = scenario.actors().list(&ListParams::default()).await?;
+            let begun = actors.iter().filter(|actor| {
+                actor.data["spec"]["transport"] == "mute" && actor.metadata.finalizers.is_some()
+            });
+            let begun = begun.count();
+            check(begun == HANG, format_args!("{begun} begun"))
+        })
+        .await?;
+        let with = time_to_run(scenario, "with").await?;
+        let ratio = with.as_secs_f64() / without.as_secs_f64();
+        eprintln!("{FINE} actors run after {without:?}; while another broker hangs, after {with:?}: {ratio:.2} times as long");
+        assert!(ratio <= RATIO, "{ratio}");
+
+        // And those on the broker that hangs say so, each of them.
+        eventually("the others tell why", Duration::from_mins(2), async || {
+            let actors = scenario.actors().list(&ListParams::default()).await?;
+            let told = actors.iter().filter(|actor| actor.data["status"]["status"] == "TransportError");
+            let told = told.count();
+            check(told == HANG, format_args!("{told} of {HANG}"))
+        })
+        .await
+    })
+    .await;
+}

@@ -1,0 +1,158 @@
+//! No message is lost, whatever happens to actor, operator and broker.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::process::Signal;
+use asya_tests::rabbitmq::RabbitMq;
+use asya_tests::scenario::Scenario;
+use asya_tests::sqs::Sqs;
+use asya_tests::{Error, Result};
+use serde_json::json;
+
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
+
+/// One of each of so many is published before, during and after what happens.
+const STEPS: usize = 5;
+const PER_STEP: usize = 200;
+const SOON: Duration = Duration::from_mins(2);
+
+/// Publishes to both brokers, as senders do that try again until they are answered.
+struct Senders {
+    rabbitmq: RabbitMq,
+    sqs: Sqs,
+    /// Of the actor at RabbitMQ, then of the one at SQS.
+    names: [String; 2],
+}
+
+impl Senders {
+    async fn publish(&self, step: usize) -> Result<()> {
+        tokio::try_join!(self.to_rabbitmq(step), self.to_sqs(step)).map(drop)
+    }
+
+    async fn to_rabbitmq(&self, step: usize) -> Result<()> {
+        for payload in payloads(step) {
+            let reached = eventually("RabbitMQ takes a message", SOON, async || {
+                let sent = self.rabbitmq.publish("asya", &self.names[0], &payload);
+                sent.await.map_err(NotYet::new)
+            })
+            .await?;
+            if !reached {
+                return Err(Error::Other(format!("message {payload} reached no queue")));
+            }
+        }
+        Ok(())
+    }
+
+    async fn to_sqs(&self, step: usize) -> Result<()> {
+        let queue = format!("asya-{}", self.names[1]);
+        for some in payloads(step).chunks(10) {
+            eventually("SQS takes messages", SOON, async || {
+                self.sqs.send(&queue, some).await.map_err(NotYet::new)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+fn payloads(step: usize) -> Vec<String> {
+    (0..PER_STEP).map(|n| format!("{step}-{n}")).collect()
+}
+
+/// QUE-6, SQS-4, RMQ-3; architecture, section 8
+#[tokio::test]
+async fn a_thousand_messages_outlive_an_update_a_restart_of_the_operator_and_an_outage() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        sqs: true,
+        ..Options::default()
+    };
+    let mut cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "messages", async |scenario| {
+        let values = json!({
+            "leaderElection": {"enabled": false},
+            "controller": {"queueHealthCheckInterval": "1s"},
+        });
+        let operator = Operator::install(&cluster, values).await?;
+        let mut instance = operator.start("one").await?;
+        let names = ["rabbitmq", "sqs"].map(|name| scenario.name(name));
+        let mut actors = names.clone().map(|name| minimal_actor(&name));
+        actors[1]["spec"]["transport"] = json!("sqs");
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &names).await?;
+        let senders = Senders {
+            rabbitmq: cluster.rabbitmq()?,
+            sqs: cluster.sqs()?,
+            names: names.clone(),
+        };
+        let started = Instant::now();
+        senders.publish(0).await?;
+
+        let update = async {
+            for actor in &mut actors {
+                actor["spec"]["timeout"] = json!({"processing": 10});
+                actor["spec"]["workload"]["template"]["spec"]["containers"][0]["image"] =
+                    json!("handler:2");
+            }
+            apply_all(scenario, &actors).await?;
+            all_running(scenario, &names).await
+        };
+        tokio::try_join!(update, senders.publish(1))?;
+
+        let restart = async {
+            instance.kill().await;
+            instance.restart().await?;
+            instance.wait_ready().await
+        };
+        tokio::try_join!(restart, senders.publish(2))?;
+
+        let outage = async {
+            cluster.part("rabbitmq")?.kill().await;
+            cluster.part("sqs")?.signal(Signal::STOP);
+            for name in &names {
+                scenario.actor_status(name, "TransportError", SOON).await?;
+            }
+            cluster.restart("rabbitmq").await?;
+            cluster.part("sqs")?.signal(Signal::CONT);
+            all_running(scenario, &names).await
+        };
+        tokio::try_join!(outage, senders.publish(3))?;
+
+        for actor in &mut actors {
+            actor["spec"]["timeout"] = json!({"processing": 20});
+        }
+        apply_all(scenario, &actors).await?;
+        all_running(scenario, &names).await?;
+        senders.publish(4).await?;
+        let sent = STEPS * PER_STEP;
+        eprintln!("{sent} messages to each broker in {:?}", started.elapsed());
+
+        let wanted: BTreeSet<String> = (0..STEPS).flat_map(payloads).collect();
+        let [rabbitmq, sqs] = names.clone().map(|name| format!("asya-{name}"));
+        let found = [
+            senders.rabbitmq.messages(&rabbitmq, 2 * sent, true).await?,
+            senders.sqs.receive_all(&sqs).await?,
+        ];
+        for (found, queue) in found.into_iter().zip(["RabbitMQ", "SQS"]) {
+            // One that was sent twice, because the first answer was lost, is there twice.
+            let found: BTreeSet<String> = found.into_iter().collect();
+            let lost: Vec<_> = wanted.difference(&found).collect();
+            assert!(
+                lost.is_empty(),
+                "{} are lost from {queue}: {lost:?}",
+                lost.len()
+            );
+        }
+        for name in &names {
+            scenario
+                .kubectl(&["delete", "asya", name, "--timeout=60s"])
+                .await?;
+        }
+        Ok(())
+    })
+    .await;
+}
