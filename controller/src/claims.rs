@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
-use serde::Deserialize;
 
 use crate::record::{ActorRecord, Key};
 
@@ -56,20 +55,6 @@ struct Name {
     wanted: bool,
 }
 
-/// The part of a status that names queues.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Status {
-    queue: Option<Named>,
-    retired_queues: Vec<Named>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    transport: String,
-    name: String,
-}
-
 impl Claims {
     /// Takes the newest record of an actor, or that it is gone. Answers who else is concerned.
     pub fn refresh(
@@ -114,10 +99,6 @@ impl Claims {
 impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
         let Key { namespace, name } = &actor.metadata.key;
-        let status = actor.status.as_ref();
-        let status: Status = status
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
         let mut claim = Self {
             age: (
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
@@ -132,10 +113,10 @@ impl Claim {
             claim.add(transports, &transport.name, &queue, Use::Queue);
             claim.names.iter_mut().for_each(|name| name.wanted = true);
         }
-        let retired = status.retired_queues.iter();
+        let retired = actor.told.retired_queues.iter();
         let known = retired
             .map(|queue| (queue, Use::Retired))
-            .chain(status.queue.iter().map(|queue| (queue, Use::Queue)));
+            .chain(actor.told.queue.iter().map(|queue| (queue, Use::Queue)));
         for (queue, use_) in known {
             claim.add(transports, &queue.transport, &queue.name, use_);
         }

@@ -3,29 +3,12 @@
 use std::collections::BTreeMap;
 
 use asya_shared::transport::QueueOf;
-use asya_shared::validate;
-use serde::Deserialize;
 
 use crate::operator::Operator;
 use crate::pass::Work;
 use crate::queue::health::{Actors, Checked, Finding, OnTransport};
 use crate::reconcile::Context;
 use crate::record::{ActorRecord, Key};
-
-/// The part of a status that tells which queue was verified, and whether pods read it.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    queue: Queue,
-    #[serde(default)]
-    desired_replicas: i32,
-}
-
-#[derive(Deserialize)]
-struct Queue {
-    transport: String,
-    name: String,
-}
 
 impl Actors for Operator {
     fn queues(&self) -> Vec<OnTransport> {
@@ -77,18 +60,13 @@ impl Operator {
         if actor.metadata.deleting || actor.annotations.paused {
             return None;
         }
-        let status: Status = serde_json::from_str(actor.status.as_ref()?.get()).ok()?;
-        let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
-        let transport = self
-            .context
-            .installation
-            .transports
-            .usable(&spec.transport)
-            .ok()?;
+        let told = actor.told.queue.as_ref()?;
+        let transports = &self.context.installation.transports;
+        let transport = transports.usable(actor.transport.as_deref()?).ok()?;
         let Key { namespace, name } = &actor.metadata.key;
         let names = transport.names_of(namespace, name);
         // Another queue than the one that is wanted is a pass's business first.
-        if status.queue.transport != transport.name || status.queue.name != names.queue {
+        if (&*told.transport, &*told.name) != (&*transport.name, &*names.queue) {
             return None;
         }
         let queue = QueueOf {
@@ -96,13 +74,13 @@ impl Operator {
             namespace: namespace.to_string(),
             actor: name.to_string(),
             uid: actor.metadata.uid.to_string(),
-            timeout: spec.timeout_in_force(),
+            timeout: actor.timeout.as_ref()?.in_force(),
         };
         Some((
             transport.name.clone(),
             Checked {
                 queue,
-                at_work: status.desired_replicas > 0,
+                at_work: actor.told.desired_replicas > 0,
             },
         ))
     }

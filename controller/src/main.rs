@@ -138,6 +138,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             &args.namespace,
             fence.clone(),
             Arc::clone(&metrics),
+            usize::from(args.max_concurrent_reconciles),
         ),
         runtime: RuntimeConfigMaps::new(client.clone(), script, home),
         events: events::Events::new(client.clone(), &identity),

@@ -1,7 +1,7 @@
 //! What every call to a broker passes: the calls at once, the circuit breaker, the fence, the metrics.
 //!
 //! One transport has one gate, which its clients share. A broker that hangs must not hold the passes of
-//! actors on other transports: no more than [`CALLS_AT_ONCE`] of them are in a call, each no longer than
+//! actors on other transports: no more than [`CALLS_AT_ONCE`] of them, nor half of all, are in a call, each no longer than
 //! the call's own timeout, and nobody waits behind them once nothing moves any more.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +74,12 @@ impl Gate {
             fence,
             metrics,
         }
+    }
+
+    /// Keeps half of so many workers from being in its calls at once, where that is less.
+    pub fn for_workers(mut self, workers: usize) -> Self {
+        self.calls = Semaphore::new((workers / 2).clamp(1, CALLS_AT_ONCE));
+        self
     }
 
     /// Makes a call, which has a timeout of its own.

@@ -33,6 +33,7 @@ pub(super) struct Pool {
     credentials: Credentials,
     fence: Fence,
     metrics: Arc<Metrics>,
+    workers: usize,
     clients: Mutex<HashMap<Identity, Used>>,
     gates: Mutex<HashMap<String, Arc<Gate>>>,
 }
@@ -46,12 +47,20 @@ struct Used {
 }
 
 impl Brokers {
-    /// Reads credentials by `client`; every call that changes a broker passes `fence`.
-    pub fn new(client: Client, own_namespace: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
+    /// Reads credentials by `client`; every call that changes a broker passes `fence`, and no broker that
+    /// hangs holds more than half of the `workers` of passes.
+    pub fn new(
+        client: Client,
+        own_namespace: &str,
+        fence: Fence,
+        metrics: Arc<Metrics>,
+        workers: usize,
+    ) -> Self {
         Self(Arc::new(Pool {
             credentials: Credentials::new(client, own_namespace),
             fence,
             metrics,
+            workers,
             clients: Mutex::default(),
             gates: Mutex::default(),
         }))
@@ -262,7 +271,7 @@ impl Pool {
         let mut gates = lock(&self.gates);
         let gate = gates.entry(transport.to_owned()).or_insert_with(|| {
             let gate = Gate::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
-            Arc::new(gate)
+            Arc::new(gate.for_workers(self.workers))
         });
         Arc::clone(gate)
     }

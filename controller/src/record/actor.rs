@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asya_shared::api::AsyncActor;
+use asya_shared::api::{AsyncActor, Timeout};
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -23,6 +23,10 @@ pub struct ActorRecord {
     pub deleted: Option<Time>,
     /// The transport that it names, where that can be read.
     pub transport: Option<Box<str>>,
+    /// Its time limits, where they can be read.
+    pub timeout: Option<Timeout>,
+    /// What its status tells of queues.
+    pub told: Told,
     /// All finalizers, in order.
     pub finalizers: Vec<Box<str>>,
     /// Those annotations that steer us.
@@ -50,6 +54,27 @@ impl PartialEq for ActorRecord {
     }
 }
 
+/// What a status tells that others than the actor's own pass need to know; nothing where it cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Told {
+    /// The queue that was verified last.
+    pub queue: Option<QueueName>,
+    /// Those that the actor has left.
+    pub retired_queues: Box<[QueueName]>,
+    /// Pods that are wished.
+    pub desired_replicas: i32,
+}
+
+/// A queue at a broker.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct QueueName {
+    /// The transport.
+    pub transport: Box<str>,
+    /// Its name there.
+    pub name: Box<str>,
+}
+
 /// The annotations of an actor that we read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Annotations {
@@ -72,14 +97,15 @@ pub struct RawActor<'a> {
     status: Option<Arc<RawValue>>,
 }
 
-/// Claims on queue names need no more of a spec than this.
-fn transport(spec: &RawValue) -> Option<Box<str>> {
-    #[derive(Deserialize)]
-    struct Spec {
-        transport: Box<str>,
-    }
-    let spec: Spec = serde_json::from_str(spec.get()).ok()?;
-    Some(spec.transport)
+/// Claims on queue names and the health pass need no more of a spec than this, often and of all actors.
+#[derive(Deserialize)]
+struct Spec {
+    transport: Box<str>,
+    timeout: Option<Box<RawValue>>,
+}
+
+fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
 }
 
 impl Record for ActorRecord {
@@ -91,6 +117,8 @@ impl Record for ActorRecord {
             let value = raw.metadata.annotations.get(name);
             value.is_some_and(|value| value == wanted)
         };
+        let spec: Option<Spec> = read(raw.spec.as_deref());
+        let timeout = spec.as_ref().map(|spec| spec.timeout.as_deref());
         Self {
             metadata: raw.metadata.keep(),
             generation: raw.metadata.generation,
@@ -102,7 +130,10 @@ impl Record for ActorRecord {
             },
             created: raw.metadata.creation_timestamp,
             deleted: raw.metadata.deletion_timestamp,
-            transport: raw.spec.as_ref().and_then(|spec| transport(spec)),
+            timeout: timeout
+                .and_then(|raw| raw.map_or(Some(Timeout::default()), |raw| read(Some(raw)))),
+            transport: spec.map(|spec| spec.transport),
+            told: read(raw.status.as_deref()).unwrap_or_default(),
             finalizers: raw.metadata.finalizers,
             spec: raw.spec,
             status: raw.status,

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::{
     ActorDeletionPolicy, AdoptionPolicy, AdvancedScaling, AsyncActorSpec, Binding, BindingRollout,
     BindingStrategy, BoundRuntime, EnvVar, ImagePullPolicy, MetricType, Mode, QueueDeletionPolicy,
-    Resources, Workload, WorkloadKind, WorkloadRef, messages,
+    Resources, Timeout, Workload, WorkloadKind, WorkloadRef, messages,
 };
 
 /// `workload.replicas`.
@@ -153,6 +153,19 @@ pub struct ScalingInForce<'a> {
     pub fallback: Option<&'a Value>,
 }
 
+impl Timeout {
+    /// With defaults for what is not said.
+    #[must_use]
+    pub fn in_force(&self) -> TimeoutInForce {
+        TimeoutInForce {
+            processing: limit(self.processing, PROCESSING_SECONDS),
+            graceful_shutdown: limit(self.graceful_shutdown, GRACEFUL_SHUTDOWN_SECONDS)
+                .unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
+            progress: limit(self.progress, PROGRESS_SECONDS),
+        }
+    }
+}
+
 impl AsyncActorSpec {
     /// Which way the actor works: the one place where that is asked.
     ///
@@ -206,16 +219,9 @@ impl AsyncActorSpec {
     /// Time limits.
     #[must_use]
     pub fn timeout_in_force(&self) -> TimeoutInForce {
-        let timeout = self.timeout.as_ref();
-        TimeoutInForce {
-            processing: limit(timeout.and_then(|it| it.processing), PROCESSING_SECONDS),
-            graceful_shutdown: limit(
-                timeout.and_then(|it| it.graceful_shutdown),
-                GRACEFUL_SHUTDOWN_SECONDS,
-            )
-            .unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
-            progress: limit(timeout.and_then(|it| it.progress), PROGRESS_SECONDS),
-        }
+        self.timeout
+            .as_ref()
+            .map_or_else(|| Timeout::default().in_force(), Timeout::in_force)
     }
 
     /// Scaling; `None` while it is off.

@@ -338,3 +338,42 @@ async fn an_operator_goes_on_when_the_api_server_comes_back() {
     })
     .await;
 }
+
+/// FIN-2, FIN-3, RMQ-4
+#[tokio::test]
+async fn a_queue_that_was_made_and_not_yet_bound_goes_with_its_actor() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "unbound", async |scenario| {
+        let broker = CountingProxy::to_rabbitmq(&cluster).await?;
+        let values = json!({
+            "leaderElection": {"enabled": false},
+            "transports": {"rabbitmq": {"config": {"management": {"port": broker.port()}}}},
+        });
+        let operator = Operator::install(&cluster, values).await?;
+        let mut instance = operator.start("crashing").await?;
+        // After the queue and the exchange.
+        broker.strike(3, Moment::BeforeForwarding, instance.killer());
+        let name = scenario.name("half");
+        let queue = format!("asya-{name}");
+        scenario.apply(&minimal_actor(&name)).await?;
+        instance.process().wait().await;
+        let rabbitmq = cluster.rabbitmq()?;
+        assert!(rabbitmq.queue(&queue).await?.is_some());
+        let bindings = rabbitmq.bindings(&queue).await?;
+        assert!(
+            bindings.iter().all(|binding| binding.source.is_empty()),
+            "{bindings:?}"
+        );
+        let found = scenario.actors().get(&name).await?;
+        assert!(found.data["status"]["queue"].is_null(), "{:?}", found.data);
+
+        let actors = scenario.actors();
+        actors.delete(&name, &DeleteParams::default()).await?;
+        instance.restart().await?;
+        scenario.actor_gone(&name, CONVERGED).await?;
+        assert!(rabbitmq.queue(&queue).await?.is_none(), "the queue stays");
+        Ok(())
+    })
+    .await;
+}

@@ -91,7 +91,7 @@ async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Tr
     tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     let address = format!("http://127.0.0.1:{port}");
     let kube = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
-    let brokers = Brokers::new(kube, "asya-system", Fence::open(), Arc::default());
+    let brokers = Brokers::new(kube, "asya-system", Fence::open(), Arc::default(), 32);
     let config = json!({
         "host": "127.0.0.1", "management": {"port": port},
         "passwordSecretRef": {"name": "mq", "key": "password"},

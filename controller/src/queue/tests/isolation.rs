@@ -23,16 +23,33 @@ const LOOK: Operation = Operation::read("look");
 /// QUE-9
 #[tokio::test(start_paused = true)]
 async fn actors_on_another_broker_are_seen_within_a_second_while_one_hangs() {
-    let queue: WorkQueue<(char, usize)> =
-        WorkQueue::observed(Settings::default(), Arc::new(Metrics::new()));
+    seen_while_one_hangs(Settings::default(), 100).await;
+}
+
+/// QUE-9
+#[tokio::test(start_paused = true)]
+async fn few_workers_are_not_all_held_by_one_broker_that_hangs() {
+    let few = Settings {
+        workers: 8,
+        ..Settings::default()
+    };
+    seen_while_one_hangs(few, 20).await;
+}
+
+async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
+    let workers = settings.workers;
+    let queue: WorkQueue<(char, usize)> = WorkQueue::observed(settings, Arc::new(Metrics::new()));
     // those on the broker that hangs come first, and there are more of them than workers
     for number in 0..300 {
         queue.now(('a', number));
     }
-    for number in 0..100 {
+    for number in 0..fine_actors {
         queue.now(('b', number));
     }
-    let gate = |name| Arc::new(Gate::new(name, Fence::open(), Arc::default()));
+    let gate = |name| {
+        let gate = Gate::new(name, Fence::open(), Arc::default());
+        Arc::new(gate.for_workers(workers))
+    };
     let (hanging, fine) = (gate("a"), gate("b"));
     let seen: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let (began, ended) = (Instant::now(), Arc::clone(&seen));
@@ -60,7 +77,7 @@ async fn actors_on_another_broker_are_seen_within_a_second_while_one_hangs() {
     });
     assert!(timeout(Duration::from_mins(1), run).await.is_err());
     let seen = seen.lock().unwrap();
-    assert_eq!(seen.len(), 100);
+    assert_eq!(seen.len(), fine_actors);
     let last = seen.iter().max().unwrap();
     assert!(*last < Duration::from_secs(1), "{last:?}");
 }
