@@ -76,6 +76,16 @@ impl Gate {
         self.readiness.set(self, None);
     }
 
+    /// Waits until it is so for the first time.
+    pub fn opened(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (name, mut changes) = (Arc::clone(&self.name), self.readiness.gates.subscribe());
+        async move {
+            // A gate that is dropped holds nobody up.
+            let is_open = |gates: &Gates| gates.get(&*name).is_none_or(Option::is_none);
+            let _ = changes.wait_for(is_open).await;
+        }
+    }
+
     /// It is not so (any more).
     pub fn not_ready(&self, reason: &str) {
         self.readiness.set(self, Some(reason.to_owned()));

@@ -4,22 +4,24 @@ mod args;
 mod census;
 mod claims;
 mod client;
+mod config_maps;
 mod crd;
 mod events;
 mod fence;
 mod health;
 mod health_pass;
+mod keda;
 mod leader;
 mod metrics;
 mod mounts;
 mod namespaces;
+mod objects;
 mod operator;
 mod pass;
 mod queue;
 mod reconcile;
 mod record;
 mod runtime;
-#[cfg(test)]
 mod scaling;
 mod script;
 mod store;
@@ -40,18 +42,21 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::Args;
 use crate::claims::Claims;
+use crate::config_maps::ConfigMaps;
 use crate::fence::Fence;
 use crate::health::Readiness;
+use crate::keda::Keda;
 use crate::leader::{Candidate, Ended};
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
+use crate::objects::Objects;
 use crate::operator::{Operator, Watches};
 use crate::pass::Pace;
 use crate::queue::Brokers;
 use crate::queue::health::{Doubts, Schedule};
 use crate::queue::looks::Looks;
 use crate::reconcile::{Context, Installation, Stores};
-use crate::runtime::RuntimeConfigMaps;
+use crate::runtime::RuntimeScript;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
 use crate::workload::Workloads;
 
@@ -132,7 +137,12 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         doubts: Doubts::default(),
         looks: Looks::new(args.queue_health_check_interval),
         depths: Arc::default(),
-        workloads: Workloads::new(client.clone()),
+        workloads: Workloads::new(&client),
+        service_accounts: Objects::new(client.clone()),
+        scaled_objects: Objects::new(client.clone()),
+        trigger_authentications: Objects::new(client.clone()),
+        keda: Keda::default(),
+        config_maps: ConfigMaps::new(client.clone()),
         brokers: Brokers::new(
             client.clone(),
             &args.namespace,
@@ -140,7 +150,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             Arc::clone(&metrics),
             usize::from(args.max_concurrent_reconciles),
         ),
-        runtime: RuntimeConfigMaps::new(client.clone(), script, home),
+        runtime: RuntimeScript::new(script, home),
         events: events::Events::new(client.clone(), &identity),
         metrics: Arc::clone(&metrics),
         client: client.clone(),

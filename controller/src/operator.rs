@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use asya_shared::names::label;
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, join_all};
 use k8s_openapi::NamespaceResourceScope;
-use kube::{Client, Resource};
+use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
 
 use crate::census;
 use crate::health::Readiness;
+use crate::keda;
 use crate::pass::{self, Pace, Work};
 use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
@@ -52,14 +55,27 @@ impl Operator {
         self.context.metrics.before_scrape(move |metrics| {
             let stores = &operator.context.stores;
             census::count(&stores.actors, metrics);
-            metrics.records("AsyncActor", stores.actors.len());
-            let workloads = &operator.context.workloads;
-            metrics.records("Deployment", workloads.deployments.len());
-            metrics.records("StatefulSet", workloads.stateful_sets.len());
             operator.context.depths.show(metrics);
-            metrics.records("ConfigMap", stores.config_maps.len());
+            let Context {
+                workloads, stores, ..
+            } = &*operator.context;
+            metrics.records("AsyncActor", stores.actors.len());
+            metrics.records("Deployment", workloads.deployments.store.len());
+            metrics.records("StatefulSet", workloads.stateful_sets.store.len());
+            metrics.records("HorizontalPodAutoscaler", stores.hpas.len());
             metrics.records("Pod", stores.pods.len());
             metrics.records("Event", stores.mounts.len());
+            let Context {
+                config_maps,
+                service_accounts,
+                scaled_objects,
+                trigger_authentications,
+                ..
+            } = &*operator.context;
+            metrics.records("ConfigMap", config_maps.objects.store.len());
+            metrics.records("ServiceAccount", service_accounts.store.len());
+            metrics.records("ScaledObject", scaled_objects.store.len());
+            metrics.records("TriggerAuthentication", trigger_authentications.store.len());
         });
     }
 
@@ -87,20 +103,26 @@ impl Operator {
 
     /// Nobody looks after other namespaces any more: neither records nor claims of theirs count.
     fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
-        let Context {
-            stores,
-            workloads,
-            claims,
-            installation,
-            ..
-        } = &*self.context;
-        for key in stores.actors.forget_all_but(scopes) {
-            claims.refresh(&installation.transports, &key, None);
+        let context = &self.context;
+        for key in context.stores.actors.forget_all_but(scopes) {
+            let transports = &context.installation.transports;
+            context.claims.refresh(transports, &key, None);
         }
-        workloads.deployments.forget_all_but(scopes);
-        workloads.stateful_sets.forget_all_but(scopes);
-        stores.config_maps.forget_all_but(scopes);
-        stores.pods.forget_all_but(scopes);
+        context.workloads.deployments.store.forget_all_but(scopes);
+        context.workloads.stateful_sets.store.forget_all_but(scopes);
+        context.config_maps.objects.store.forget_all_but(scopes);
+        context.service_accounts.store.forget_all_but(scopes);
+        context.scaled_objects.store.forget_all_but(scopes);
+        context.trigger_authentications.store.forget_all_but(scopes);
+        context.stores.hpas.forget_all_but(scopes);
+        context.stores.pods.forget_all_but(scopes);
+    }
+
+    /// Who scales by queue depth can do so now, or no longer can.
+    fn look_for_keda(&self, concerns: Concerns) {
+        if self.context.keda.look_again() {
+            self.wake(concerns);
+        }
     }
 
     fn wake(&self, concerns: Concerns) {
@@ -112,6 +134,11 @@ impl Operator {
                 }
                 if self.context.runtime.is_home(&namespace) {
                     self.queue.now(Work::RuntimeScript);
+                }
+            }
+            Concerns::Everybody => {
+                for key in self.context.stores.actors.keys() {
+                    self.queue.now(Work::Actor(key));
                 }
             }
             Concerns::Nobody => {}
@@ -161,15 +188,25 @@ pub struct Watches {
     operator: Operator,
     client: Client,
     running: BTreeMap<Scope, JoinSet<()>>,
+    keda: WatchesOfCrds,
+}
+
+/// The watches of KEDA's CRDs, which belong to no namespace.
+struct WatchesOfCrds {
+    _running: JoinSet<()>,
+    /// Ends when it is known whether KEDA is there.
+    known: Shared<BoxFuture<'static, ()>>,
 }
 
 impl Watches {
-    /// None run yet.
+    /// None but those of KEDA's CRDs run yet.
     pub fn new(operator: Operator, client: Client) -> Self {
+        let keda = WatchesOfCrds::start(&operator, &client);
         Self {
             operator,
             client,
             running: BTreeMap::new(),
+            keda,
         }
     }
 
@@ -190,93 +227,156 @@ impl Watches {
     }
 
     fn start_all(&self, scope: &Scope) -> JoinSet<()> {
-        let mut tasks = JoinSet::new();
         let Context {
-            stores, workloads, ..
+            stores,
+            workloads,
+            config_maps,
+            service_accounts,
+            scaled_objects,
+            trigger_authentications,
+            ..
         } = &*self.operator.context;
-        self.start(&mut tasks, scope, &stores.actors, None, Operator::reclaim);
-        self.start(
-            &mut tasks,
-            scope,
-            &workloads.deployments,
-            Some(OURS),
-            Operator::wake,
-        );
-        self.start(
-            &mut tasks,
-            scope,
-            &workloads.stateful_sets,
-            Some(OURS),
-            Operator::wake,
-        );
-        self.start(
-            &mut tasks,
-            scope,
-            &stores.config_maps,
-            Some(SHARED),
-            Operator::wake,
-        );
-        self.start(
-            &mut tasks,
-            scope,
-            &stores.pods,
-            Some(label::ASYA),
-            Operator::wake,
-        );
-        let fields = Some(POD_WARNINGS);
-        let mounts: Arc<dyn Keeps<PodEventRecord>> = stores.mounts.clone();
-        let selector = Selector {
-            fields,
-            ..Selector::default()
-        };
-        self.start_selected(&mut tasks, scope, mounts, selector, Operator::wake);
-        tasks
+        let tasks = [
+            self.task(scope, &stores.actors, None, Operator::reclaim),
+            self.task(
+                scope,
+                &workloads.deployments.store,
+                Some(OURS),
+                Operator::wake,
+            ),
+            self.task(
+                scope,
+                &workloads.stateful_sets.store,
+                Some(OURS),
+                Operator::wake,
+            ),
+            self.task(scope, &service_accounts.store, Some(OURS), Operator::wake),
+            self.task(
+                scope,
+                &config_maps.objects.store,
+                Some(SHARED),
+                Operator::wake,
+            ),
+            self.task(scope, &stores.pods, Some(label::ASYA), Operator::wake),
+            self.task_of_mounts(scope),
+            // Those of others are rivals.
+            self.task(scope, &stores.hpas, None, Operator::wake),
+            self.task_of_keda(scope, &scaled_objects.store, None),
+            self.task_of_keda(scope, &trigger_authentications.store, Some(OURS)),
+        ];
+        tasks.into_iter().collect()
     }
 
-    fn start<R>(
+    fn task<R>(
         &self,
-        tasks: &mut JoinSet<()>,
         scope: &Scope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
         concerned: fn(&Operator, Concerns),
-    ) where
+    ) -> BoxFuture<'static, ()>
+    where
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
-        let store: Arc<dyn Keeps<R>> = store.clone();
-        let selector = Selector {
-            labels,
-            ..Selector::default()
-        };
-        self.start_selected(tasks, scope, store, selector, concerned);
+        let watch = self.watch(scope, store.clone(), by_labels(labels));
+        let operator = self.operator.clone();
+        let concerned = move |concerns| concerned(&operator, concerns);
+        watch.run(concerned).boxed()
     }
 
-    fn start_selected<R>(
+    /// Of a kind that may come and go.
+    fn task_of_keda<R>(
         &self,
-        tasks: &mut JoinSet<()>,
         scope: &Scope,
-        store: Arc<dyn Keeps<R>>,
-        selector: Selector,
-        concerned: fn(&Operator, Concerns),
-    ) where
+        store: &Arc<Store<R>>,
+        labels: Option<&'static str>,
+    ) -> BoxFuture<'static, ()>
+    where
         R: Record,
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
-        let place = scope
-            .as_deref()
-            .map_or_else(String::new, |namespace| format!(" in {namespace}"));
-        let operator = self.operator.clone();
         let watch = Watch {
-            client: self.client.clone(),
+            served: Some(self.operator.context.keda.installed()),
+            ..self.watch(scope, store.clone(), by_labels(labels))
+        };
+        let (operator, known) = (self.operator.clone(), self.keda.known.clone());
+        let run = async move {
+            known.await;
+            watch.run(move |concerns| operator.wake(concerns)).await;
+        };
+        run.boxed()
+    }
+
+    /// Volumes that pods cannot mount.
+    fn task_of_mounts(&self, scope: &Scope) -> BoxFuture<'static, ()> {
+        let selector = Selector {
+            fields: Some(POD_WARNINGS),
+            ..Selector::default()
+        };
+        let mounts: Arc<dyn Keeps<PodEventRecord>> = self.operator.context.stores.mounts.clone();
+        let (watch, operator) = (self.watch(scope, mounts, selector), self.operator.clone());
+        watch.run(move |concerns| operator.wake(concerns)).boxed()
+    }
+
+    fn watch<R>(&self, scope: &Scope, store: Arc<dyn Keeps<R>>, selector: Selector) -> Watch<R>
+    where
+        R: Record,
+        R::Kind: Resource<Scope = NamespaceResourceScope>,
+    {
+        let client = self.client.clone();
+        let (api, place) = match scope {
+            Some(namespace) => (
+                Api::namespaced(client, namespace),
+                format!(" in {namespace}"),
+            ),
+            None => (Api::all(client), String::new()),
+        };
+        let readiness = &self.operator.readiness;
+        Watch {
+            api,
             scope: scope.clone(),
             selector,
+            served: None,
             store,
-            gate: operator
-                .readiness
-                .gate(&format!("watch {}{place}", R::Kind::kind(&()))),
-            metrics: Arc::clone(&operator.context.metrics),
-        };
-        tasks.spawn(watch.run(move |concerns| concerned(&operator, concerns)));
+            gate: readiness.gate(&format!("watch {}{place}", R::Kind::kind(&()))),
+            metrics: Arc::clone(&self.operator.context.metrics),
+        }
+    }
+}
+
+fn by_labels(labels: Option<&'static str>) -> Selector {
+    Selector {
+        labels,
+        ..Selector::default()
+    }
+}
+
+impl WatchesOfCrds {
+    fn start(operator: &Operator, client: &Client) -> Self {
+        let (mut running, mut opened) = (JoinSet::new(), Vec::new());
+        let crds = &operator.context.keda.crds;
+        for ((name, selected), store) in keda::CRDS.into_iter().zip(crds) {
+            let gate = operator.readiness.gate(&format!("watch CRD {name}"));
+            opened.push(gate.opened());
+            let watch = Watch {
+                api: Api::all(client.clone()),
+                scope: None,
+                selector: Selector {
+                    fields: Some(selected),
+                    ..Selector::default()
+                },
+                served: None,
+                store: store.clone(),
+                gate,
+                metrics: Arc::clone(&operator.context.metrics),
+            };
+            let operator = operator.clone();
+            running.spawn(watch.run(move |concerns| operator.look_for_keda(concerns)));
+        }
+        let known = join_all(opened).map(drop).boxed().shared();
+        Self {
+            _running: running,
+            known,
+        }
     }
 }

@@ -44,11 +44,7 @@ pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) ->
             Some(retry) => pace.outcome(retry, attempt),
             None => Outcome::Done,
         },
-        Work::RuntimeScript => match context
-            .runtime
-            .ensure_home(&context.stores.config_maps)
-            .await
-        {
+        Work::RuntimeScript => match context.runtime.ensure_home(&context.config_maps).await {
             Ok(()) => Outcome::Done,
             Err(error) => {
                 warn!(%error, "the runtime script is not in its home namespace");

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use k8s_openapi::NamespaceResourceScope;
 use kube::runtime::watcher::{self, Error, Event};
-use kube::{Api, Client, Resource};
+use kube::{Api, Resource};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
 
@@ -74,12 +74,14 @@ pub struct Selector {
 
 /// A watch of one kind in one namespace, or in all.
 pub struct Watch<R> {
-    /// Connects to the API server.
-    pub client: Client,
-    /// Where it looks.
+    /// The objects of the kind, where it looks.
+    pub api: Api<Seen<R>>,
+    /// The same place, by its name.
     pub scope: Scope,
     /// Which objects of the kind.
     pub selector: Selector,
+    /// Whether the API server serves the kind, where others install it.
+    pub served: Option<watch::Receiver<bool>>,
     /// What it keeps true.
     pub store: Arc<dyn Keeps<R>>,
     /// Opens with the first complete list, for good.
@@ -88,15 +90,35 @@ pub struct Watch<R> {
     pub metrics: Arc<Metrics>,
 }
 
-impl<R> Watch<R>
-where
-    R: Record,
-    R::Kind: Resource<Scope = NamespaceResourceScope>,
-{
+impl<R: Record> Watch<R> {
     /// Watches for ever; `concerned` hears of every change that somebody should look at.
     pub async fn run(self, concerned: impl Fn(Concerns)) {
+        let Some(mut served) = self.served.clone() else {
+            return self.follow(false, &concerned).await;
+        };
+        let mut opened = false;
+        loop {
+            if !*served.borrow_and_update() {
+                // Of a kind that nobody serves there are no objects.
+                self.store.relisting(&self.scope);
+                let gone = self.store.relisted(&self.scope);
+                gone.into_iter().for_each(&concerned);
+                self.gate.ready();
+                opened = true;
+            }
+            if served.wait_for(|served| *served).await.is_err() {
+                return;
+            }
+            tokio::select! {
+                () = self.follow(opened, &concerned) => {}
+                _ = served.wait_for(|served| !*served) => {}
+            }
+        }
+    }
+
+    async fn follow(&self, opened: bool, concerned: &impl Fn(Concerns)) {
         let kind = R::Kind::kind(&());
-        let (mut failures, mut listed) = (0, false);
+        let (mut failures, mut listed) = (0, opened);
         loop {
             let mut events = std::pin::pin!(self.events());
             while let Some(event) = self.next(&mut events, &mut failures).await {
@@ -112,7 +134,7 @@ where
                         if concerns.is_empty() {
                             self.metrics.watch_event_dropped(&kind);
                         }
-                        concerns.into_iter().for_each(&concerned);
+                        concerns.into_iter().for_each(concerned);
                     }
                     Err(error) => {
                         failures += 1;
@@ -132,16 +154,13 @@ where
     }
 
     fn events(&self) -> impl Stream<Item = Result<Event<Seen<R>>, Error>> + Send + use<R> {
-        let api: Api<Seen<R>> = match &self.scope {
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-            None => Api::all(self.client.clone()),
-        };
         let config = watcher::Config {
             label_selector: self.selector.labels.map(str::to_owned),
             field_selector: self.selector.fields.map(str::to_owned),
             ..watcher::Config::default()
         };
-        watcher::watcher(api, config.timeout(WATCH_SECONDS).page_size(PAGE))
+        let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+        watcher::watcher(self.api.clone(), config)
     }
 
     fn take(&self, event: Event<Seen<R>>) -> Vec<Concerns> {

@@ -4,66 +4,36 @@ use std::sync::Arc;
 
 use asya_shared::api::WorkloadKind;
 use asya_shared::names::manager;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{Patch as JsonPatch, PatchOperation, ReplaceOperation, TestOperation};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
-use kube::{Api, Client};
+use kube::Client;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::record::{Key, OfKind, Seen, WorkloadRecord, WorkloadType};
-use crate::store::Store;
+use crate::objects::{Objects, WriteError};
+use crate::record::{Key, OfKind, WorkloadRecord};
 
 /// Reads and writes workloads.
 pub struct Workloads {
-    client: Client,
-    /// What the watch of Deployments shows.
-    pub deployments: Arc<Store<OfKind<Deployment>>>,
-    /// What the watch of `StatefulSet`s shows.
-    pub stateful_sets: Arc<Store<OfKind<StatefulSet>>>,
-}
-
-/// Why a workload that we made could not be written: it is another one by now.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// The object changed, or was replaced.
-    #[error("the workload changed meanwhile")]
-    Stale,
-    /// The API server refuses or fails.
-    #[error(transparent)]
-    Api(kube::Error),
-}
-
-impl From<kube::Error> for WriteError {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) if status.is_conflict() => Self::Stale,
-            error => Self::Api(error),
-        }
-    }
+    /// Deployments.
+    pub deployments: Objects<OfKind<Deployment>>,
+    /// `StatefulSet`s.
+    pub stateful_sets: Objects<OfKind<StatefulSet>>,
 }
 
 impl Workloads {
     /// Reads and writes by `client`.
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: &Client) -> Self {
         Self {
-            client,
-            deployments: Arc::default(),
-            stateful_sets: Arc::default(),
+            deployments: Objects::new(client.clone()),
+            stateful_sets: Objects::new(client.clone()),
         }
     }
 
     /// What the watches show under a name.
     pub fn seen(&self, kind: WorkloadKind, key: &Key) -> Option<Arc<WorkloadRecord>> {
         match kind {
-            WorkloadKind::Deployment => self
-                .deployments
-                .get(key)
-                .map(|seen| Arc::clone(&seen.record)),
-            WorkloadKind::StatefulSet => self
-                .stateful_sets
-                .get(key)
-                .map(|seen| Arc::clone(&seen.record)),
+            WorkloadKind::Deployment => of_kind(self.deployments.store.get(key)),
+            WorkloadKind::StatefulSet => of_kind(self.stateful_sets.store.get(key)),
         }
     }
 
@@ -76,10 +46,10 @@ impl Workloads {
         kind: WorkloadKind,
         key: &Key,
     ) -> Result<Option<Arc<WorkloadRecord>>, kube::Error> {
-        match kind {
-            WorkloadKind::Deployment => read(&self.api::<Deployment>(key), key).await,
-            WorkloadKind::StatefulSet => read(&self.api::<StatefulSet>(key), key).await,
-        }
+        Ok(match kind {
+            WorkloadKind::Deployment => of_kind(self.deployments.live(key).await?),
+            WorkloadKind::StatefulSet => of_kind(self.stateful_sets.live(key).await?),
+        })
     }
 
     /// Makes the workload what `object` says.
@@ -125,96 +95,44 @@ impl Workloads {
         workload: &WorkloadRecord,
         index: usize,
     ) -> Result<(), WriteError> {
-        let at = |field: &str| {
-            PointerBuf::from_tokens(["metadata", "managedFields", &index.to_string(), field])
-        };
-        let replace = |path, value: &str| {
-            PatchOperation::Replace(ReplaceOperation {
-                path,
-                value: json!(value),
-            })
-        };
-        let operations = vec![
-            PatchOperation::Test(TestOperation {
-                path: PointerBuf::from_tokens(["metadata", "uid"]),
-                value: json!(&*workload.metadata.uid),
-            }),
-            PatchOperation::Test(TestOperation {
-                path: at("manager"),
-                value: json!(manager::FORMER_OPERATOR),
-            }),
-            replace(at("manager"), manager::WORKLOAD),
-            replace(at("operation"), "Apply"),
-        ];
-        let patch = Patch::<()>::Json(JsonPatch(operations));
-        match self
-            .patch(
-                workload.kind,
-                &workload.metadata.key,
-                &PatchParams::default(),
-                &patch,
-            )
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 422 => Err(WriteError::Stale),
-            Err(error) => Err(error.into()),
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        let (deployments, stateful_sets) = (&self.deployments, &self.stateful_sets);
+        match workload.kind {
+            WorkloadKind::Deployment => {
+                deployments
+                    .take_over(key, uid, index, manager::WORKLOAD)
+                    .await
+            }
+            WorkloadKind::StatefulSet => {
+                stateful_sets
+                    .take_over(key, uid, index, manager::WORKLOAD)
+                    .await
+            }
         }
     }
 
-    /// Deletes the workload of this uid, its pods in the background. One that is gone is a success.
+    /// Deletes the workload, its pods in the background. One that is gone is a success.
     ///
     /// # Errors
     /// `Stale` when another object has its name.
     pub async fn delete(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
-        let uid = Some(workload.metadata.uid.to_string());
-        let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Background),
-            preconditions: Some(Preconditions {
-                uid,
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let key = &workload.metadata.key;
-        let deleted = match workload.kind {
-            WorkloadKind::Deployment => self
-                .api::<Deployment>(key)
-                .delete(&key.name, &params)
-                .await
-                .map(drop),
-            WorkloadKind::StatefulSet => self
-                .api::<StatefulSet>(key)
-                .delete(&key.name, &params)
-                .await
-                .map(drop),
-        };
-        unless_gone(deleted)
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.delete(key, uid).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.delete(key, uid).await,
+        }
     }
 
     /// Gives up our ownerReference on the workload, which then outlives its actor (FW-23).
     ///
     /// # Errors
     /// `Stale` when another object has its name.
-    pub async fn orphan(
-        &self,
-        workload: &WorkloadRecord,
-        actor_uid: &str,
-    ) -> Result<(), WriteError> {
-        let patch = json!({"metadata": {
-            "uid": &*workload.metadata.uid,
-            "ownerReferences": [{"$patch": "delete", "uid": actor_uid}],
-        }});
-        let params = PatchParams::default();
-        let patched = self
-            .patch(
-                workload.kind,
-                &workload.metadata.key,
-                &params,
-                &Patch::Strategic(patch),
-            )
-            .await;
-        unless_gone(patched.map(drop))
+    pub async fn orphan(&self, workload: &WorkloadRecord, actor: &str) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.orphan(key, uid, actor).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.orphan(key, uid, actor).await,
+        }
     }
 
     async fn patch<P>(
@@ -227,48 +145,19 @@ impl Workloads {
     where
         P: serde::Serialize + std::fmt::Debug,
     {
-        match kind {
+        Ok(match kind {
             WorkloadKind::Deployment => {
-                write(&self.api(key), &self.deployments, key, params, patch).await
+                let written = self.deployments.patch(key, params, patch).await?;
+                Arc::clone(&written.record)
             }
             WorkloadKind::StatefulSet => {
-                write(&self.api(key), &self.stateful_sets, key, params, patch).await
+                let written = self.stateful_sets.patch(key, params, patch).await?;
+                Arc::clone(&written.record)
             }
-        }
-    }
-
-    fn api<K: WorkloadType>(&self, key: &Key) -> Api<Seen<OfKind<K>>> {
-        Api::namespaced(self.client.clone(), &key.namespace)
+        })
     }
 }
 
-async fn read<K: WorkloadType>(
-    api: &Api<Seen<OfKind<K>>>,
-    key: &Key,
-) -> Result<Option<Arc<WorkloadRecord>>, kube::Error> {
-    let live = api.get_opt(&key.name).await?;
-    Ok(live.map(|seen| Arc::clone(&seen.record.record)))
-}
-
-/// The answer stands in the store until the watch has caught up with it.
-async fn write<K: WorkloadType, P>(
-    api: &Api<Seen<OfKind<K>>>,
-    store: &Store<OfKind<K>>,
-    key: &Key,
-    params: &PatchParams,
-    patch: &Patch<P>,
-) -> Result<Arc<WorkloadRecord>, kube::Error>
-where
-    P: serde::Serialize + std::fmt::Debug,
-{
-    let seen = api.patch(&key.name, params, patch).await?;
-    store.wrote(&seen);
-    Ok(Arc::clone(&seen.record.record))
-}
-
-fn unless_gone(written: Result<(), kube::Error>) -> Result<(), WriteError> {
-    match written {
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        written => Ok(written?),
-    }
+fn of_kind<K>(seen: Option<Arc<OfKind<K>>>) -> Option<Arc<WorkloadRecord>> {
+    seen.map(|seen| Arc::clone(&seen.record))
 }

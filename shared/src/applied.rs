@@ -1,11 +1,11 @@
-//! What every object that we apply carries: its owner, and its own hash.
+//! What every object that we apply carries: its owner, its labels, and its own hash.
 
 use kube::Resource;
 use serde_json::{Value, json};
 
 use crate::api::AsyncActor;
 use crate::hash;
-use crate::names::annotation;
+use crate::names::{self, annotation, label};
 
 /// An object as we apply it.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,19 +17,19 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Seals an object without annotations.
+    /// The object's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// Writes the object's hash into it, where the next pass reads whether it would send the same.
     #[must_use]
     pub fn new(mut object: Value) -> Self {
-        let hash = seal(&mut object);
+        let hash = hash::of_value(&object);
+        object["metadata"]["annotations"][annotation::APPLIED_HASH] = Value::from(&*hash);
         Self { object, hash }
     }
-}
-
-/// Writes the object's hash into it, where the next pass reads whether it would send the same.
-pub(crate) fn seal(object: &mut Value) -> String {
-    let hash = hash::of_value(object);
-    object["metadata"]["annotations"] = json!({annotation::APPLIED_HASH: hash});
-    hash
 }
 
 /// The controller ownerReference to the actor with this uid.
@@ -41,5 +41,14 @@ pub(crate) fn owner_reference(actor: &str, uid: &str) -> Value {
         "uid": uid,
         "controller": true,
         "blockOwnerDeletion": true,
+    })
+}
+
+/// The labels of an object that belongs to one actor.
+pub(crate) fn child_labels(actor: &str) -> Value {
+    json!({
+        label::MANAGED_BY: names::MANAGED_BY,
+        label::ASYA: actor,
+        label::ACTOR: actor,
     })
 }

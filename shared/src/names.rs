@@ -59,6 +59,8 @@ pub mod manager {
     pub const SCALED_OBJECT: &str = "asya-operator/scaledobject";
     /// Status of `AsyncActor`s.
     pub const STATUS: &str = "asya-operator/status";
+    /// Actors' `ServiceAccount`s.
+    pub const SERVICE_ACCOUNT: &str = "asya-operator/serviceaccount";
     /// The CRD.
     pub const CRD: &str = "asya-operator/crd";
     /// What the former operator, written in Go, wrote as (WRK-7).

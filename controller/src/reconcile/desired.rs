@@ -1,8 +1,14 @@
 //! What an actor's spec asks for, or why it cannot be had.
 
-use asya_shared::api::{AsyncActorSpec, ModeSpec, QueueStatus, WorkloadKind};
+use asya_shared::api::{AsyncActorSpec, ModeSpec, QueueStatus, Workload, WorkloadKind};
+use asya_shared::applied::Sealed;
 use asya_shared::config::Transport;
-use asya_shared::inject::{PodInputs, Replicas, WorkloadObject, workload};
+use asya_shared::inject::{
+    PodInputs, Replicas, WorkloadObject, service_account, service_account_name, workload,
+};
+use asya_shared::scaling::{
+    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
+};
 use asya_shared::transport::{QueueNames, QueueOf};
 use asya_shared::validate::{self, Subject, Write};
 
@@ -22,8 +28,12 @@ pub struct Desired {
     pub queue_hash: String,
     /// Kind of the workload.
     pub kind: WorkloadKind,
+    /// The `ServiceAccount` by which its pods assume their IAM role, if they have one.
+    pub service_account: Option<Sealed>,
     /// The workload, as it is applied.
     pub workload: WorkloadObject,
+    /// What makes KEDA scale it, or why KEDA cannot be told of the queue yet; `None` while scaling is off.
+    pub scaling: Option<Result<ScalingObjects, Untriggerable>>,
 }
 
 impl Desired {
@@ -55,7 +65,14 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Qu
 
 /// Reads the spec and judges it. The fault of one that cannot be acted on is of the transport or of the
 /// spec; either way nothing is tried before something changes (VAL-19, VAL-20).
-pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<Desired>, Fault> {
+///
+/// `queue` is what status knows of the queue; `scaled` tells that the workload is still being scaled, wanted or not.
+pub fn desired(
+    installation: &Installation,
+    actor: &ActorRecord,
+    queue: Option<&QueueStatus>,
+    scaled: bool,
+) -> Result<Box<Desired>, Fault> {
     let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
     let key = &actor.metadata.key;
     let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
@@ -75,12 +92,26 @@ pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<D
         ModeSpec::Standalone(workload) => workload,
         ModeSpec::Binding(_) => return Err(not_served("spec.workloadRef: binding to a workload")),
     };
-    if spec.scaling_in_force().is_some() {
-        return Err(not_served("spec.scaling.enabled: scaling by queue depth"));
-    }
     let transport = installation.transports.usable(&spec.transport);
     let transport = transport
         .map_err(|unusable| Fault::until_change(Reason::InvalidTransport, unusable.to_string()))?;
+    let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
+    let account = role.map(|_| service_account_name(&key.name));
+    let names = transport.names_of(&key.namespace, &key.name);
+    let queue =
+        queue.filter(|queue| (&queue.transport, &queue.name) == (&transport.name, &names.queue));
+    let scaling = spec.scaling_in_force().map(|scaling| {
+        scaling_objects(&ScalingInputs {
+            namespace: &key.namespace,
+            actor: &key.name,
+            uid: &actor.metadata.uid,
+            scaling,
+            target: ScaleTarget::workload(template.kind_in_force(), &key.name),
+            transport,
+            names: &names,
+            queue_url: queue.and_then(|queue| queue.url.as_deref()),
+        })
+    });
     let workload = workload(
         &PodInputs {
             namespace: &key.namespace,
@@ -90,21 +121,32 @@ pub fn desired(installation: &Installation, actor: &ActorRecord) -> Result<Box<D
             transport,
             settings: &installation.settings,
             runtime_hash: &installation.runtime_hash,
-            service_account: None,
+            service_account: account.as_deref(),
         },
         &actor.metadata.uid,
-        Replicas::Enforced(template.replicas_in_force()),
+        replicas(&spec, template, scaled),
     );
-    let names = transport.names_of(&key.namespace, &key.name);
     let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
     Ok(Box::new(Desired {
         kind: template.kind_in_force(),
         queue_hash,
+        service_account: role
+            .map(|role| service_account(&key.namespace, &key.name, &actor.metadata.uid, role)),
         workload,
+        scaling,
         names,
         transport: transport.clone(),
         spec,
     }))
+}
+
+/// WRK-3: as long as an autoscaler drives the workload, the number of its pods is not ours.
+fn replicas(spec: &AsyncActorSpec, template: &Workload, scaled: bool) -> Replicas {
+    match spec.scaling_in_force() {
+        Some(scaling) => Replicas::Initial(scaling.min_replicas),
+        None if scaled => Replicas::Initial(template.replicas_in_force()),
+        None => Replicas::Enforced(template.replicas_in_force()),
+    }
 }
 
 fn not_served(what: &str) -> Fault {

@@ -7,7 +7,7 @@ use kube::core::Status;
 use super::authorization::missing_right;
 use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
-use crate::workload::WriteError;
+use crate::objects::WriteError;
 
 /// By then calls have ended, or the broker is known not to answer.
 const BROKER_IS_BUSY: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub enum Error {
 impl From<WriteError> for Error {
     fn from(error: WriteError) -> Self {
         match error {
-            WriteError::Stale => Self::Stale("the workload"),
+            WriteError::Stale => Self::Stale("an object"),
             WriteError::Api(error) => Self::Api(error),
         }
     }
@@ -80,7 +80,7 @@ impl Error {
 /// anything else is not the actor's fault.
 pub(crate) fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     match error {
-        kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("the object")),
+        kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("an object")),
         kube::Error::Api(status) if status.is_forbidden() => {
             let right = missing_right(what, &status.message);
             Ok(right.unwrap_or_else(|| refusal(what, &status)))
@@ -94,7 +94,12 @@ fn refusal(what: &str, status: &Status) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
         message: format!("{what}: {}", status.message),
-        retry: Retry::Slowly,
+        // A kind whose CRD has just come is served a moment later.
+        retry: if status.is_not_found() {
+            Retry::Soon
+        } else {
+            Retry::Slowly
+        },
     }
 }
 

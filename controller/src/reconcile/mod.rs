@@ -18,26 +18,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use crate::claims::Claims;
+use crate::config_maps::ConfigMaps;
 use crate::events::Events;
+use crate::keda::Keda;
 use crate::metrics::Metrics;
 use crate::mounts::Mounts;
+use crate::objects::Objects;
 use crate::queue::Brokers;
 use crate::queue::depths::Depths;
 use crate::queue::health::Doubts;
 use crate::queue::looks::Looks;
-use crate::record::{ActorRecord, ConfigMapRecord, Key, PodRecord};
-use crate::runtime::RuntimeConfigMaps;
+use crate::record::{
+    ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
+};
+use crate::runtime::RuntimeScript;
 use crate::store::Store;
 use crate::workload::Workloads;
 
 pub use error::Error;
 pub(crate) use error::refused;
-#[cfg(test)]
 pub use observe::Child;
+pub use plan::{Step, not_owned, plan_child};
 pub use reason::{Fault, Reason, Retry};
 
 /// What every pass works with.
@@ -50,6 +56,16 @@ pub struct Context {
     pub installation: Installation,
     /// Workloads of both kinds.
     pub workloads: Workloads,
+    /// Actors' `ServiceAccount`s.
+    pub service_accounts: Objects<ChildRecord<ServiceAccount>>,
+    /// All `ScaledObject`s, ours and others'.
+    pub scaled_objects: Objects<ScaledObjectRecord>,
+    /// What they log in to brokers with.
+    pub trigger_authentications: Objects<ChildRecord<TriggerAuthentication>>,
+    /// Whether KEDA is there.
+    pub keda: Keda,
+    /// `ConfigMap`s that the actors of a namespace share.
+    pub config_maps: ConfigMaps,
     /// Who owns which queue's name.
     pub claims: Claims,
     /// The brokers' clients.
@@ -61,7 +77,7 @@ pub struct Context {
     /// Messages in the queues.
     pub depths: Arc<Depths>,
     /// The runtime script in the actors' namespaces.
-    pub runtime: RuntimeConfigMaps,
+    pub runtime: RuntimeScript,
     /// Events on actors.
     pub events: Events,
     /// Counters.
@@ -82,16 +98,16 @@ pub struct Installation {
     pub unready_limit: Option<Duration>,
 }
 
-/// Records of all kinds that a pass reads.
+/// Records of what a pass reads and never writes but by patches of an actor.
 pub struct Stores {
     /// The actors.
     pub actors: Arc<Store<ActorRecord>>,
-    /// The runtime scripts.
-    pub config_maps: Arc<Store<ConfigMapRecord>>,
     /// Their pods.
     pub pods: Arc<Store<PodRecord>>,
     /// Volumes that these cannot mount.
     pub mounts: Arc<Mounts>,
+    /// All HPAs, KEDA's and others'.
+    pub hpas: Arc<Store<HpaRecord>>,
 }
 
 impl Default for Stores {
@@ -99,9 +115,9 @@ impl Default for Stores {
         let pods = Arc::default();
         Self {
             actors: Arc::default(),
-            config_maps: Arc::default(),
             mounts: Arc::new(Mounts::of(&pods)),
             pods,
+            hpas: Arc::default(),
         }
     }
 }

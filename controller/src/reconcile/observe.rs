@@ -6,20 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
-use asya_shared::api::{
-    AdoptionPolicy, AsyncActorStatus, InventoryEntry, QueueStatus, WorkloadKind,
-};
+use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
+use asya_shared::inject::service_account_name;
+use asya_shared::scaling::trigger_authentication_name;
 use asya_shared::validate;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Resource;
 use serde_json::Value;
 
 use known::{KnownQueues, is_same};
 
 use super::desired::{Desired, desired};
 use super::{Context, Error, Fault, Reason};
+use crate::objects::Objects;
 use crate::queue::depths::Told;
 use crate::queue::health::Doubts;
 use crate::queue::{BrokerError, Standing};
-use crate::record::{ActorRecord, Controller, Key, PodRecord, WorkloadRecord};
+use crate::record::{
+    ActorRecord, ChildRecord, Controller, HpaRecord, Judged, Key, PodRecord, ScaledObjectRecord,
+    TriggerAuthentication, WorkloadRecord,
+};
 
 /// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
 const TOLERATED: u32 = 3;
@@ -36,6 +43,10 @@ pub struct Observed {
     pub workload: Child<WorkloadRecord>,
     /// A workload of ours of the kind that is no longer wanted (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
+    /// The object under its `ServiceAccount`'s name.
+    pub service_account: Child<ChildRecord<ServiceAccount>>,
+    /// What scales the workload.
+    pub scaling: ScalingSeen,
     /// Pods of the workload.
     pub pods: Vec<Arc<PodRecord>>,
     /// Its queue.
@@ -75,6 +86,21 @@ pub enum Child<R> {
     Foreign(Arc<R>),
 }
 
+/// What there is of KEDA's and of others that scale.
+#[derive(Debug)]
+pub struct ScalingSeen {
+    /// Whether the API server knows KEDA's kinds.
+    pub installed: bool,
+    /// The object under the `ScaledObject`'s name.
+    pub scaled_object: Child<ScaledObjectRecord>,
+    /// The object under the `TriggerAuthentication`'s name.
+    pub trigger_authentication: Child<ChildRecord<TriggerAuthentication>>,
+    /// All `ScaledObject`s that concern the actor.
+    pub scaled_objects: Vec<Arc<ScaledObjectRecord>>,
+    /// All HPAs that concern the actor.
+    pub hpas: Vec<Arc<HpaRecord>>,
+}
+
 /// What is known of the queue.
 #[derive(Clone, Debug)]
 pub enum QueueSeen {
@@ -88,6 +114,24 @@ pub enum QueueSeen {
     Unanswered,
     /// The broker does not say.
     Unknown(BrokerError),
+}
+
+impl<R> Child<R> {
+    /// The object, if it is ours.
+    pub fn ours(&self) -> Option<&Arc<R>> {
+        match self {
+            Self::Ours(record) => Some(record),
+            Self::Absent | Self::Foreign(_) => None,
+        }
+    }
+
+    fn judge(found: Option<Arc<R>>, is_ours: impl FnOnce(&R) -> bool) -> Self {
+        match found {
+            None => Self::Absent,
+            Some(record) if is_ours(&record) => Self::Ours(record),
+            Some(record) => Self::Foreign(record),
+        }
+    }
 }
 
 impl DeletionPolicy {
@@ -118,13 +162,6 @@ impl Observed {
     /// The actor's name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
-    }
-
-    /// What status remembers of the workload as we last applied it.
-    pub fn recorded_workload(&self, kind: WorkloadKind) -> Option<&InventoryEntry> {
-        let (kind, name) = (format!("{kind:?}"), &*self.key().name);
-        let mut entries = self.previous.inventory.iter();
-        entries.find(|entry| entry.kind == kind && entry.name == name)
     }
 
     /// Whether the queue was found as it is wanted now (QUE-8). A status of before there were hashes
@@ -158,9 +195,16 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         .as_ref()
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default();
+    let scaled = context.scaled_objects.store.get(key);
+    let scaled = scaled.is_some_and(|it| is_ours(it.metadata.controller.as_ref(), &actor, false));
     let desired = match context.claims.owner_before(key) {
         Some((owner, queue)) => Err(conflict(&owner, &queue)),
-        None => desired(&context.installation, &actor),
+        None => desired(
+            &context.installation,
+            &actor,
+            previous.queue.as_ref(),
+            scaled,
+        ),
     };
     let adopts = desired
         .as_ref()
@@ -168,6 +212,11 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
     let kind = wanted_kind(context, &actor, desired.as_deref());
     let workload = workload(context, &actor, kind, adopts).await?;
     let former = context.workloads.seen(other(kind), key);
+    let wanted = desired.as_deref().ok().filter(|_| !actor.metadata.deleting);
+    let has_role = wanted.is_some_and(|wanted| wanted.service_account.is_some());
+    let account = Key::new(&key.namespace, &service_account_name(&key.name));
+    let accounts = &context.service_accounts;
+    let service_account = child(accounts, &account, &actor, adopts, has_role).await?;
     let deletion = DeletionPolicy::of(&actor);
     let transports = &context.installation.transports;
     let owner_of =
@@ -176,6 +225,8 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
     let mut observed = Observed {
         queues,
         pods: pods(context, &actor),
+        service_account,
+        scaling: scaling(context, &actor, wanted, adopts).await?,
         desired,
         previous,
         workload,
@@ -240,12 +291,51 @@ async fn workload(
             .map_err(Error::Api)?,
         seen => seen,
     };
-    Ok(match found {
-        None => Child::Absent,
-        Some(record) if is_ours(record.metadata.controller.as_ref(), actor, adopts) => {
-            Child::Ours(record)
-        }
-        Some(record) => Child::Foreign(record),
+    let ours = |it: &WorkloadRecord| is_ours(it.metadata.controller.as_ref(), actor, adopts);
+    Ok(Child::judge(found, ours))
+}
+
+/// One that is wanted and that no watch has shown is asked for before it is made (SA-3).
+async fn child<R>(
+    objects: &Objects<R>,
+    key: &Key,
+    actor: &ActorRecord,
+    adopts: bool,
+    wanted: bool,
+) -> Result<Child<R>, Error>
+where
+    R: Judged,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    let found = match objects.store.get(key) {
+        None if wanted => objects.live(key).await.map_err(Error::Api)?,
+        seen => seen,
+    };
+    let ours = |it: &R| is_ours(it.metadata().controller.as_ref(), actor, adopts);
+    Ok(Child::judge(found, ours))
+}
+
+async fn scaling(
+    context: &Context,
+    actor: &ActorRecord,
+    wanted: Option<&Desired>,
+    adopts: bool,
+) -> Result<ScalingSeen, Error> {
+    let key = &actor.metadata.key;
+    let installed = context.keda.is_installed();
+    let objects = wanted.and_then(|wanted| wanted.scaling.as_ref());
+    let objects = objects.filter(|_| installed);
+    let authenticates = objects.and_then(|objects| objects.as_ref().ok());
+    let authenticates = authenticates.is_some_and(|it| it.trigger_authentication.is_some());
+    let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
+    let (scaled_objects, authentications) =
+        (&context.scaled_objects, &context.trigger_authentications);
+    Ok(ScalingSeen {
+        installed,
+        scaled_object: child(scaled_objects, key, actor, adopts, objects.is_some()).await?,
+        trigger_authentication: child(authentications, &name, actor, adopts, authenticates).await?,
+        scaled_objects: scaled_objects.store.of_actor(key),
+        hpas: context.stores.hpas.of_actor(key),
     })
 }
 

@@ -1,11 +1,13 @@
 //! What to do about what was observed. Every decision of a pass is here; nothing here acts.
 
+mod child;
 pub mod deletion;
 pub mod retired;
 
 use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
+use asya_shared::inject::Replicas;
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
 
@@ -13,7 +15,10 @@ use super::desired::Desired;
 use super::observe::{Child, Observed, QueueSeen};
 use super::{Fault, Reason, Retry};
 use crate::queue::{Serving, Standing};
-use crate::record::WorkloadRecord;
+use crate::record::{ScaleTarget, WorkloadRecord};
+use crate::scaling::plan::{self as scaling, Removal, ScalingPlan, plan_removal, plan_scaling};
+
+pub use child::{Step, is_unchanged, not_owned, plan_child, recorded};
 
 /// What to do in this pass.
 #[derive(Debug)]
@@ -33,10 +38,14 @@ pub struct Ensure {
     pub add_finalizer: bool,
     /// About the queue.
     pub queue: QueueStep,
+    /// About the `ServiceAccount`: applied before the workload, deleted after it.
+    pub service_account: Step,
     /// About the workload.
     pub workload: WorkloadStep,
     /// Retired queues that go if they are empty.
     pub retired: Vec<QueueStatus>,
+    /// About what scales it, once it is there.
+    pub scaling: Option<ScalingStep>,
     /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
 }
@@ -76,6 +85,15 @@ pub enum WorkloadStep {
     Refuse(Fault),
 }
 
+/// About what scales the workload.
+#[derive(Debug, PartialEq)]
+pub enum ScalingStep {
+    /// Scaling is on.
+    Wanted(ScalingPlan),
+    /// Scaling is off.
+    Unwanted(Removal),
+}
+
 /// Decides what to do.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.metadata.deleting {
@@ -84,10 +102,13 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.annotations.paused || is_done_once(observed) {
         return Plan::Rest;
     }
+    let workload = plan_workload(observed);
     Plan::Ensure(Ensure {
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
-        workload: plan_workload(observed),
+        service_account: plan_service_account(observed),
+        scaling: plan_scaling_step(observed, &workload, now),
+        workload,
         retired: retired::looks(observed),
         former: observed
             .former
@@ -101,12 +122,11 @@ fn is_done_once(observed: &Observed) -> bool {
     let Ok(desired) = &observed.desired else {
         return false;
     };
-    let recorded = observed
-        .recorded_workload(desired.kind)
-        .and_then(|entry| entry.hash.as_deref());
+    let kind = format!("{:?}", desired.kind);
+    let recorded = recorded(&observed.previous.inventory, &kind, &observed.key().name);
     observed.actor.annotations.once
         && matches!(observed.queue, QueueSeen::Verified | QueueSeen::NotAsked)
-        && recorded == Some(&desired.workload.hash)
+        && recorded.and_then(|entry| entry.hash.as_deref()) == Some(&desired.workload.kept.hash)
 }
 
 pub(super) fn has_finalizer(observed: &Observed) -> bool {
@@ -153,56 +173,84 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
     let Ok(desired) = &observed.desired else {
         return WorkloadStep::Keep;
     };
+    if let (Child::Foreign(account), Some(_)) =
+        (&observed.service_account, &desired.service_account)
+    {
+        return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
+    }
     match &observed.workload {
         Child::Absent => WorkloadStep::Create,
-        Child::Foreign(workload) => WorkloadStep::Refuse(not_owned(workload)),
+        Child::Foreign(workload) => {
+            let kind = format!("{:?}", workload.kind);
+            WorkloadStep::Refuse(not_owned(&kind, &workload.metadata))
+        }
         // Its end is an event, and then it is made anew.
         Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
-        Child::Ours(workload) if is_unchanged(observed, workload, desired) => WorkloadStep::Keep,
+        Child::Ours(workload) if is_as_wanted(observed, workload, desired) => WorkloadStep::Keep,
         Child::Ours(workload) => update(workload, desired),
     }
 }
 
+fn plan_service_account(observed: &Observed) -> Step {
+    let Ok(desired) = &observed.desired else {
+        return Step::Keep;
+    };
+    let wanted = desired.service_account.as_ref();
+    plan_child(
+        &observed.service_account,
+        wanted,
+        &observed.previous.inventory,
+    )
+}
+
+fn plan_scaling_step(
+    observed: &Observed,
+    workload: &WorkloadStep,
+    now: Timestamp,
+) -> Option<ScalingStep> {
+    let (desired, seen) = (observed.desired.as_deref().ok()?, &observed.scaling);
+    let Some(wanted) = &desired.scaling else {
+        let removal = plan_removal(&seen.scaled_object, &seen.trigger_authentication, now);
+        return Some(ScalingStep::Unwanted(removal));
+    };
+    let name = &*observed.key().name;
+    Some(ScalingStep::Wanted(plan_scaling(&scaling::Facts {
+        actor: name,
+        wanted: wanted.as_ref(),
+        installed: seen.installed,
+        target: &ScaleTarget {
+            group: "apps".into(),
+            kind: format!("{:?}", desired.kind).into(),
+            name: name.into(),
+        },
+        target_exists: *workload == WorkloadStep::Create
+            || matches!(observed.workload, Child::Ours(_)),
+        scaled_object: &seen.scaled_object,
+        trigger_authentication: &seen.trigger_authentication,
+        hpas: &seen.hpas,
+        scaled_objects: &seen.scaled_objects,
+        inventory: &observed.previous.inventory,
+    })))
+}
+
 fn update(workload: &WorkloadRecord, desired: &Desired) -> WorkloadStep {
-    let take_over = workload
-        .former_owner
-        .filter(|_| workload.fingerprint.is_none());
+    let take_over = workload.last.former;
     let owned = workload.owns_replicas || take_over.is_some();
+    let enforced = matches!(desired.workload.replicas, Replicas::Enforced(_));
     WorkloadStep::Update {
         take_over,
-        hand_over: owned && desired.spec.scaling_in_force().is_some(),
+        hand_over: owned && !enforced,
     }
 }
 
-/// Same object, sent with the same content, and nobody took a field of ours since.
-fn is_unchanged(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> bool {
-    let Some(recorded) = observed.recorded_workload(workload.kind) else {
-        return false;
-    };
-    let fingerprint = workload
-        .fingerprint
-        .map(|fingerprint| fingerprint.to_string());
-    workload.applied_hash.as_deref() == Some(&desired.workload.hash)
-        && recorded.hash.as_deref() == Some(&desired.workload.hash)
-        && recorded.uid.as_deref() == Some(&*workload.metadata.uid)
-        && fingerprint.is_some()
-        && recorded.fingerprint == fingerprint
-}
-
-fn not_owned(workload: &WorkloadRecord) -> Fault {
-    let (kind, key) = (workload.kind, &workload.metadata.key);
-    let owner = match &workload.metadata.controller {
-        Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
-        None => "was not made by this operator".to_owned(),
-    };
-    Fault {
-        reason: Reason::NotOwned,
-        message: format!(
-            "{kind:?} {key} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over \
-             one without an owner)"
-        ),
-        retry: Retry::Slowly,
-    }
+/// Whether the workload is as it was last applied. Its number of pods has an owner of its own.
+fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> bool {
+    let (kind, wanted) = (format!("{:?}", workload.kind), &desired.workload);
+    let enforced = matches!(wanted.replicas, Replicas::Enforced(_));
+    let (metadata, last) = (&workload.metadata, &workload.last);
+    let inventory = &observed.previous.inventory;
+    (workload.owns_replicas || !enforced)
+        && is_unchanged(&kind, metadata, last, &wanted.kept.hash, inventory)
 }
 
 #[cfg(test)]

@@ -43,19 +43,12 @@ pub enum Reason {
     Scaling,
     ScaledToZero,
     // ScalingReady
-    #[cfg(test)]
     ScaledObjectCreated,
-    #[cfg(test)]
     ScaledObjectReady,
-    #[cfg(test)]
     ScaledObjectNotReady,
-    #[cfg(test)]
     MetricsUnavailable,
-    #[cfg(test)]
     KedaNotInstalled,
-    #[cfg(test)]
     RivalAutoscaler,
-    #[cfg(test)]
     QueueURLUnknown,
     // Any of the above, after the last attempt
     RetriesExhausted,

@@ -1,14 +1,14 @@
 //! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
 
 mod conditions;
+mod inventory;
 mod queue;
+mod scaling;
 mod settling;
 
 use std::time::Duration;
 
-use asya_shared::api::{
-    AsyncActorStatus, InventoryEntry, Mode, ObjectReference, ScalingMode, State,
-};
+use asya_shared::api::{AsyncActorStatus, Mode, ObjectReference, ScalingMode, State};
 use asya_shared::inject::selector;
 use asya_shared::names::{GROUP, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -26,10 +26,13 @@ use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
 use crate::events::Note;
 use crate::queue::depths::Told;
-use crate::record::{ActorRecord, Seen, WorkloadRecord};
+use crate::record::{ActorRecord, HpaRecord, Key, Seen};
+use crate::scaling::ready::ScalingReady;
+use crate::scaling::replicas::last_scale;
 
 const TRANSPORT_READY: &str = "TransportReady";
 const WORKLOAD_READY: &str = "WorkloadReady";
+const SCALING_READY: &str = "ScalingReady";
 const READY: &str = "Ready";
 
 /// What a pass has to tell, and when it should be followed by another.
@@ -132,6 +135,8 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let (transport_fault, spec_fault) = faults(observed, ensured);
     let limit = desired.and_then(|desired| desired.spec.timeout_in_force().progress);
     let since = progressing_since(observed, ensured, now);
+    let hpa = scaling::hpa(observed, ensured);
+    let scaling = scaling::judge(observed, ensured, hpa, now);
     let verdict = state::decide(&Facts {
         deleting: false,
         refused: spec_fault,
@@ -139,6 +144,8 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         child: ensured.fault.as_ref(),
         workload: ensured.workload.as_deref(),
         pods: &pods,
+        scaling: scaling.as_ref(),
+        hpa,
         previous: observed.previous.status,
         previously_desired: observed.previous.desired_replicas,
         progressing_since: since,
@@ -146,28 +153,43 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         progress_limit: limit.map(|seconds| Duration::from_secs(seconds.into())),
         now,
     });
-    let mut status = counted(observed, ensured, &pods);
+    let mut status = counted(observed, ensured, &pods, hpa, now);
     let queues = queue::tell(observed, ensured, &mut status);
     status.status = Some(verdict.state);
-    status.progressing_since = verdict.is_progressing().then_some(Time(since));
-    status.conditions = conditions(observed, ensured, transport_fault, &verdict, now);
+    status.progressing_since = verdict.progressing.then_some(Time(since));
+    let verdicts = (&verdict, scaling.as_ref());
+    status.conditions = conditions(observed, ensured, transport_fault, verdicts, now);
     summarize(&mut status);
-    let faults = [transport_fault, spec_fault, ensured.fault.as_ref()];
+    let scaling_fault = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
+    let faults = [
+        transport_fault,
+        spec_fault,
+        ensured.fault.as_ref(),
+        scaling_fault,
+    ];
     let retry = faults.into_iter().flatten().map(|fault| fault.retry);
-    let timer = verdict
-        .again
-        .and_then(|at| at.duration_since(now).try_into().ok())
-        .map(Retry::After);
+    let timers = [verdict.again, scaling.and_then(|scaling| scaling.again)];
+    let timers = timers.into_iter().flatten();
+    let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
     let unanswered = matches!(ensured.queue, QueueState::Unanswered).then_some(Retry::Soon);
+    // What KEDA could not be told in this pass it can in the next.
+    let found = scaling_fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
+        && url(&observed.previous).is_none()
+        && url(&status).is_some();
     Report {
-        status,
         retry: retry
-            .chain(timer)
+            .chain(timers.map(Retry::After))
             .chain(unanswered)
             .chain(queues.retry)
+            .chain(found.then_some(Retry::Now))
             .fold(Retry::OnChange, Retry::sooner),
         notes: queues.notes,
+        status,
     }
+}
+
+fn url(status: &AsyncActorStatus) -> Option<&String> {
+    status.queue.as_ref()?.url.as_ref()
 }
 
 /// FW-26: a change of the spec or of the number of ready pods begins anew.
@@ -194,27 +216,33 @@ fn faults<'a>(
 }
 
 /// Everything but STATUS and the conditions.
-fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorStatus {
+fn counted(
+    observed: &Observed,
+    ensured: &Ensured,
+    pods: &Pods,
+    hpa: Option<&HpaRecord>,
+    now: Timestamp,
+) -> AsyncActorStatus {
     let previous = &observed.previous;
     let name = &observed.key().name;
     let (queued_messages, processing_messages) = messages(observed, ensured);
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Standalone),
         observed_generation: Some(observed.actor.generation),
-        scaling_mode: Some(ScalingMode::Manual),
         queued_messages,
         processing_messages,
-        inventory: previous.inventory.clone(),
-        last_scale_time: previous.last_scale_time.clone(),
-        last_scale_direction: previous.last_scale_direction.clone(),
-        last_scale_formatted: Some(
-            previous
-                .last_scale_formatted
-                .clone()
-                .unwrap_or_else(|| "-".to_owned()),
-        ),
+        inventory: inventory::inventory(observed, ensured),
         ..AsyncActorStatus::default()
     };
+    scaling::tell(&mut status, observed, ensured);
+    let desired = ensured
+        .workload
+        .as_ref()
+        .map(|it| Counts::of(it, hpa).desired);
+    let scale = last_scale(previous, desired, now);
+    status.last_scale_time = scale.time;
+    status.last_scale_direction = scale.direction;
+    status.last_scale_formatted = Some(scale.formatted);
     let Some(workload) = &ensured.workload else {
         return status;
     };
@@ -222,7 +250,7 @@ fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorSta
         desired,
         total,
         ready,
-    } = Counts::of(workload);
+    } = Counts::of(workload, hpa);
     status.replicas = Some(ready);
     status.ready_replicas = Some(ready);
     status.desired_replicas = Some(desired);
@@ -233,52 +261,19 @@ fn counted(observed: &Observed, ensured: &Ensured, pods: &Pods) -> AsyncActorSta
     status.ready_replicas_summary = Some(format!("{ready}/{total}"));
     let selector = selector(name, workload.kind).map(|(key, value)| format!("{key}={value}"));
     status.selector = Some(selector.join(","));
-    status.workload_ref = Some(ObjectReference {
-        api_version: Some("apps/v1".to_owned()),
-        kind: format!("{:?}", workload.kind),
-        name: name.to_string(),
-        namespace: Some(observed.key().namespace.to_string()),
-    });
-    if ensured.applied {
-        status.inventory = vec![inventory(observed, workload)];
-        // Not removed before the wanted one is there (WRK-6).
-        let former = observed
-            .former
-            .as_ref()
-            .and_then(|former| observed.recorded_workload(former.kind));
-        status.inventory.extend(former.map(|entry| InventoryEntry {
-            phase: Some(DELETING.to_owned()),
-            ..entry.clone()
-        }));
-    } else if observed.former.is_none() {
-        status
-            .inventory
-            .retain(|entry| entry.kind == format!("{:?}", workload.kind));
-    }
+    let kind = format!("{:?}", workload.kind);
+    status.workload_ref = Some(reference(observed, "apps/v1", kind));
     status
 }
 
-const APPLIED: &str = "Applied";
-const DELETING: &str = "Deleting";
-
-/// Made from the answer to an apply, never from a watch: a rival's write would pass for ours.
-fn inventory(observed: &Observed, workload: &WorkloadRecord) -> InventoryEntry {
-    let metadata = &workload.metadata;
-    let hash = observed
-        .desired
-        .as_deref()
-        .ok()
-        .map(|desired| desired.workload.hash.clone());
-    InventoryEntry {
-        group: "apps".to_owned(),
-        kind: format!("{:?}", workload.kind),
-        name: metadata.key.name.to_string(),
-        uid: Some(metadata.uid.to_string()),
-        phase: Some(if metadata.deleting { DELETING } else { APPLIED }.to_owned()),
-        hash,
-        fingerprint: workload
-            .fingerprint
-            .map(|fingerprint| fingerprint.to_string()),
+/// An object of the actor's name.
+fn reference(observed: &Observed, version: &str, kind: String) -> ObjectReference {
+    let Key { namespace, name } = observed.key();
+    ObjectReference {
+        api_version: Some(version.to_owned()),
+        kind,
+        name: name.to_string(),
+        namespace: Some(namespace.to_string()),
     }
 }
 
@@ -302,7 +297,7 @@ fn conditions(
     observed: &Observed,
     ensured: &Ensured,
     transport_fault: Option<&Fault>,
-    verdict: &Verdict,
+    (verdict, scaling): (&Verdict, Option<&ScalingReady>),
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);
@@ -333,24 +328,32 @@ fn conditions(
     {
         conditions.set(WORKLOAD_READY, *ready, *reason, message);
     }
+    match scaling {
+        Some(ScalingReady {
+            ready,
+            reason,
+            message,
+            ..
+        }) => conditions.set(SCALING_READY, *ready, *reason, message),
+        // KEDA-8
+        None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
+        None => {}
+    }
     conditions.set_ready(observed.actor.annotations.paused);
     conditions.list
 }
 
-/// `readySummary` and `transportStatus` are read off the conditions.
+/// `readySummary` and `transportStatus` are read off the conditions (STA-10).
 fn summarize(status: &mut AsyncActorStatus) {
-    let is_true = |kind: &str| {
-        status
-            .conditions
-            .iter()
-            .any(|c| c.type_ == kind && c.status == "True")
-    };
+    let find = |kind: &str| status.conditions.iter().find(|c| c.type_ == kind);
+    let is_true = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
+    let scales = status.scaling_mode == Some(ScalingMode::Keda);
+    let all = [TRANSPORT_READY, WORKLOAD_READY, SCALING_READY];
+    let expected = if scales { &all[..] } else { &all[..2] };
+    let ready = expected.iter().filter(|kind| is_true(kind)).count();
+    let summary = format!("{ready}/{}", expected.len());
     let transport = is_true(TRANSPORT_READY);
-    let ready = [transport, is_true(WORKLOAD_READY)]
-        .into_iter()
-        .filter(|ready| *ready)
-        .count();
-    status.ready_summary = Some(format!("{ready}/2"));
+    status.ready_summary = Some(summary);
     status.transport_status = Some(if transport { "Ready" } else { "NotReady" }.to_owned());
 }
 

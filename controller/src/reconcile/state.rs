@@ -7,7 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::pods::{self, Pods};
 use super::{Fault, Reason};
-use crate::record::{Class, WorkloadRecord};
+use crate::record::{Class, HpaRecord, WorkloadRecord};
+use crate::scaling::ready::ScalingReady;
+use crate::scaling::replicas::desired_replicas;
 
 /// All that the table reads.
 pub struct Facts<'a> {
@@ -23,6 +25,10 @@ pub struct Facts<'a> {
     pub workload: Option<&'a WorkloadRecord>,
     /// Its pods.
     pub pods: &'a Pods,
+    /// Condition `ScalingReady`; `None` while scaling is off.
+    pub scaling: Option<&'a ScalingReady>,
+    /// The HPA that scales it.
+    pub hpa: Option<&'a HpaRecord>,
     /// STATUS of the last pass.
     pub previous: Option<State>,
     /// Desired replicas as of the last pass.
@@ -44,19 +50,10 @@ pub struct Verdict {
     pub state: State,
     /// `WorkloadReady`; `None` leaves it as it stands.
     pub workload: Option<WorkloadReady>,
+    /// Whether more pods are on their way, or should be.
+    pub progressing: bool,
     /// When time alone changes the verdict.
     pub again: Option<Timestamp>,
-}
-
-impl Verdict {
-    /// Whether more pods are on their way, or should be.
-    pub fn is_progressing(&self) -> bool {
-        let late = |ready: &WorkloadReady| ready.reason == Reason::ProgressDeadlineExceeded;
-        matches!(
-            self.state,
-            State::Creating | State::Updating | State::ScalingUp
-        ) || self.workload.as_ref().is_some_and(late)
-    }
 }
 
 /// Condition `WorkloadReady`.
@@ -76,6 +73,7 @@ pub fn decide(facts: &Facts<'_>) -> Verdict {
         return Verdict {
             state: State::Terminating,
             workload: None,
+            progressing: false,
             again: None,
         };
     }
@@ -122,28 +120,72 @@ fn without_workload(facts: &Facts<'_>) -> Verdict {
     }
 }
 
-/// Rows 5, 6 and 9 to 14.
+/// Rows 5 to 14.
 fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
-    let pods = facts.pods;
+    let counts = Counts::of(workload, facts.hpa);
+    let failure = failure(facts, workload);
+    let mut verdict = match &failure {
+        Some((class, message))
+            if *class != Class::PendingResources
+                && counts.desired > 0
+                && facts.pods.current_ready == 0 =>
+        {
+            verdict(
+                state_of(*class),
+                Some(false),
+                reason_of(*class),
+                message.clone(),
+            )
+        }
+        Some((Class::PendingResources, message)) if counts.ready < counts.desired => verdict(
+            State::PendingResources,
+            Some(false),
+            Reason::PendingResources,
+            message.clone(),
+        ),
+        _ => {
+            let verdict = of_pods(facts, workload, counts, failure);
+            unless_scaling_fails(facts, verdict)
+        }
+    };
+    let of_pods = [unready_too_long(facts), facts.pods.failure_ends];
+    let ends = of_pods
+        .into_iter()
+        .filter(|_| counts.ready < counts.desired)
+        .chain([verdict.again]);
+    verdict.again = ends.flatten().filter(|ends| *ends > facts.now).min();
+    verdict
+}
+
+/// Row 7.
+fn unless_scaling_fails(facts: &Facts<'_>, verdict: Verdict) -> Verdict {
+    match facts.scaling {
+        Some(scaling) if scaling.ready == Some(false) => Verdict {
+            state: State::ScalingError,
+            ..verdict
+        },
+        _ => verdict,
+    }
+}
+
+/// Rows 8 to 14.
+fn of_pods(
+    facts: &Facts<'_>,
+    workload: &WorkloadRecord,
+    counts: Counts,
+    failure: Option<(Class, String)>,
+) -> Verdict {
     let Counts {
         desired,
         total,
         ready,
-    } = Counts::of(workload);
+    } = counts;
     let progress = || format!("{ready} of {desired} pods are ready");
-    let failure = failure(facts, workload);
     let mut verdict = match failure {
-        Some((class, message))
-            if class != Class::PendingResources && desired > 0 && pods.current_ready == 0 =>
-        {
-            verdict(state_of(class), Some(false), reason_of(class), message)
+        _ if facts.scaling.is_some() && desired == 0 && facts.pods.existing == 0 => {
+            let text = "scaled to zero; messages in the queue bring pods".to_owned();
+            verdict(State::Napping, Some(true), Reason::ScaledToZero, text)
         }
-        Some((Class::PendingResources, message)) if ready < desired => verdict(
-            State::PendingResources,
-            Some(false),
-            Reason::PendingResources,
-            message,
-        ),
         Some((class, message)) if ready < desired => {
             verdict(State::Degraded, Some(false), reason_of(class), message)
         }
@@ -153,12 +195,8 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
             } else {
                 (Some(false), Reason::Progressing)
             };
-            verdict(
-                State::Updating,
-                any.0,
-                any.1,
-                format!("rolling out; {}", progress()),
-            )
+            let text = format!("rolling out; {}", progress());
+            verdict(State::Updating, any.0, any.1, text)
         }
         _ if total > desired || is_leaving(facts, desired) => verdict(
             State::ScalingDown,
@@ -200,22 +238,21 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
             verdict(State::Running, Some(true), reason, progress())
         }
     };
+    verdict.progressing = matches!(
+        verdict.state,
+        State::Creating | State::Updating | State::ScalingUp
+    );
     let stuck_at = progress_ends(facts, &verdict);
     if stuck_at.is_some_and(|ends| ends <= facts.now) {
-        verdict = without_progress(facts, ready, &progress());
+        return without_progress(facts, ready, &progress());
     }
-    let of_pods = [unready_too_long(facts), pods.failure_ends];
-    let ends = of_pods
-        .into_iter()
-        .filter(|_| ready < desired)
-        .chain([stuck_at]);
-    verdict.again = ends.flatten().filter(|ends| *ends > facts.now).min();
+    verdict.again = stuck_at;
     verdict
 }
 
 /// When a change that goes on has gone on for too long (row 9a).
 fn progress_ends(facts: &Facts<'_>, verdict: &Verdict) -> Option<Timestamp> {
-    let limit = facts.progress_limit.filter(|_| verdict.is_progressing())?;
+    let limit = facts.progress_limit.filter(|_| verdict.progressing)?;
     facts.progressing_since.checked_add(limit).ok()
 }
 
@@ -227,12 +264,11 @@ fn without_progress(facts: &Facts<'_>, ready: i32, progress: &str) -> Verdict {
     };
     let limit = facts.progress_limit.unwrap_or_default().as_secs();
     let message = format!("{progress}; none became ready for {limit} s (timeout.progress)");
-    verdict(
-        state,
-        Some(false),
-        Reason::ProgressDeadlineExceeded,
-        message,
-    )
+    let reason = Reason::ProgressDeadlineExceeded;
+    Verdict {
+        progressing: true,
+        ..verdict(state, Some(false), reason, message)
+    }
 }
 
 /// What status tells of a workload's replicas.
@@ -247,10 +283,10 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// The counts of a workload.
-    pub fn of(workload: &WorkloadRecord) -> Self {
+    /// The counts of a workload, and of the HPA that scales it.
+    pub fn of(workload: &WorkloadRecord, hpa: Option<&HpaRecord>) -> Self {
         Self {
-            desired: workload.desired,
+            desired: desired_replicas(workload.desired, hpa),
             total: workload.total,
             ready: workload.ready,
         }
@@ -334,6 +370,7 @@ fn verdict(state: State, ready: Option<bool>, reason: Reason, message: String) -
             reason,
             message,
         }),
+        progressing: false,
         again: None,
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Installation;
 use super::desired::desired;
 use super::observe::known::KnownQueues;
-use super::observe::{Child, DeletionPolicy, Observed, QueueSeen};
+use super::observe::{Child, DeletionPolicy, Observed, QueueSeen, ScalingSeen};
 use crate::queue::depths::Told;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -19,14 +19,15 @@ pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
     seen.record
 }
 
-/// An installation with the transports `mq` and `other` (RabbitMQ), `fixed` (without autoCreate) and `dead` (a classic
-/// queue has no delivery limit there).
+/// An installation with the transports `mq` and `other` (RabbitMQ), `aws` (SQS), `fixed` (without autoCreate) and
+/// `dead` (a classic queue has no delivery limit there).
 pub(super) fn installation() -> Installation {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
         "fixed": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"autoCreate": false}}},
         "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "elsewhere"}},
         "dead": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"dlq": {"enabled": true}}}},
+        "aws": {"type": "sqs", "enabled": true, "config": {"region": "eu-west-1", "accountId": "1"}},
         "off": {"type": "rabbitmq", "enabled": false},
     }});
     Installation {
@@ -67,7 +68,7 @@ pub(super) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
 pub(super) fn observed(actor: &Value) -> Observed {
     let actor = record(actor);
     let previous = actor_status(&actor);
-    let desired = desired(&installation(), &actor);
+    let desired = desired(&installation(), &actor, previous.queue.as_ref(), false);
     let transports = installation().transports;
     Observed {
         queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),
@@ -76,6 +77,14 @@ pub(super) fn observed(actor: &Value) -> Observed {
         previous,
         workload: Child::Absent,
         former: None,
+        service_account: Child::Absent,
+        scaling: ScalingSeen {
+            installed: true,
+            scaled_object: Child::Absent,
+            trigger_authentication: Child::Absent,
+            scaled_objects: Vec::new(),
+            hpas: Vec::new(),
+        },
         pods: Vec::new(),
         queue: QueueSeen::NotAsked,
         depth: Told::AsBefore,
@@ -98,7 +107,7 @@ pub(super) fn deployment(observed: &Observed) -> Value {
     let hash = observed
         .desired
         .as_ref()
-        .map(|desired| desired.workload.hash.clone())
+        .map(|desired| desired.workload.kept.hash.clone())
         .unwrap_or_default();
     json!({
         "metadata": {

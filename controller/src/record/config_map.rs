@@ -1,20 +1,18 @@
-//! The record of a `ConfigMap` of ours.
+//! The record of a `ConfigMap` that the actors of a namespace share: the runtime script, or a transport's settings.
 
-use asya_shared::names::{annotation, manager};
+use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation, manager};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
-use super::{Concerns, Fingerprint, Metadata, RawMetadata, Record};
+use super::{Concerns, LastApplied, Metadata, RawMetadata, Record};
 
 /// A `ConfigMap` of ours: its data is judged by hash and ownership, not kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigMapRecord {
     /// Name, uid, version.
     pub metadata: Metadata,
-    /// Hash of the object as it was last sent.
-    pub applied_hash: Option<Box<str>>,
-    /// What we own of it.
-    pub fingerprint: Option<Fingerprint>,
+    /// What is left of our last apply.
+    pub last: LastApplied,
     /// It outlives the actors that needed it (FW-23).
     pub orphaned: bool,
 }
@@ -31,13 +29,15 @@ impl Record for ConfigMapRecord {
     type Raw<'de> = RawConfigMap<'de>;
 
     fn project(raw: RawConfigMap<'_>) -> Self {
+        let of_script = raw.metadata.name == RUNTIME_CONFIG_MAP;
+        let manager = if of_script {
+            manager::RUNTIME
+        } else {
+            manager::SCALED_OBJECT
+        };
         Self {
             metadata: raw.metadata.keep(),
-            applied_hash: raw.metadata.annotation(annotation::APPLIED_HASH),
-            fingerprint: raw
-                .metadata
-                .applied_by(manager::RUNTIME)
-                .map(|fields| fields.fingerprint),
+            last: raw.metadata.last_applied(manager),
             orphaned: raw.metadata.annotation(annotation::ORPHANED).as_deref() == Some("true"),
         }
     }

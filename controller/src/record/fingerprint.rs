@@ -9,7 +9,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// Hash, free of order, of the leaf paths of a `managedFields` entry.
+/// Hash, free of order, of the leaf paths of a `managedFields` entry, `spec.replicas` left out: autoscalers
+/// take that one over (WRK-3).
 ///
 /// It goes into status and is compared by the next process: the hash is fixed, not the standard
 /// library's.
@@ -37,9 +38,9 @@ impl Serialize for Fingerprint {
 /// What an applier owns of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// All of it, as one number.
+    /// All of it but `spec.replicas`, as one number.
     pub fingerprint: Fingerprint,
-    /// Whether `spec.replicas` is part of it.
+    /// Whether `spec.replicas` is its, too.
     pub replicas: bool,
 }
 
@@ -90,7 +91,7 @@ impl RawEntry<'_> {
 struct Leaves {
     /// Sum of the hashes of their paths.
     sum: u64,
-    /// Whether `spec.replicas` is one of them.
+    /// Whether there is `spec.replicas`, which the sum leaves out.
     replicas: bool,
 }
 
@@ -127,8 +128,8 @@ impl<'de> Visitor<'de> for Below {
             all.replicas |= below.replicas;
         }
         if is_leaf {
-            all.sum = mix(self.0);
             all.replicas = self.0 == child(child(ROOT, "f:spec"), "f:replicas");
+            all.sum = if all.replicas { 0 } else { mix(self.0) };
         }
         Ok(all)
     }

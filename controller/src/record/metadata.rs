@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use asya_shared::names::{annotation, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use super::Key;
-use super::fingerprint::{Applied, RawManagedFields};
+use super::fingerprint::{Applied, Fingerprint, RawManagedFields};
 
 /// What every record keeps of an object's metadata.
 ///
@@ -46,12 +47,24 @@ pub struct Controller {
     pub uid: Box<str>,
 }
 
+/// What an object shows of our last apply: its content is judged by this, not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LastApplied {
+    /// Hash of the object as it was last sent.
+    pub hash: Option<Box<str>>,
+    /// What we own of it.
+    pub fingerprint: Option<Fingerprint>,
+    /// Where the entry of the former operator stands in `managedFields`, as long as its fields are not ours (WRK-7).
+    pub former: Option<usize>,
+}
+
 /// `metadata`, borrowed from the API server's text.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RawMetadata<'a> {
+    /// Name.
     #[serde(borrow)]
-    name: Cow<'a, str>,
+    pub name: Cow<'a, str>,
     #[serde(borrow, default)]
     namespace: Cow<'a, str>,
     #[serde(borrow)]
@@ -133,8 +146,16 @@ impl RawMetadata<'_> {
         self.managed_fields.applied_by(manager)
     }
 
-    /// Where in `managedFields` the entry of `manager` stands, if it writes otherwise.
-    pub fn updated_by(&self, manager: &str) -> Option<usize> {
-        self.managed_fields.updated_by(manager)
+    /// What is left of the last apply by `manager`.
+    pub fn last_applied(&self, manager: &str) -> LastApplied {
+        let fingerprint = self.applied_by(manager).map(|fields| fields.fingerprint);
+        LastApplied {
+            hash: self.annotation(annotation::APPLIED_HASH),
+            fingerprint,
+            former: self
+                .managed_fields
+                .updated_by(manager::FORMER_OPERATOR)
+                .filter(|_| fingerprint.is_none()),
+        }
     }
 }

@@ -5,20 +5,18 @@
 //! server guarantees is required, and what users write freely stays raw text.
 
 mod actor;
+mod child;
 mod condition;
 mod config_map;
+mod crd;
 mod event;
 mod fingerprint;
-#[cfg(test)]
 mod hpa;
+mod keda;
 mod metadata;
 mod pod;
-#[cfg(test)]
 mod scale_target;
-#[cfg(test)]
 mod scaled_object;
-#[cfg(test)]
-mod trigger_authentication;
 mod workload;
 
 use std::fmt;
@@ -29,20 +27,18 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 pub use actor::ActorRecord;
+pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
+pub use crd::CrdRecord;
 pub use event::PodEventRecord;
 pub use fingerprint::Fingerprint;
-#[cfg(test)]
 pub use hpa::{HpaRecord, Inactive};
-pub use metadata::{Controller, Metadata, RawMetadata};
+pub use keda::TriggerAuthentication;
+pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
-#[cfg(test)]
 pub use scale_target::ScaleTarget;
-#[cfg(test)]
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
-#[cfg(test)]
-pub use trigger_authentication::TriggerAuthenticationRecord;
-pub use workload::{OfKind, WorkloadRecord, WorkloadType};
+pub use workload::{OfKind, WorkloadRecord};
 
 /// Namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,8 +78,22 @@ pub enum Concerns {
     Actor(Key),
     /// Every actor of a namespace.
     Namespace(Arc<str>),
+    /// Every actor.
+    Everybody,
     /// Nobody.
     Nobody,
+}
+
+impl Concerns {
+    /// The actor that owns an object, or else the one that its label names.
+    fn owner_of(metadata: &Metadata, label: Option<&str>) -> Self {
+        let owner = metadata.controller.as_ref();
+        let owner = owner.filter(|owner| &*owner.kind == "AsyncActor");
+        match owner.map(|owner| &*owner.name).or(label) {
+            Some(actor) => Self::Actor(Key::new(&metadata.key.namespace, actor)),
+            None => Self::Nobody,
+        }
+    }
 }
 
 /// What we keep of a watched object. Two of them are equal when nobody needs to look at the change.
@@ -99,6 +109,12 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     fn metadata(&self) -> &Metadata;
     /// Whom a change of this object concerns.
     fn concerns(&self) -> Concerns;
+}
+
+/// A record of an object that we apply, which is judged by what is left of that.
+pub trait Judged: Record {
+    /// What is left of our last apply.
+    fn last(&self) -> &LastApplied;
 }
 
 /// An event's or an answer's object: what kube's watcher needs of it, and the record.

@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 
-use asya_shared::names::{annotation, manager};
-use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Resource;
+use asya_shared::names::manager;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
+use super::keda::ScaledObject;
 use super::scale_target::{RawScaleTarget, ScaleTarget};
-use super::{Concerns, Fingerprint, Key, Metadata, RawMetadata, Record};
+use super::{Concerns, Judged, Key, LastApplied, Metadata, RawMetadata, Record};
 
 /// Stops KEDA from scaling, unless its text is a false.
 const PAUSED: &str = "autoscaling.keda.sh/paused";
@@ -26,10 +24,8 @@ pub struct ScaledObjectRecord {
     pub metadata: Metadata,
     /// When its deletion began.
     pub deleted: Option<Time>,
-    /// Hash of the object as it was last sent.
-    pub applied_hash: Option<Box<str>>,
-    /// What we own of it.
-    pub fingerprint: Option<Fingerprint>,
+    /// What is left of our last apply.
+    pub last: LastApplied,
     /// What it scales.
     pub target: ScaleTarget,
     /// Whether KEDA scales by it.
@@ -50,39 +46,6 @@ pub enum KedaReady {
     True,
     /// It does not, and says why.
     False(Box<str>),
-}
-
-/// The kind; there are no values of it.
-#[derive(Debug)]
-pub enum ScaledObject {}
-
-impl Resource for ScaledObject {
-    type DynamicType = ();
-    type Scope = NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "ScaledObject".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        KEDA_GROUP.into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        KEDA_VERSION.into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "scaledobjects".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        match *self {}
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        match *self {}
-    }
 }
 
 /// The decoded fields of a `ScaledObject`.
@@ -151,12 +114,10 @@ impl Record for ScaledObjectRecord {
 
     fn project(raw: RawScaledObject<'_>) -> Self {
         let status = raw.status.unwrap_or_default();
-        let applied = raw.metadata.applied_by(manager::SCALED_OBJECT);
         let target = raw.spec.unwrap_or_default().scale_target_ref;
         Self {
             metadata: raw.metadata.keep(),
-            applied_hash: raw.metadata.annotation(annotation::APPLIED_HASH),
-            fingerprint: applied.map(|fields| fields.fingerprint),
+            last: raw.metadata.last_applied(manager::SCALED_OBJECT),
             target: target.unwrap_or_default().keep(),
             ready: status.ready(),
             hpa_name: status
@@ -178,6 +139,12 @@ impl Record for ScaledObjectRecord {
         let actor = owner.filter(|owner| &*owner.kind == "AsyncActor");
         let actor = actor.map_or(&self.target.name, |owner| &owner.name);
         Concerns::Actor(Key::new(&self.metadata.key.namespace, actor))
+    }
+}
+
+impl Judged for ScaledObjectRecord {
+    fn last(&self) -> &LastApplied {
+        &self.last
     }
 }
 

@@ -5,14 +5,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use asya_shared::api::WorkloadKind;
-use asya_shared::names::{annotation, label, manager};
+use asya_shared::names::{label, manager};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::Resource;
 use serde::Deserialize;
 
 use super::condition::RawCondition;
-use super::{Concerns, Fingerprint, Key, Metadata, RawMetadata, Record};
+use super::{Concerns, LastApplied, Metadata, RawMetadata, Record};
 
 /// A workload that we created, or one of a name that we need.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,14 +23,10 @@ pub struct WorkloadRecord {
     pub metadata: Metadata,
     /// The actor that it belongs to by label; its controller ownerReference decides.
     pub actor: Option<Box<str>>,
-    /// Hash of the object as it was last sent.
-    pub applied_hash: Option<Box<str>>,
-    /// What we own of it.
-    pub fingerprint: Option<Fingerprint>,
+    /// What is left of our last apply.
+    pub last: LastApplied,
     /// Whether its number of replicas is ours (WRK-3).
     pub owns_replicas: bool,
-    /// Where the former operator's entry stands in `managedFields` (WRK-7).
-    pub former_owner: Option<usize>,
     /// Rises with each change of the spec.
     pub generation: i64,
     /// Replicas asked for.
@@ -134,10 +130,8 @@ impl WorkloadRecord {
             kind,
             metadata: raw.metadata.keep(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
-            applied_hash: raw.metadata.annotation(annotation::APPLIED_HASH),
-            fingerprint: applied.map(|fields| fields.fingerprint),
+            last: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
-            former_owner: raw.metadata.updated_by(manager::FORMER_OPERATOR),
             generation: raw.metadata.generation,
             desired: raw.spec.replicas.unwrap_or(1),
             observed_generation: raw.status.observed_generation,
@@ -169,13 +163,6 @@ impl<K: WorkloadType> Record for OfKind<K> {
     }
 
     fn concerns(&self) -> Concerns {
-        let namespace = &self.record.metadata.key.namespace;
-        match (&self.record.metadata.controller, &self.record.actor) {
-            (Some(owner), _) if &*owner.kind == "AsyncActor" => {
-                Concerns::Actor(Key::new(namespace, &owner.name))
-            }
-            (_, Some(actor)) => Concerns::Actor(Key::new(namespace, actor)),
-            _ => Concerns::Nobody,
-        }
+        Concerns::owner_of(&self.record.metadata, self.record.actor.as_deref())
     }
 }

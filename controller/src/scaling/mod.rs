@@ -5,4 +5,4 @@ pub mod plan;
 pub mod ready;
 pub mod replicas;
 #[cfg(test)]
-mod testing;
+pub mod testing;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::Sealed;
-use asya_shared::scaling::{KEDA_GROUP, ScalingObjects, Untriggerable};
+use asya_shared::scaling::{ScalingObjects, Untriggerable};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::{Child, Fault, Reason, Retry};
+use crate::reconcile::{Child, Fault, Reason, Step, not_owned, plan_child};
 use crate::record::{
-    Fingerprint, HpaRecord, Metadata, ScaleTarget, ScaledObjectRecord, TriggerAuthenticationRecord,
+    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
 
 /// KEDA gets this long to let go of a `ScaledObject` (FIN-2).
@@ -31,7 +31,7 @@ pub struct Facts<'a> {
     /// The object under the `ScaledObject`'s name.
     pub scaled_object: &'a Child<ScaledObjectRecord>,
     /// The object under the `TriggerAuthentication`'s name.
-    pub trigger_authentication: &'a Child<TriggerAuthenticationRecord>,
+    pub trigger_authentication: &'a Child<ChildRecord<TriggerAuthentication>>,
     /// All HPAs that concern the actor.
     pub hpas: &'a [Arc<HpaRecord>],
     /// All `ScaledObject`s that concern the actor.
@@ -52,21 +52,8 @@ pub struct ScalingPlan {
     pub fault: Option<Fault>,
 }
 
-/// What to do about one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It is as wanted, or nothing can be done.
-    Keep,
-    /// Apply it.
-    Apply,
-    /// Delete the one with this uid.
-    Delete(Box<str>),
-    /// Something must be gone first; its end is an event.
-    Wait,
-}
-
 /// What to do when scaling is off or the actor goes.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Removal {
     /// About the `ScaledObject`.
     pub scaled_object: Step,
@@ -105,7 +92,11 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
             fault: None,
         };
     }
-    let trigger_authentication = plan_trigger_authentication(facts, objects);
+    let trigger_authentication = plan_child(
+        facts.trigger_authentication,
+        objects.trigger_authentication.as_ref(),
+        facts.inventory,
+    );
     let scaled_object = if trigger_authentication == Step::Wait {
         Step::Wait
     } else {
@@ -118,71 +109,13 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
     }
 }
 
-fn plan_trigger_authentication(facts: &Facts<'_>, objects: &ScalingObjects) -> Step {
-    match (
-        facts.trigger_authentication,
-        &objects.trigger_authentication,
-    ) {
-        (Child::Ours(found), _) if found.metadata.deleting => Step::Wait,
-        (Child::Ours(found), Some(wanted)) => {
-            let held = Held {
-                metadata: &found.metadata,
-                applied_hash: found.applied_hash.as_deref(),
-                fingerprint: found.fingerprint,
-            };
-            apply_unless(held.is(wanted, facts.inventory, "TriggerAuthentication"))
-        }
-        (Child::Ours(found), None) => Step::Delete(found.metadata.uid.clone()),
-        (Child::Absent, Some(_)) => Step::Apply,
-        (Child::Absent, None) | (Child::Foreign(_), _) => Step::Keep,
-    }
-}
-
 fn plan_scaled_object(facts: &Facts<'_>, wanted: &Sealed) -> Step {
-    match facts.scaled_object {
-        Child::Ours(found) if found.metadata.deleting => Step::Wait,
-        Child::Ours(found) => {
-            let held = Held {
-                metadata: &found.metadata,
-                applied_hash: found.applied_hash.as_deref(),
-                fingerprint: found.fingerprint,
-            };
-            apply_unless(held.is(wanted, facts.inventory, "ScaledObject"))
-        }
-        // a new one would share the workload with the HPA of the old
-        Child::Absent if facts.hpas.iter().any(|hpa| is_of_name(hpa, facts.actor)) => Step::Wait,
-        Child::Absent => Step::Apply,
-        Child::Foreign(_) => Step::Keep,
+    let absent = matches!(facts.scaled_object, Child::Absent);
+    // a new one would share the workload with the HPA of the old
+    if absent && facts.hpas.iter().any(|hpa| is_of_name(hpa, facts.actor)) {
+        return Step::Wait;
     }
-}
-
-fn apply_unless(unchanged: bool) -> Step {
-    if unchanged { Step::Keep } else { Step::Apply }
-}
-
-/// An object that we made, as the watch shows it.
-struct Held<'a> {
-    metadata: &'a Metadata,
-    applied_hash: Option<&'a str>,
-    fingerprint: Option<Fingerprint>,
-}
-
-impl Held<'_> {
-    /// Same object, sent with the same content, and nobody took a field of ours since.
-    fn is(&self, wanted: &Sealed, inventory: &[InventoryEntry], kind: &str) -> bool {
-        let fingerprint = self.fingerprint.map(|fingerprint| fingerprint.to_string());
-        let name = &*self.metadata.key.name;
-        let mut entries = inventory.iter();
-        let recorded = entries
-            .find(|entry| (&*entry.group, &*entry.kind, &*entry.name) == (KEDA_GROUP, kind, name));
-        recorded.is_some_and(|recorded| {
-            self.applied_hash == Some(&wanted.hash)
-                && recorded.hash.as_deref() == Some(&wanted.hash)
-                && recorded.uid.as_deref() == Some(&*self.metadata.uid)
-                && fingerprint.is_some()
-                && recorded.fingerprint == fingerprint
-        })
-    }
+    plan_child(facts.scaled_object, Some(wanted), facts.inventory)
 }
 
 /// KEDA-9: both kinds that scale, of any version, on the same object and not ours.
@@ -242,22 +175,6 @@ fn taken(facts: &Facts<'_>) -> Option<Fault> {
     }
 }
 
-fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
-    let owner = match &metadata.controller {
-        Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),
-        None => "was not made by this operator".to_owned(),
-    };
-    Fault {
-        reason: Reason::NotOwned,
-        message: format!(
-            "{kind} {} exists and {owner}; delete it or rename this actor (adoptionPolicy: IfUnowned takes over one \
-             without an owner)",
-            metadata.key
-        ),
-        retry: Retry::Slowly,
-    }
-}
-
 fn not_installed() -> Fault {
     Fault::until_change(
         Reason::KedaNotInstalled,
@@ -270,7 +187,7 @@ fn not_installed() -> Fault {
 /// for as long as the `ScaledObject` is there.
 pub fn plan_removal(
     scaled_object: &Child<ScaledObjectRecord>,
-    trigger_authentication: &Child<TriggerAuthenticationRecord>,
+    trigger_authentication: &Child<ChildRecord<TriggerAuthentication>>,
     now: Timestamp,
 ) -> Removal {
     let (scaled_object, until) = match scaled_object {

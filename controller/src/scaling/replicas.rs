@@ -47,11 +47,9 @@ pub struct LastScale {
 }
 
 /// Compares with the status of the last pass; the first number that is seen is no change.
-pub fn last_scale(previous: &AsyncActorStatus, desired: i32, now: Timestamp) -> LastScale {
-    let before = previous
-        .desired_replicas
-        .filter(|before| *before != desired);
-    let Some(before) = before else {
+pub fn last_scale(previous: &AsyncActorStatus, desired: Option<i32>, now: Timestamp) -> LastScale {
+    let numbers = previous.desired_replicas.zip(desired);
+    let Some((before, desired)) = numbers.filter(|(before, desired)| before != desired) else {
         return LastScale {
             time: previous.last_scale_time.clone(),
             direction: previous.last_scale_direction.clone(),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::record::{HpaRecord, Record, ScaledObjectRecord, Seen, TriggerAuthenticationRecord};
+use crate::record::{
+    ChildRecord, HpaRecord, Record, ScaledObjectRecord, Seen, TriggerAuthentication,
+};
 
 fn record<R: Record>(object: &Value) -> Arc<R> {
     let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
@@ -33,7 +35,7 @@ fn applied(name: &str, uid: &str) -> Value {
 }
 
 /// Actor `a`'s `ScaledObject`, with these fields besides.
-pub(super) fn scaled_object(extra: &Value) -> Arc<ScaledObjectRecord> {
+pub fn scaled_object(extra: &Value) -> Arc<ScaledObjectRecord> {
     let mut object = applied("a", "u-so");
     object["spec"] =
         json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"}});
@@ -42,14 +44,14 @@ pub(super) fn scaled_object(extra: &Value) -> Arc<ScaledObjectRecord> {
 }
 
 /// Actor `a`'s `TriggerAuthentication`, with these fields besides.
-pub(super) fn trigger_authentication(extra: &Value) -> Arc<TriggerAuthenticationRecord> {
+pub fn trigger_authentication(extra: &Value) -> Arc<ChildRecord<TriggerAuthentication>> {
     let mut object = applied("a-trigger-auth", "u-ta");
     merge(&mut object, extra);
     record(&object)
 }
 
 /// The HPA that KEDA made for [`scaled_object`], with these fields besides.
-pub(super) fn hpa(extra: &Value) -> Arc<HpaRecord> {
+pub fn hpa(extra: &Value) -> Arc<HpaRecord> {
     let mut object = json!({
         "metadata": {
             "name": "keda-hpa-a", "namespace": "ns", "uid": "u-hpa", "resourceVersion": "7",

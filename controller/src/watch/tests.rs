@@ -4,6 +4,7 @@ use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Request, Response, StatusCode};
+use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
@@ -11,7 +12,7 @@ use super::*;
 use crate::health::Readiness;
 use crate::record::ConfigMapRecord;
 
-/// A server with one empty list, which refuses the first watches.
+/// A server with one object, which refuses the first watches.
 fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
     let watches = Arc::clone(watches);
     let server = tower::service_fn(move |request: Request<Body>| {
@@ -36,7 +37,7 @@ fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
             } else {
                 (
                     StatusCode::OK,
-                    r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#,
+                    r#"{"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "5"}}]}"#,
                 )
             };
             let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
@@ -47,18 +48,53 @@ fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
     Client::new(server, "default")
 }
 
+fn watch(server: Client, readiness: &Readiness) -> Watch<ConfigMapRecord> {
+    Watch {
+        api: Api::all(server),
+        scope: None,
+        selector: Selector::default(),
+        served: None,
+        store: Arc::new(Store::<ConfigMapRecord>::default()),
+        gate: readiness.gate("watch ConfigMap"),
+        metrics: Arc::new(Metrics::new()),
+    }
+}
+
+/// KEDA-9, OPS-6
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_nobody_serves_holds_nobody_up_and_is_watched_for_as_long_as_it_is_served() {
+    let (watches, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
+    let (serve, served) = watch::channel(false);
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let store = Arc::new(Store::<ConfigMapRecord>::default());
+    let watch = Watch {
+        served: Some(served),
+        store: store.clone(),
+        ..watch(server(0, &watches), &readiness)
+    };
+    tokio::spawn(watch.run(move |concerns| tell.send(concerns).unwrap()));
+    readiness.reached().await;
+    assert_eq!((watches.load(Ordering::Relaxed), store.len()), (0, 0));
+
+    for _ in 0..2 {
+        serve.send_replace(true);
+        assert!(told.recv().await.is_some(), "the object is there");
+        assert_eq!(store.len(), 1);
+        serve.send_replace(false);
+        assert!(told.recv().await.is_some(), "it went with its kind");
+        assert_eq!(store.len(), 0);
+        assert_eq!(readiness.pending(), Vec::<String>::new());
+    }
+}
+
 /// OPS-6, FW-12
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_when_it_is_quiet() {
     let (watches, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
     let metrics = Arc::new(Metrics::new());
     let watch = Watch {
-        client: server(3, &watches),
-        scope: None,
-        selector: Selector::default(),
-        store: Arc::new(Store::<ConfigMapRecord>::default()),
-        gate: readiness.gate("watch ConfigMap"),
         metrics: Arc::clone(&metrics),
+        ..watch(server(3, &watches), &readiness)
     };
     let running = tokio::spawn(watch.run(|_| {}));
     let healthy = |value| {

@@ -16,7 +16,9 @@ mod volumes;
 pub(crate) mod testing;
 
 pub use labels::{pod_labels, selector};
-pub use objects::{Replicas, WorkloadObject, runtime_config_map, workload};
+pub use objects::{
+    Replicas, WorkloadObject, runtime_config_map, service_account, service_account_name, workload,
+};
 pub use template::{PodInputs, pod_template};
 
 use serde_json::{Map, Value};

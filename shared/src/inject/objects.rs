@@ -1,31 +1,32 @@
-//! The objects that we apply: an actor's workload (WRK-1, WRK-2) and the script of its namespace (RUN-1).
+//! The objects that we apply: an actor's workload (WRK-1, WRK-2) and `ServiceAccount` (SA-1), and the script of its
+//! namespace (RUN-1).
+
+use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
 use super::labels::{selector, to_json};
 use super::template::{PodInputs, pod_template};
 use crate::api::WorkloadKind;
-use crate::applied::{owner_reference, seal};
-use crate::names::{self, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label};
+use crate::applied::{Sealed, child_labels, owner_reference};
+use crate::names::{RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label};
 
 /// What is written of a workload's number of pods (WRK-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
     /// Scaling is off: this many, always.
     Enforced(i32),
-    /// Scaling is on and the workload is new: it begins with this many.
+    /// Scaling is on: a new workload begins with this many, and from then on the number is not ours.
     Initial(i32),
-    /// Scaling is on and the workload exists: the number is not ours.
-    Left,
 }
 
 /// A workload as we apply it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadObject {
-    /// The whole object.
-    pub object: Value,
-    /// Its hash, which it carries as annotation; the same with [`Replicas::Initial`] and [`Replicas::Left`].
-    pub hash: String,
+    /// The whole object, as it is kept.
+    pub kept: Sealed,
+    /// Who writes its number of pods.
+    pub replicas: Replicas,
     /// Its template's hash, which its pods carry as annotation.
     pub template_hash: String,
     /// Seconds that its pods have to stop.
@@ -69,39 +70,63 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
     if let Replicas::Enforced(replicas) = replicas {
         spec.insert("replicas".to_owned(), Value::from(replicas));
     }
-    let mut object = json!({
+    let object = json!({
         "apiVersion": "apps/v1",
         "kind": kind,
         "metadata": {
             "name": inputs.actor,
             "namespace": inputs.namespace,
-            "labels": {
-                label::MANAGED_BY: names::MANAGED_BY,
-                label::ASYA: inputs.actor,
-                label::ACTOR: inputs.actor,
-            },
+            "labels": child_labels(inputs.actor),
             "ownerReferences": [owner_reference(inputs.actor, uid)],
         },
         "spec": spec,
     });
-    let hash = seal(&mut object);
-    if let Replicas::Initial(replicas) = replicas {
-        // after the hash: the next apply leaves it out
-        object["spec"]["replicas"] = Value::from(replicas);
-    }
     WorkloadObject {
-        object,
-        hash,
+        kept: Sealed::new(object),
+        replicas,
         template_hash,
         grace_seconds,
     }
 }
 
-/// The `ConfigMap` with the runtime script, and its hash, which it carries as annotation. All actors of the
-/// namespace share it, so it has no owner (RUN-2).
+impl WorkloadObject {
+    /// The object to begin with. Its hash is that of the kept one, so that it is not applied again.
+    #[must_use]
+    pub fn first(&self) -> Cow<'_, Value> {
+        let mut object = Cow::Borrowed(&self.kept.object);
+        if let Replicas::Initial(replicas) = self.replicas {
+            object.to_mut()["spec"]["replicas"] = Value::from(replicas);
+        }
+        object
+    }
+}
+
+/// The name of the `ServiceAccount` of an actor with an IAM role.
 #[must_use]
-pub fn runtime_config_map(namespace: &str, script: &str) -> (Value, String) {
-    let mut object = json!({
+pub fn service_account_name(actor: &str) -> String {
+    format!("asya-{actor}")
+}
+
+/// The `ServiceAccount` by which the pods of the actor with this uid assume an IAM role (SA-1).
+#[must_use]
+pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) -> Sealed {
+    Sealed::new(json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": service_account_name(actor),
+            "namespace": namespace,
+            "labels": child_labels(actor),
+            "annotations": {annotation::ROLE_ARN: role_arn},
+            "ownerReferences": [owner_reference(actor, uid)],
+        },
+    }))
+}
+
+/// The `ConfigMap` with the runtime script. All actors of the namespace share it, so it has no owner (RUN-2).
+#[must_use]
+pub fn runtime_config_map(namespace: &str, script: &str) -> Sealed {
+    Sealed::new(json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
@@ -114,9 +139,7 @@ pub fn runtime_config_map(namespace: &str, script: &str) -> (Value, String) {
             },
         },
         "data": {RUNTIME_SCRIPT_KEY: script},
-    });
-    let hash = seal(&mut object);
-    (object, hash)
+    }))
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Authentication, KEDA_GROUP, KEDA_VERSION, Trigger, TriggerRequest, Untriggerable};
 use crate::api::{AdvancedScaling, ScalingInForce, WorkloadKind};
-use crate::applied::{Sealed, owner_reference};
+use crate::applied::{Sealed, child_labels, owner_reference};
 use crate::config::Transport;
 use crate::hash;
-use crate::names::{self, TRANSPORT_CONFIG_MAP, TRIGGER_NAME, label};
+use crate::names::{TRANSPORT_CONFIG_MAP, TRIGGER_NAME, label};
 use crate::transport::QueueNames;
 
 /// KEDA puts `keda-hpa-` before a name, and a name has at most 63 characters.
@@ -175,11 +175,7 @@ fn trigger_authentication(inputs: &ScalingInputs<'_>, authentication: &Authentic
         "metadata": {
             "name": trigger_authentication_name(inputs.actor),
             "namespace": inputs.namespace,
-            "labels": {
-                label::MANAGED_BY: names::MANAGED_BY,
-                label::ASYA: inputs.actor,
-                label::ACTOR: inputs.actor,
-            },
+            "labels": child_labels(inputs.actor),
             "ownerReferences": [owner_reference(inputs.actor, inputs.uid)],
         },
         "spec": spec,

@@ -115,6 +115,17 @@ impl Transport {
         }
     }
 
+    /// The IAM role of an actor's pods, if they have one (SA-1). `own` is the actor's annotation.
+    #[must_use]
+    pub fn role_of_pods<'a>(&'a self, own: Option<&'a str>) -> Option<&'a str> {
+        match &self.kind {
+            TransportKind::Sqs(config) => own
+                .filter(|role| !role.is_empty())
+                .or(config.actor_role_arn.as_deref()),
+            TransportKind::Rabbitmq(_) => None,
+        }
+    }
+
     /// Those of an actor's queue names that the broker would refuse (VAL-11).
     #[must_use]
     pub fn illegal_names(&self, namespace: &str, actor: &str) -> Vec<String> {

@@ -6,7 +6,6 @@ use super::Subject;
 use super::template::{labels, pod_spec, runtime_containers};
 use super::violation::Findings;
 use crate::api::WorkloadKind;
-use crate::config::TransportKind;
 use crate::names::{
     RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_PATH, SOCKET_DIR, SOCKET_VOLUME, TMP_VOLUME, label,
 };
@@ -108,13 +107,7 @@ pub(super) fn account_and_role_exclude_each_other(subject: &Subject<'_>, found: 
     let Ok(transport) = subject.transports.usable(&subject.spec.transport) else {
         return;
     };
-    let TransportKind::Sqs(config) = &transport.kind else {
-        return;
-    };
-    let role = subject
-        .role_arn
-        .filter(|it| !it.is_empty())
-        .or(config.actor_role_arn.as_deref());
+    let role = transport.role_of_pods(subject.role_arn);
     let Some(spec) = pod_spec(subject).filter(|_| role.is_some()) else {
         return;
     };

@@ -128,7 +128,7 @@ impl Bare {
 
     /// What a namespace and the broker need once.
     async fn prepare(&self, crowd: &Crowd) -> Result<()> {
-        let (script, _) = runtime_config_map(&crowd.namespace, SCRIPT);
+        let script = runtime_config_map(&crowd.namespace, SCRIPT).object;
         let api = crowd.api::<Light<NotUsed>>(&self.client, "", "ConfigMap");
         let params = PatchParams::apply(manager::RUNTIME).force();
         api.patch("asya-runtime", &params, &Patch::Apply(script))
@@ -192,7 +192,7 @@ impl Bare {
             service_account: None,
         };
         let replicas = Replicas::Enforced(template.replicas_in_force());
-        Ok(workload(&inputs, uid, replicas).object)
+        Ok(workload(&inputs, uid, replicas).kept.object)
     }
 
     async fn declare(&self, name: &str) -> Result<()> {

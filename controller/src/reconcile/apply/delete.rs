@@ -1,16 +1,19 @@
-//! Takes down what we made: workload, queue, script, and last our finalizer.
+//! Takes down what we made: what scales the workload, it, its `ServiceAccount`, queue, what actors share, and last our
+//! finalizer.
 
 use std::time::Duration;
 
 use kube::Api;
 
-use super::Outcome;
 use super::finalizer::remove_finalizer;
 use super::retired::{own_dead_letters, owner};
+use super::{Outcome, scaling};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::deletion::{Delete, QueueRemoval, Then, WorkloadRemoval};
+use crate::reconcile::plan::deletion::{
+    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
+};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
 use crate::record::{ActorRecord, Key, Record, Seen};
 
@@ -20,14 +23,24 @@ pub(super) async fn delete(
     observed: &Observed,
     plan: Delete,
 ) -> Result<Outcome, Error> {
+    let uid = &*observed.actor.metadata.uid;
+    match &plan.scaling {
+        ScalingRemoval::Delete(removal) => scaling::remove(context, observed, removal).await?,
+        ScalingRemoval::Orphan => scaling::orphan(context, observed).await?,
+    }
     for removal in &plan.workloads {
         match removal {
             WorkloadRemoval::Delete(workload) => context.workloads.delete(workload).await?,
-            WorkloadRemoval::Orphan(workload) => {
-                context
-                    .workloads
-                    .orphan(workload, &observed.actor.metadata.uid)
-                    .await?;
+            WorkloadRemoval::Orphan(workload) => context.workloads.orphan(workload, uid).await?,
+        }
+    }
+    if let Some(account) = observed.service_account.ours() {
+        let (accounts, metadata) = (&context.service_accounts, &account.metadata);
+        match plan.service_account {
+            AccountRemoval::Keep => {}
+            AccountRemoval::Delete => accounts.delete(&metadata.key, &metadata.uid).await?,
+            AccountRemoval::Orphan => {
+                accounts.orphan(&metadata.key, &metadata.uid, uid).await?;
             }
         }
     }
@@ -137,7 +150,7 @@ async fn delete_queue(
     }
 }
 
-/// The runtime script goes with the last actor of its namespace (RUN-2).
+/// What actors share goes with the last one of its namespace (RUN-2).
 async fn release_namespace(context: &Context, observed: &Observed) -> Result<(), Error> {
     let namespace = &observed.key().namespace;
     let actors = &context.stores.actors;
@@ -146,20 +159,17 @@ async fn release_namespace(context: &Context, observed: &Observed) -> Result<(),
         let actor = actors.get(key).filter(|_| key != observed.key());
         actor.is_some_and(|actor| !actor.metadata.deleting)
     };
-    let others = actors.keys_in(namespace).iter().any(stays);
-    if observed.deletion.orphans {
-        context
-            .runtime
-            .orphan(&context.stores.config_maps, namespace)
-            .await
-    } else if others {
-        Ok(())
-    } else {
-        context
-            .runtime
-            .remove(&context.stores.config_maps, namespace)
-            .await
+    if !observed.deletion.orphans && actors.keys_in(namespace).iter().any(stays) {
+        return Ok(());
     }
+    for shared in context.config_maps.objects.store.keys_in(namespace) {
+        if observed.deletion.orphans {
+            context.config_maps.orphan(&shared).await?;
+        } else if !context.runtime.is_at_home(&shared) {
+            context.config_maps.remove(&shared).await?;
+        }
+    }
+    Ok(())
 }
 
 fn actors(context: &Context, observed: &Observed) -> Api<Seen<ActorRecord>> {

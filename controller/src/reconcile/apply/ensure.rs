@@ -1,18 +1,23 @@
-//! Brings queue, script and workload to what is wanted.
+//! Brings queue, script, workload and its scaling to what is wanted.
 
 use std::sync::Arc;
 
+use asya_shared::inject::service_account_name;
+use asya_shared::names::manager;
+use serde_json::Value;
+
+use super::child::{apply_child, delete_child, entry, entry_of};
 use super::finalizer::add_finalizer;
-use super::{Ensured, QueueState, seen_workload};
+use super::{Ensured, QueueState, scaling, seen_scaling};
 use crate::events::Note;
 use crate::queue::BrokerError;
 use crate::queue::health::Finding;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::{Ensure, QueueStep, WorkloadStep};
+use crate::reconcile::plan::{Ensure, QueueStep, Step, WorkloadStep};
 use crate::reconcile::{Context, Error, Fault};
-use crate::record::WorkloadRecord;
+use crate::record::{Key, WorkloadRecord};
 
 /// Runs the plan of an actor that lives.
 pub(super) async fn ensure(
@@ -24,7 +29,8 @@ pub(super) async fn ensure(
         add_finalizer(context, &observed.actor).await?;
     }
     let mut ensured = Ensured {
-        workload: seen_workload(observed),
+        workload: observed.workload.ours().cloned(),
+        scaling: seen_scaling(observed),
         ..Ensured::default()
     };
     let Ok(desired) = &observed.desired else {
@@ -34,34 +40,99 @@ pub(super) async fn ensure(
     if plan.workload == WorkloadStep::Create && !ensured.queue.is_usable() {
         return Ok(ensured);
     }
-    if let Err(fault) = ensure_script(context, observed).await? {
+    let needed = ensure_needed(
+        context,
+        observed,
+        desired,
+        &plan.service_account,
+        &mut ensured,
+    );
+    if let Err(fault) = needed.await? {
         ensured.fault = Some(fault);
         return Ok(ensured);
     }
-    let applied = match plan.workload {
-        WorkloadStep::Keep => None,
-        WorkloadStep::Refuse(fault) => Some(Err(fault)),
-        WorkloadStep::Create => Some(apply_workload(context, observed, desired).await?),
+    let settings = scaling::ensure_settings(context, observed, desired).await?;
+    ensure_workload(context, observed, desired, plan.workload, &mut ensured).await?;
+    if let Some(step) = plan.scaling {
+        let step = (step, settings.err());
+        scaling::scale(context, observed, desired, step, &mut ensured).await?;
+    }
+    if let Some(former) = plan.former.filter(|_| ensured.workload.is_some()) {
+        context.workloads.delete(&former).await?;
+    }
+    if ensured.fault.is_none() {
+        let (accounts, name) = (&context.service_accounts, service_account(observed));
+        delete_child(accounts, &name, &plan.service_account).await?;
+    }
+    Ok(ensured)
+}
+
+/// What pods cannot start without: the `ServiceAccount` that they run as, and the script that they mount.
+async fn ensure_needed(
+    context: &Context,
+    observed: &Observed,
+    desired: &Desired,
+    account: &Step,
+    ensured: &mut Ensured,
+) -> Result<Result<(), Fault>, Error> {
+    if let Some(wanted) = &desired.service_account {
+        let name = service_account(observed);
+        let applied = apply_child(
+            &context.service_accounts,
+            (&name, manager::SERVICE_ACCOUNT),
+            &observed.service_account,
+            (account, wanted),
+        );
+        match applied.await? {
+            Ok(Some(record)) => ensured.applied.push(entry_of(&*record, wanted)),
+            Ok(None) => {}
+            Err(fault) => return Ok(Err(fault)),
+        }
+    }
+    let namespace = &observed.key().namespace;
+    context
+        .runtime
+        .ensure(&context.config_maps, namespace)
+        .await
+}
+
+fn service_account(observed: &Observed) -> Key {
+    let Key { namespace, name } = observed.key();
+    Key::new(namespace, &service_account_name(name))
+}
+
+async fn ensure_workload(
+    context: &Context,
+    observed: &Observed,
+    desired: &Desired,
+    step: WorkloadStep,
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let applied = match step {
+        WorkloadStep::Keep => return Ok(()),
+        WorkloadStep::Refuse(fault) => Err(fault),
+        WorkloadStep::Create => {
+            apply_workload(context, observed, desired, &desired.workload.first()).await?
+        }
         WorkloadStep::Update {
             take_over,
             hand_over,
         } => {
             prepare_update(context, observed, take_over, hand_over).await?;
-            Some(apply_workload(context, observed, desired).await?)
+            apply_workload(context, observed, desired, &desired.workload.kept.object).await?
         }
     };
     match applied {
-        Some(Ok(workload)) => {
+        Ok(workload) => {
+            let (kind, wanted) = (format!("{:?}", workload.kind), &desired.workload.kept);
+            let (metadata, last) = (&workload.metadata, &workload.last);
+            let entry = entry(("apps", &kind), metadata, last, &wanted.hash);
+            ensured.applied.push(entry);
             ensured.workload = Some(workload);
-            ensured.applied = true;
         }
-        Some(Err(fault)) => ensured.fault = Some(fault),
-        None => {}
+        Err(fault) => ensured.fault = Some(fault),
     }
-    if let Some(former) = plan.former.filter(|_| ensured.workload.is_some()) {
-        context.workloads.delete(&former).await?;
-    }
-    Ok(ensured)
+    Ok(())
 }
 
 /// What must be so before an apply, or else it would change more than it says.
@@ -71,18 +142,18 @@ async fn prepare_update(
     take_over: Option<usize>,
     hand_over: bool,
 ) -> Result<(), Error> {
-    let Some(workload) = seen_workload(observed) else {
+    let Some(workload) = observed.workload.ours() else {
         return Ok(());
     };
     if hand_over {
         context
             .workloads
-            .hand_over_replicas(&workload)
+            .hand_over_replicas(workload)
             .await
             .map_err(Error::Api)?;
     }
     if let Some(index) = take_over {
-        context.workloads.take_over_fields(&workload, index).await?;
+        context.workloads.take_over_fields(workload, index).await?;
     }
     Ok(())
 }
@@ -138,22 +209,14 @@ fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
     context.events.tell(&observed.actor, note, text);
 }
 
-/// The script comes before the workload: pods mount it.
-async fn ensure_script(context: &Context, observed: &Observed) -> Result<Result<(), Fault>, Error> {
-    let (store, namespace) = (&context.stores.config_maps, &observed.key().namespace);
-    context.runtime.ensure(store, namespace).await
-}
-
 async fn apply_workload(
     context: &Context,
     observed: &Observed,
     desired: &Desired,
+    object: &Value,
 ) -> Result<Result<Arc<WorkloadRecord>, Fault>, Error> {
     let key = observed.key();
-    let applied = context
-        .workloads
-        .apply(desired.kind, key, &desired.workload.object)
-        .await;
+    let applied = context.workloads.apply(desired.kind, key, object).await;
     applied.map_or_else(
         |error| refused(&format!("{:?} {key}", desired.kind), error).map(Err),
         |workload| Ok(Ok(workload)),

@@ -1,20 +1,26 @@
 //! Runs a plan's writes in order. What one refuses keeps those from running that need it, and no others.
 
+mod child;
 mod delete;
 mod ensure;
 mod finalizer;
 mod retired;
+mod scaling;
 
 use std::sync::Arc;
 
+use asya_shared::api::InventoryEntry;
+
+#[cfg(test)]
+pub use child::entry;
 pub use retired::Looked;
 
+use super::observe::Observed;
 use super::observe::known::is_same;
-use super::observe::{Child, Observed};
 use super::plan::Plan;
 use super::{Context, Error, Fault, Retry};
 use crate::queue::Serving;
-use crate::record::WorkloadRecord;
+use crate::record::{ScaledObjectRecord, WorkloadRecord};
 
 /// What a pass did, and what stands now.
 #[derive(Debug)]
@@ -39,11 +45,22 @@ pub struct Ensured {
     pub queue: QueueState,
     /// The workload as last seen or written.
     pub workload: Option<Arc<WorkloadRecord>>,
-    /// Whether that is the answer to an apply of this pass.
-    pub applied: bool,
     /// About retired queues.
     pub retired: Looked,
     /// Why the workload is not what it should be.
+    pub fault: Option<Fault>,
+    /// What scales the workload; `None` while nothing should.
+    pub scaling: Option<Scaled>,
+    /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
+    pub applied: Vec<InventoryEntry>,
+}
+
+/// What scales a workload after a pass.
+#[derive(Debug, Default)]
+pub struct Scaled {
+    /// The `ScaledObject` as last seen or written.
+    pub scaled_object: Option<Arc<ScaledObjectRecord>>,
+    /// Why it is not what it should be.
     pub fault: Option<Fault>,
 }
 
@@ -78,7 +95,8 @@ impl QueueState {
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
     match plan {
         Plan::Rest => Ok(Outcome::Ensured(Ensured {
-            workload: seen_workload(observed),
+            workload: observed.workload.ours().cloned(),
+            scaling: seen_scaling(observed),
             ..Ensured::default()
         })),
         Plan::Ensure(mut plan) => {
@@ -106,9 +124,10 @@ fn is_another_queue(observed: &Observed, ensured: &Ensured) -> bool {
         && matches!((before, wanted), (Some(before), Ok(wanted)) if !is_same(before, &wanted))
 }
 
-fn seen_workload(observed: &Observed) -> Option<Arc<WorkloadRecord>> {
-    match &observed.workload {
-        Child::Ours(workload) => Some(Arc::clone(workload)),
-        Child::Absent | Child::Foreign(_) => None,
-    }
+fn seen_scaling(observed: &Observed) -> Option<Scaled> {
+    let desired = observed.desired.as_ref().ok()?;
+    desired.scaling.as_ref().map(|_| Scaled {
+        scaled_object: observed.scaling.scaled_object.ours().cloned(),
+        fault: None,
+    })
 }

@@ -7,9 +7,10 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use super::has_finalizer;
+use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::known::Hold;
-use crate::reconcile::observe::{Child, Observed};
 use crate::record::WorkloadRecord;
+use crate::scaling::plan::{Removal, plan_removal};
 
 /// After the grace period pods get this long before the queue is taken from under them (FIN-2).
 const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
@@ -17,8 +18,12 @@ const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
 /// The parts of a pass over an actor that goes, in the order in which they are done.
 #[derive(Debug, PartialEq)]
 pub struct Delete {
+    /// What happens to what scales the workload.
+    pub scaling: ScalingRemoval,
     /// What happens to the workloads.
     pub workloads: Vec<WorkloadRemoval>,
+    /// What happens to the `ServiceAccount`.
+    pub service_account: AccountRemoval,
     /// What stands between the actor and its end.
     pub then: Then,
 }
@@ -30,6 +35,26 @@ pub enum WorkloadRemoval {
     Delete(Arc<WorkloadRecord>),
     /// Give up our ownerReference on it.
     Orphan(Arc<WorkloadRecord>),
+}
+
+/// What happens to KEDA's objects of an actor that goes.
+#[derive(Debug, PartialEq)]
+pub enum ScalingRemoval {
+    /// Take them down.
+    Delete(Removal),
+    /// Give up our ownerReference on them.
+    Orphan,
+}
+
+/// What happens to the `ServiceAccount` of an actor that goes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AccountRemoval {
+    /// Nothing yet, or it is gone.
+    Keep,
+    /// Delete it: no pod runs as it any more.
+    Delete,
+    /// Give up our ownerReference on it.
+    Orphan,
 }
 
 /// The end of a deletion.
@@ -57,44 +82,64 @@ pub struct QueueRemoval {
 
 /// Decides what to do in this pass of the deletion (FIN-2).
 pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
+    let seen = &observed.scaling;
+    let removal = plan_removal(&seen.scaled_object, &seen.trigger_authentication, now);
+    let ours = our_workloads(observed);
     if !has_finalizer(observed) {
         return Delete {
+            scaling: ScalingRemoval::Delete(Removal::default()),
             workloads: Vec::new(),
+            service_account: AccountRemoval::Keep,
             then: Then::Gone,
         };
     }
-    let ours = our_workloads(observed);
     if observed.deletion.orphans {
-        let workloads = ours.into_iter().map(WorkloadRemoval::Orphan).collect();
         return Delete {
-            workloads,
+            scaling: ScalingRemoval::Orphan,
+            workloads: ours.into_iter().map(WorkloadRemoval::Orphan).collect(),
+            service_account: AccountRemoval::Orphan,
             then: Then::Finish { queues: Vec::new() },
         };
     }
+    let ends = removal.until.map(|ends| ends.duration_since(now));
+    let (workloads, then) = match ends.and_then(|wait| wait.try_into().ok()) {
+        _ if removal.released => without_scaling(observed, ours, now),
+        wait => (Vec::new(), Then::Wait(wait)),
+    };
+    let finishes = matches!(then, Then::Finish { .. });
+    Delete {
+        scaling: ScalingRemoval::Delete(removal),
+        workloads,
+        service_account: if finishes {
+            AccountRemoval::Delete
+        } else {
+            AccountRemoval::Keep
+        },
+        then,
+    }
+}
+
+/// KEDA has let go: the workload goes, then its pods, then the queue.
+fn without_scaling(
+    observed: &Observed,
+    ours: Vec<Arc<WorkloadRecord>>,
+    now: Timestamp,
+) -> (Vec<WorkloadRemoval>, Then) {
     if !ours.is_empty() {
         let still = ours
             .into_iter()
             .filter(|workload| !workload.metadata.deleting);
         let workloads = still.map(WorkloadRemoval::Delete).collect();
-        return Delete {
-            workloads,
-            then: Then::Wait(None),
-        };
+        return (workloads, Then::Wait(None));
     }
     let queues = queues_to_delete(observed);
     let wait = wait_for_pods(observed, now).filter(|_| !queues.is_empty());
     let then = wait.map_or(Then::Finish { queues }, |wait| Then::Wait(Some(wait)));
-    Delete {
-        workloads: Vec::new(),
-        then,
-    }
+    (Vec::new(), then)
 }
 
 fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
-    let wanted = match &observed.workload {
-        Child::Ours(workload) => Some(workload),
-        Child::Absent | Child::Foreign(_) => None,
-    };
+    let wanted = observed.workload.ours();
     wanted
         .into_iter()
         .chain(&observed.former)

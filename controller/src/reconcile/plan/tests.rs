@@ -1,12 +1,17 @@
 use asya_shared::api::InventoryEntry;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ensure, Plan, QueueStep, WorkloadStep, plan};
+use super::{Ensure, Plan, QueueStep, ScalingStep, Step, WorkloadStep, plan};
 use crate::queue::{BrokerError, Serving, Standing};
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
-use crate::reconcile::testing::{actor, deployment, observed, spec, stateful_set, workload};
+use crate::reconcile::testing::{
+    actor, deployment, observed, record, spec, stateful_set, workload,
+};
 use crate::reconcile::{Reason, Retry};
+use crate::record::ChildRecord;
+use crate::scaling::testing::scaled_object;
 
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
@@ -232,8 +237,9 @@ fn recorded(mut observed: Observed, object: &Value) -> Observed {
             .desired
             .as_ref()
             .ok()
-            .map(|desired| desired.workload.hash.clone()),
+            .map(|desired| desired.workload.kept.hash.clone()),
         fingerprint: workload(&deployment(&observed))
+            .last
             .fingerprint
             .map(|fingerprint| fingerprint.to_string()),
         ..InventoryEntry::default()
@@ -395,4 +401,91 @@ fn fields_of_the_former_operator_are_taken_over_once() {
     object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
     observed.workload = Child::Ours(workload(&object));
     assert_eq!(ensure(&observed).workload, UPDATE);
+}
+
+/// WRK-3
+#[test]
+fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_is_let_go() {
+    let scaled = json!({"scaling": {"enabled": true}});
+    let by_hpa = |extra: &Value| {
+        let mut seen = with_spec(extra);
+        let mut object = deployment(&seen);
+        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {"f:selector": {}}});
+        seen = recorded(seen, &object);
+        seen.previous.inventory[0].fingerprint =
+            Some(workload(&object).last.fingerprint.unwrap().to_string());
+        ensure(&seen).workload
+    };
+    assert_eq!(by_hpa(&json!({})), UPDATE, "somebody scaled it");
+    assert_eq!(by_hpa(&scaled), WorkloadStep::Keep, "KEDA scaled it");
+
+    let mut seen = with_spec(&scaled);
+    let mut object = deployment(&seen);
+    object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("before scaling was on");
+    seen = recorded(seen, &object);
+    let first = WorkloadStep::Update {
+        take_over: None,
+        hand_over: true,
+    };
+    assert_eq!(ensure(&seen).workload, first);
+}
+
+/// SA-1, SA-2, SA-3
+#[test]
+fn service_account_is_made_for_a_role_removed_without_and_never_taken_from_others() {
+    let role = json!({"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}});
+    let on_sqs = |metadata: &Value| {
+        observed(&actor(
+            metadata,
+            &spec(&json!({"transport": "aws"})),
+            &json!({}),
+        ))
+    };
+    let account = |owner: &str| {
+        record::<ChildRecord<ServiceAccount>>(&json!({"metadata": {
+            "name": "asya-a", "namespace": "ns", "uid": "account-uid", "resourceVersion": "1",
+            "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": owner, "controller": true}],
+        }}))
+    };
+    let apply = Step::Apply { take_over: None };
+    let mut seen = on_sqs(&role);
+    assert_eq!(ensure(&seen).service_account, apply);
+    seen.service_account = Child::Ours(account("actor-uid"));
+    assert_eq!(ensure(&seen).service_account, apply, "not as recorded");
+
+    let mut without = on_sqs(&json!({}));
+    without.service_account = Child::Ours(account("actor-uid"));
+    assert_eq!(
+        ensure(&without).service_account,
+        Step::Delete("account-uid".into())
+    );
+
+    seen.service_account = Child::Foreign(account("other"));
+    let step = ensure(&seen);
+    assert_eq!(step.service_account, Step::Keep);
+    let WorkloadStep::Refuse(fault) = step.workload else {
+        panic!("{:?}", step.workload)
+    };
+    assert!(
+        fault.message.contains("ServiceAccount ns/asya-a exists"),
+        "{fault:?}"
+    );
+}
+
+/// KEDA-1, KEDA-8
+#[test]
+fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
+    let scaled = with_spec(&json!({"scaling": {"enabled": true}}));
+    let Some(ScalingStep::Wanted(plan)) = ensure(&scaled).scaling else {
+        panic!()
+    };
+    let apply = Step::Apply { take_over: None };
+    assert_eq!((plan.scaled_object, plan.fault), (apply, None));
+
+    let mut off = new();
+    off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let Some(ScalingStep::Unwanted(removal)) = ensure(&off).scaling else {
+        panic!()
+    };
+    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{READY, TRANSPORT_READY, WORKLOAD_READY};
+use super::{READY, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use crate::reconcile::Reason;
 use crate::reconcile::observe::Observed;
 
@@ -64,18 +64,25 @@ impl Conditions {
         }
     }
 
+    /// What nobody asks for any more is not told.
+    pub(super) fn remove(&mut self, kind: &str) {
+        self.list.retain(|condition| condition.type_ != kind);
+    }
+
     /// STA-8: true when all others are, else the first that is not speaks.
     pub(super) fn set_ready(&mut self, paused: bool) {
-        let others = [TRANSPORT_READY, WORKLOAD_READY]
-            .map(|kind| self.list.iter().find(|c| c.type_ == kind).cloned());
+        let find = |kind| self.list.iter().find(|c| c.type_ == kind).cloned();
+        let needed = [TRANSPORT_READY, WORKLOAD_READY].map(find);
         let is_true = |c: &Condition| c.status == "True";
-        let ready = others.iter().all(|c| c.as_ref().is_some_and(is_true));
-        let cause = others.into_iter().flatten().find(|c| !is_true(c));
+        let known = needed.iter().all(Option::is_some);
+        let all = needed.into_iter().chain([find(SCALING_READY)]).flatten();
+        let cause = all.into_iter().find(|c| !is_true(c));
+        let ready = known && cause.is_none();
         let (reason, message) = match cause {
             Some(cause) => (cause.reason, cause.message),
             None if ready => (
                 Reason::AllReady.to_string(),
-                "queue and workload are ready".to_owned(),
+                "all that it needs is ready".to_owned(),
             ),
             None => (
                 Reason::Progressing.to_string(),

@@ -1,3 +1,5 @@
+mod scaling;
+
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, State};
@@ -6,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{Report, make, settling};
-use crate::reconcile::apply::{Ensured, Looked, Outcome, QueueState};
+use crate::reconcile::apply::{Ensured, Outcome, QueueState, entry};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
 use crate::reconcile::{Fault, Reason, Retry};
@@ -22,12 +24,21 @@ fn lives() -> Observed {
 
 /// After a pass that found or made everything.
 fn running(observed: &Observed) -> Ensured {
+    let found = workload(&deployment(observed));
+    let hash = observed
+        .desired
+        .as_ref()
+        .map(|it| it.workload.kept.hash.clone());
     Ensured {
         queue: QueueState::Ready(None),
-        workload: Some(workload(&deployment(observed))),
-        applied: true,
-        fault: None,
-        retired: Looked::default(),
+        applied: vec![entry(
+            ("apps", "Deployment"),
+            &found.metadata,
+            &found.last,
+            &hash.unwrap_or_default(),
+        )],
+        workload: Some(found),
+        ..Ensured::default()
     }
 }
 
@@ -198,7 +209,7 @@ fn what_was_never_looked_at_is_not_called_ready() {
     let report = make(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
     let (ready, reason, message) = condition(&report.status, "Ready");
     assert_eq!((ready, reason), ("False", "Paused"));
-    assert!(message != "queue and workload are ready", "{message}");
+    assert!(message != "all that it needs is ready", "{message}");
 }
 
 /// API-8, FW-25
@@ -214,7 +225,7 @@ fn inventory_remembers_what_was_applied_and_nothing_else() {
     rival["metadata"]["managedFields"] = json!([]);
     let mut refused = running(&observed);
     refused.workload = Some(workload(&rival));
-    refused.applied = false;
+    refused.applied.clear();
     assert_eq!(
         report(&observed, refused).status.inventory,
         first.inventory,
@@ -234,9 +245,7 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
         Ensured {
             queue: QueueState::Ready(None),
             workload: Some(workload(&object)),
-            applied: true,
-            fault: None,
-            retired: Looked::default(),
+            ..Ensured::default()
         }
     };
     let told = |seen: &Observed, ready, time| {
@@ -355,7 +364,7 @@ fn number_of_pods_alone_is_told_once_the_youngest_is_ten_seconds_old() {
     deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});
     let ensured = Ensured {
         workload: Some(workload(&deployment)),
-        applied: false,
+        applied: Vec::new(),
         ..running(&observed)
     };
     let now = report(&observed, ensured).status;

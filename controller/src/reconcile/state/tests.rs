@@ -10,7 +10,9 @@ use super::{Facts, Verdict, decide};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::testing::workload;
 use crate::reconcile::{Fault, Reason};
-use crate::record::{Class, Problem, WorkloadRecord};
+use crate::record::{Class, HpaRecord, Problem, WorkloadRecord};
+use crate::scaling::ready::ScalingReady;
+use crate::scaling::testing::hpa;
 
 /// A row of STA-4: what is so, and what must follow.
 struct Row {
@@ -21,6 +23,8 @@ struct Row {
     child: Option<Fault>,
     workload: Option<Arc<WorkloadRecord>>,
     pods: Pods,
+    scaling: Option<ScalingReady>,
+    hpa: Option<Arc<HpaRecord>>,
     previous: Option<State>,
     previously_desired: Option<i32>,
     unready_limit: Option<Duration>,
@@ -46,6 +50,8 @@ fn row(name: &'static str) -> Row {
         child: None,
         workload: None,
         pods: Pods::default(),
+        scaling: None,
+        hpa: None,
         previous: Some(State::Running),
         previously_desired: None,
         unready_limit: Some(Duration::from_mins(5)),
@@ -96,6 +102,26 @@ impl Row {
         self.with(|row| row.pods.failure = Some((problem, "pod-1".into())))
     }
 
+    /// Scaling is on, and works or does not.
+    fn scaled(self, ready: Option<bool>) -> Self {
+        self.with(|row| {
+            row.scaling = Some(ScalingReady {
+                ready,
+                reason: Reason::ScaledObjectReady,
+                message: String::new(),
+                again: None,
+            });
+        })
+    }
+
+    fn hpa(self, desired: i32) -> Self {
+        self.with(|row| row.hpa = Some(hpa(&json!({"status": {"desiredReplicas": desired}}))))
+    }
+
+    fn existing(self, pods: i32) -> Self {
+        self.with(|row| row.pods.existing = pods)
+    }
+
     fn old(self, pods: i32) -> Self {
         self.with(|row| row.pods.old = pods)
     }
@@ -128,6 +154,8 @@ impl Row {
             child: self.child.as_ref(),
             workload: self.workload.as_deref(),
             pods: &self.pods,
+            scaling: self.scaling.as_ref(),
+            hpa: self.hpa.as_deref(),
             previous: self.previous,
             previously_desired: self.previously_desired,
             unready_limit: self.unready_limit,
@@ -304,6 +332,46 @@ fn changes() -> Vec<Row> {
         row("not there yet").is(S::Creating, NO, R::Progressing),
         pods("all is well", two).is(S::Running, YES, R::PodsReady),
         pods("zero by hand", [0, 0, 0, 0]).is(S::Running, YES, R::ScaledToZero),
+        pods("asleep", [0, 0, 0, 0])
+            .scaled(YES)
+            .is(S::Napping, YES, R::ScaledToZero),
+        pods("falls asleep, its last pod still goes", [0, 0, 0, 0])
+            .scaled(YES)
+            .existing(1)
+            .leaving(1)
+            .was(Some(S::Running), 1)
+            .is(S::ScalingDown, YES, R::PodsReady),
+        pods("wakes", [1, 1, 1, 0])
+            .scaled(YES)
+            .was(Some(S::Napping), 0)
+            .is(S::ScalingUp, NO, R::Progressing),
+        pods("asleep, and cannot wake", [0, 0, 0, 0]).scaled(NO).is(
+            S::ScalingError,
+            YES,
+            R::ScaledToZero,
+        ),
+        pods("works, and cannot be scaled", two)
+            .scaled(NO)
+            .is(S::ScalingError, YES, R::PodsReady),
+        pods("no pod works, which is worse", [2, 2, 2, 0])
+            .scaled(NO)
+            .failing(Class::ImagePullError)
+            .is(S::ImagePullError, NO, R::ImagePullError),
+        pods("no place for pods, which is worse", [2, 2, 2, 1])
+            .scaled(NO)
+            .failing(Class::PendingResources)
+            .is(S::PendingResources, NO, R::PendingResources),
+        pods("one of two fails, which is less", [2, 2, 2, 1])
+            .scaled(NO)
+            .failing(Class::ImagePullError)
+            .is(S::ScalingError, NO, R::ImagePullError),
+        pods("KEDA has not said", two)
+            .scaled(None)
+            .is(S::Running, YES, R::PodsReady),
+        pods("the HPA asks for more than the workload was told", two)
+            .scaled(YES)
+            .hpa(3)
+            .is(S::ScalingUp, YES, R::Scaling),
     ]
 }
 

@@ -45,8 +45,8 @@ fn record_holds_target_hpa_and_what_we_own() {
         ("apps", "StatefulSet", "a")
     );
     assert_eq!(record.hpa_name.as_deref(), Some("keda-hpa-a"));
-    assert_eq!(record.applied_hash.as_deref(), Some("h"));
-    assert!(record.fingerprint.is_some());
+    assert_eq!(record.last.hash.as_deref(), Some("h"));
+    assert!(record.last.fingerprint.is_some());
     assert_eq!((record.ready, record.paused), (KedaReady::True, false));
 }
 

@@ -6,10 +6,14 @@ use asya_shared::scaling::{ScalingObjects, Untriggerable};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Facts, Removal, ScalingPlan, Step, plan_removal, plan_scaling};
-use crate::reconcile::{Child, Reason, Retry};
-use crate::record::{HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthenticationRecord};
+use super::{Facts, Removal, ScalingPlan, plan_removal, plan_scaling};
+use crate::reconcile::{Child, Reason, Retry, Step};
+use crate::record::{
+    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
+};
 use crate::scaling::testing::{hpa, scaled_object, trigger_authentication};
+
+const APPLY: Step = Step::Apply { take_over: None };
 
 /// What a pass sees.
 struct World {
@@ -17,7 +21,7 @@ struct World {
     installed: bool,
     target_exists: bool,
     scaled_object: Child<ScaledObjectRecord>,
-    trigger_authentication: Child<TriggerAuthenticationRecord>,
+    trigger_authentication: Child<ChildRecord<TriggerAuthentication>>,
     hpas: Vec<Arc<HpaRecord>>,
     rivals: Vec<Arc<ScaledObjectRecord>>,
     inventory: Vec<InventoryEntry>,
@@ -69,12 +73,12 @@ fn settled() -> World {
     let print = |fingerprint: Option<crate::record::Fingerprint>| fingerprint.unwrap().to_string();
     World {
         inventory: vec![
-            entry("ScaledObject", "a", "u-so", &print(object.fingerprint)),
+            entry("ScaledObject", "a", "u-so", &print(object.last.fingerprint)),
             entry(
                 "TriggerAuthentication",
                 "a-trigger-auth",
                 "u-ta",
-                &print(authentication.fingerprint),
+                &print(authentication.last.fingerprint),
             ),
         ],
         scaled_object: Child::Ours(object),
@@ -141,7 +145,7 @@ fn unowned() -> Value {
 /// KEDA-1, FW-24
 #[test]
 fn new_actor_gets_both_objects_once_its_workload_is_there() {
-    assert_eq!(fresh().steps(), (Step::Apply, Step::Apply));
+    assert_eq!(fresh().steps(), (APPLY, APPLY));
     let early = fresh().with(|world| world.target_exists = false);
     assert_eq!(early.steps(), (Step::Wait, Step::Wait));
 }
@@ -160,14 +164,14 @@ fn whatever_is_lost_or_changed_is_applied_again() {
         (
             "a field of ours was taken",
             |world| world.inventory[0].fingerprint = Some("other".to_owned()),
-            (Step::Keep, Step::Apply),
+            (Step::Keep, APPLY),
         ),
         (
             "the configuration changed",
             |world| {
                 world.wanted.as_mut().unwrap().scaled_object.hash = "new".to_owned();
             },
-            (Step::Keep, Step::Apply),
+            (Step::Keep, APPLY),
         ),
         (
             "the login changed",
@@ -175,17 +179,17 @@ fn whatever_is_lost_or_changed_is_applied_again() {
                 let wanted = world.wanted.as_mut().unwrap();
                 wanted.trigger_authentication.as_mut().unwrap().hash = "new".to_owned();
             },
-            (Step::Apply, Step::Keep),
+            (APPLY, Step::Keep),
         ),
         (
             "the TriggerAuthentication was deleted",
             |world| world.trigger_authentication = Child::Absent,
-            (Step::Apply, Step::Keep),
+            (APPLY, Step::Keep),
         ),
         (
             "another object has the name by now",
             |world| world.inventory[0].uid = Some("u-old".to_owned()),
-            (Step::Keep, Step::Apply),
+            (Step::Keep, APPLY),
         ),
         (
             "nobody knows what was ours",
@@ -194,12 +198,12 @@ fn whatever_is_lost_or_changed_is_applied_again() {
                 world.scaled_object = Child::Ours(scaled_object(&cleared));
                 world.inventory[0].fingerprint = None;
             },
-            (Step::Keep, Step::Apply),
+            (Step::Keep, APPLY),
         ),
         (
             "status has forgotten",
             |world| world.inventory.clear(),
-            (Step::Apply, Step::Apply),
+            (APPLY, APPLY),
         ),
     ];
     for (name, change, wanted) in rows {
@@ -218,7 +222,7 @@ fn login_that_is_no_longer_needed_is_deleted() {
         world.wanted.as_mut().unwrap().trigger_authentication = None;
         world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
-    assert_eq!(never.steps(), (Step::Keep, Step::Apply));
+    assert_eq!(never.steps(), (Step::Keep, APPLY));
 }
 
 /// KEDA-9
@@ -302,7 +306,7 @@ fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
         world.hpas = vec![foreign(other.clone())];
         world.rivals = vec![rival("r", other)];
     });
-    assert_eq!(world.steps(), (Step::Apply, Step::Apply));
+    assert_eq!(world.steps(), (APPLY, APPLY));
 }
 
 /// KEDA-9: the HPA that KEDA made for a rival names the rival, not itself.

@@ -63,8 +63,8 @@ fn change_of_the_desired_number_is_told_with_its_direction() {
         direction: Some(direction.to_owned()),
         formatted: format!("2026-01-01T00:00:09Z ({direction})"),
     };
-    assert_eq!(last_scale(&status(Some(0)), 2, now), told("up"));
-    assert_eq!(last_scale(&status(Some(3)), 2, now), told("down"));
+    assert_eq!(last_scale(&status(Some(0)), Some(2), now), told("up"));
+    assert_eq!(last_scale(&status(Some(3)), Some(2), now), told("down"));
 }
 
 /// STA-9
@@ -76,14 +76,14 @@ fn first_number_and_the_same_number_are_no_change() {
         direction: None,
         formatted: "-".to_owned(),
     };
-    assert_eq!(last_scale(&status(None), 2, now), never);
-    assert_eq!(last_scale(&status(Some(2)), 2, now), never);
+    assert_eq!(last_scale(&status(None), Some(2), now), never);
+    assert_eq!(last_scale(&status(Some(2)), Some(2), now), never);
     let mut scaled = status(Some(2));
     scaled.last_scale_time = Some(Time(at("2025-12-31T00:00:00Z")));
     scaled.last_scale_direction = Some("up".to_owned());
     scaled.last_scale_formatted = Some("2025-12-31T00:00:00Z (up)".to_owned());
     assert_eq!(
-        last_scale(&scaled, 2, now),
+        last_scale(&scaled, Some(2), now),
         LastScale {
             time: scaled.last_scale_time.clone(),
             direction: scaled.last_scale_direction.clone(),

@@ -38,10 +38,10 @@ fn deployment_is_the_golden_one() {
         &json!({"host": "rabbitmq", "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"}}),
     );
     let WorkloadObject {
-        object,
-        hash,
+        kept: Sealed { object, hash },
         template_hash,
         grace_seconds,
+        ..
     } = built(&fixture, Replicas::Enforced(2));
     let golden: Value = serde_json::from_str(include_str!("golden_deployment.json")).unwrap();
     assert_eq!(
@@ -64,9 +64,7 @@ fn deployment_is_the_golden_one() {
 /// WRK-1
 #[test]
 fn hash_is_that_of_the_object_without_it() {
-    let WorkloadObject {
-        mut object, hash, ..
-    } = built(&Fixture::new(&json!({})), Replicas::Enforced(1));
+    let Sealed { mut object, hash } = built(&Fixture::new(&json!({})), Replicas::Enforced(1)).kept;
     object["metadata"]
         .as_object_mut()
         .unwrap()
@@ -80,27 +78,53 @@ fn number_of_pods_is_in_object_and_hash_only_while_it_is_ours() {
     let fixture = Fixture::new(&json!({}));
     let one = built(&fixture, Replicas::Enforced(1));
     let two = built(&fixture, Replicas::Enforced(2));
-    let initial = built(&fixture, Replicas::Initial(3));
-    let left = built(&fixture, Replicas::Left);
+    let scaled = built(&fixture, Replicas::Initial(3));
+    let replicas = |object: &Value| object["spec"]["replicas"].clone();
     assert_eq!(
-        (
-            &one.object["spec"]["replicas"],
-            &two.object["spec"]["replicas"]
-        ),
-        (&json!(1), &json!(2))
+        (replicas(&one.kept.object), replicas(&two.first())),
+        (json!(1), json!(2))
     );
-    assert_ne!(one.hash, two.hash);
-    assert_eq!(initial.object["spec"]["replicas"], 3);
-    assert_eq!(left.object["spec"].get("replicas"), None);
-    assert_eq!(initial.hash, left.hash);
-    assert_ne!(left.hash, one.hash);
-    assert_eq!(one.template_hash, left.template_hash);
+    assert_ne!(one.kept.hash, two.kept.hash);
+    assert_eq!(replicas(&scaled.first()), 3);
+    assert_eq!(scaled.kept.object["spec"].get("replicas"), None);
+    assert_eq!(
+        scaled.first()["metadata"],
+        scaled.kept.object["metadata"],
+        "one hash, so that the first is not applied again"
+    );
+    assert_ne!(scaled.kept.hash, one.kept.hash);
+    assert_eq!(one.template_hash, scaled.template_hash);
+}
+
+/// SA-1
+#[test]
+fn service_account_carries_the_role_of_its_actor() {
+    let Sealed { object, hash } =
+        service_account("team-a", "foo", "uid-1", "arn:aws:iam::1:role/r");
+    assert_eq!(
+        object,
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {
+                "name": "asya-foo",
+                "namespace": "team-a",
+                "labels": {"app.kubernetes.io/managed-by": "asya-operator", "asya.sh/asya": "foo", "asya.sh/actor": "foo"},
+                "annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r", "asya.sh/applied-hash": hash},
+                "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "foo", "uid": "uid-1", "controller": true, "blockOwnerDeletion": true}],
+            },
+        })
+    );
+    let other = service_account("team-a", "foo", "uid-1", "arn:aws:iam::1:role/s");
+    assert_ne!(other.hash, hash);
 }
 
 /// POD-9: a label in the selector must be on the pods, and can never change.
 #[test]
 fn selector_finds_the_pods_of_its_own_template() {
-    let object = built(&Fixture::new(&json!({})), Replicas::Left).object;
+    let object = built(&Fixture::new(&json!({})), Replicas::Initial(0))
+        .kept
+        .object;
     let selected = &object["spec"]["selector"]["matchLabels"];
     assert_eq!(
         selected,
@@ -119,15 +143,15 @@ fn selector_finds_the_pods_of_its_own_template() {
 fn grace_is_what_the_pods_really_get() {
     let template = json!({"spec": {"containers": [], "terminationGracePeriodSeconds": 7}});
     assert_eq!(
-        built(&Fixture::with_template(&template), Replicas::Left).grace_seconds,
+        built(&Fixture::with_template(&template), Replicas::Initial(0)).grace_seconds,
         7
     );
     assert_eq!(
-        built(&Fixture::new(&json!({})), Replicas::Left).grace_seconds,
+        built(&Fixture::new(&json!({})), Replicas::Initial(0)).grace_seconds,
         30
     );
     assert_eq!(
-        built(&Fixture::with_template(&json!("odd")), Replicas::Left).grace_seconds,
+        built(&Fixture::with_template(&json!("odd")), Replicas::Initial(0)).grace_seconds,
         30
     );
 }
@@ -143,6 +167,7 @@ fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
         &Fixture::new(&json!({"workload": workload})),
         Replicas::Enforced(2),
     )
+    .kept
     .object;
     assert_eq!(
         (&object["apiVersion"], &object["kind"]),
@@ -159,7 +184,9 @@ fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
         "statefulset"
     );
 
-    let deployment = built(&Fixture::new(&json!({})), Replicas::Left).object;
+    let deployment = built(&Fixture::new(&json!({})), Replicas::Initial(0))
+        .kept
+        .object;
     for field in [
         "serviceName",
         "podManagementPolicy",
@@ -173,7 +200,7 @@ fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
 /// RUN-1, RUN-2
 #[test]
 fn script_is_shared_by_its_namespace() {
-    let (object, hash) = runtime_config_map("team-a", "print()");
+    let Sealed { object, hash } = runtime_config_map("team-a", "print()");
     assert_eq!(
         object,
         json!({
@@ -192,5 +219,5 @@ fn script_is_shared_by_its_namespace() {
             "data": {"asya_runtime.py": "print()"},
         })
     );
-    assert_ne!(runtime_config_map("team-a", "pass").1, hash);
+    assert_ne!(runtime_config_map("team-a", "pass").hash, hash);
 }

@@ -4,11 +4,16 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Delete, QueueRemoval, Then, WorkloadRemoval, plan_deletion};
+use super::{
+    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval, plan_deletion,
+};
+use crate::reconcile::Step;
 use crate::reconcile::observe::known::Hold;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
 use crate::record::Key;
+use crate::scaling::plan::Removal;
+use crate::scaling::testing::{scaled_object, trigger_authentication};
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
@@ -46,7 +51,9 @@ fn finish(queue: Option<&str>) -> Delete {
         recorded: true,
     });
     Delete {
+        scaling: ScalingRemoval::Delete(unscaled()),
         workloads: Vec::new(),
+        service_account: AccountRemoval::Delete,
         then: Then::Finish {
             queues: queues.into_iter().collect(),
         },
@@ -65,8 +72,60 @@ fn removed(observed: &Observed) -> Vec<(String, bool)> {
 
 fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
     Delete {
+        scaling: ScalingRemoval::Delete(unscaled()),
         workloads,
+        service_account: AccountRemoval::Keep,
         then: Then::Wait(seconds.map(Duration::from_secs)),
+    }
+}
+
+/// What is to be done about scaling where there is none.
+fn unscaled() -> Removal {
+    Removal {
+        released: true,
+        ..Removal::default()
+    }
+}
+
+/// FIN-2, FW-24
+#[test]
+fn workload_waits_until_keda_has_let_go_or_half_a_minute() {
+    let mut observed = going(&json!({}), &json!({}));
+    let here = workload(&deployment(&observed));
+    observed.workload = Child::Ours(here.clone());
+    observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    observed.scaling.trigger_authentication = Child::Ours(trigger_authentication(&json!({})));
+    let delete = |uid: &str| Step::Delete(uid.into());
+    let first = deletion(&observed);
+    assert_eq!((first.workloads, first.then), (vec![], Then::Wait(None)));
+    let ScalingRemoval::Delete(removal) = first.scaling else {
+        panic!()
+    };
+    assert_eq!(
+        (removal.scaled_object, removal.trigger_authentication),
+        (delete("u-so"), Step::Wait)
+    );
+
+    let began = |time| {
+        Child::Ours(scaled_object(
+            &json!({"metadata": {"deletionTimestamp": time}}),
+        ))
+    };
+    observed.scaling.scaled_object = began("2026-01-01T00:00:50Z");
+    let held = deletion(&observed);
+    assert_eq!(
+        (held.workloads, held.then),
+        (vec![], Then::Wait(Some(Duration::from_secs(20))))
+    );
+
+    for gone in [began("2026-01-01T00:00:30Z"), Child::Absent] {
+        observed.scaling.scaled_object = gone;
+        let next = deletion(&observed);
+        assert_eq!(next.workloads, [WorkloadRemoval::Delete(here.clone())]);
+        let ScalingRemoval::Delete(removal) = next.scaling else {
+            panic!()
+        };
+        assert_eq!(removal.trigger_authentication, delete("u-ta"));
     }
 }
 
@@ -196,7 +255,9 @@ fn actor_without_our_finalizer_is_nobodys_business() {
     assert_eq!(
         deletion(&observed),
         Delete {
+            scaling: ScalingRemoval::Delete(Removal::default()),
             workloads: Vec::new(),
+            service_account: AccountRemoval::Keep,
             then: Then::Gone
         }
     );
@@ -221,7 +282,9 @@ fn orphaned_workload_and_queue_stay() {
     assert_eq!(
         deletion(&observed),
         Delete {
+            scaling: ScalingRemoval::Orphan,
             workloads,
+            service_account: AccountRemoval::Orphan,
             then: Then::Finish { queues: Vec::new() }
         }
     );

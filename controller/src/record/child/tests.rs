@@ -1,9 +1,10 @@
 use serde_json::{Value, json};
 
-use super::TriggerAuthenticationRecord;
+use super::ChildRecord;
+use crate::record::TriggerAuthentication;
 use crate::record::{Concerns, Key, Record, Seen};
 
-fn decode(metadata: &Value) -> TriggerAuthenticationRecord {
+fn decode(metadata: &Value) -> ChildRecord<TriggerAuthentication> {
     let mut object = json!({
         "metadata": {"name": "a-trigger-auth", "namespace": "ns", "uid": "u-1", "resourceVersion": "7"},
         "spec": {"secretTargetRef": [{"parameter": "password", "name": "s", "key": "k"}]},
@@ -12,7 +13,7 @@ fn decode(metadata: &Value) -> TriggerAuthenticationRecord {
         .as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
-    let seen: Seen<TriggerAuthenticationRecord> =
+    let seen: Seen<ChildRecord<TriggerAuthentication>> =
         serde_json::from_str(&object.to_string()).unwrap();
     std::sync::Arc::into_inner(seen.record).unwrap()
 }
@@ -27,8 +28,8 @@ fn drift_shows_in_what_we_own() {
         }))
     };
     let ours = with(json!({"f:spec": {"f:secretTargetRef": {}}}));
-    assert_eq!(ours.applied_hash.as_deref(), Some("h"));
-    assert!(ours.fingerprint.is_some());
+    assert_eq!(ours.last.hash.as_deref(), Some("h"));
+    assert!(ours.last.fingerprint.is_some());
     assert_ne!(ours, with(json!({"f:metadata": {"f:labels": {}}})));
 }
 

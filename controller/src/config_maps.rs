@@ -1,0 +1,175 @@
+//! `ConfigMap`s that the actors of a namespace share: made by the first that needs one, removed with the last
+//! actor (RUN-2).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asya_shared::applied::Sealed;
+use asya_shared::names::{annotation, label, manager};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::objects::{Objects, WriteError};
+use crate::reconcile::{Error, Fault, Reason, Retry, refused};
+use crate::record::{ConfigMapRecord, Fingerprint, Key};
+
+/// Keeps the shared `ConfigMap`s.
+pub struct ConfigMaps {
+    client: Client,
+    /// What the watch shows, and our writes.
+    pub objects: Objects<ConfigMapRecord>,
+    known: Mutex<HashMap<Key, Arc<AsyncMutex<Known>>>>,
+}
+
+/// What we know of one: the object that was last found as wanted, and what we own of it.
+#[derive(Default)]
+struct Known(Option<(Box<str>, Fingerprint)>);
+
+impl ConfigMaps {
+    /// Reads and writes by `client`.
+    pub fn new(client: Client) -> Self {
+        Self {
+            objects: Objects::new(client.clone()),
+            client,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Makes one what it should be; 300 actors that begin at once make one write. Answers whether it wrote.
+    ///
+    /// # Errors
+    /// When the API server fails. A refusal is the inner error.
+    pub async fn ensure(
+        &self,
+        key: &Key,
+        manager: &str,
+        wanted: &Sealed,
+    ) -> Result<Result<bool, Fault>, Error> {
+        let entry = self.entry(key);
+        let mut known = entry.lock().await;
+        let record = self.objects.store.get(key);
+        match record {
+            Some(record) if record.metadata.deleting => {
+                return Err(Error::Stale("a ConfigMap"));
+            }
+            Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
+            record => match self.live(key).await? {
+                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key))),
+                Some(live) if record.is_some() && says(&live, &wanted.object) => {
+                    known.remember(record.as_deref());
+                    if known.0.is_some() {
+                        return Ok(Ok(false));
+                    }
+                }
+                _ => {}
+            },
+        }
+        match self.objects.apply(key, manager, &wanted.object).await {
+            Ok(record) => {
+                known.remember(Some(&record));
+                Ok(Ok(true))
+            }
+            Err(error) => Ok(Err(refused(&format!("ConfigMap {key}"), error)?)),
+        }
+    }
+
+    /// Removes one that nobody needs any more, unless it outlives its actors.
+    ///
+    /// # Errors
+    /// When the API server fails.
+    pub async fn remove(&self, key: &Key) -> Result<(), Error> {
+        let entry = self.entry(key);
+        let mut known = entry.lock().await;
+        let record = self.objects.store.get(key);
+        let Some(record) = record.filter(|record| !record.orphaned) else {
+            return Ok(());
+        };
+        known.0 = None;
+        match self.objects.delete(key, &record.metadata.uid).await {
+            // Another one of that name is somebody's who needs it.
+            Ok(()) | Err(WriteError::Stale) => Ok(()),
+            Err(WriteError::Api(error)) => Err(Error::Api(error)),
+        }
+    }
+
+    /// Leaves one to the workloads that outlive their actor (FW-23).
+    ///
+    /// # Errors
+    /// When the API server fails.
+    pub async fn orphan(&self, key: &Key) -> Result<(), Error> {
+        let patch = json!({"metadata": {"annotations": {annotation::ORPHANED: "true"}}});
+        let params = PatchParams {
+            field_manager: Some(manager::RUNTIME.to_owned()),
+            ..PatchParams::default()
+        };
+        match self
+            .objects
+            .patch(key, &params, &Patch::Merge(&patch))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(Error::Api(error)),
+        }
+    }
+
+    fn entry(&self, key: &Key) -> Arc<AsyncMutex<Known>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(key.clone()).or_default())
+    }
+
+    async fn live(&self, key: &Key) -> Result<Option<ConfigMap>, Error> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.namespace);
+        api.get_opt(&key.name).await.map_err(Error::Api)
+    }
+}
+
+impl Known {
+    fn remember(&mut self, record: Option<&ConfigMapRecord>) {
+        self.0 =
+            record.and_then(|record| Some((record.metadata.uid.clone(), record.last.fingerprint?)));
+    }
+}
+
+fn is_current(record: &ConfigMapRecord, hash: &str, known: &Known) -> bool {
+    let fingerprint = record.last.fingerprint;
+    let owned = fingerprint.map(|fingerprint| (record.metadata.uid.clone(), fingerprint));
+    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.0
+}
+
+fn is_ours(live: &ConfigMap) -> bool {
+    let labels = live.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(label::PART_OF))
+        .is_some_and(|part_of| part_of == "asya")
+}
+
+/// Whether `live` holds all that we would send; what others added does not count.
+fn says(live: &ConfigMap, object: &Value) -> bool {
+    let same = |pointer: &str, held: Option<&std::collections::BTreeMap<String, String>>| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .all(|(key, value)| {
+                held.and_then(|held| held.get(key)).map(String::as_str) == value.as_str()
+            })
+    };
+    same("/data", live.data.as_ref())
+        && same("/metadata/labels", live.metadata.labels.as_ref())
+        && same("/metadata/annotations", live.metadata.annotations.as_ref())
+}
+
+fn not_owned(key: &Key) -> Fault {
+    Fault {
+        reason: Reason::NotOwned,
+        message: format!(
+            "ConfigMap {key} exists and was not made by this operator; rename or delete it"
+        ),
+        retry: Retry::Slowly,
+    }
+}

@@ -1,0 +1,204 @@
+//! Objects of one kind at the API server: what the watch shows of them, what stands there, and our writes.
+
+use std::sync::Arc;
+
+use asya_shared::names::manager;
+use json_patch::jsonptr::PointerBuf;
+use json_patch::{
+    Patch as JsonPatch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
+};
+use k8s_openapi::NamespaceResourceScope;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::record::{Key, Record, Seen};
+use crate::store::Store;
+
+/// Reads and writes the objects of a kind.
+pub struct Objects<R> {
+    client: Client,
+    /// What the watch shows.
+    pub store: Arc<Store<R>>,
+}
+
+/// Why an object that we made could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// It changed, or was replaced.
+    #[error("the object changed meanwhile")]
+    Stale,
+    /// The API server refuses or fails.
+    #[error(transparent)]
+    Api(kube::Error),
+}
+
+impl From<kube::Error> for WriteError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.is_conflict() => Self::Stale,
+            error => Self::Api(error),
+        }
+    }
+}
+
+impl<R> Objects<R>
+where
+    R: Record,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    /// Reads and writes by `client`.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            store: Arc::default(),
+        }
+    }
+
+    /// What stands under a name, also where the watch, which may see our labels only, shows nothing.
+    ///
+    /// # Errors
+    /// When the API server does not tell.
+    pub async fn live(&self, key: &Key) -> Result<Option<Arc<R>>, kube::Error> {
+        let live = self.api(key).get_opt(&key.name).await?;
+        Ok(live.map(|seen| seen.record))
+    }
+
+    /// Makes the object what `object` says.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub async fn apply(
+        &self,
+        key: &Key,
+        manager: &str,
+        object: &Value,
+    ) -> Result<Arc<R>, kube::Error> {
+        let params = PatchParams::apply(manager).force();
+        self.patch(key, &params, &Patch::Apply(object)).await
+    }
+
+    /// Patches an object. The answer stands in the store until the watch has caught up with it.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub async fn patch<P>(
+        &self,
+        key: &Key,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<Arc<R>, kube::Error>
+    where
+        P: Serialize + std::fmt::Debug,
+    {
+        let seen = self.api(key).patch(&key.name, params, patch).await?;
+        self.store.wrote(&seen);
+        Ok(seen.record)
+    }
+
+    /// Makes the former operator's fields those of `manager`, so that what we no longer send disappears with
+    /// our next apply (WRK-7). `index` is where its entry stands.
+    ///
+    /// # Errors
+    /// `Stale` when the entry is no longer there.
+    pub async fn take_over(
+        &self,
+        key: &Key,
+        uid: &str,
+        index: usize,
+        manager: &str,
+    ) -> Result<(), WriteError> {
+        let index = index.to_string();
+        let at = |field| ["metadata", "managedFields", &index, field];
+        let operations = vec![
+            test(&["metadata", "uid"], json!(uid)),
+            test(&at("manager"), json!(manager::FORMER_OPERATOR)),
+            replace(&at("manager"), manager),
+            replace(&at("operation"), "Apply"),
+        ];
+        self.patch_tested(key, operations).await
+    }
+
+    /// Deletes the object of this uid, what depends on it in the background. One that is gone is a success.
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn delete(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: None,
+            }),
+            ..DeleteParams::default()
+        };
+        unless_gone(self.api(key).delete(&key.name, &params).await.map(drop))
+    }
+
+    /// Gives up the ownerReference of `owner` on the object of this uid, which then outlives it (FW-23).
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name, or its owners change meanwhile.
+    pub async fn orphan(&self, key: &Key, uid: &str, owner: &str) -> Result<(), WriteError> {
+        let live = self.api(key).get_metadata_opt(&key.name).await?;
+        let owners = live.and_then(|live| live.metadata.owner_references);
+        let owners = owners.unwrap_or_default();
+        let Some(index) = owners.iter().position(|reference| reference.uid == owner) else {
+            return Ok(());
+        };
+        let operations = vec![
+            test(&["metadata", "uid"], json!(uid)),
+            test(&["metadata", "ownerReferences"], json!(owners)),
+            PatchOperation::Remove(RemoveOperation {
+                path: pointer(&["metadata", "ownerReferences", &index.to_string()]),
+            }),
+        ];
+        self.patch_tested(key, operations).await
+    }
+
+    /// A test that fails means that the object changed.
+    async fn patch_tested(
+        &self,
+        key: &Key,
+        operations: Vec<PatchOperation>,
+    ) -> Result<(), WriteError> {
+        let patch = Patch::<()>::Json(JsonPatch(operations));
+        let patched = self.patch(key, &PatchParams::default(), &patch).await;
+        match unless_gone(patched.map(drop)) {
+            Err(WriteError::Api(kube::Error::Api(status))) if status.code == 422 => {
+                Err(WriteError::Stale)
+            }
+            patched => patched,
+        }
+    }
+
+    fn api(&self, key: &Key) -> Api<Seen<R>> {
+        Api::namespaced(self.client.clone(), &key.namespace)
+    }
+}
+
+fn pointer(path: &[&str]) -> PointerBuf {
+    PointerBuf::from_tokens(path.iter().copied())
+}
+
+fn test(path: &[&str], value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation {
+        path: pointer(path),
+        value,
+    })
+}
+
+fn replace(path: &[&str], value: &str) -> PatchOperation {
+    PatchOperation::Replace(ReplaceOperation {
+        path: pointer(path),
+        value: json!(value),
+    })
+}
+
+fn unless_gone(written: Result<(), kube::Error>) -> Result<(), WriteError> {
+    match written {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        written => Ok(written?),
+    }
+}

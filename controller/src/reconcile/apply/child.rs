@@ -1,0 +1,87 @@
+//! Writes of one child, whatever its kind.
+
+use std::sync::Arc;
+
+use asya_shared::api::InventoryEntry;
+use asya_shared::applied::Sealed;
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
+
+use crate::objects::Objects;
+use crate::reconcile::error::refused;
+use crate::reconcile::observe::Child;
+use crate::reconcile::plan::Step;
+use crate::reconcile::{Error, Fault};
+use crate::record::{Judged, Key, LastApplied, Metadata};
+
+/// Applied, and not deleted.
+const APPLIED: &str = "Applied";
+
+/// Does about a child what the plan says, but deletes nothing. Answers the object where it was applied.
+pub(super) async fn apply_child<R>(
+    objects: &Objects<R>,
+    (key, manager): (&Key, &str),
+    found: &Child<R>,
+    (step, wanted): (&Step, &Sealed),
+) -> Result<Result<Option<Arc<R>>, Fault>, Error>
+where
+    R: Judged,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    let Step::Apply { take_over } = step else {
+        return Ok(Ok(None));
+    };
+    if let (Some(index), Some(found)) = (take_over, found.ours()) {
+        let uid = &found.metadata().uid;
+        objects.take_over(key, uid, *index, manager).await?;
+    }
+    match objects.apply(key, manager, &wanted.object).await {
+        Ok(record) => Ok(Ok(Some(record))),
+        Err(error) => refused(&format!("{} {key}", R::Kind::kind(&())), error).map(Err),
+    }
+}
+
+/// Deletes a child if the plan says so.
+pub(super) async fn delete_child<R>(
+    objects: &Objects<R>,
+    key: &Key,
+    step: &Step,
+) -> Result<(), Error>
+where
+    R: Judged,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    match step {
+        Step::Delete(uid) => Ok(objects.delete(key, uid).await?),
+        Step::Keep | Step::Apply { .. } | Step::Wait => Ok(()),
+    }
+}
+
+/// What status remembers of a child that was applied.
+pub(super) fn entry_of<R: Judged>(record: &R, wanted: &Sealed) -> InventoryEntry {
+    let (group, kind) = (R::Kind::group(&()), R::Kind::kind(&()));
+    entry(
+        (&group, &kind),
+        record.metadata(),
+        record.last(),
+        &wanted.hash,
+    )
+}
+
+/// What status remembers of an object that was applied.
+pub fn entry(
+    (group, kind): (&str, &str),
+    metadata: &Metadata,
+    last: &LastApplied,
+    hash: &str,
+) -> InventoryEntry {
+    InventoryEntry {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        name: metadata.key.name.to_string(),
+        uid: Some(metadata.uid.to_string()),
+        phase: Some(APPLIED.to_owned()),
+        hash: Some(hash.to_owned()),
+        fingerprint: last.fingerprint.map(|fingerprint| fingerprint.to_string()),
+    }
+}

@@ -1,0 +1,143 @@
+//! Brings KEDA's objects to what is wanted.
+
+use asya_shared::names::manager;
+use asya_shared::scaling::trigger_authentication_name;
+
+use super::Ensured;
+use super::child::{apply_child, delete_child, entry_of};
+use crate::reconcile::desired::Desired;
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::ScalingStep;
+use crate::reconcile::{Context, Error, Fault};
+use crate::record::Key;
+use crate::scaling::plan::{Removal, ScalingPlan};
+
+/// Makes the `ConfigMap` that the `TriggerAuthentication` reads what it should be.
+pub(super) async fn ensure_settings(
+    context: &Context,
+    observed: &Observed,
+    desired: &Desired,
+) -> Result<Result<(), Fault>, Error> {
+    let Some(Ok(objects)) = &desired.scaling else {
+        return Ok(Ok(()));
+    };
+    let wanted = objects
+        .config_map
+        .as_ref()
+        .filter(|_| observed.scaling.installed);
+    let Some(wanted) = wanted else {
+        return Ok(Ok(()));
+    };
+    let key = Key::new(&observed.key().namespace, wanted.name());
+    let ensured = context
+        .config_maps
+        .ensure(&key, manager::SCALED_OBJECT, wanted);
+    Ok(ensured.await?.map(drop))
+}
+
+/// Runs the plan: nothing is scaled before it is there. `fault` is what keeps KEDA from logging in.
+pub(super) async fn scale(
+    context: &Context,
+    observed: &Observed,
+    desired: &Desired,
+    (step, fault): (ScalingStep, Option<Fault>),
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let plan = match step {
+        ScalingStep::Unwanted(removal) => return remove(context, observed, &removal).await,
+        ScalingStep::Wanted(plan) => plan,
+    };
+    let mut fault = plan.fault.clone().or(fault);
+    if fault.is_none() && ensured.workload.is_some() {
+        let applied = apply(context, observed, desired, &plan, ensured).await?;
+        fault = applied.err();
+    }
+    if let Some(scaled) = &mut ensured.scaling {
+        scaled.fault = fault;
+    }
+    Ok(())
+}
+
+/// The `TriggerAuthentication` comes before the `ScaledObject` that names it; one that is no longer named goes last.
+async fn apply(
+    context: &Context,
+    observed: &Observed,
+    desired: &Desired,
+    plan: &ScalingPlan,
+    ensured: &mut Ensured,
+) -> Result<Result<(), Fault>, Error> {
+    let Some(Ok(objects)) = &desired.scaling else {
+        return Ok(Ok(()));
+    };
+    let (name, seen) = (authentication(observed), &observed.scaling);
+    let authentications = &context.trigger_authentications;
+    if let Some(wanted) = &objects.trigger_authentication {
+        let applied = apply_child(
+            authentications,
+            (&name, manager::SCALED_OBJECT),
+            &seen.trigger_authentication,
+            (&plan.trigger_authentication, wanted),
+        );
+        match applied.await? {
+            Ok(Some(record)) => ensured.applied.push(entry_of(&*record, wanted)),
+            Ok(None) => {}
+            Err(fault) => return Ok(Err(fault)),
+        }
+    }
+    let wanted = &objects.scaled_object;
+    let applied = apply_child(
+        &context.scaled_objects,
+        (observed.key(), manager::SCALED_OBJECT),
+        &seen.scaled_object,
+        (&plan.scaled_object, wanted),
+    );
+    match applied.await? {
+        Ok(Some(record)) => {
+            ensured.applied.push(entry_of(&*record, wanted));
+            if let Some(scaled) = &mut ensured.scaling {
+                scaled.scaled_object = Some(record);
+            }
+        }
+        Ok(None) => {}
+        Err(fault) => return Ok(Err(fault)),
+    }
+    delete_child(authentications, &name, &plan.trigger_authentication).await?;
+    Ok(Ok(()))
+}
+
+/// Takes down what we made for scaling, as far as the plan says.
+pub(super) async fn remove(
+    context: &Context,
+    observed: &Observed,
+    removal: &Removal,
+) -> Result<(), Error> {
+    delete_child(
+        &context.scaled_objects,
+        observed.key(),
+        &removal.scaled_object,
+    )
+    .await?;
+    let name = authentication(observed);
+    let authentications = &context.trigger_authentications;
+    delete_child(authentications, &name, &removal.trigger_authentication).await
+}
+
+/// Gives up our ownerReference on what scales the workload, which goes on without its actor (FW-23).
+pub(super) async fn orphan(context: &Context, observed: &Observed) -> Result<(), Error> {
+    let (seen, actor) = (&observed.scaling, &observed.actor.metadata.uid);
+    if let Some(found) = seen.scaled_object.ours() {
+        let (key, uid) = (&found.metadata.key, &found.metadata.uid);
+        context.scaled_objects.orphan(key, uid, actor).await?;
+    }
+    if let Some(found) = seen.trigger_authentication.ours() {
+        let (key, uid) = (&found.metadata.key, &found.metadata.uid);
+        let authentications = &context.trigger_authentications;
+        authentications.orphan(key, uid, actor).await?;
+    }
+    Ok(())
+}
+
+fn authentication(observed: &Observed) -> Key {
+    let Key { namespace, name } = observed.key();
+    Key::new(namespace, &trigger_authentication_name(name))
+}

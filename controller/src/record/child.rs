@@ -1,0 +1,91 @@
+//! The record of a child whose content is judged by hash and ownership, and not kept.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use asya_shared::names::{label, manager};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Resource;
+use serde::Deserialize;
+
+use super::keda::TriggerAuthentication;
+use super::{Concerns, Judged, LastApplied, Metadata, RawMetadata, Record};
+
+/// An object that we created, or one of a name that we need.
+pub struct ChildRecord<K> {
+    /// Name, uid, version.
+    pub metadata: Metadata,
+    /// The actor that it belongs to by label; its controller ownerReference decides.
+    pub actor: Option<Box<str>>,
+    /// What is left of our last apply.
+    pub last: LastApplied,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// The kinds of children of which no content is kept.
+pub trait ChildType: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static {
+    /// The field manager that we apply it as.
+    const MANAGER: &'static str;
+}
+
+impl ChildType for TriggerAuthentication {
+    const MANAGER: &'static str = manager::SCALED_OBJECT;
+}
+
+impl ChildType for ServiceAccount {
+    const MANAGER: &'static str = manager::SERVICE_ACCOUNT;
+}
+
+impl<K> fmt::Debug for ChildRecord<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("ChildRecord");
+        debug.field("metadata", &self.metadata);
+        debug.field("actor", &self.actor);
+        debug.field("last", &self.last).finish()
+    }
+}
+
+impl<K> PartialEq for ChildRecord<K> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.metadata, &self.actor, &self.last) == (&other.metadata, &other.actor, &other.last)
+    }
+}
+
+/// The decoded fields of a child.
+#[derive(Deserialize)]
+pub struct RawChild<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+}
+
+impl<K: ChildType> Record for ChildRecord<K> {
+    type Kind = K;
+    type Raw<'de> = RawChild<'de>;
+
+    fn project(raw: RawChild<'_>) -> Self {
+        Self {
+            metadata: raw.metadata.keep(),
+            actor: raw.metadata.label(label::ACTOR).map(Into::into),
+            last: raw.metadata.last_applied(K::MANAGER),
+            kind: PhantomData,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn concerns(&self) -> Concerns {
+        Concerns::owner_of(&self.metadata, self.actor.as_deref())
+    }
+}
+
+impl<K: ChildType> Judged for ChildRecord<K> {
+    fn last(&self) -> &LastApplied {
+        &self.last
+    }
+}
+
+#[cfg(test)]
+mod tests;
