@@ -56,7 +56,7 @@ test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
 	python3 -m unittest discover -s charts/asya-operator/tests
 
 test-scenarios: controller harness ## Scenarios on a real Kubernetes; NAME=... for some of them
-	$(BIN)/asya-cluster run --sqs -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
+	$(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
 test-brokers: harness ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::

@@ -94,8 +94,19 @@ fn complete(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
             Value::from(seconds),
         );
     }
-    if let Some(account) = inputs.service_account {
-        spec.insert("serviceAccountName".to_owned(), Value::from(account));
+    name_account(spec, inputs.service_account);
+}
+
+/// The field has an old name, too, which the API server fills in and by which an account would stay that is no longer
+/// asked for. So both are ours.
+fn name_account(spec: &mut Map<String, Value>, ours: Option<&str>) {
+    const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
+    let of_user = NAMES.into_iter().find(|name| !is_unset(spec, name));
+    let of_user = of_user.and_then(|name| spec.get(name).cloned());
+    if let Some(account) = ours.map(Value::from).or(of_user) {
+        for name in NAMES {
+            spec.insert(name.to_owned(), account.clone());
+        }
     }
 }
 

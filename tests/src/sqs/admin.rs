@@ -104,6 +104,15 @@ impl Sqs {
         }
     }
 
+    /// Deletes all messages of a queue, those in work too.
+    ///
+    /// # Errors
+    /// When the queue does not exist, or the call fails.
+    pub async fn purge(&self, queue: &str) -> Result<()> {
+        let body = json!({"QueueUrl": self.existing(queue).await?});
+        self.must("PurgeQueue", &body).await.map(drop)
+    }
+
     async fn existing(&self, queue: &str) -> Result<String> {
         let url = self.url(queue).await?;
         url.ok_or_else(|| Error::Other(format!("SQS has no queue {queue}")))

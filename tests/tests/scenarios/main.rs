@@ -30,6 +30,7 @@ mod namespaces;
 mod operations;
 mod ownership;
 mod retired;
+mod scaling;
 mod sqs;
 mod standalone;
 mod states;

@@ -168,16 +168,22 @@ fn pods_have_our_volumes_behind_the_users() {
     );
 }
 
-/// SA-1
+/// SA-1, SA-2
 #[test]
-fn our_service_account_is_used_where_there_is_one_else_the_users() {
-    let template = json!({"spec": {"containers": [], "serviceAccountName": "mine"}});
-    let mut fixture = Fixture::with_template(&template);
-    assert_eq!(fixture.template()["spec"]["serviceAccountName"], "mine");
-    fixture.service_account = Some("asya-foo");
-    assert_eq!(fixture.template()["spec"]["serviceAccountName"], "asya-foo");
+fn our_service_account_is_used_where_there_is_one_else_the_users_by_both_names_of_the_field() {
+    let accounts = |fixture: &Fixture| {
+        let template = fixture.template();
+        ["serviceAccountName", "serviceAccount"].map(|name| template["spec"][name].clone())
+    };
+    for name in ["serviceAccountName", "serviceAccount"] {
+        let template = json!({"spec": {"containers": [], name: "mine"}});
+        let mut fixture = Fixture::with_template(&template);
+        assert_eq!(accounts(&fixture), ["mine", "mine"]);
+        fixture.service_account = Some("asya-foo");
+        assert_eq!(accounts(&fixture), ["asya-foo", "asya-foo"]);
+    }
     assert_eq!(
-        Fixture::new(&json!({})).template()["spec"].get("serviceAccountName"),
-        None
+        accounts(&Fixture::new(&json!({}))),
+        [json!(null), json!(null)]
     );
 }

@@ -1,0 +1,349 @@
+//! Actors that are scaled by the depth of their queues, with KEDA and the HPA controller.
+
+use std::time::Duration;
+
+use asya_tests::eventually::{check, eventually};
+use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use kube::Api;
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use crate::minimal_actor;
+
+/// KEDA looks at a queue each second, the HPA controller at its metrics each 15 s.
+const SOON: Duration = Duration::from_mins(2);
+
+/// An actor with a pod for each 5 messages, looked at each second.
+fn scaled_actor(name: &str) -> Value {
+    let mut actor = minimal_actor(name);
+    actor["spec"]["scaling"] = json!({
+        "enabled": true, "maxReplicas": 3, "pollingInterval": 1, "cooldownPeriod": 0,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+    });
+    actor
+}
+
+fn of_keda(scenario: &Scenario, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", kind));
+    Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
+}
+
+fn condition(actor: &DynamicObject, kind: &str) -> (String, String, String) {
+    let conditions = actor.data["status"]["conditions"].as_array();
+    let found = conditions
+        .into_iter()
+        .flatten()
+        .find(|it| it["type"] == kind);
+    let text = |key: &str| {
+        let text = found.and_then(|it| it[key].as_str());
+        text.unwrap_or_default().to_owned()
+    };
+    (text("status"), text("reason"), text("message"))
+}
+
+/// Waits until a condition has this reason.
+async fn told(scenario: &Scenario, actor: &str, kind: &str, reason: &str) -> Result<DynamicObject> {
+    let what = format!("{kind} of {actor} is {reason}");
+    eventually(what, SOON, async || {
+        let found = scenario.actors().get(actor).await?;
+        let is = condition(&found, kind);
+        check(is.1 == reason, &found.data["status"])?;
+        Ok(found)
+    })
+    .await
+}
+
+/// KEDA-1, KEDA-5, KEDA-6, KEDA-10, KEDA-11, STA-5, STA-9
+#[tokio::test]
+async fn messages_at_rabbitmq_wake_an_actor_and_it_naps_when_they_are_done() {
+    Scenario::run("scaling", async |scenario| {
+        let (name, user) = (scenario.name("ocr"), scenario.cluster().operator_user()?);
+        let audit = scenario.cluster().audit();
+        let mark = audit.mark().await?;
+        scenario.apply(&scaled_actor(&name)).await?;
+        scenario.actor_status(&name, "Napping", SOON).await?;
+        let napping = told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        assert_eq!(condition(&napping, "Ready").0, "True");
+        let status = &napping.data["status"];
+        assert_eq!(
+            (
+                &status["readySummary"],
+                &status["scalingMode"],
+                &status["maxReplicas"]
+            ),
+            (&json!("3/3"), &json!("KEDA"), &json!(3))
+        );
+        assert_eq!(status["scaledObjectRef"]["name"], json!(name));
+        let wait = [
+            "wait",
+            "--for=condition=Ready",
+            "--timeout=10s",
+            &format!("asya/{name}"),
+        ];
+        scenario.kubectl(&wait).await?;
+        let writes = audit.writes_since(mark, &user).await?;
+        let writes: Vec<_> = writes
+            .iter()
+            .filter(|write| write.namespace == scenario.namespace())
+            .map(|write| {
+                (
+                    &*write.verb,
+                    &*write.resource,
+                    &*write.subresource,
+                    &*write.name,
+                )
+            })
+            .collect();
+        // Both ConfigMaps are the namespace's.
+        let own = writes.iter().filter(|write| write.1 != "configmaps");
+        assert!(own.count() <= 8, "{writes:?}");
+
+        let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
+        for number in 0..12 {
+            assert!(rabbitmq.publish("", &queue, &number.to_string()).await?);
+        }
+        eventually("three pods run", SOON, async || {
+            let status = scenario.actors().get(&name).await?.data["status"].clone();
+            let is = (&status["status"], &status["readyReplicas"]);
+            check(is == (&json!("Running"), &json!(3)), &status)
+        })
+        .await?;
+        let awake = scenario.actors().get(&name).await?;
+        assert_eq!(awake.data["status"]["lastScaleDirection"], "up");
+        assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
+        let asleep = scenario.actor_status(&name, "Napping", SOON).await?;
+        assert_eq!(asleep.data["status"]["lastScaleDirection"], "down");
+
+        scenario.kubectl(&["delete", "asya", &name]).await?;
+        scenario.actor_gone(&name, SOON).await?;
+        for kind in ["ScaledObject", "TriggerAuthentication"] {
+            let left = of_keda(scenario, kind).list(&ListParams::default()).await?;
+            assert!(left.items.is_empty(), "{kind}: {left:?}");
+        }
+        let left = scenario.api::<Deployment>().get_opt(&name).await?;
+        assert!(left.is_none(), "{left:?}");
+        let shared = scenario
+            .api::<ConfigMap>()
+            .list(&ListParams::default())
+            .await?;
+        let ours = shared.iter().filter_map(|it| it.metadata.name.as_deref());
+        let ours: Vec<_> = ours.filter(|name| name.starts_with("asya-")).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+        Ok(())
+    })
+    .await;
+}
+
+/// KEDA-4, KEDA-5, WRK-2
+#[tokio::test]
+async fn messages_at_sqs_wake_a_stateful_set() {
+    Scenario::run("scaling-sqs", async |scenario| {
+        let name = scenario.name("asr");
+        let mut actor = scaled_actor(&name);
+        actor["spec"]["transport"] = json!("sqs");
+        actor["spec"]["workload"]["kind"] = json!("StatefulSet");
+        scenario.apply(&actor).await?;
+        let napping = told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        let url = &napping.data["status"]["queue"]["url"];
+        assert!(url.is_string(), "{url}");
+        let (sqs, queue) = (scenario.cluster().sqs()?, format!("asya-{name}"));
+        let messages: Vec<String> = (0..7).map(|number| number.to_string()).collect();
+        sqs.send(&queue, &messages).await?;
+        eventually("two pods run", SOON, async || {
+            let status = scenario.actors().get(&name).await?.data["status"].clone();
+            check(status["readyReplicas"] == 2, &status)
+        })
+        .await?;
+        sqs.purge(&queue).await?;
+        scenario.actor_status(&name, "Napping", SOON).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// WRK-3, KEDA-8
+#[tokio::test]
+async fn switching_scaling_on_keeps_the_pods_and_off_sets_their_number_back() {
+    Scenario::run("scaling-switch", async |scenario| {
+        let name = scenario.name("switch");
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["workload"]["replicas"] = json!(2);
+        scenario.apply(&actor).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+
+        let mut scaled = actor.clone();
+        scaled["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 2, "maxReplicas": 4});
+        scenario.apply(&scaled).await?;
+        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        let deployments = scenario.api::<Deployment>();
+        let live = deployments.get(&name).await?;
+        assert_eq!(live.spec.and_then(|spec| spec.replicas), Some(2));
+        let annotations = live.metadata.annotations.unwrap_or_default();
+        let revision = annotations.get("deployment.kubernetes.io/revision");
+        assert_eq!(
+            revision.map(String::as_str),
+            Some("1"),
+            "no pod was touched"
+        );
+
+        let three = Patch::Merge(json!({"spec": {"replicas": 3}}));
+        deployments
+            .patch_scale(&name, &PatchParams::default(), &three)
+            .await?;
+        scenario.apply(&actor).await?;
+        eventually("two pods again, and nobody scales", SOON, async || {
+            let live = deployments.get(&name).await?;
+            let replicas = live.spec.and_then(|spec| spec.replicas);
+            check(replicas == Some(2), format_args!("{replicas:?}"))?;
+            let found = scenario.actors().get(&name).await?;
+            let told = condition(&found, "ScalingReady").1;
+            check(told.is_empty(), told)?;
+            let status = &found.data["status"];
+            check(status["scaledObjectRef"].is_null(), status)?;
+            check(status["scalingMode"] == "Manual", status)?;
+            check(status["status"] == "Running", status)
+        })
+        .await?;
+        for kind in ["ScaledObject", "TriggerAuthentication"] {
+            eventually(format_args!("no {kind}"), SOON, async || {
+                let left = of_keda(scenario, kind).list(&ListParams::default()).await?;
+                check(left.items.is_empty(), format_args!("{left:?}"))
+            })
+            .await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// KEDA-9, STA-4
+#[tokio::test]
+async fn a_rival_autoscaler_is_named_and_its_end_lets_ours_begin() {
+    Scenario::run("scaling-rival", async |scenario| {
+        let name = scenario.name("rival");
+        let hpas = scenario.api::<HorizontalPodAutoscaler>();
+        let rival = serde_json::from_value(json!({
+            "metadata": {"name": "rival"},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}, "maxReplicas": 2},
+        }))?;
+        hpas.create(&PostParams::default(), &rival).await?;
+        scenario.apply(&scaled_actor(&name)).await?;
+        let refused = told(scenario, &name, "ScalingReady", "RivalAutoscaler").await?;
+        let text = condition(&refused, "ScalingReady").2;
+        assert!(text.contains("HorizontalPodAutoscaler rival"), "{text}");
+        scenario.actor_status(&name, "ScalingError", SOON).await?;
+        let none = of_keda(scenario, "ScaledObject").get_opt(&name).await?;
+        assert!(none.is_none(), "{none:?}");
+
+        hpas.delete("rival", &DeleteParams::default()).await?;
+        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// KEDA-7, KEDA-8, SA-3
+#[tokio::test]
+async fn what_others_change_of_kedas_objects_is_repaired_and_what_is_theirs_stays() {
+    Scenario::run("scaling-drift", async |scenario| {
+        let name = scenario.name("drift");
+        scenario.apply(&scaled_actor(&name)).await?;
+        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        let scaled_objects = of_keda(scenario, "ScaledObject");
+        let change = json!({
+            "metadata": {"annotations": {"autoscaling.keda.sh/paused": "true"}, "labels": {"team": "nlp"}},
+            "spec": {"maxReplicaCount": 99},
+        });
+        let patch = Patch::Merge(change);
+        scaled_objects.patch(&name, &PatchParams::default(), &patch).await?;
+        let authentications = of_keda(scenario, "TriggerAuthentication");
+        let authentication = format!("{name}-trigger-auth");
+        let before = authentications.get(&authentication).await?.metadata.uid;
+        authentications.delete(&authentication, &DeleteParams::default()).await?;
+        let settings = scenario.api::<ConfigMap>();
+        settings.delete("asya-transport-rabbitmq", &DeleteParams::default()).await?;
+        eventually("all is as it was", SOON, async || {
+            let found = scaled_objects.get(&name).await?;
+            check(found.data["spec"]["maxReplicaCount"] == 3, &found.data)?;
+            settings.get("asya-transport-rabbitmq").await?;
+            let after = authentications.get(&authentication).await?.metadata.uid;
+            check(after != before, "the old one")
+        })
+        .await?;
+        let metadata = scaled_objects.get(&name).await?.metadata;
+        let annotations = metadata.annotations.unwrap_or_default();
+        assert_eq!(annotations.get("autoscaling.keda.sh/paused").map(String::as_str), Some("true"));
+        let labels = metadata.labels.unwrap_or_default();
+        assert_eq!(labels.get("team").map(String::as_str), Some("nlp"));
+        Ok(())
+    })
+    .await;
+}
+
+/// SA-1, SA-2, SA-3
+#[tokio::test]
+async fn actor_with_a_role_has_a_service_account_for_as_long_as_it_asks_for_one() {
+    Scenario::run("account", async |scenario| {
+        let name = scenario.name("role");
+        let account = format!("asya-{name}");
+        let accounts = scenario.api::<ServiceAccount>();
+        let foreign = serde_json::from_value(json!({"metadata": {"name": account}}))?;
+        accounts.create(&PostParams::default(), &foreign).await?;
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["transport"] = json!("sqs");
+        actor["metadata"]["annotations"] =
+            json!({"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"});
+        scenario.apply(&actor).await?;
+        let refused = told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        let text = condition(&refused, "WorkloadReady").2;
+        assert!(
+            text.contains(&format!(
+                "ServiceAccount {}/{account} exists",
+                scenario.namespace()
+            )),
+            "{text}"
+        );
+
+        accounts.delete(&account, &DeleteParams::default()).await?;
+        // What makes the operator look is any change of the actor, or half a minute.
+        actor["spec"]["timeout"] = json!({"processing": 100});
+        scenario.apply(&actor).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let made = accounts.get(&account).await?;
+        let role = made.metadata.annotations.unwrap_or_default();
+        assert_eq!(
+            role.get("eks.amazonaws.com/role-arn").map(String::as_str),
+            Some("arn:aws:iam::1:role/r")
+        );
+        let used = async || {
+            let live = scenario.api::<Deployment>().get(&name).await?;
+            let pod = live.spec.and_then(|spec| spec.template.spec);
+            Ok::<_, Error>(pod.and_then(|pod| pod.service_account_name))
+        };
+        assert_eq!(used().await?, Some(account.clone()));
+
+        accounts.delete(&account, &DeleteParams::default()).await?;
+        eventually("it comes back", SOON, async || {
+            accounts.get(&account).await?;
+            Ok(())
+        })
+        .await?;
+        let key = "eks.amazonaws.com/role-arn-";
+        scenario.kubectl(&["annotate", "asya", &name, key]).await?;
+        eventually("it is gone", SOON, async || {
+            let left = accounts.get_opt(&account).await?;
+            check(left.is_none(), "it is there")
+        })
+        .await?;
+        assert_eq!(used().await?, None);
+        Ok(())
+    })
+    .await;
+}
