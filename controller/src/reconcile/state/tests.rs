@@ -176,6 +176,7 @@ fn first_row_of_the_table_that_matches_decides() {
         .into_iter()
         .chain(failures())
         .chain(changes())
+        .chain(scaled())
     {
         let verdict = row.decide();
         assert_eq!(verdict.state, row.state, "{}", row.name);
@@ -332,6 +333,15 @@ fn changes() -> Vec<Row> {
         row("not there yet").is(S::Creating, NO, R::Progressing),
         pods("all is well", two).is(S::Running, YES, R::PodsReady),
         pods("zero by hand", [0, 0, 0, 0]).is(S::Running, YES, R::ScaledToZero),
+    ]
+}
+
+/// Rows of an actor that is scaled by its queue.
+fn scaled() -> Vec<Row> {
+    use Reason as R;
+    use State as S;
+    let two = [2, 2, 2, 2];
+    vec![
         pods("asleep", [0, 0, 0, 0])
             .scaled(YES)
             .is(S::Napping, YES, R::ScaledToZero),
