@@ -1,11 +1,12 @@
 //! What a kubelet says of a pod, written in its place: the pods are of mode `hold`, which kwok leaves alone.
 
-use asya_tests::Result;
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
+use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
 use super::SOON;
@@ -148,4 +149,29 @@ pub(super) async fn complains(
         .create(&PostParams::default(), &event)
         .await?;
     Ok(())
+}
+
+/// Ends when the last of the pods that an actor has now is gone.
+pub(super) async fn last_goes(
+    scenario: &Scenario,
+    actor: &str,
+) -> Result<impl Future<Output = Result<()>>> {
+    let (api, labels) = (scenario.api::<Pod>(), format!("asya.sh/asya={actor}"));
+    let now = api.list(&ListParams::default().labels(&labels)).await?;
+    let version = now.metadata.resource_version.unwrap_or_default();
+    let watched = WatchParams::default().labels(&labels);
+    let events = api.watch(&watched, &version).await?;
+    let mut left = now.items.len();
+    Ok(async move {
+        let mut events = std::pin::pin!(events);
+        while left > 0 {
+            match events.next().await {
+                Some(Ok(WatchEvent::Added(_))) => left += 1,
+                Some(Ok(WatchEvent::Deleted(_))) => left -= 1,
+                Some(Ok(_)) => {}
+                other => return Err(Error::Other(format!("the watch of pods ended: {other:?}"))),
+            }
+        }
+        Ok(())
+    })
 }

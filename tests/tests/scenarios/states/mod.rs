@@ -6,6 +6,7 @@
 mod changes;
 mod failures;
 mod kubelet;
+mod scaling;
 mod table;
 mod volumes;
 mod witness;
@@ -13,6 +14,7 @@ mod witness;
 use std::time::Duration;
 
 use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::scenario::Scenario;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -57,6 +59,24 @@ impl Case<'_> {
         Scenario::run(&state.to_lowercase(), async |scenario| {
             let witness = Witness::start(&scenario.actors()).await?;
             body(&Case { scenario, witness }).await
+        })
+        .await;
+    }
+
+    /// The same on a cluster of its own, with an operator.
+    async fn run_on_its_own(
+        state: &'static str,
+        options: Options,
+        body: impl AsyncFnOnce(&Case<'_>, &mut RunningCluster) -> Result<()>,
+    ) {
+        let _turn = own_cluster().await;
+        let _ended = Ended::of(state);
+        let mut cluster = RunningCluster::start(options).await.unwrap();
+        cluster.start_operator().await.unwrap();
+        let shared = Ok((*cluster).clone());
+        Scenario::run_on(shared, &state.to_lowercase(), async |scenario| {
+            let witness = Witness::start(&scenario.actors()).await?;
+            body(&Case { scenario, witness }, &mut cluster).await
         })
         .await;
     }

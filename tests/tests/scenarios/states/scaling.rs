@@ -1,0 +1,87 @@
+//! What scaling by KEDA brings, on clusters of their own: KEDA comes while one of them runs.
+
+use asya_tests::cluster::Options;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use super::{Case, Told, actor, kubelet, workload};
+
+/// An actor that KEDA scales, and looks at every second.
+fn scaled(name: &str) -> Value {
+    let mut actor = actor(name, "slowstop", 1);
+    actor["spec"]["scaling"] =
+        json!({"enabled": true, "minReplicas": 0, "pollingInterval": 1, "cooldownPeriod": 0});
+    actor
+}
+
+/// `state` with this reason of `ScalingReady`.
+fn scaling(state: &'static str, reason: &'static str) -> Told {
+    Told {
+        state,
+        condition: "ScalingReady",
+        reason,
+    }
+}
+
+/// STA-4, STA-5, STA-6
+#[tokio::test]
+async fn napping_is_told_of_a_new_actor_and_of_one_whose_last_pod_has_gone() {
+    let options = Options {
+        keda: true,
+        ..Options::default()
+    };
+    Case::run_on_its_own("Napping", options, async |case, cluster| {
+        let name = case.scenario.name("naps");
+        let told = workload("Napping", "ScaledToZero");
+        let why = "a new actor without messages";
+        case.tells(told, why, &name, case.apply(&scaled(&name)))
+            .await?;
+        case.is(scaling("Napping", "ScaledObjectReady"), &name)
+            .await?;
+
+        let (rabbitmq, queue) = (cluster.rabbitmq()?, format!("asya-{name}"));
+        assert!(rabbitmq.publish("asya", &name, "wake up").await?);
+        case.is(workload("Running", "PodsReady"), &name).await?;
+        let gone = kubelet::last_goes(case.scenario, &name).await?;
+        let sleeps = async {
+            rabbitmq.messages(&queue, 10, false).await?;
+            gone.await
+        };
+        case.tells(told, "the last pod has gone", &name, sleeps)
+            .await
+    })
+    .await;
+}
+
+/// KEDA-9, STA-4, STA-6
+#[tokio::test]
+async fn scaling_error_is_told_without_keda_and_beside_a_rival() {
+    Case::run_on_its_own("ScalingError", Options::default(), async |case, cluster| {
+        let name = case.scenario.name("scales");
+        let told = scaling("ScalingError", "KedaNotInstalled");
+        let why = "a new actor that scales, without KEDA";
+        case.tells(told, why, &name, case.apply(&scaled(&name)))
+            .await?;
+        cluster.start_keda().await?;
+        case.is(scaling("Napping", "ScaledObjectReady"), &name)
+            .await?;
+
+        let rival: HorizontalPodAutoscaler = serde_json::from_value(json!({
+            "metadata": {"name": "rival"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+                "maxReplicas": 3,
+            },
+        }))?;
+        let hpas = case.scenario.api::<HorizontalPodAutoscaler>();
+        let comes = async {
+            hpas.create(&PostParams::default(), &rival).await?;
+            Ok(())
+        };
+        let told = scaling("ScalingError", "RivalAutoscaler");
+        case.tells(told, "another HPA for the workload", &name, comes)
+            .await
+    })
+    .await;
+}
