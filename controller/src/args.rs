@@ -78,6 +78,10 @@ pub struct Args {
     #[arg(long, default_value = "5m", value_parser = interval)]
     pub unready_deadline: Duration,
 
+    /// An HPA without metrics for this long makes its actor's scaling fail; 0 is never.
+    #[arg(long, default_value = "2m", value_parser = interval)]
+    pub hpa_metrics_deadline: Duration,
+
     /// Whether the leader applies the CRD.
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub manage_crds: bool,

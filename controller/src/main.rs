@@ -55,7 +55,7 @@ use crate::pass::Pace;
 use crate::queue::Brokers;
 use crate::queue::health::{Doubts, Schedule};
 use crate::queue::looks::Looks;
-use crate::reconcile::{Context, Installation, Stores};
+use crate::reconcile::{Context, Deadlines, Installation, Stores};
 use crate::runtime::RuntimeScript;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
 use crate::workload::Workloads;
@@ -131,7 +131,10 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             settings,
             runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
             queues_managed: !args.disable_queue_management,
-            unready_limit: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
+            deadlines: Deadlines {
+                unready: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
+                hpa_metrics: Some(args.hpa_metrics_deadline).filter(|limit| !limit.is_zero()),
+            },
         },
         claims: Claims::default(),
         doubts: Doubts::default(),

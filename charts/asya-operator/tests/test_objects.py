@@ -20,8 +20,8 @@ class Objects(ChartCase):
         self.assertEqual(manager["command"], ["/asya-controller"])
         self.assertEqual(manager["args"], [
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
-            "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--retry-initial=1s",
-            "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--watch-namespaces-file=/etc/asya/watch-namespaces",
+            "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--hpa-metrics-deadline=2m",
+            "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--watch-namespaces-file=/etc/asya/watch-namespaces",
         ])
         self.assertEqual(manager["env"], [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},

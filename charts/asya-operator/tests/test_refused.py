@@ -19,6 +19,7 @@ REFUSED = [
     ("controller.maxReconcileInterval", "10 hours"),
     ("controller.minReconcileInterval", "0x"),
     ("controller.unreadyDeadline", "long"),
+    ("controller.hpaMetricsDeadline", "long"),
     ("controller.retry.initial", "soon"),
     ("controller.retry.multiplier", 0.5),
     ("controller.retry.attempts", -1),

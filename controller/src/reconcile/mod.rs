@@ -94,8 +94,17 @@ pub struct Installation {
     pub runtime_hash: String,
     /// Whether queues are ours to create, change and delete (QUE-12).
     pub queues_managed: bool,
-    /// How long a pod may run without being ready before its actor is degraded; `None` is for ever.
-    pub unready_limit: Option<Duration>,
+    /// How long what may pass may last.
+    pub deadlines: Deadlines,
+}
+
+/// After how long what may pass by itself counts; `None` is never.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    /// A pod runs and is not ready (STA-4, row 12).
+    pub unready: Option<Duration>,
+    /// An HPA has no metrics (KEDA-10).
+    pub hpa_metrics: Option<Duration>,
 }
 
 /// Records of what a pass reads and never writes but by patches of an actor.

@@ -3,7 +3,6 @@
 pub mod known;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
@@ -18,7 +17,7 @@ use serde_json::Value;
 use known::{KnownQueues, is_same};
 
 use super::desired::{Desired, desired};
-use super::{Context, Error, Fault, Reason};
+use super::{Context, Deadlines, Error, Fault, Reason};
 use crate::objects::Objects;
 use crate::queue::depths::Told;
 use crate::queue::health::Doubts;
@@ -57,8 +56,8 @@ pub struct Observed {
     pub depth: Told,
     /// Whether the queue of this actor may be created, changed and deleted (QUE-12).
     pub queues_managed: bool,
-    /// How long a pod may run without being ready.
-    pub unready_limit: Option<Duration>,
+    /// How long what may pass may last.
+    pub deadlines: Deadlines,
     /// What is to happen at the actor's end.
     pub deletion: DeletionPolicy,
 }
@@ -234,7 +233,7 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         queue: QueueSeen::NotAsked,
         depth: context.depths.told(key),
         queues_managed: context.installation.queues_managed,
-        unready_limit: context.installation.unready_limit,
+        deadlines: context.installation.deadlines,
         deletion,
         actor,
     };

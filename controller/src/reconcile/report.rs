@@ -149,7 +149,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         previous: observed.previous.status,
         previously_desired: observed.previous.desired_replicas,
         progressing_since: since,
-        unready_limit: observed.unready_limit,
+        unready_limit: observed.deadlines.unready,
         progress_limit: limit.map(|seconds| Duration::from_secs(seconds.into())),
         now,
     });

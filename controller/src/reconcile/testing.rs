@@ -6,13 +6,18 @@ use std::time::Duration;
 use asya_shared::config::{Settings, TransportsConfig};
 use serde_json::{Value, json};
 
-use super::Installation;
 use super::desired::desired;
 use super::observe::known::KnownQueues;
 use super::observe::{Child, DeletionPolicy, Observed, QueueSeen, ScalingSeen};
+use super::{Deadlines, Installation};
 use crate::queue::depths::Told;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+
+const DEADLINES: Deadlines = Deadlines {
+    unready: Some(Duration::from_mins(5)),
+    hpa_metrics: Some(Duration::from_mins(2)),
+};
 
 pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
     let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
@@ -35,7 +40,7 @@ pub(super) fn installation() -> Installation {
         settings: Settings::parse(None, None, None).unwrap(),
         runtime_hash: "script".to_owned(),
         queues_managed: true,
-        unready_limit: Some(Duration::from_mins(5)),
+        deadlines: DEADLINES,
     }
 }
 
@@ -89,7 +94,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         queue: QueueSeen::NotAsked,
         depth: Told::AsBefore,
         queues_managed: true,
-        unready_limit: Some(Duration::from_mins(5)),
+        deadlines: DEADLINES,
         actor,
     }
 }

@@ -7,9 +7,6 @@ use k8s_openapi::jiff::Timestamp;
 use crate::reconcile::{Fault, Reason};
 use crate::record::{HpaRecord, Inactive, KedaReady, ScaledObjectRecord};
 
-/// An HPA may be without metrics for this long: KEDA and its adapter may just be starting.
-const METRICS_MAY_BE_MISSING: Duration = Duration::from_mins(2);
-
 /// Condition `ScalingReady` of an actor whose scaling is on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingReady {
@@ -23,11 +20,13 @@ pub struct ScalingReady {
     pub again: Option<Timestamp>,
 }
 
-/// Judges scaling by what stands there. `last_scaled` is when the desired number of pods last changed.
+/// Judges scaling by what stands there. An HPA may be without metrics until `limit`: KEDA and its adapter
+/// may just be starting. `last_scaled` is when the desired number of pods last changed.
 pub fn scaling_ready(
     fault: Option<&Fault>,
     scaled_object: Option<&ScaledObjectRecord>,
     hpa: Option<&HpaRecord>,
+    limit: Option<Duration>,
     last_scaled: Option<Timestamp>,
     now: Timestamp,
 ) -> ScalingReady {
@@ -43,13 +42,18 @@ pub fn scaling_ready(
         let text = format!("KEDA does not scale by ScaledObject {name}: {text}");
         return judged(Some(false), Reason::ScaledObjectNotReady, text);
     }
-    let missing = hpa.and_then(|hpa| metrics_are_missing(hpa, last_scaled));
-    if let Some((inactive, ends)) = &missing
+    let missing = hpa.zip(limit).and_then(|(hpa, limit)| {
+        let (inactive, since) = metrics_are_missing(hpa, last_scaled)?;
+        Some((inactive, limit, since.checked_add(limit).ok()?))
+    });
+    if let Some((inactive, limit, ends)) = &missing
         && *ends <= now
     {
         let text = format!(
-            "the HorizontalPodAutoscaler has had no metrics for 2 minutes: {}: {}",
-            inactive.reason, inactive.message
+            "the HorizontalPodAutoscaler has had no metrics for {} s: {}: {}",
+            limit.as_secs(),
+            inactive.reason,
+            inactive.message
         );
         return judged(Some(false), Reason::MetricsUnavailable, text);
     }
@@ -70,11 +74,11 @@ pub fn scaling_ready(
             format!("ScaledObject {name} is applied; KEDA has not said that it scales by it"),
         ),
     };
-    ready.again = missing.map(|(_, ends)| ends);
+    ready.again = missing.map(|(.., ends)| ends);
     ready
 }
 
-/// Why an HPA has no metrics, and until when that may pass. An HPA that wakes from 0 keeps the time at
+/// Why an HPA has no metrics, and since when. An HPA that wakes from 0 keeps the time at
 /// which it fell asleep, so the time of the change counts, too.
 fn metrics_are_missing(
     hpa: &HpaRecord,
@@ -86,10 +90,7 @@ fn metrics_are_missing(
         .filter(|inactive| !inactive.is_at_zero())?;
     let since = inactive.since.as_ref()?.0;
     let since = last_scaled.map_or(since, |scaled| since.max(scaled));
-    let ends = since
-        .checked_add(METRICS_MAY_BE_MISSING)
-        .unwrap_or(Timestamp::MAX);
-    Some((inactive, ends))
+    Some((inactive, since))
 }
 
 fn judged(ready: Option<bool>, reason: Reason, message: String) -> ScalingReady {

@@ -27,7 +27,8 @@ pub(super) fn judge(
     let scaled = ensured.scaling.as_ref()?;
     let last = observed.previous.last_scale_time.as_ref().map(|at| at.0);
     let (fault, found) = (scaled.fault.as_ref(), scaled.scaled_object.as_deref());
-    Some(scaling_ready(fault, found, hpa, last, now))
+    let limit = observed.deadlines.hpa_metrics;
+    Some(scaling_ready(fault, found, hpa, limit, last, now))
 }
 
 /// Who decides the number of pods, and within which limits.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -22,10 +24,25 @@ fn hpa_says(status: &str, reason: &str, since: &str) -> Value {
 }
 
 fn judge(object: &Value, autoscaler: &Value, last_scaled: Option<&str>) -> ScalingReady {
+    judge_within(
+        Some(Duration::from_mins(2)),
+        object,
+        autoscaler,
+        last_scaled,
+    )
+}
+
+fn judge_within(
+    limit: Option<Duration>,
+    object: &Value,
+    autoscaler: &Value,
+    last_scaled: Option<&str>,
+) -> ScalingReady {
     scaling_ready(
         None,
         Some(&scaled_object(object)),
         Some(&hpa(autoscaler)),
+        limit,
         last_scaled.map(at),
         at(NOW),
     )
@@ -120,6 +137,24 @@ fn metrics_may_be_missing_for_two_minutes_and_a_timer_ends_them() {
     assert_eq!(judged.again, Some(at("2026-01-01T00:02:01Z")));
 }
 
+/// KEDA-10
+#[test]
+fn how_long_metrics_may_be_missing_is_a_setting() {
+    let failing = hpa_says("False", "FailedGetExternalMetric", "2026-01-01T00:00:00Z");
+    let within = |limit| judge_within(limit, &keda_says("True"), &failing, None);
+    let short = within(Some(Duration::from_secs(30)));
+    assert_eq!(short.reason, Reason::MetricsUnavailable);
+    assert!(short.message.contains("for 30 s"), "{}", short.message);
+    let long = within(Some(Duration::from_mins(10)));
+    assert_eq!(long.reason, Reason::ScaledObjectReady);
+    assert_eq!(long.again, Some(at("2026-01-01T00:10:00Z")));
+    let never = within(None);
+    assert_eq!(
+        (never.reason, never.again),
+        (Reason::ScaledObjectReady, None)
+    );
+}
+
 /// KEDA-10: the HPA controller keeps the time at which scaling stopped at 0, hours ago, when metrics then
 /// fail at 1.
 #[test]
@@ -137,7 +172,7 @@ fn time_asleep_is_no_time_without_metrics() {
 fn refusal_of_the_plan_speaks_first() {
     let fault = Fault::until_change(Reason::RivalAutoscaler, "web scales it");
     let object = scaled_object(&keda_says("True"));
-    let judged = scaling_ready(Some(&fault), Some(&object), None, None, at(NOW));
+    let judged = scaling_ready(Some(&fault), Some(&object), None, None, None, at(NOW));
     assert_eq!(
         (judged.ready, judged.reason, &*judged.message),
         (Some(false), Reason::RivalAutoscaler, "web scales it")
@@ -148,7 +183,7 @@ fn refusal_of_the_plan_speaks_first() {
 fn nothing_is_claimed_before_the_object_is_there() {
     let going = scaled_object(&json!({"metadata": {"deletionTimestamp": NOW}}));
     for object in [None, Some(&*going)] {
-        let judged = scaling_ready(None, object, None, None, at(NOW));
+        let judged = scaling_ready(None, object, None, None, None, at(NOW));
         assert_eq!((judged.ready, judged.reason), (None, Reason::Progressing));
     }
 }
@@ -158,7 +193,14 @@ fn nothing_is_claimed_before_the_object_is_there() {
 fn pause_is_told_and_counts_as_ready() {
     let mut object = keda_says("True");
     object["metadata"] = json!({"annotations": {"autoscaling.keda.sh/paused": "true"}});
-    let judged = scaling_ready(None, Some(&scaled_object(&object)), None, None, at(NOW));
+    let judged = scaling_ready(
+        None,
+        Some(&scaled_object(&object)),
+        None,
+        None,
+        None,
+        at(NOW),
+    );
     assert_eq!(judged.ready, Some(true));
     assert!(judged.message.contains("paused"), "{}", judged.message);
 }
