@@ -24,14 +24,15 @@ pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
     seen.record
 }
 
-/// An installation with the transports `mq` and `other` (RabbitMQ), `aws` (SQS), `fixed` (without autoCreate) and
-/// `dead` (a classic queue has no delivery limit there).
+/// An installation with the transports `mq`, `twin` (the same broker) and `other` (RabbitMQ), `aws` (SQS), `fixed`
+/// (without autoCreate) and `dead` (a classic queue has no delivery limit there).
 pub(super) fn installation() -> Installation {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
-        "fixed": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"autoCreate": false}}},
+        "fixed": {"type": "rabbitmq", "enabled": true, "config": {"host": "theirs", "queues": {"autoCreate": false}}},
+        "twin": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
         "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "elsewhere"}},
-        "dead": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker", "queues": {"dlq": {"enabled": true}}}},
+        "dead": {"type": "rabbitmq", "enabled": true, "config": {"host": "graveyard", "queues": {"dlq": {"enabled": true}}}},
         "aws": {"type": "sqs", "enabled": true, "config": {"region": "eu-west-1", "accountId": "1"}},
         "off": {"type": "rabbitmq", "enabled": false},
     }});

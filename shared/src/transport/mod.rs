@@ -31,6 +31,8 @@ pub trait Broker {
     fn accepts_name(&self, name: &str) -> bool;
     /// What a sidecar must know to reach it, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
+    /// Where a queue of this name is: two transports may lead to one broker.
+    fn place(&self, queue: &str) -> Value;
     /// Where the queue of an actor must be, and all that it must be there: a queue that was verified for
     /// the same needs no other look (QUE-8).
     fn wanted(&self, queue: &QueueOf) -> Value;

@@ -129,14 +129,24 @@ impl Broker for RabbitmqConfig {
         .collect()
     }
 
+    fn place(&self, queue: &str) -> Value {
+        let address = &self.management;
+        json!([
+            self.type_name(),
+            address.host,
+            address.port,
+            self.vhost,
+            queue
+        ])
+    }
+
     fn wanted(&self, queue: &QueueOf) -> Value {
         let wanted = self.declaration(&queue.names);
-        let address = &self.management;
         json!({
-            "at": [address.host, address.port, self.vhost],
+            "at": self.place(&wanted.name),
             "created": self.queues.auto_create,
             "type": format!("{:?}", wanted.queue_type),
-            "queue": [wanted.name, wanted.body()],
+            "queue": wanted.body(),
             "exchange": [wanted.exchange, wanted.bindings],
             "dlq": wanted.dlq.as_ref().map(|dlq| json!([dlq.name, dlq.body()])),
         })

@@ -99,14 +99,18 @@ impl Broker for SqsConfig {
         .collect()
     }
 
+    fn place(&self, queue: &str) -> Value {
+        json!([self.type_name(), self.region, self.endpoint, queue])
+    }
+
     fn wanted(&self, queue: &QueueOf) -> Value {
         let wanted = self.declaration(queue);
         let dlq = wanted.dlq.as_ref();
         json!({
-            "at": [self.region, self.endpoint],
+            "at": self.place(&wanted.name),
             "created": wanted.changed,
             "configured": wanted.configured,
-            "queue": [wanted.name, wanted.attributes, wanted.tags],
+            "queue": [wanted.attributes, wanted.tags],
             "dlq": dlq.map(|dlq| json!([dlq.name, dlq.attributes, dlq.tags, dlq.max_receive_count])),
         })
     }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::operator::Operator;
+use asya_tests::operator::{Operator, default_values};
 use asya_tests::rabbitmq::{OPERATOR, RabbitMq};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
@@ -82,7 +83,9 @@ async fn queue_of_a_former_transport_stays_until_it_is_empty_or_the_actor_goes()
                 Ok(listed)
             })
             .await?;
-            assert_eq!(listed, json!([{"transport": "rabbitmq", "name": queue}]));
+            assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+            let former = [&listed[0]["transport"], &listed[0]["name"]];
+            assert_eq!(former, ["rabbitmq", &**queue]);
             assert!(sqs.url(queue).await?.is_some(), "no queue at SQS");
         }
         scenario.event("QueueRetired", SOON).await?;
@@ -141,6 +144,98 @@ async fn queue_of_a_former_transport_stays_until_it_is_empty_or_the_actor_goes()
             .kubectl(&["delete", "asya", &names[0], "--timeout=60s"])
             .await?;
         assert_eq!(rabbitmq.queues().await?, []);
+        Ok(())
+    })
+    .await;
+}
+
+/// QUE-13, FIN-3, OPS-7
+#[tokio::test]
+async fn retired_queue_of_a_transport_that_is_not_configured_any_more_is_not_forgotten() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "orphaned", async |scenario| {
+        // Another place at the same broker.
+        let (rabbitmq, host) = (cluster.rabbitmq()?, "former");
+        let ask = async |method: Method, path: &[&str], body: Value| {
+            let request = rabbitmq.request(method, path)?.json(&body);
+            Ok::<_, asya_tests::Error>(request.send().await?)
+        };
+        let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
+        ask(Method::PUT, &["vhosts", host], json!({})).await?;
+        for user in [OPERATOR, "admin"] {
+            ask(Method::PUT, &["permissions", host, user], all.clone()).await?;
+        }
+        let twin = default_values(&cluster)["transports"]["rabbitmq"].clone();
+        let mut former = twin.clone();
+        former["config"]["vhost"] = json!(host);
+        let mut install = async |enabled: bool| {
+            former["enabled"] = json!(enabled);
+            let values = json!({
+                "leaderElection": {"enabled": false},
+                "controller": {"queueHealthCheckInterval": "1s"},
+                "transports": {"former": former, "twin": twin},
+            });
+            Operator::install(&cluster, values).await
+        };
+        let first = install(true).await?.start("first").await?;
+        let names = ["moved", "renamed"].map(|name| scenario.name(name));
+        let name = &names[0];
+        let path = ["queues", host, &format!("asya-{name}")];
+        let both = |moved: &str, renamed: &str| [on(moved, name), on(renamed, &names[1])];
+        apply_all(scenario, &both("former", "rabbitmq")).await?;
+        all_running(scenario, &names).await?;
+        let message = json!({
+            "properties": {}, "routing_key": name, "payload": "kept", "payload_encoding": "string",
+        });
+        ask(
+            Method::POST,
+            &["exchanges", host, "asya", "publish"],
+            message,
+        )
+        .await?;
+        apply_all(scenario, &both("rabbitmq", "twin")).await?;
+        all_running(scenario, &names).await?;
+
+        first.stop().await?;
+        let second = install(false).await?.start("second").await?;
+        eventually("the actor is seen again", SOON, async || {
+            let passes = second.metric("controller_runtime_reconcile_total").await;
+            check(passes.is_ok_and(|passes| passes >= 1.0), "no pass")
+        })
+        .await?;
+        scenario.actor_status(name, "Running", SOON).await?;
+        let listed = retired(scenario, name).await.expect("the actor is there");
+        assert_eq!(listed[0]["transport"], "former", "{listed}");
+        let same = retired(scenario, &names[1]).await;
+        assert_eq!(
+            same,
+            Ok(Value::Null),
+            "the queue is the same, by another name"
+        );
+        let same = rabbitmq.queue(&format!("asya-{}", names[1])).await?;
+        assert!(same.is_some(), "and still there");
+
+        scenario
+            .actors()
+            .delete(name, &DeleteParams::default())
+            .await?;
+        scenario.event("QueueDeletionFailed", SOON).await?;
+        let found = scenario.actors().get(name).await?;
+        assert!(found.metadata.finalizers.is_some(), "it waits");
+        let own = rabbitmq.queue(&format!("asya-{name}")).await?;
+        assert!(own.is_none(), "what can go is gone");
+        let kept = ask(Method::GET, &path, json!({})).await?;
+        assert!(kept.status().is_success(), "{kept:?}");
+
+        second.stop().await?;
+        let _third = install(true).await?.start("third").await?;
+        scenario.actor_gone(name, SOON).await?;
+        let gone = ask(Method::GET, &path, json!({})).await?;
+        assert_eq!(gone.status(), 404);
+        scenario
+            .kubectl(&["delete", "asya", &names[1], "--timeout=60s"])
+            .await?;
         Ok(())
     })
     .await;

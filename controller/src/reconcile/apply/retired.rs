@@ -8,6 +8,7 @@ use asya_shared::transport::sqs::Owner;
 use kube::Api;
 use tracing::{debug, info};
 
+use crate::queue::health::Finding;
 use crate::queue::{BrokerError, Emptied};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error};
@@ -66,9 +67,14 @@ pub(super) async fn look(
             }
         }
     }
+    if !looked.gone.is_empty() {
+        // Two addresses may lead to one broker: then it was the queue that is wanted, and comes back.
+        context.doubts.raise(key, Finding::Changed);
+        looked.again = Some(Duration::ZERO);
+    }
     if looked.gone.len() == asked {
         context.looks.forget(key);
-    } else {
+    } else if looked.gone.is_empty() {
         looked.again = Some(context.looks.looked(key, sooner));
     }
     Ok(looked)

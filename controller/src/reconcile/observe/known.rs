@@ -23,6 +23,8 @@ pub enum Hold {
     Ours,
     /// Its transport says `autoCreate: false`, so its users make and delete queues (QUE-7).
     Theirs,
+    /// It is the queue that is wanted, by the name of another transport which leads to the same broker.
+    Wanted,
     /// Another actor owns the name (QUE-3).
     Lost(Key),
     /// Nobody can reach it: its transport is not configured any more.
@@ -51,6 +53,9 @@ impl KnownQueues {
         let known = |queue: &QueueStatus| KnownQueue {
             queue: queue.clone(),
             hold: match (transports.usable(&queue.transport), owner_of(queue)) {
+                _ if desired.is_ok_and(|desired| is_renamed(queue, desired, transports)) => {
+                    Hold::Wanted
+                }
                 (Err(unusable), _) => Hold::OutOfReach(unusable),
                 (Ok(_), Some(owner)) => Hold::Lost(owner),
                 (Ok(transport), None) if transport.queues().auto_create => Hold::Ours,
@@ -67,6 +72,21 @@ impl KnownQueues {
             verified: verified.map(known),
             retired: status.retired_queues.iter().map(known).collect(),
         }
+    }
+}
+
+/// Whether a queue is the one that is wanted, and only its transport has another name: by the
+/// configuration of both transports, or, where one is gone, by what was verified for it.
+fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsConfig) -> bool {
+    let wanted = desired.queue();
+    if queue.transport == wanted.transport || queue.name != wanted.name {
+        return false;
+    }
+    match transports.usable(&queue.transport) {
+        Ok(transport) => {
+            transport.broker().place(&queue.name) == desired.transport.broker().place(&wanted.name)
+        }
+        Err(_) => queue.verified_hash.as_ref() == Some(&desired.queue_hash),
     }
 }
 

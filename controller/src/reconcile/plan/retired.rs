@@ -52,7 +52,7 @@ pub fn list(observed: &Observed, queue: Option<&QueueStatus>, gone: &[QueueStatu
     let mut after = Retired::default();
     for known in &observed.queues.retired {
         let is_gone = gone.iter().any(|gone| is_same(gone, &known.queue));
-        if is_gone || is_current(&known.queue) {
+        if is_gone || is_current(&known.queue) || known.hold == Hold::Wanted {
             continue;
         }
         match stays_because(observed, known) {
@@ -61,14 +61,14 @@ pub fn list(observed: &Observed, queue: Option<&QueueStatus>, gone: &[QueueStatu
         }
     }
     let left = observed.queues.verified.as_ref();
-    if let Some(left) = left.filter(|left| queue.is_some() && !is_current(&left.queue)) {
+    let left = left.filter(|left| left.hold != Hold::Wanted && !is_current(&left.queue));
+    if let Some(left) = left.filter(|_| queue.is_some()) {
         let reason = stays_because(observed, left);
         let fate = reason.as_deref().unwrap_or(GOES);
         after.told.push(told(&left.queue, fate));
         if reason.is_none() {
             after.listed.push(QueueStatus {
                 verified_generation: None,
-                verified_hash: None,
                 ..left.queue.clone()
             });
         }
@@ -93,7 +93,7 @@ fn stays_because(observed: &Observed, known: &KnownQueue) -> Option<String> {
         _ if observed.deletion.retains_queue => {
             Some("it stays, because queue.deletionPolicy is Retain".to_owned())
         }
-        Hold::Ours | Hold::OutOfReach(_) => None,
+        Hold::Ours | Hold::Wanted | Hold::OutOfReach(_) => None,
     }
 }
 

@@ -54,8 +54,10 @@ fn queue_that_was_verified_is_retired_when_another_is() {
     let after = list(&observed, Some(&queue("mq")), &[]);
     assert_eq!(
         after.listed,
-        [queue("other")],
-        "what was verified of it counts no longer"
+        [QueueStatus {
+            verified_hash: Some("h".to_owned()),
+            ..queue("other")
+        }],
     );
     assert_eq!(
         after.told,
@@ -168,4 +170,24 @@ fn retired_queue_is_left_alone_while_pods_of_an_earlier_template_may_receive_fro
     };
     observed.pods[1] = Arc::new(finished);
     assert_eq!(looks(&observed), [queue("other")]);
+}
+
+/// QUE-13
+#[test]
+fn queue_whose_transport_has_another_name_now_is_the_same_and_never_retired() {
+    let same = |observed: &Observed| {
+        let after = list(observed, Some(&queue("mq")), &[]);
+        (after == Retired::default(), looks(observed).is_empty())
+    };
+    assert_eq!(same(&plain("twin", &[])), (true, true));
+    assert_eq!(same(&plain("mq", &["twin"])), (true, true));
+    assert!(!same(&plain("other", &[])).0, "another broker");
+
+    let hash = plain("mq", &[]).desired.unwrap().queue_hash;
+    let gone = |hash: &str| {
+        let status = json!({"queue": {"transport": "former", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": hash}});
+        observed(&actor(&json!({}), &spec(&json!({})), &status))
+    };
+    assert!(same(&gone(&hash)).0, "renamed in the configuration");
+    assert!(!same(&gone("h")).0, "nobody knows what it was");
 }
