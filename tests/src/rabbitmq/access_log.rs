@@ -25,6 +25,8 @@ pub struct Call {
     pub path: String,
     /// The answer's status.
     pub status: u16,
+    /// What the caller says that it is.
+    pub agent: String,
 }
 
 impl AccessLog {
@@ -77,11 +79,13 @@ fn parse(line: &str) -> Option<Call> {
     let mut request = parts.next()?.split(' ');
     let (method, path) = (request.next()?.to_owned(), request.next()?.to_owned());
     let status = parts.next()?.split_whitespace().next()?.parse().ok()?;
+    let agent = parts.nth(2).unwrap_or_default().to_owned();
     Some(Call {
         user,
         method,
         path,
         status,
+        agent,
     })
 }
 

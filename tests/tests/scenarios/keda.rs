@@ -1,28 +1,28 @@
-//! The objects that make KEDA scale, on a real KEDA: what it takes, does and
-//! leaves untouched.
+//! KEDA comes while actors wait for it, serves them, and goes.
 
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorSpec, WorkloadKind};
 use asya_shared::applied::Sealed;
 use asya_shared::config::TransportsConfig;
-use asya_shared::names::manager;
-use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, hpa_name, scaling_objects};
+use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, scaling_objects};
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::operator::RABBITMQ_SECRET;
-use asya_tests::rabbitmq::OPERATOR;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::rabbitmq::{Call, OPERATOR};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use crate::own_cluster;
+use crate::scaling::condition;
+use crate::{apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
-const QUEUE: &str = "asya-foo";
+const ACTORS: usize = 100;
+/// What is measured: nothing happens in so long. `ASYA_REST_SECONDS` takes a longer look.
+const REST: Duration = Duration::from_secs(30);
 
 fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
@@ -41,83 +41,9 @@ async fn apply(scenario: &Scenario, object: &Value, params: PatchParams) -> Resu
     applied.map_err(|error| Error::Other(format!("{} {name}: {error}", object["kind"])))
 }
 
-/// The entry of ours in an object's `managedFields`.
-fn owned(object: &DynamicObject) -> Value {
-    let fields = object.metadata.managed_fields.iter().flatten();
-    let ours = fields
-        .filter(|entry| entry.manager.as_deref() == Some(manager::SCALED_OBJECT))
-        .filter(|entry| entry.operation.as_deref() == Some("Apply"));
-    json!(ours.map(|entry| &entry.fields_v1).collect::<Vec<_>>())
-}
-
 fn sealed(objects: &ScalingObjects) -> impl Iterator<Item = &Sealed> {
     let others = [&objects.config_map, &objects.trigger_authentication];
     others.into_iter().flatten().chain([&objects.scaled_object])
-}
-
-/// Applies all objects and waits until KEDA says that it scales by them.
-async fn scale(scenario: &Scenario, objects: &ScalingObjects) -> Result<()> {
-    let params = PatchParams::apply(manager::SCALED_OBJECT).force();
-    let mut before = Vec::new();
-    for Sealed { object, .. } in sealed(objects) {
-        before.push(owned(&apply(scenario, object, params.clone()).await?));
-    }
-    let scaled = &objects.scaled_object.object;
-    let name = scaled["metadata"]["name"].as_str().unwrap_or_default();
-    eventually("KEDA takes the ScaledObject", SOON, async || {
-        let status = &api(scenario, scaled).get(name).await?.data["status"];
-        let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-        let ready = conditions
-            .iter()
-            .any(|it| it["type"] == "Ready" && it["status"] == "True");
-        check(ready && status["hpaName"].is_string(), status)
-    })
-    .await?;
-    for (Sealed { object, .. }, before) in sealed(objects).zip(before) {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let now = api(scenario, object).get(name).await?;
-        assert_eq!(owned(&now), before, "KEDA took fields of ours: {now:?}");
-    }
-    Ok(())
-}
-
-async fn replicas(scenario: &Scenario, workload: &Value) -> Result<i64, NotYet> {
-    let name = workload["metadata"]["name"].as_str().unwrap_or_default();
-    let found = api(scenario, workload).get(name).await?;
-    found.data["spec"]["replicas"]
-        .as_i64()
-        .ok_or_else(|| NotYet::new("no replicas"))
-}
-
-async fn reaches(scenario: &Scenario, workload: &Value, wanted: i64) -> Result<()> {
-    eventually(
-        format_args!("the workload has {wanted} replicas"),
-        SOON,
-        async || {
-            let seen = replicas(scenario, workload).await?;
-            check(seen == wanted, format_args!("{seen} replicas"))
-        },
-    )
-    .await
-}
-
-fn workload(kind: &str, name: &str) -> Value {
-    let mut workload = json!({
-        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": {"app": name}},
-            "template": {
-                "metadata": {"labels": {"app": name}},
-                "spec": {"containers": [{"name": "asya-runtime", "image": "me/handler:1"}]},
-            },
-        },
-    });
-    if kind == "StatefulSet" {
-        workload["spec"]["serviceName"] = json!(name);
-        workload["spec"]["podManagementPolicy"] = json!("Parallel");
-    }
-    workload
 }
 
 fn objects(
@@ -146,109 +72,6 @@ fn objects(
         queue_url,
     })
     .unwrap()
-}
-
-async fn rabbitmq_wakes_a_deployment(scenario: &Scenario) -> Result<()> {
-    let rabbitmq = scenario.cluster().rabbitmq()?;
-    rabbitmq.declare(QUEUE, json!({})).await?;
-    let state = rabbitmq.state();
-    let transport = json!({"type": "rabbitmq", "enabled": true, "config": {
-        "host": state.host,
-        "username": OPERATOR,
-        "passwordSecretRef": {"name": RABBITMQ_SECRET, "key": "password"},
-        "management": {"port": state.management_port},
-    }});
-    let deployment = workload("Deployment", "foo");
-    let as_test = PatchParams::apply("test");
-    apply(scenario, &deployment, as_test).await?;
-    let objects = objects(scenario, "foo", WorkloadKind::Deployment, &transport, None);
-    scale(scenario, &objects).await?;
-
-    for number in 0..30 {
-        assert!(rabbitmq.publish("", QUEUE, &number.to_string()).await?);
-    }
-    reaches(scenario, &deployment, 6).await?;
-    let hpa = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"});
-    let hpa = api(scenario, &hpa).get(&hpa_name("foo")).await?;
-    let labels = hpa.metadata.labels.unwrap_or_default();
-    assert_eq!(labels.get("asya.sh/actor").map(String::as_str), Some("foo"));
-    assert_eq!(
-        labels
-            .get("app.kubernetes.io/managed-by")
-            .map(String::as_str),
-        Some("keda-operator")
-    );
-    assert_eq!(
-        hpa.data["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"],
-        300
-    );
-    assert_eq!(rabbitmq.messages(QUEUE, 30, false).await?.len(), 30);
-    reaches(scenario, &deployment, 0).await
-}
-
-/// A call of the SQS server, which believes any signature.
-async fn sqs(url: &str, action: &str, body: &Value) -> Result<Value> {
-    let answer = reqwest::Client::builder().no_proxy().build()?
-        .post(url)
-        .header("x-amz-target", format!("AmazonSQS.{action}"))
-        .header("content-type", "application/x-amz-json-1.0")
-        .header(
-            "authorization",
-            "AWS4-HMAC-SHA256 Credential=id/20260101/eu-central-1/sqs/aws4_request, SignedHeaders=host, Signature=0",
-        )
-        .body(body.to_string())
-        .send()
-        .await?
-        .error_for_status()?;
-    let text = answer.text().await?;
-    Ok(if text.is_empty() {
-        Value::Null
-    } else {
-        serde_json::from_str(&text)?
-    })
-}
-
-async fn sqs_wakes_a_stateful_set(scenario: &Scenario) -> Result<()> {
-    // Long enough for an HPA name of its own.
-    let name = format!("bar-{}", "x".repeat(52));
-    let server = scenario.cluster().state().sqs.clone();
-    let server = server.ok_or_else(|| Error::other("this cluster has no SQS"))?;
-    let queue = json!({"QueueName": format!("asya-{name}")});
-    let made = sqs(&server, "CreateQueue", &queue).await?;
-    let url = made["QueueUrl"].as_str().unwrap_or_default().to_owned();
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "aws"},
-        "stringData": {"id": "test", "secret": "test"},
-    });
-    apply(scenario, &secret, PatchParams::apply("test")).await?;
-    let transport = json!({"type": "sqs", "enabled": true, "config": {
-        "region": "eu-central-1",
-        "endpoint": server,
-        "credentials": {
-            "accessKeyIdSecretRef": {"name": "aws", "key": "id"},
-            "secretAccessKeySecretRef": {"name": "aws", "key": "secret"},
-        },
-    }});
-    let stateful_set = workload("StatefulSet", &name);
-    apply(scenario, &stateful_set, PatchParams::apply("test")).await?;
-    let objects = objects(
-        scenario,
-        &name,
-        WorkloadKind::StatefulSet,
-        &transport,
-        Some(&url),
-    );
-    scale(scenario, &objects).await?;
-    let hpa = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"});
-    api(scenario, &hpa).get(&name).await?;
-
-    for number in 0..12 {
-        let message = json!({"QueueUrl": url, "MessageBody": number.to_string()});
-        sqs(&server, "SendMessage", &message).await?;
-    }
-    reaches(scenario, &stateful_set, 3).await?;
-    sqs(&server, "PurgeQueue", &json!({"QueueUrl": url})).await?;
-    reaches(scenario, &stateful_set, 0).await
 }
 
 /// Every form of the objects: the API server knows all their fields.
@@ -283,22 +106,88 @@ async fn every_form_is_accepted(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// KEDA-1 to KEDA-7: messages bring workloads from zero and back, for both
-/// brokers and both kinds; no field of ours is lost to KEDA.
-#[tokio::test]
-async fn messages_scale_a_workload_from_zero_and_back() {
-    let _turn = own_cluster().await;
-    let cluster = RunningCluster::start(Options {
-        sqs: true,
-        keda: true,
-        ..Options::default()
+/// Waits until `ScalingReady` of every actor has this reason, and its STATUS is this.
+async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> {
+    let what = format!("{ACTORS} actors are {status}, {reason}");
+    eventually(what, SOON, async || {
+        let actors = scenario.actors().list(&ListParams::default()).await?;
+        let told = |actor: &&DynamicObject| {
+            actor.data["status"]["status"] == status && condition(actor, "ScalingReady").1 == reason
+        };
+        let there = actors.iter().filter(told).count();
+        let first = actors.iter().find(|actor| !told(actor));
+        let first = first.map(|actor| &actor.data["status"]);
+        check(there == ACTORS, format_args!("{there} are; {first:?}"))
     })
     .await
-    .unwrap();
-    Scenario::run_on(Ok((*cluster).clone()), "keda", async |scenario| {
+}
+
+/// What our operator asked of the broker but lists: KEDA looks at each queue in its own name.
+fn own_calls(calls: Vec<Call>) -> Vec<Call> {
+    let lists = ["/api/queues/%2F", "/api/exchanges/%2F/asya/bindings/source"];
+    let mut own = calls;
+    own.retain(|call| !call.agent.contains("KEDA"));
+    own.retain(|call| call.method != "GET" || !lists.contains(&&*call.path));
+    own
+}
+
+/// How long actors are watched that should rest.
+fn rest() -> Duration {
+    let longer = std::env::var("ASYA_REST_SECONDS").ok();
+    let longer = longer.and_then(|seconds| seconds.parse().ok());
+    longer.map_or(REST, Duration::from_secs)
+}
+
+/// KEDA-7, KEDA-9, KEDA-11, WRK-5, FIN-5
+#[tokio::test]
+async fn a_hundred_actors_wait_for_keda_nap_without_a_write_and_outlive_it() {
+    let _turn = own_cluster().await;
+    let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
+    cluster.start_operator().await.unwrap();
+    let shared = (*cluster).clone();
+    Scenario::run_on(Ok(shared), "keda", async |scenario| {
+        let (audit, user) = (cluster.audit(), cluster.operator_user()?);
+        let names: Vec<String> = (0..ACTORS)
+            .map(|n| scenario.name(&format!("nap-{n}")))
+            .collect();
+        let scaled = |name: &String| {
+            let mut actor = minimal_actor(name);
+            actor["spec"]["scaling"] = json!({"enabled": true});
+            actor
+        };
+        let actors: Vec<Value> = names.iter().map(scaled).collect();
+        apply_all(scenario, &actors).await?;
+        all_are(scenario, "ScalingError", "KedaNotInstalled").await?;
+
+        let mark = audit.mark().await?;
+        cluster.start_keda().await?;
+        all_are(scenario, "Napping", "ScaledObjectReady").await?;
+        let writes = audit.writes_since(mark, &user).await?.len();
+        eprintln!("{writes} writes to scale {ACTORS} actors once KEDA is there");
+        assert!(writes <= 5 * ACTORS, "{writes} writes");
         every_form_is_accepted(scenario).await?;
-        rabbitmq_wakes_a_deployment(scenario).await?;
-        sqs_wakes_a_stateful_set(scenario).await
+
+        let broker = cluster.rabbitmq()?.access_log();
+        let (mark, calls) = (audit.mark().await?, broker.mark()?);
+        tokio::time::sleep(rest()).await;
+        assert_eq!(audit.writes_since(mark, &user).await?, []);
+        let calls = broker.calls_since(calls, OPERATOR)?;
+        let of_keda = calls.len();
+        let own = own_calls(calls);
+        assert_eq!(own, []);
+        eprintln!(
+            "{:?}: 0 writes, 0 calls but lists, {of_keda} calls in all",
+            rest()
+        );
+
+        cluster.remove_keda().await?;
+        all_are(scenario, "ScalingError", "KedaNotInstalled").await?;
+        scenario
+            .kubectl(&["delete", "asya", "--all", "--timeout=60s"])
+            .await?;
+        let queues = cluster.rabbitmq()?.queues().await?;
+        assert!(queues.is_empty(), "{queues:?}");
+        Ok(())
     })
     .await;
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asya_shared::scaling::hpa_name;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
@@ -35,7 +36,7 @@ fn of_keda(scenario: &Scenario, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
 }
 
-fn condition(actor: &DynamicObject, kind: &str) -> (String, String, String) {
+pub(crate) fn condition(actor: &DynamicObject, kind: &str) -> (String, String, String) {
     let conditions = actor.data["status"]["conditions"].as_array();
     let found = conditions
         .into_iter()
@@ -64,7 +65,9 @@ async fn told(scenario: &Scenario, actor: &str, kind: &str, reason: &str) -> Res
 #[tokio::test]
 async fn messages_at_rabbitmq_wake_an_actor_and_it_naps_when_they_are_done() {
     Scenario::run("scaling", async |scenario| {
-        let (name, user) = (scenario.name("ocr"), scenario.cluster().operator_user()?);
+        // Long enough for an HPA name of its own.
+        let name = format!("{:-<56}x", scenario.name("ocr"));
+        let user = scenario.cluster().operator_user()?;
         let audit = scenario.cluster().audit();
         let mark = audit.mark().await?;
         scenario.apply(&scaled_actor(&name)).await?;
@@ -81,6 +84,8 @@ async fn messages_at_rabbitmq_wake_an_actor_and_it_naps_when_they_are_done() {
             (&json!("3/3"), &json!("KEDA"), &json!(3))
         );
         assert_eq!(status["scaledObjectRef"]["name"], json!(name));
+        let hpas = scenario.api::<HorizontalPodAutoscaler>();
+        hpas.get(&name).await?;
         let wait = [
             "wait",
             "--for=condition=Ready",
@@ -151,6 +156,12 @@ async fn messages_at_sqs_wake_a_stateful_set() {
         actor["spec"]["workload"]["kind"] = json!("StatefulSet");
         scenario.apply(&actor).await?;
         let napping = told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        let hpas = scenario.api::<HorizontalPodAutoscaler>();
+        let labels = hpas.get(&hpa_name(&name)).await?.metadata.labels;
+        let label = labels
+            .as_ref()
+            .and_then(|labels| labels.get("asya.sh/actor"));
+        assert_eq!(label, Some(&name), "KEDA copies our labels");
         let url = &napping.data["status"]["queue"]["url"];
         assert!(url.is_string(), "{url}");
         let (sqs, queue) = (scenario.cluster().sqs()?, format!("asya-{name}"));

@@ -13,6 +13,8 @@ use crate::queue::BrokerError;
 use crate::queue::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
 use crate::queue::gate::{Gate, Labelled, Operation};
 
+/// By this name the broker's access log knows us; KEDA may log in as the same user.
+const AGENT: &str = concat!("asya-operator/", env!("CARGO_PKG_VERSION"));
 /// Who we are at a broker.
 pub struct Login {
     /// Password of the configured user.
@@ -83,6 +85,7 @@ impl Api {
         };
         let base = Url::parse(&config.management.url()).map_err(|error| invalid(&error))?;
         let mut http = reqwest::Client::builder()
+            .user_agent(AGENT)
             .timeout(CALL_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
             .redirect(redirect::Policy::none())

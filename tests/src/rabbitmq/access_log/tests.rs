@@ -9,4 +9,5 @@ fn a_line_tells_who_called_what() {
         ("asya", "PUT", 201)
     );
     assert_eq!(call.path, "/api/queues/%2F/asya-a");
+    assert_eq!(call.agent, "curl");
 }
