@@ -358,3 +358,72 @@ async fn actor_with_a_role_has_a_service_account_for_as_long_as_it_asks_for_one(
     })
     .await;
 }
+
+/// FW-23
+#[tokio::test]
+async fn orphaned_children_scale_on_without_their_actor() {
+    Scenario::run("scaling-orphan", async |scenario| {
+        let name = scenario.name("orphan");
+        let mut actor = scaled_actor(&name);
+        actor["spec"]["deletionPolicy"] = json!("Orphan");
+        scenario.apply(&actor).await?;
+        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        scenario.kubectl(&["delete", "asya", &name]).await?;
+        scenario.actor_gone(&name, SOON).await?;
+
+        let deployment = scenario.api::<Deployment>().get(&name).await?.metadata;
+        let scaled_object = of_keda(scenario, "ScaledObject").get(&name).await?;
+        let authentications = of_keda(scenario, "TriggerAuthentication");
+        let authentication = authentications.get(&format!("{name}-trigger-auth")).await?;
+        for left in [deployment, scaled_object.metadata, authentication.metadata] {
+            assert_eq!(left.owner_references, None, "{:?}", left.name);
+            assert_eq!(left.deletion_timestamp, None, "{:?}", left.name);
+        }
+        for name in ["asya-runtime", "asya-transport-rabbitmq"] {
+            let left = scenario.api::<ConfigMap>().get(name).await?.metadata;
+            let annotations = left.annotations.unwrap_or_default();
+            assert_eq!(
+                annotations.get("asya.sh/orphaned").map(String::as_str),
+                Some("true")
+            );
+        }
+        let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
+        assert!(rabbitmq.publish("", &queue, "one").await?, "no queue");
+        eventually("KEDA goes on", SOON, async || {
+            let live = scenario.api::<Deployment>().get(&name).await?;
+            let replicas = live.spec.and_then(|spec| spec.replicas);
+            check(replicas == Some(1), format_args!("{replicas:?}"))
+        })
+        .await?;
+        rabbitmq.delete_queue(&queue).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// WRK-6
+#[tokio::test]
+async fn changed_kind_is_scaled_on_and_the_former_workload_goes() {
+    Scenario::run("scaling-kind", async |scenario| {
+        let name = scenario.name("kind");
+        let mut actor = scaled_actor(&name);
+        scenario.apply(&actor).await?;
+        told(scenario, &name, "ScalingReady", "ScaledObjectReady").await?;
+        actor["spec"]["workload"]["kind"] = json!("StatefulSet");
+        scenario.apply(&actor).await?;
+        eventually("the StatefulSet is what KEDA scales", SOON, async || {
+            let found = of_keda(scenario, "ScaledObject").get(&name).await?;
+            let target = &found.data["spec"]["scaleTargetRef"]["kind"];
+            check(target == "StatefulSet", target)?;
+            let left = scenario.api::<Deployment>().get_opt(&name).await?;
+            check(left.is_none(), "the Deployment is there")
+        })
+        .await?;
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        assert!(rabbitmq.publish("", &format!("asya-{name}"), "one").await?);
+        let running = scenario.actor_status(&name, "Running", SOON).await?;
+        assert_eq!(running.data["status"]["workloadRef"]["kind"], "StatefulSet");
+        Ok(())
+    })
+    .await;
+}
