@@ -18,6 +18,7 @@ mod namespaces;
 mod objects;
 mod operator;
 mod pass;
+mod patch;
 mod queue;
 mod reconcile;
 mod record;

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use asya_shared::names::manager;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{
-    Patch as JsonPatch, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
-};
+use json_patch::{Patch as JsonPatch, PatchOperation};
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::patch::{is_failed_test, remove, replace, test};
 use crate::record::{Key, Record, Seen};
 use crate::store::Store;
 
@@ -114,8 +112,8 @@ where
         let operations = vec![
             test(&["metadata", "uid"], json!(uid)),
             test(&at("manager"), json!(manager::FORMER_OPERATOR)),
-            replace(&at("manager"), manager),
-            replace(&at("operation"), "Apply"),
+            replace(&at("manager"), json!(manager)),
+            replace(&at("operation"), json!("Apply")),
         ];
         self.patch_tested(key, operations).await
     }
@@ -150,9 +148,7 @@ where
         let operations = vec![
             test(&["metadata", "uid"], json!(uid)),
             test(&["metadata", "ownerReferences"], json!(owners)),
-            PatchOperation::Remove(RemoveOperation {
-                path: pointer(&["metadata", "ownerReferences", &index.to_string()]),
-            }),
+            remove(&["metadata", "ownerReferences", &index.to_string()]),
         ];
         self.patch_tested(key, operations).await
     }
@@ -166,7 +162,7 @@ where
         let patch = Patch::<()>::Json(JsonPatch(operations));
         let patched = self.patch(key, &PatchParams::default(), &patch).await;
         match unless_gone(patched.map(drop)) {
-            Err(WriteError::Api(kube::Error::Api(status))) if status.code == 422 => {
+            Err(WriteError::Api(kube::Error::Api(status))) if is_failed_test(&status) => {
                 Err(WriteError::Stale)
             }
             patched => patched,
@@ -176,24 +172,6 @@ where
     fn api(&self, key: &Key) -> Api<Seen<R>> {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
-}
-
-fn pointer(path: &[&str]) -> PointerBuf {
-    PointerBuf::from_tokens(path.iter().copied())
-}
-
-fn test(path: &[&str], value: Value) -> PatchOperation {
-    PatchOperation::Test(TestOperation {
-        path: pointer(path),
-        value,
-    })
-}
-
-fn replace(path: &[&str], value: &str) -> PatchOperation {
-    PatchOperation::Replace(ReplaceOperation {
-        path: pointer(path),
-        value: json!(value),
-    })
 }
 
 fn unless_gone(written: Result<(), kube::Error>) -> Result<(), WriteError> {
