@@ -2,6 +2,7 @@
 
 mod conditions;
 mod inventory;
+mod leftovers;
 mod queue;
 mod scaling;
 mod settling;
@@ -387,11 +388,46 @@ async fn write(
     {
         Ok(seen) => {
             context.stores.actors.wrote(&seen);
+            remove_leftovers(context, &api, &seen.record, status).await
+        }
+        Err(error) => unless_gone(error),
+    }
+}
+
+/// What stands beside what was just applied is nobody's any more (WRK-7).
+async fn remove_leftovers(
+    context: &Context,
+    api: &Api<Seen<ActorRecord>>,
+    stored: &ActorRecord,
+    status: &AsyncActorStatus,
+) -> Result<(), Error> {
+    let stands = stored.status.as_ref();
+    let stands = stands.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    let removal = stands.and_then(|stands| leftovers::removal(&json!(status), &stands));
+    let Some(removal) = removal else {
+        return Ok(());
+    };
+    let version = stored.metadata.resource_version.to_string();
+    let patch = json!({"metadata": {"resourceVersion": version}, "status": removal});
+    let params = PatchParams {
+        field_manager: Some(manager::STATUS.to_owned()),
+        ..PatchParams::default()
+    };
+    let name = &stored.metadata.key.name;
+    match api.patch_status(name, &params, &Patch::Merge(&patch)).await {
+        Ok(seen) => {
+            context.stores.actors.wrote(&seen);
             Ok(())
         }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-        Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("the actor")),
-        Err(error) => Err(Error::Api(error)),
+        Err(error) => unless_gone(error),
+    }
+}
+
+fn unless_gone(error: kube::Error) -> Result<(), Error> {
+    match error {
+        kube::Error::Api(status) if status.is_not_found() => Ok(()),
+        kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("the actor")),
+        error => Err(Error::Api(error)),
     }
 }
 

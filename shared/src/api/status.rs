@@ -214,7 +214,8 @@ pub struct ObjectReference {
     /// API version of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind of the object.
+    /// Kind of the object; the former operator left it out where the field says it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Name of the object.
     pub name: String,

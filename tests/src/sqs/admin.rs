@@ -41,6 +41,15 @@ impl Sqs {
         }
     }
 
+    /// Creates a queue with the server's defaults and no tags.
+    ///
+    /// # Errors
+    /// When the call fails.
+    pub async fn create(&self, queue: &str) -> Result<()> {
+        let body = json!({"QueueName": queue});
+        self.must("CreateQueue", &body).await.map(drop)
+    }
+
     /// The attributes of a queue that is there.
     ///
     /// # Errors

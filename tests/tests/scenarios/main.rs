@@ -14,11 +14,13 @@ use serde_json::{Value, json};
 
 mod attempts;
 mod bad_objects;
+mod compat;
 mod config_errors;
 mod crash;
 mod crd;
 mod dead_letters;
 mod deletion;
+mod former;
 mod hanging;
 mod harness;
 mod health;

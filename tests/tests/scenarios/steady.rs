@@ -25,18 +25,18 @@ const WINDOW: Duration = Duration::from_mins(1);
 const REPAIR: Duration = Duration::from_secs(2);
 
 /// The writes of one user.
-struct Writes<'a> {
-    audit: Audit,
-    user: &'a str,
+pub(crate) struct Writes<'a> {
+    pub(crate) audit: Audit,
+    pub(crate) user: &'a str,
 }
 
 impl Writes<'_> {
-    async fn since(&self, mark: Mark) -> Result<Vec<Write>> {
+    pub(crate) async fn since(&self, mark: Mark) -> Result<Vec<Write>> {
         self.audit.writes_since(mark, self.user).await
     }
 
     /// Waits until two seconds pass without a write.
-    async fn end(&self) -> Result<()> {
+    pub(crate) async fn end(&self) -> Result<()> {
         let mut mark = self.audit.mark().await?;
         eventually("the operator writes no more", SOON, async || {
             tokio::time::sleep(Duration::from_secs(2)).await;
@@ -75,7 +75,7 @@ fn besides_lists(mut calls: Vec<Call>) -> Vec<Call> {
 }
 
 /// Passes that an instance has made since its start.
-const PASSES: &str = "controller_runtime_reconcile_total";
+pub(crate) const PASSES: &str = "controller_runtime_reconcile_total";
 
 /// WRK-5, QUE-8, FW-4; architecture, section 8
 #[tokio::test]
