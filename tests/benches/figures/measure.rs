@@ -1,5 +1,6 @@
 //! Measures one crowd: how long it took, who wrote how much, who used the processors.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use asya_tests::audit::{Mark, Write};
@@ -14,6 +15,8 @@ use crate::crowd::Crowd;
 use crate::machine;
 
 const PATIENCE: Duration = Duration::from_mins(10);
+/// Passes that an instance has made since its start.
+const PASSES: &str = "controller_runtime_reconcile_total";
 /// Whose processor time is told beside the writer's.
 const PARTS: [&str; 6] = [
     "kube-apiserver",
@@ -40,10 +43,22 @@ pub struct Row {
     pub writes: usize,
     /// Those that were refused.
     pub refused: usize,
+    /// What was written, how often, and from when to when.
+    pub kinds: Vec<Kind>,
     /// Processor seconds of the writer; `None` for the bare client, which is this process.
     pub cpu: Option<f64>,
     /// Processor seconds of the parts of the cluster.
     pub parts: Vec<(&'static str, f64)>,
+}
+
+/// Writes of one kind.
+pub struct Kind {
+    /// Resource and subresource.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+    /// When the first one came in, half of them, and the last one.
+    pub times: [f64; 3],
 }
 
 /// A cluster with an operator on it.
@@ -95,9 +110,10 @@ impl<'a> Bench<'a> {
         instance.wait_ready().await?;
         let ready = began.elapsed().as_secs_f64();
         let size = crowd.names.len();
+        let wanted = f64::from(u32::try_from(size).map_err(Error::other)?);
         let passes = eventually("every actor was seen", PATIENCE, async || {
-            let passes = passes(instance).await.map_err(NotYet::new)?;
-            check(passes >= size, format_args!("{passes} passes"))?;
+            let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
+            check(passes >= wanted, format_args!("{passes} passes"))?;
             Ok(passes)
         })
         .await?;
@@ -148,6 +164,7 @@ impl<'a> Bench<'a> {
             running: since(ended),
             writes: ours.len(),
             refused: ours.iter().filter(|write| write.code >= 400).count(),
+            kinds: kinds(&ours, since),
             cpu,
             parts: PARTS.into_iter().zip(used).collect(),
         })
@@ -176,14 +193,25 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Passes that an instance has made since its start, by its metrics.
-async fn passes(instance: &Instance) -> Result<usize> {
-    let client = reqwest::Client::builder().no_proxy().build()?;
-    let url = format!("{}/metrics", instance.metrics());
-    let text = client.get(url).send().await?.text().await?;
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with("controller_runtime_reconcile_total{"));
-    let counts = lines.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<usize>());
-    counts.sum::<Result<usize, _>>().map_err(Error::other)
+fn kinds(writes: &[&Write], since: impl Fn(Timestamp) -> f64) -> Vec<Kind> {
+    let mut times: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for write in writes {
+        let parts = [&*write.resource, &*write.subresource];
+        let name = parts.join("/").trim_end_matches('/').to_owned();
+        times.entry(name).or_default().push(since(write.time));
+    }
+    let mut kinds: Vec<Kind> = times
+        .into_iter()
+        .map(|(name, mut times)| {
+            times.sort_by(f64::total_cmp);
+            let at = |index: usize| times.get(index).copied().unwrap_or(f64::NAN);
+            Kind {
+                name,
+                count: times.len(),
+                times: [at(0), at(times.len() / 2), at(times.len() - 1)],
+            }
+        })
+        .collect();
+    kinds.sort_by(|one, other| one.times[1].total_cmp(&other.times[1]));
+    kinds
 }

@@ -16,7 +16,28 @@ pub fn render(rows: &[Row]) -> String {
             _ => bare = Some(row),
         }
     }
+    lines.push(String::new());
+    for row in rows {
+        lines.push(format!(
+            "{} actors, {}: {}",
+            row.actors,
+            row.who,
+            kinds(row)
+        ));
+    }
     lines.join("\n")
+}
+
+/// Each kind of write: how many; when the first one came in, half of them, and the last one.
+fn kinds(row: &Row) -> String {
+    let kinds = row.kinds.iter().map(|kind| {
+        let [first, middle, last] = kind.times;
+        format!(
+            "{} {} ({first:.1}, {middle:.1}, {last:.1} s)",
+            kind.count, kind.name
+        )
+    });
+    kinds.collect::<Vec<_>>().join("; ")
 }
 
 fn line(row: &Row) -> String {
