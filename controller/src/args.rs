@@ -13,6 +13,10 @@ use jiff::SignedDuration;
 /// The controller of Asya's `AsyncActors`.
 #[derive(Parser, Debug)]
 #[command(name = "asya-controller", version)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Args {
     /// Address of /metrics.
     #[arg(long, default_value = ":8080")]
@@ -81,6 +85,10 @@ pub struct Args {
     /// An HPA without metrics for this long makes its actor's scaling fail; 0 is never.
     #[arg(long, default_value = "2m", value_parser = interval)]
     pub hpa_metrics_deadline: Duration,
+
+    /// Whether children are applied in the name of the `ServiceAccount` asya-applier of their namespace.
+    #[arg(long, default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    pub impersonate: bool,
 
     /// Whether the leader applies the CRD.
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]

@@ -12,6 +12,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 
+use crate::applier::Applier;
 use crate::objects::{Objects, WriteError};
 use crate::reconcile::{Error, Fault, Reason, Retry, refused};
 use crate::record::{ConfigMapRecord, Fingerprint, Key};
@@ -29,11 +30,11 @@ pub struct ConfigMaps {
 struct Known(Option<(Box<str>, Fingerprint)>);
 
 impl ConfigMaps {
-    /// Reads and writes by `client`.
-    pub fn new(client: Client) -> Self {
+    /// `ConfigMap`s that are applied by `applier`.
+    pub fn new(applier: &Applier) -> Self {
         Self {
-            objects: Objects::new(client.clone()),
-            client,
+            objects: Objects::new(applier),
+            client: applier.own.clone(),
             known: Mutex::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! The controller of Asya's `AsyncActor`s.
 
+mod applier;
 mod args;
 mod census;
 mod claims;
@@ -41,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 
+use crate::applier::Applier;
 use crate::args::Args;
 use crate::claims::Claims;
 use crate::config_maps::ConfigMaps;
@@ -125,6 +127,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         .as_deref()
         .filter(|name| !name.is_empty())
         .unwrap_or(&args.namespace);
+    let applier = Applier::new(client.clone(), args.impersonate.then_some(home));
     let context = Context {
         stores: Stores::default(),
         installation: Installation {
@@ -141,12 +144,12 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         doubts: Doubts::default(),
         looks: Looks::new(args.queue_health_check_interval),
         depths: Arc::default(),
-        workloads: Workloads::new(&client),
-        service_accounts: Objects::new(client.clone()),
-        scaled_objects: Objects::new(client.clone()),
-        trigger_authentications: Objects::new(client.clone()),
+        workloads: Workloads::new(&applier),
+        service_accounts: Objects::new(&applier),
+        scaled_objects: Objects::new(&applier),
+        trigger_authentications: Objects::new(&applier),
         keda: Keda::default(),
-        config_maps: ConfigMaps::new(client.clone()),
+        config_maps: ConfigMaps::new(&applier),
         brokers: Brokers::new(
             client.clone(),
             &args.namespace,
@@ -155,6 +158,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             usize::from(args.max_concurrent_reconciles),
         ),
         runtime: RuntimeScript::new(script, home),
+        applier,
         events: events::Events::new(client.clone(), &identity),
         metrics: Arc::clone(&metrics),
         client: client.clone(),

@@ -10,6 +10,7 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::applier::Applier;
 use crate::patch::{is_failed_test, remove, replace, test};
 use crate::record::{Key, Record, Seen};
 use crate::store::Store;
@@ -17,6 +18,7 @@ use crate::store::Store;
 /// Reads and writes the objects of a kind.
 pub struct Objects<R> {
     client: Client,
+    applier: Applier,
     /// What the watch shows.
     pub store: Arc<Store<R>>,
 }
@@ -46,10 +48,11 @@ where
     R: Record,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    /// Reads and writes by `client`.
-    pub fn new(client: Client) -> Self {
+    /// Objects that are applied by `applier`; all else is its own client's.
+    pub fn new(applier: &Applier) -> Self {
         Self {
-            client,
+            client: applier.own.clone(),
+            applier: applier.clone(),
             store: Arc::default(),
         }
     }
@@ -74,7 +77,9 @@ where
         object: &Value,
     ) -> Result<Arc<R>, kube::Error> {
         let params = PatchParams::apply(manager).force();
-        self.patch(key, &params, &Patch::Apply(object)).await
+        let api = Api::namespaced(self.applier.client(&key.namespace), &key.namespace);
+        self.patch_by(&api, key, &params, &Patch::Apply(object))
+            .await
     }
 
     /// Patches an object. The answer stands in the store until the watch has caught up with it.
@@ -90,7 +95,20 @@ where
     where
         P: Serialize + std::fmt::Debug,
     {
-        let seen = self.api(key).patch(&key.name, params, patch).await?;
+        self.patch_by(&self.api(key), key, params, patch).await
+    }
+
+    async fn patch_by<P>(
+        &self,
+        api: &Api<Seen<R>>,
+        key: &Key,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<Arc<R>, kube::Error>
+    where
+        P: Serialize + std::fmt::Debug,
+    {
+        let seen = api.patch(&key.name, params, patch).await?;
         self.store.wrote(&seen);
         Ok(seen.record)
     }
@@ -123,8 +141,25 @@ where
     /// # Errors
     /// `Stale` when another object has its name.
     pub async fn delete(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
+        self.remove(key, uid, PropagationPolicy::Background).await
+    }
+
+    /// The same, and what depends on it stays.
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn delete_alone(&self, key: &Key, uid: &str) -> Result<(), WriteError> {
+        self.remove(key, uid, PropagationPolicy::Orphan).await
+    }
+
+    async fn remove(
+        &self,
+        key: &Key,
+        uid: &str,
+        propagation: PropagationPolicy,
+    ) -> Result<(), WriteError> {
         let params = DeleteParams {
-            propagation_policy: Some(PropagationPolicy::Background),
+            propagation_policy: Some(propagation),
             preconditions: Some(Preconditions {
                 uid: Some(uid.to_owned()),
                 resource_version: None,
@@ -139,6 +174,35 @@ where
     /// # Errors
     /// `Stale` when another object has its name, or its owners change meanwhile.
     pub async fn orphan(&self, key: &Key, uid: &str, owner: &str) -> Result<(), WriteError> {
+        self.change_owner(key, uid, owner, remove).await
+    }
+
+    /// Makes `owner` of the object of this uid the actor of the same name with the uid `heir`: it was restored
+    /// from a backup (D13). In one step, because an object without an owner would be nobody's.
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name, or its owners change meanwhile.
+    pub async fn bequeath(
+        &self,
+        key: &Key,
+        uid: &str,
+        owner: &str,
+        heir: &str,
+    ) -> Result<(), WriteError> {
+        self.change_owner(key, uid, owner, |reference| {
+            let path: Vec<&str> = reference.iter().copied().chain(["uid"]).collect();
+            replace(&path, heir.into())
+        })
+        .await
+    }
+
+    async fn change_owner(
+        &self,
+        key: &Key,
+        uid: &str,
+        owner: &str,
+        change: impl FnOnce(&[&str]) -> PatchOperation,
+    ) -> Result<(), WriteError> {
         let live = self.api(key).get_metadata_opt(&key.name).await?;
         let owners = live.and_then(|live| live.metadata.owner_references);
         let owners = owners.unwrap_or_default();
@@ -148,7 +212,7 @@ where
         let operations = vec![
             test(&["metadata", "uid"], json!(uid)),
             test(&["metadata", "ownerReferences"], json!(owners)),
-            remove(&["metadata", "ownerReferences", &index.to_string()]),
+            change(&["metadata", "ownerReferences", &index.to_string()]),
         ];
         self.patch_tested(key, operations).await
     }

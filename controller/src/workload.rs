@@ -1,19 +1,27 @@
 //! Workloads of both kinds at the API server: what stands there, and our writes.
 
+mod fields;
+mod immutable;
+
 use std::sync::Arc;
 
 use asya_shared::api::WorkloadKind;
-use asya_shared::names::manager;
+use asya_shared::names::{annotation, manager};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::Client;
-use kube::api::{Patch, PatchParams};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::applier::Applier;
 use crate::objects::{Objects, WriteError};
 use crate::record::{Key, OfKind, WorkloadRecord};
 
+pub use fields::is_tool;
+pub use immutable::SELECTOR;
+
 /// Reads and writes workloads.
 pub struct Workloads {
+    applier: Applier,
     /// Deployments.
     pub deployments: Objects<OfKind<Deployment>>,
     /// `StatefulSet`s.
@@ -21,11 +29,12 @@ pub struct Workloads {
 }
 
 impl Workloads {
-    /// Reads and writes by `client`.
-    pub fn new(client: &Client) -> Self {
+    /// Workloads that are applied by `applier`.
+    pub fn new(applier: &Applier) -> Self {
         Self {
-            deployments: Objects::new(client.clone()),
-            stateful_sets: Objects::new(client.clone()),
+            applier: applier.clone(),
+            deployments: Objects::new(applier),
+            stateful_sets: Objects::new(applier),
         }
     }
 
@@ -62,8 +71,26 @@ impl Workloads {
         key: &Key,
         object: &Value,
     ) -> Result<Arc<WorkloadRecord>, kube::Error> {
-        let params = PatchParams::apply(manager::WORKLOAD).force();
-        self.patch(kind, key, &params, &Patch::Apply(object)).await
+        self.apply_as(kind, key, manager::WORKLOAD, object).await
+    }
+
+    async fn apply_as(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+        manager: &str,
+        object: &Value,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        Ok(match kind {
+            WorkloadKind::Deployment => {
+                let written = self.deployments.apply(key, manager, object).await?;
+                Arc::clone(&written.record)
+            }
+            WorkloadKind::StatefulSet => {
+                let written = self.stateful_sets.apply(key, manager, object).await?;
+                Arc::clone(&written.record)
+            }
+        })
     }
 
     /// Gives the live number of replicas an owner of its own, so that it stays when ours goes: a field that
@@ -79,10 +106,9 @@ impl Workloads {
             "metadata": {"name": &*key.name, "namespace": &*key.namespace, "uid": &*workload.metadata.uid},
             "spec": {"replicas": workload.desired},
         });
-        let params = PatchParams::apply(manager::HANDOVER).force();
-        self.patch(workload.kind, key, &params, &Patch::Apply(&object))
-            .await?;
-        Ok(())
+        let manager = manager::HANDOVER;
+        let applied = self.apply_as(workload.kind, key, manager, &object).await;
+        applied.map(drop)
     }
 
     /// Makes the former operator's fields ours, so that what we no longer send disappears with our next
@@ -135,26 +161,92 @@ impl Workloads {
         }
     }
 
-    async fn patch<P>(
+    /// Makes the workload that of the actor with the uid `heir`, which has the name of its former one (D13).
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn bequeath(
+        &self,
+        workload: &WorkloadRecord,
+        owner: &str,
+        heir: &str,
+    ) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.bequeath(key, uid, owner, heir).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.bequeath(key, uid, owner, heir).await,
+        }
+    }
+
+    /// Deletes the workload and leaves its pods to the next one of its name (FW-22).
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn delete_leaving_pods(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.delete_alone(key, uid).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.delete_alone(key, uid).await,
+        }
+    }
+
+    /// Makes the fields ours that kubectl and Helm wrote, and notes on the workload that this was done
+    /// (FW-22).
+    ///
+    /// # Errors
+    /// `Stale` when the workload changed meanwhile, or is gone.
+    pub async fn reclaim_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+        let key = &workload.metadata.key;
+        let live = self.whole(workload.kind, key).await?;
+        let live = live.filter(|it| it.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
+        let live = live.ok_or(WriteError::Stale)?;
+        let entries = live.metadata.managed_fields.iter().flatten();
+        let entries: Vec<Value> = entries.map(|entry| json!(entry)).collect();
+        let patch = Patch::Merge(json!({"metadata": {
+            "resourceVersion": live.metadata.resource_version,
+            "managedFields": fields::reclaimed(&entries).unwrap_or(entries),
+            "annotations": {annotation::RECLAIMED: "true"},
+        }}));
+        let params = PatchParams {
+            field_manager: Some(manager::HANDOVER.to_owned()),
+            ..PatchParams::default()
+        };
+        match workload.kind {
+            WorkloadKind::Deployment => drop(self.deployments.patch(key, &params, &patch).await?),
+            WorkloadKind::StatefulSet => {
+                drop(self.stateful_sets.patch(key, &params, &patch).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Paths of the fields of `object` that what stands under its name has otherwise, for good.
+    ///
+    /// # Errors
+    /// When the API server does not tell.
+    pub async fn immutable_differences(
         &self,
         kind: WorkloadKind,
         key: &Key,
-        params: &PatchParams,
-        patch: &Patch<P>,
-    ) -> Result<Arc<WorkloadRecord>, kube::Error>
-    where
-        P: serde::Serialize + std::fmt::Debug,
-    {
-        Ok(match kind {
-            WorkloadKind::Deployment => {
-                let written = self.deployments.patch(key, params, patch).await?;
-                Arc::clone(&written.record)
-            }
-            WorkloadKind::StatefulSet => {
-                let written = self.stateful_sets.patch(key, params, patch).await?;
-                Arc::clone(&written.record)
-            }
-        })
+        object: &Value,
+    ) -> Result<Vec<String>, kube::Error> {
+        let live = self.whole(kind, key).await?;
+        let live = live.map(|live| immutable::differences(kind, object, &live.data));
+        Ok(live.unwrap_or_default())
+    }
+
+    async fn whole(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+    ) -> Result<Option<DynamicObject>, kube::Error> {
+        let resource = match kind {
+            WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+            WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        };
+        let client = self.applier.own.clone();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
+        api.get_opt(&key.name).await
     }
 }
 

@@ -43,6 +43,12 @@ pub mod annotation {
     pub const RECONCILE: &str = "asya.sh/reconcile";
     /// On an actor: `"true"` leaves its queue behind when it is deleted (FIN-4).
     pub const SKIP_QUEUE_DELETION: &str = "asya.sh/skip-queue-deletion";
+    /// On an actor: `"true"` makes fields of its workload ours, once, that kubectl or Helm wrote (FW-22).
+    pub const RECLAIM_FIELDS: &str = "asya.sh/reclaim-fields";
+    /// On a workload of ours: `"true"` when that was done.
+    pub const RECLAIMED: &str = "asya.sh/reclaimed";
+    /// On an actor: `"true"` lets a workload that cannot be changed in place be made anew (FW-22).
+    pub const ALLOW_RECREATE: &str = "asya.sh/allow-recreate";
     /// On a `ConfigMap` of ours: `"true"` when it outlives the actors that needed it (FW-23).
     pub const ORPHANED: &str = "asya.sh/orphaned";
     /// On an actor: the IAM role of its pods (SA-1).
@@ -94,6 +100,9 @@ pub const RUNTIME_SCRIPT_PATH: &str = "/opt/asya/asya_runtime.py";
 pub const HAPPY_END: &str = "happy-end";
 /// Actor that receives what failed.
 pub const ERROR_END: &str = "error-end";
+
+/// `ServiceAccount` of each namespace in whose name children are applied, where that is asked for (FW-27).
+pub const APPLIER: &str = "asya-applier";
 
 /// Lease of the leader (OPS-1): today's name, so that the former operator and ours never lead together.
 pub const LEASE: &str = "asya-operator.asya.sh";

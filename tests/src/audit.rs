@@ -27,6 +27,8 @@ pub struct Write {
     pub user: String,
     /// Which of the user's tokens; see [`Instance::credential`](crate::operator::Instance::credential).
     pub credential: String,
+    /// The user in whose name that user acted; empty where it acted in its own.
+    pub acting_as: String,
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
     /// The API group; empty for the core group.
@@ -146,6 +148,7 @@ impl Audit {
 struct Line {
     request_received_timestamp: Timestamp,
     user: User,
+    impersonated_user: Option<User>,
     verb: String,
     object_ref: Option<Object>,
     response_status: Option<Response>,
@@ -187,6 +190,9 @@ impl From<Line> for Write {
             time: line.request_received_timestamp,
             credential: credential(&line.user),
             user: line.user.username,
+            acting_as: line
+                .impersonated_user
+                .map_or_else(String::new, |user| user.username),
             verb: line.verb,
             group: object.api_group,
             resource: object.resource,

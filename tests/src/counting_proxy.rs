@@ -1,6 +1,7 @@
 //! A proxy in front of the API server or RabbitMQ's management API that counts
 //! writes and strikes at the n-th one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,6 +45,8 @@ type Hook = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Seen {
     writes: Vec<Write>,
+    /// Paths with their queries, each once.
+    reads: BTreeSet<String>,
     /// The number of the write to strike at, when, and what to do.
     strike: Option<(usize, Moment, Hook)>,
 }
@@ -166,6 +169,12 @@ impl CountingProxy {
         self.shared.seen().writes.clone()
     }
 
+    /// The reads so far: paths with their queries, each once.
+    #[must_use]
+    pub fn reads(&self) -> BTreeSet<String> {
+        self.shared.seen().reads.clone()
+    }
+
     /// Calls the hook once, at the n-th write from now on (1 is the next).
     pub fn strike(&self, n: usize, moment: Moment, hook: impl FnOnce() + Send + 'static) {
         let mut seen = self.shared.seen();
@@ -236,10 +245,14 @@ fn note(shared: &Shared, request: &Request) -> Option<usize> {
         .map_or("/", |path| path.as_str());
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS];
     // The lease is renewed all the time.
-    if reads.contains(request.method()) || request.uri().path().contains("/leases") {
+    if request.uri().path().contains("/leases") {
         return None;
     }
     let mut seen = shared.seen();
+    if reads.contains(request.method()) {
+        seen.reads.insert(path.to_owned());
+        return None;
+    }
     seen.writes.push(Write {
         method: request.method().clone(),
         path: path.to_owned(),

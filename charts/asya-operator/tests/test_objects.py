@@ -21,7 +21,8 @@ class Objects(ChartCase):
         self.assertEqual(manager["args"], [
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
             "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--hpa-metrics-deadline=2m",
-            "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--watch-namespaces-file=/etc/asya/watch-namespaces",
+            "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false",
+            "--watch-namespaces-file=/etc/asya/watch-namespaces",
         ])
         self.assertEqual(manager["env"], [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -123,6 +124,11 @@ class Objects(ChartCase):
         own = {("apiextensions.k8s.io", "customresourcedefinitions", verb, ("asyncactors.asya.sh",)) for verb in ("create", "patch")}
         self.assertEqual(self.rules(self.default), expected | own)
         self.assertEqual(self.rules(self.helm.objects({"crds": {"manage": False}})), expected)
+
+    def test_impersonation_is_allowed_only_where_it_is_switched_on(self):
+        """FW-27"""
+        on = self.rules(self.helm.objects({"controller": {"impersonate": True}}))
+        self.assertEqual(on - self.rules(self.default), {("", "serviceaccounts", "impersonate", ("asya-applier",))})
 
     def test_only_the_own_lease_is_written(self):
         """OPS-9"""

@@ -23,6 +23,7 @@ REFUSED = [
     ("controller.retry.initial", "soon"),
     ("controller.retry.multiplier", 0.5),
     ("controller.retry.attempts", -1),
+    ("controller.impersonate", "yes"),
     ("controller.queueHealthCheckInterval", "5 minutes"),
     ("controller.queueHealthCheckInterval", -1),
     ("controller.disableQueueManagement", "no"),

@@ -70,6 +70,7 @@ OTHER = {
     "controller.retry.multiplier": (3, "--retry-multiplier", "3"),
     "controller.retry.max": ("1m", "--retry-max"),
     "controller.retry.attempts": (5, "--retry-attempts", "5"),
+    "controller.impersonate": (True, "--impersonate", "true"),
     "controller.watchNamespaces": (["a", "b"], None),  # goes to a ConfigMap
     "metrics.enabled": (False, "--metrics-bind-address", "0"),
     "metrics.port": (9090, "--metrics-bind-address", ":9090"),

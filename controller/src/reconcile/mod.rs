@@ -22,6 +22,7 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
+use crate::applier::Applier;
 use crate::claims::Claims;
 use crate::config_maps::ConfigMaps;
 use crate::events::Events;
@@ -50,6 +51,8 @@ pub use reason::{Fault, Reason, Retry};
 pub struct Context {
     /// The API server, behind the fence.
     pub client: Client,
+    /// Under whose account children are applied.
+    pub applier: Applier,
     /// What the watches have shown.
     pub stores: Stores,
     /// How the operator is configured.

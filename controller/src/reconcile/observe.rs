@@ -7,6 +7,7 @@ use std::sync::Arc;
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
 use asya_shared::inject::service_account_name;
+use asya_shared::names::GROUP;
 use asya_shared::scaling::trigger_authentication_name;
 use asya_shared::validate;
 use k8s_openapi::NamespaceResourceScope;
@@ -340,9 +341,16 @@ async fn scaling(
 
 fn is_ours(controller: Option<&Controller>, actor: &ActorRecord, adopts: bool) -> bool {
     match controller {
-        Some(owner) => owner.uid == actor.metadata.uid,
+        Some(owner) => owner.uid == actor.metadata.uid || is_of_its_name(owner, actor),
         None => adopts,
     }
+}
+
+/// D13: there is one actor of a name, so an owner with its name and another uid is gone, and this one was
+/// restored from a backup.
+fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
+    let group = owner.api_version.split('/').next();
+    (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
 }
 
 /// A loose pod with copied labels is nobody's: the owner counts, too (STA-1).

@@ -80,6 +80,8 @@ pub enum WorkloadStep {
         take_over: Option<usize>,
         /// First give the number of replicas an owner of its own (WRK-3).
         hand_over: bool,
+        /// First make the fields ours that kubectl or Helm wrote (FW-22).
+        reclaim: bool,
     },
     /// It cannot be had now.
     Refuse(Fault),
@@ -187,7 +189,7 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
         // Its end is an event, and then it is made anew.
         Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
         Child::Ours(workload) if is_as_wanted(observed, workload, desired) => WorkloadStep::Keep,
-        Child::Ours(workload) => update(workload, desired),
+        Child::Ours(workload) => update(observed, workload, desired),
     }
 }
 
@@ -233,14 +235,20 @@ fn plan_scaling_step(
     })))
 }
 
-fn update(workload: &WorkloadRecord, desired: &Desired) -> WorkloadStep {
+fn update(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> WorkloadStep {
     let take_over = workload.last.former;
     let owned = workload.owns_replicas || take_over.is_some();
     let enforced = matches!(desired.workload.replicas, Replicas::Enforced(_));
     WorkloadStep::Update {
         take_over,
         hand_over: owned && !enforced,
+        reclaim: reclaims(observed, workload),
     }
+}
+
+/// FW-22: on request, and once for each workload.
+fn reclaims(observed: &Observed, workload: &WorkloadRecord) -> bool {
+    observed.actor.annotations.reclaim_fields && workload.reclaimable
 }
 
 /// Whether the workload is as it was last applied. Its number of pods has an owner of its own.
@@ -250,6 +258,7 @@ fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, desired: &Desire
     let (metadata, last) = (&workload.metadata, &workload.last);
     let inventory = &observed.previous.inventory;
     (workload.owns_replicas || !enforced)
+        && !reclaims(observed, workload)
         && is_unchanged(&kind, metadata, last, &wanted.kept.hash, inventory)
 }
 

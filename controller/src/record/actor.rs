@@ -77,6 +77,10 @@ pub struct QueueName {
 
 /// The annotations of an actor that we read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is an annotation of its own"
+)]
 pub struct Annotations {
     /// No writes but those of a deletion.
     pub paused: bool,
@@ -84,6 +88,10 @@ pub struct Annotations {
     pub once: bool,
     /// The queue outlives the actor.
     pub skip_queue_deletion: bool,
+    /// Fields of the workload that kubectl or Helm wrote become ours, once (FW-22).
+    pub reclaim_fields: bool,
+    /// A workload that cannot be changed in place is made anew (FW-22).
+    pub allow_recreate: bool,
     /// IAM role of the actor's pods (SA-1).
     pub role_arn: Option<Box<str>>,
 }
@@ -126,6 +134,8 @@ impl Record for ActorRecord {
                 paused: says(annotation::PAUSED, "true") || says(annotation::RECONCILE, "Paused"),
                 once: says(annotation::RECONCILE, "Once"),
                 skip_queue_deletion: says(annotation::SKIP_QUEUE_DELETION, "true"),
+                reclaim_fields: says(annotation::RECLAIM_FIELDS, "true"),
+                allow_recreate: says(annotation::ALLOW_RECREATE, "true"),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
             },
             created: raw.metadata.creation_timestamp,

@@ -72,6 +72,12 @@ impl RawManagedFields<'_> {
         })
     }
 
+    /// Whether one of these managers has an entry, a subresource's left out.
+    pub(super) fn is_written_by(&self, manager: impl Fn(&str) -> bool) -> bool {
+        let mut entries = self.0.iter();
+        entries.any(|entry| entry.subresource.is_empty() && manager(&entry.manager))
+    }
+
     /// Where the entry of one that writes without server-side apply stands.
     pub(super) fn updated_by(&self, manager: &str) -> Option<usize> {
         self.0

@@ -27,6 +27,14 @@ pub struct Metadata {
     pub controller: Option<Controller>,
 }
 
+impl Metadata {
+    /// The uid of the controller, if it is not `uid`.
+    pub fn owner_before(&self, uid: &str) -> Option<&str> {
+        let owner = self.controller.as_ref().map(|owner| &*owner.uid);
+        owner.filter(|owner| *owner != uid)
+    }
+}
+
 impl PartialEq for Metadata {
     fn eq(&self, other: &Self) -> bool {
         (&self.key, &self.uid, self.deleting, &self.controller)
@@ -144,6 +152,11 @@ impl RawMetadata<'_> {
     /// What `manager` owns by server-side apply.
     pub fn applied_by(&self, manager: &str) -> Option<Applied> {
         self.managed_fields.applied_by(manager)
+    }
+
+    /// Whether one of these field managers wrote to the object itself.
+    pub fn is_written_by(&self, manager: impl Fn(&str) -> bool) -> bool {
+        self.managed_fields.is_written_by(manager)
     }
 
     /// What is left of the last apply by `manager`.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use asya_shared::api::WorkloadKind;
-use asya_shared::names::{label, manager};
+use asya_shared::names::{annotation, label, manager};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::Resource;
@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::condition::RawCondition;
 use super::{Concerns, LastApplied, Metadata, RawMetadata, Record};
+use crate::workload::is_tool;
 
 /// A workload that we created, or one of a name that we need.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,8 @@ pub struct WorkloadRecord {
     pub last: LastApplied,
     /// Whether its number of replicas is ours (WRK-3).
     pub owns_replicas: bool,
+    /// Whether kubectl or Helm wrote fields of it that have not been reclaimed (FW-22).
+    pub reclaimable: bool,
     /// Rises with each change of the spec.
     pub generation: i64,
     /// Replicas asked for.
@@ -132,6 +135,8 @@ impl WorkloadRecord {
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
             last: raw.metadata.last_applied(manager::WORKLOAD),
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
+            reclaimable: raw.metadata.is_written_by(is_tool)
+                && raw.metadata.annotation(annotation::RECLAIMED).as_deref() != Some("true"),
             generation: raw.metadata.generation,
             desired: raw.spec.replicas.unwrap_or(1),
             observed_generation: raw.status.observed_generation,

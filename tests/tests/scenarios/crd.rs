@@ -13,7 +13,7 @@ use crate::own_cluster;
 
 const NAMESPACE: &str = "corpus";
 
-/// API-1, API-4, API-5, VAC-2, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10,
+/// API-1, API-4, API-5, VAC-2, VAL-18, VAL-1, VAL-2, VAL-12, VAL-13, VAL-14, BIND-10,
 /// BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18,
 /// BIND-19
 #[tokio::test]

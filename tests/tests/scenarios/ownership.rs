@@ -16,7 +16,12 @@ use crate::minimal_actor;
 const SOON: Duration = Duration::from_secs(30);
 
 /// The condition of an actor, once it has this reason.
-async fn told(scenario: &Scenario, actor: &str, condition: &str, reason: &str) -> Result<Value> {
+pub(crate) async fn told(
+    scenario: &Scenario,
+    actor: &str,
+    condition: &str,
+    reason: &str,
+) -> Result<Value> {
     eventually(
         format_args!("{condition} of {actor} is {reason}"),
         SOON,

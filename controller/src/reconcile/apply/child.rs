@@ -6,6 +6,7 @@ use asya_shared::api::InventoryEntry;
 use asya_shared::applied::Sealed;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
+use serde_json::Value;
 
 use crate::objects::Objects;
 use crate::reconcile::error::refused;
@@ -31,6 +32,13 @@ where
     let Step::Apply { take_over } = step else {
         return Ok(Ok(None));
     };
+    let heir = wanted.object.pointer("/metadata/ownerReferences/0/uid");
+    let heir = heir.and_then(Value::as_str).unwrap_or_default();
+    if let Some(found) = found.ours().map(|found| found.metadata())
+        && let Some(owner) = found.owner_before(heir)
+    {
+        objects.bequeath(key, &found.uid, owner, heir).await?;
+    }
     if let (Some(index), Some(found)) = (take_over, found.ours()) {
         let uid = &found.metadata().uid;
         objects.take_over(key, uid, *index, manager).await?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::child::{apply_child, delete_child, entry, entry_of};
 use super::finalizer::add_finalizer;
-use super::{Ensured, QueueState, scaling, seen_scaling};
+use super::{Ensured, QueueState, recreate, scaling, seen_scaling};
 use crate::events::Note;
 use crate::queue::BrokerError;
 use crate::queue::health::Finding;
@@ -38,6 +38,14 @@ pub(super) async fn ensure(
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
     if plan.workload == WorkloadStep::Create && !ensured.queue.is_usable() {
+        return Ok(ensured);
+    }
+    let applies = matches!(
+        plan.workload,
+        WorkloadStep::Create | WorkloadStep::Update { .. }
+    );
+    if applies && let Err(fault) = context.applier.check(&observed.key().namespace).await? {
+        ensured.fault = Some(fault);
         return Ok(ensured);
     }
     let needed = ensure_needed(
@@ -114,11 +122,8 @@ async fn ensure_workload(
         WorkloadStep::Create => {
             apply_workload(context, observed, desired, &desired.workload.first()).await?
         }
-        WorkloadStep::Update {
-            take_over,
-            hand_over,
-        } => {
-            prepare_update(context, observed, take_over, hand_over).await?;
+        update @ WorkloadStep::Update { .. } => {
+            prepare_update(context, observed, &update).await?;
             apply_workload(context, observed, desired, &desired.workload.kept.object).await?
         }
     };
@@ -139,12 +144,23 @@ async fn ensure_workload(
 async fn prepare_update(
     context: &Context,
     observed: &Observed,
-    take_over: Option<usize>,
-    hand_over: bool,
+    step: &WorkloadStep,
 ) -> Result<(), Error> {
     let Some(workload) = observed.workload.ours() else {
         return Ok(());
     };
+    let WorkloadStep::Update {
+        take_over,
+        hand_over,
+        reclaim,
+    } = *step
+    else {
+        return Ok(());
+    };
+    let heir = &observed.actor.metadata.uid;
+    if let Some(owner) = workload.metadata.owner_before(heir) {
+        context.workloads.bequeath(workload, owner, heir).await?;
+    }
     if hand_over {
         context
             .workloads
@@ -154,6 +170,9 @@ async fn prepare_update(
     }
     if let Some(index) = take_over {
         context.workloads.take_over_fields(workload, index).await?;
+    }
+    if reclaim {
+        context.workloads.reclaim_fields(workload).await?;
     }
     Ok(())
 }
@@ -216,9 +235,15 @@ async fn apply_workload(
     object: &Value,
 ) -> Result<Result<Arc<WorkloadRecord>, Fault>, Error> {
     let key = observed.key();
-    let applied = context.workloads.apply(desired.kind, key, object).await;
-    applied.map_or_else(
-        |error| refused(&format!("{:?} {key}", desired.kind), error).map(Err),
-        |workload| Ok(Ok(workload)),
-    )
+    let error = match context.workloads.apply(desired.kind, key, object).await {
+        Ok(workload) => return Ok(Ok(workload)),
+        Err(error) => error,
+    };
+    if matches!(&error, kube::Error::Api(status) if status.code == 422) {
+        let fault = recreate::if_allowed(context, observed, desired.kind, object).await?;
+        if let Some(fault) = fault {
+            return Ok(Err(fault));
+        }
+    }
+    refused(&format!("{:?} {key}", desired.kind), error).map(Err)
 }

@@ -4,6 +4,7 @@ mod child;
 mod delete;
 mod ensure;
 mod finalizer;
+mod recreate;
 mod retired;
 mod scaling;
 

@@ -16,6 +16,7 @@ use crate::scaling::testing::scaled_object;
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
     hand_over: false,
+    reclaim: false,
 };
 
 mod conditions;
@@ -395,12 +396,45 @@ fn fields_of_the_former_operator_are_taken_over_once() {
         ensure(&observed).workload,
         WorkloadStep::Update {
             take_over: Some(1),
-            hand_over: false
+            hand_over: false,
+            reclaim: false,
         }
     );
     object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
     observed.workload = Child::Ours(workload(&object));
     assert_eq!(ensure(&observed).workload, UPDATE);
+}
+
+/// FW-22
+#[test]
+fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
+    let mut object = deployment(&new());
+    let fields = json!({"manager": "kubectl-set", "operation": "Update", "fieldsV1": {"f:spec": {"f:x": {}}}});
+    object["metadata"]["managedFields"]
+        .as_array_mut()
+        .unwrap()
+        .push(fields);
+    assert_eq!(
+        ensure(&recorded(new(), &object)).workload,
+        WorkloadStep::Keep
+    );
+    let asked = json!({"annotations": {"asya.sh/reclaim-fields": "true"}});
+    let asks = || {
+        let mut seen = observed(&actor(&asked, &spec(&json!({})), &json!({})));
+        seen.queue = QueueSeen::Verified;
+        seen
+    };
+    let step = WorkloadStep::Update {
+        take_over: None,
+        hand_over: false,
+        reclaim: true,
+    };
+    assert_eq!(ensure(&recorded(asks(), &object)).workload, step);
+    object["metadata"]["annotations"]["asya.sh/reclaimed"] = json!("true");
+    assert_eq!(
+        ensure(&recorded(asks(), &object)).workload,
+        WorkloadStep::Keep
+    );
 }
 
 /// WRK-3
@@ -426,6 +460,7 @@ fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_
     let first = WorkloadStep::Update {
         take_over: None,
         hand_over: true,
+        reclaim: false,
     };
     assert_eq!(ensure(&seen).workload, first);
 }

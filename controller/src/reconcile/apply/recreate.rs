@@ -1,0 +1,49 @@
+//! A workload that cannot become what is wanted, because fields of it can never change (FW-22).
+
+use asya_shared::api::WorkloadKind;
+use asya_shared::names::annotation;
+use serde_json::Value;
+
+use crate::reconcile::observe::Observed;
+use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::workload::SELECTOR;
+
+/// Why `object` was refused, if that is because of fields which can never change. Where the actor allows it
+/// the workload is deleted; its end is an event, and then it is made anew.
+pub(super) async fn if_allowed(
+    context: &Context,
+    observed: &Observed,
+    kind: WorkloadKind,
+    object: &Value,
+) -> Result<Option<Fault>, Error> {
+    let (key, workloads) = (observed.key(), &context.workloads);
+    let fields = workloads.immutable_differences(kind, key, object).await;
+    let fields = fields.map_err(Error::Api)?;
+    let Some(workload) = observed.workload.ours().filter(|_| !fields.is_empty()) else {
+        return Ok(None);
+    };
+    let what = format!("{kind:?} {key} cannot be changed in {}", fields.join(", "));
+    if !observed.actor.annotations.allow_recreate {
+        let hint = format!(
+            "annotation {}: \"true\" on the actor deletes it, leaves its pods at work and makes it anew",
+            annotation::ALLOW_RECREATE
+        );
+        return Ok(Some(fault(format!("{what}; {hint}"), Retry::Slowly)));
+    }
+    // Pods that the new one does not select would be nobody's.
+    if fields.iter().any(|field| field == SELECTOR) {
+        workloads.delete(workload).await?;
+    } else {
+        workloads.delete_leaving_pods(workload).await?;
+    }
+    let text = format!("{what}; it is being made anew");
+    Ok(Some(fault(text, Retry::OnChange)))
+}
+
+fn fault(message: String, retry: Retry) -> Fault {
+    Fault {
+        reason: Reason::ReconcileError,
+        message,
+        retry,
+    }
+}

@@ -1,0 +1,83 @@
+//! What an operator holds in memory, told by what it asks the API server for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use asya_tests::Error;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::counting_proxy::CountingProxy;
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::operator::{Launch, Operator};
+use asya_tests::scenario::Scenario;
+use serde_json::json;
+
+use crate::{minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_mins(1);
+
+/// The selectors by which each resource is listed or watched; empty for all of its objects.
+fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
+    let mut selectors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for read in reads {
+        let (path, query) = read.split_once('?').unwrap_or((read, ""));
+        let is_of_many = query.contains("limit=") || query.contains("watch=true");
+        if is_of_many {
+            let resource = path.rsplit('/').next().unwrap_or_default();
+            let parts = query.split('&');
+            let selector = parts.filter(|part| part.contains("Selector="));
+            let of = selectors.entry(resource.to_owned()).or_default();
+            of.insert(selector.collect());
+        }
+    }
+    selectors
+}
+
+/// OPS-8, SEC-2
+#[tokio::test]
+async fn only_objects_of_ours_are_held_and_no_secret() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        keda: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok((*cluster).clone()), "caches", async |scenario| {
+        let proxy = CountingProxy::to_api_server(&cluster).await?;
+        let operator = Operator::install(&cluster, json!({})).await?;
+        let launch = Launch {
+            server: Some(proxy.url()),
+            ..Launch::default()
+        };
+        let instance = operator.launch("operator", launch).await?;
+        instance.wait_ready().await?;
+        eventually("the CRD is served", SOON, async || {
+            let actor = minimal_actor("held");
+            scenario.apply(&actor).await.map_err(NotYet::new)
+        })
+        .await?;
+        scenario.actor_status("held", "Running", SOON).await?;
+        let found = selectors(&proxy.reads());
+        // Whoever scales our workloads may be anybody.
+        let whole = ["asyncactors", "horizontalpodautoscalers", "scaledobjects"];
+        for (resource, selectors) in &found {
+            let is_whole = selectors.contains("");
+            assert_eq!(
+                is_whole,
+                whole.contains(&resource.as_str()),
+                "{resource}: {selectors:?}"
+            );
+        }
+        for resource in whole
+            .iter()
+            .chain(&["pods", "deployments", "statefulsets", "configmaps"])
+        {
+            assert!(
+                found.contains_key(*resource),
+                "{resource} is not watched: {found:#?}"
+            );
+        }
+        assert!(!found.contains_key("secrets"), "{found:#?}");
+        Ok::<_, Error>(())
+    })
+    .await;
+}

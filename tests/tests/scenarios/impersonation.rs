@@ -1,0 +1,92 @@
+//! Children that are applied in the name of an account of their namespace.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::scenario::Scenario;
+use serde_json::json;
+
+use crate::ownership::told;
+use crate::{minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_mins(1);
+const ACCOUNT: &str = "asya-applier";
+
+/// Changes the actor's spec, which starts a pass, and waits for what that says.
+async fn refusal(scenario: &Scenario, processing: u32, contains: &str) -> Result<()> {
+    let mut actor = minimal_actor("acted");
+    actor["spec"]["timeout"] = json!({"processing": processing});
+    scenario.apply(&actor).await?;
+    eventually(
+        format_args!("the actor says {contains}"),
+        SOON,
+        async || {
+            let told = told(scenario, "acted", "WorkloadReady", "NotAuthorized").await;
+            let told = told.map_err(NotYet::new)?;
+            let message = told["message"].as_str().unwrap_or_default();
+            asya_tests::eventually::check(message.contains(contains), message)
+        },
+    )
+    .await
+}
+
+/// FW-27
+#[tokio::test]
+async fn objects_are_applied_in_the_name_of_an_account_that_is_named_with_the_rule_it_lacks() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok((*cluster).clone()), "acted", async |scenario| {
+        let values = json!({"controller": {"impersonate": true}});
+        let operator = Operator::install(&cluster, values).await?;
+        let _instance = operator.start("operator").await?;
+        eventually("the CRD is served", SOON, async || {
+            let actor = minimal_actor("acted");
+            scenario.apply(&actor).await.map_err(NotYet::new)
+        })
+        .await?;
+        let account = format!("ServiceAccount {}/{ACCOUNT} ", scenario.namespace());
+        refusal(scenario, 100, &format!("{account}does not exist")).await?;
+
+        scenario
+            .kubectl(&["create", "serviceaccount", ACCOUNT])
+            .await?;
+        let rule = r#"lacks the rule {apiGroups: [""], resources: [configmaps], verbs: [create, patch]}"#;
+        refusal(scenario, 200, &format!("{account}{rule}")).await?;
+        grant(scenario, "scripts", "configmaps").await?;
+        let rule = r#"lacks the rule {apiGroups: ["apps"], resources: [deployments], verbs: [create, patch]}"#;
+        refusal(scenario, 300, &format!("{account}{rule}")).await?;
+
+        grant(scenario, "workloads", "deployments.apps").await?;
+        let mark = cluster.audit().mark().await?;
+        let mut actor = minimal_actor("acted");
+        actor["spec"]["timeout"] = json!({"processing": 400});
+        scenario.apply(&actor).await?;
+        scenario.actor_status("acted", "Running", SOON).await?;
+        let writes = cluster
+            .audit()
+            .writes_since(mark, &operator.user())
+            .await?;
+        let names = |resource: &str| {
+            let writes = writes.iter().filter(|write| write.resource == resource);
+            writes.map(|it| it.acting_as.as_str()).collect::<Vec<_>>()
+        };
+        let user = format!("system:serviceaccount:{}:{ACCOUNT}", scenario.namespace());
+        assert_eq!(names("deployments"), [user.as_str()]);
+        assert!(names("asyncactors").iter().all(|user| user.is_empty()));
+        Ok(())
+    })
+    .await;
+}
+
+async fn grant(scenario: &Scenario, role: &str, resource: &str) -> Result<()> {
+    let resource = format!("--resource={resource}");
+    let role_ = ["create", "role", role, "--verb=create,patch", &resource];
+    scenario.kubectl(&role_).await?;
+    let account = format!("--serviceaccount={}:{ACCOUNT}", scenario.namespace());
+    let role_flag = format!("--role={role}");
+    let binding = ["create", "rolebinding", role, &role_flag, &account];
+    scenario.kubectl(&binding).await.map(drop)
+}

@@ -1,0 +1,107 @@
+//! Fields that people's tools wrote to a workload of ours, and workloads that cannot be changed in place.
+
+use std::time::Duration;
+
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::ResourceExt;
+use kube::api::PostParams;
+use serde_json::json;
+
+use crate::minimal_actor;
+use crate::ownership::told;
+
+const SOON: Duration = Duration::from_mins(1);
+
+fn variables(deployment: &Deployment) -> Vec<String> {
+    let pod = deployment
+        .spec
+        .as_ref()
+        .and_then(|it| it.template.spec.as_ref());
+    let containers = pod.into_iter().flat_map(|pod| &pod.containers);
+    let all = containers.flat_map(|container| container.env.iter().flatten());
+    all.map(|variable| variable.name.clone()).collect()
+}
+
+/// FW-22
+#[tokio::test]
+async fn fields_of_kubectl_are_reclaimed_once_when_the_actor_says_so() {
+    Scenario::run("reclaim", async |scenario| {
+        let name = scenario.name("edited");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let deployment = format!("deployment/{name}");
+        let set = async |variable: &str| {
+            let words = ["set", "env", &deployment, "-c", "asya-runtime", variable];
+            scenario.kubectl(&words).await
+        };
+        set("BY_HAND=1").await?;
+        let annotate = ["annotate", "asya", &name, "asya.sh/reclaim-fields=true"];
+        scenario.kubectl(&annotate).await?;
+        let deployments = scenario.api::<Deployment>();
+        let has = async |variable: &str| {
+            let found = deployments.get(&name).await?;
+            Ok::<_, NotYet>(variables(&found).iter().any(|it| it == variable))
+        };
+        eventually("what was set by hand is gone", SOON, async || {
+            check(!has("BY_HAND").await?, "it is there")
+        })
+        .await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+
+        set("AFTERWARDS=1").await?;
+        // Its repair shows that the change before it was seen.
+        let image = ["set", "image", &deployment, "asya-runtime=rival:1"];
+        scenario.kubectl(&image).await?;
+        eventually("a changed image comes back", SOON, async || {
+            let found = deployments.get(&name).await?;
+            let text = json!(found.spec).to_string();
+            check(!text.contains("rival:1"), "it is there")
+        })
+        .await?;
+        assert!(has("AFTERWARDS").await.unwrap(), "it was reclaimed again");
+        Ok(())
+    })
+    .await;
+}
+
+/// FW-22
+#[tokio::test]
+async fn stateful_set_that_cannot_be_changed_is_named_and_made_anew_where_that_is_allowed() {
+    Scenario::run("recreate", async |scenario| {
+        let name = scenario.name("fixed");
+        let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "statefulset"});
+        let loose: StatefulSet = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": 1,
+                "serviceName": "another",
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx:1"}]}},
+            },
+        }))?;
+        let sets = scenario.api::<StatefulSet>();
+        let made = sets.create(&PostParams::default(), &loose).await?;
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["adoptionPolicy"] = json!("IfUnowned");
+        actor["spec"]["workload"]["kind"] = json!("StatefulSet");
+        scenario.apply(&actor).await?;
+        let condition = told(scenario, &name, "WorkloadReady", "ReconcileError").await?;
+        let message = condition["message"].as_str().unwrap_or_default();
+        for wanted in ["spec.serviceName", "spec.podManagementPolicy", "asya.sh/allow-recreate"] {
+            assert!(message.contains(wanted), "{message}");
+        }
+        assert!(!message.contains("spec.selector"), "{message}");
+
+        let annotate = ["annotate", "asya", &name, "asya.sh/allow-recreate=true"];
+        scenario.kubectl(&annotate).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let found = sets.get(&name).await?;
+        assert_ne!(found.uid(), made.uid());
+        let service = found.spec.and_then(|spec| spec.service_name);
+        assert_eq!(service, Some(name));
+        Ok(())
+    })
+    .await;
+}
