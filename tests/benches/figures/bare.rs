@@ -1,12 +1,15 @@
 //! A client that sends what the operator sends for a crowd of actors, as fast as it is taken, and
 //! decides nothing: the rate that the API server and the broker have to give.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActorSpec, ModeSpec};
+use asya_shared::api::{AsyncActorSpec, ModeSpec, WorkloadKind};
+use asya_shared::applied::Sealed;
 use asya_shared::config::{Settings, Transport, TransportsConfig};
 use asya_shared::inject::{PodInputs, Replicas, runtime_config_map, workload};
 use asya_shared::names::{FINALIZER, manager};
+use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, scaling_objects};
 use asya_tests::cluster::Cluster;
 use asya_tests::operator::default_values;
 use asya_tests::rabbitmq::RabbitMq;
@@ -22,7 +25,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::crowd::{Crowd, Light, follow};
+use crate::crowd::{Crowd, Light, Pods, follow};
 
 const SCRIPT: &str = include_str!("../../../controller/runtime/asya_runtime.py");
 const EXCHANGE: &str = "asya";
@@ -33,6 +36,25 @@ const EXCHANGE: &str = "asya";
 struct Counts {
     ready_replicas: i32,
     observed_generation: i64,
+}
+
+/// What we read of a `ScaledObject`'s status.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Conditions {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Condition {
+    r#type: String,
+    status: String,
+}
+
+impl Condition {
+    fn says_ready(&self) -> bool {
+        (&*self.r#type, &*self.status) == ("Ready", "True")
+    }
 }
 
 /// The bare client: the operator's account, its credentials and its objects.
@@ -98,27 +120,39 @@ impl Bare {
         };
         let watch = async {
             let told = running;
-            let mut left = crowd.names.len();
-            let deployments = crowd.api(&self.client, "apps", "Deployment");
-            let mut seen = std::collections::HashSet::new();
-            follow(&deployments, &from, |found: Light<Counts>| {
-                let name = found.metadata.name.unwrap_or_default();
-                let counts = found.status.unwrap_or_default();
-                let wanted = crowd.actor(&name)["spec"]["workload"]["replicas"].as_i64();
-                let ready = counts.observed_generation > 0
-                    && Some(i64::from(counts.ready_replicas)) == wanted;
-                if ready && seen.insert(name.clone()) {
-                    left -= 1;
-                    drop(told.send(name));
+            let mut waiting: HashSet<String> = crowd.names.iter().cloned().collect();
+            let mut note = |name: &str, ready: bool| {
+                if ready && waiting.remove(name) {
+                    drop(told.send(name.to_owned()));
                 }
-                left > 0
-            })
-            .await
+                !waiting.is_empty()
+            };
+            match crowd.pods {
+                Pods::Fixed(replicas) => {
+                    let deployments = crowd.api(&self.client, "apps", "Deployment");
+                    follow(&deployments, &from, |found: Light<Counts>| {
+                        let counts = found.status.unwrap_or_default();
+                        let seen = counts.observed_generation > 0;
+                        let ready = seen && counts.ready_replicas == replicas;
+                        note(found.metadata.name.as_deref().unwrap_or_default(), ready)
+                    })
+                    .await
+                }
+                Pods::Scaled => {
+                    let scaled = crowd.api(&self.client, "keda.sh", "ScaledObject");
+                    follow(&scaled, &from, |found: Light<Conditions>| {
+                        let all = found.status.unwrap_or_default().conditions;
+                        let ready = all.iter().any(Condition::says_ready);
+                        note(found.metadata.name.as_deref().unwrap_or_default(), ready)
+                    })
+                    .await
+                }
+            }
         };
         let finish = async {
             let actors = futures::stream::poll_fn(|context| ready.poll_recv(context));
             actors
-                .map(|name| async move { self.write_status(crowd, &name, "Running").await })
+                .map(|name| async move { self.write_status(crowd, &name, crowd.settled()).await })
                 .buffer_unordered(self.at_once)
                 .try_collect::<()>()
                 .await
@@ -133,6 +167,13 @@ impl Bare {
         let params = PatchParams::apply(manager::RUNTIME).force();
         api.patch("asya-runtime", &params, &Patch::Apply(script))
             .await?;
+        let first = crowd.names.first().map(String::as_str).unwrap_or_default();
+        let scaling = self.scaling(crowd, first, "")?;
+        if let Some(login) = scaling.and_then(|objects| objects.config_map) {
+            let params = PatchParams::apply(manager::SCALED_OBJECT).force();
+            api.patch(login.name(), &params, &Patch::Apply(&login.object))
+                .await?;
+        }
         let exchange = json!({"type": "topic", "durable": true, "auto_delete": false});
         self.send(Method::PUT, &["exchanges", "/", EXCHANGE], &exchange)
             .await
@@ -155,7 +196,49 @@ impl Bare {
             .patch(name, &params, &Patch::Apply(object))
             .await?;
         drop(turn);
+        if let Some(objects) = self.scaling(crowd, name, uid)? {
+            let kind = "TriggerAuthentication";
+            self.apply_scaling(crowd, kind, objects.trigger_authentication.as_ref())
+                .await?;
+            self.apply_scaling(crowd, "ScaledObject", Some(&objects.scaled_object))
+                .await?;
+        }
         self.write_status(crowd, name, "Creating").await
+    }
+
+    async fn apply_scaling(
+        &self,
+        crowd: &Crowd,
+        kind: &str,
+        object: Option<&Sealed>,
+    ) -> Result<()> {
+        let Some(object) = object else {
+            return Ok(());
+        };
+        let api = crowd.api::<Light<NotUsed>>(&self.client, "keda.sh", kind);
+        let params = PatchParams::apply(manager::SCALED_OBJECT).force();
+        let _turn = self.turn().await?;
+        api.patch(object.name(), &params, &Patch::Apply(&object.object))
+            .await?;
+        Ok(())
+    }
+
+    fn scaling(&self, crowd: &Crowd, name: &str, uid: &str) -> Result<Option<ScalingObjects>> {
+        let spec: AsyncActorSpec = serde_json::from_value(crowd.actor(name)["spec"].clone())?;
+        let Some(scaling) = spec.scaling_in_force() else {
+            return Ok(None);
+        };
+        let objects = scaling_objects(&ScalingInputs {
+            namespace: &crowd.namespace,
+            actor: name,
+            uid,
+            scaling,
+            target: ScaleTarget::workload(WorkloadKind::Deployment, name),
+            transport: &self.transport,
+            names: &self.transport.names_of(&crowd.namespace, name),
+            queue_url: None,
+        });
+        objects.map(Some).map_err(Error::other)
     }
 
     async fn write_status(&self, crowd: &Crowd, name: &str, state: &str) -> Result<()> {
@@ -191,8 +274,11 @@ impl Bare {
             runtime_hash: "0",
             service_account: None,
         };
-        let replicas = Replicas::Enforced(template.replicas_in_force());
-        Ok(workload(&inputs, uid, replicas).kept.object)
+        let replicas = match crowd.pods {
+            Pods::Fixed(replicas) => Replicas::Enforced(replicas),
+            Pods::Scaled => Replicas::Initial(0),
+        };
+        Ok(workload(&inputs, uid, replicas).first().into_owned())
     }
 
     async fn declare(&self, name: &str) -> Result<()> {

@@ -37,19 +37,29 @@ pub struct Told {
     status: String,
 }
 
+/// How many pods actors ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pods {
+    /// So many.
+    Fixed(i32),
+    /// As many as KEDA says: none without messages.
+    Scaled,
+}
+
 /// Actors that are created at once.
 pub struct Crowd {
     /// Where they are.
     pub namespace: String,
     /// Their names.
     pub names: Vec<String>,
+    /// What each of them asks for.
+    pub pods: Pods,
     client: Client,
-    replicas: i32,
 }
 
 impl Crowd {
     /// A namespace for so many actors, ready for their pods.
-    pub async fn enter(cluster: &Cluster, label: &str, size: usize, replicas: i32) -> Result<Self> {
+    pub async fn enter(cluster: &Cluster, label: &str, size: usize, pods: Pods) -> Result<Self> {
         let client = cluster.client();
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": label}}))?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -71,21 +81,20 @@ impl Crowd {
         Ok(Self {
             namespace: label.to_owned(),
             names: names.collect(),
+            pods,
             client,
-            replicas,
         })
     }
 
     /// An actor's manifest.
     pub fn actor(&self, name: &str) -> Value {
-        json!({
+        let mut actor = json!({
             "apiVersion": "asya.sh/v1alpha1",
             "kind": "AsyncActor",
             "metadata": {"name": name, "namespace": self.namespace},
             "spec": {
                 "transport": "rabbitmq",
                 "workload": {
-                    "replicas": self.replicas,
                     "template": {"spec": {"containers": [{
                         "name": "asya-runtime",
                         "image": "python:3.13-slim",
@@ -94,7 +103,14 @@ impl Crowd {
                     }]}},
                 },
             },
-        })
+        });
+        match self.pods {
+            Pods::Fixed(replicas) => actor["spec"]["workload"]["replicas"] = json!(replicas),
+            Pods::Scaled => {
+                actor["spec"]["scaling"] = json!({"enabled": true, "pollingInterval": 300});
+            }
+        }
+        actor
     }
 
     /// Creates them all; `created` hears the name and the uid of each.
@@ -113,11 +129,19 @@ impl Crowd {
             .await
     }
 
-    /// The status of the crowd's first actor once it is Running, after its creation.
+    /// What STATUS says of those that have come to rest.
+    pub fn settled(&self) -> &'static str {
+        match self.pods {
+            Pods::Fixed(_) => "Running",
+            Pods::Scaled => "Napping",
+        }
+    }
+
+    /// The status of the crowd's first actor once it is Running or Napping, after its creation.
     pub async fn status_of_one(&self) -> Result<Value> {
         let from = self.version().await?;
         self.create(|_, _| ()).await?;
-        self.all_running(&from).await?;
+        self.all_settled(&from).await?;
         let name = self.names.first().map(String::as_str).unwrap_or_default();
         let api: Api<DynamicObject> = self.api(&self.client, "asya.sh", "AsyncActor");
         Ok(api.get(name).await?.data["status"].clone())
@@ -130,20 +154,23 @@ impl Crowd {
         Ok(list.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Ends when every actor has been Running once since that version.
-    pub async fn all_running(&self, from: &str) -> Result<()> {
+    /// Ends when every actor has been Running or Napping once since that version.
+    pub async fn all_settled(&self, from: &str) -> Result<()> {
         let mut waiting: HashSet<&str> = self.names.iter().map(String::as_str).collect();
         let api = self.api(&self.client, "asya.sh", "AsyncActor");
         let seen = follow(&api, from, |actor: Light<Told>| {
             let name = actor.metadata.name.unwrap_or_default();
-            if actor.status.is_some_and(|told| told.status == "Running") {
+            if actor
+                .status
+                .is_some_and(|told| told.status == self.settled())
+            {
                 waiting.remove(name.as_str());
             }
             !waiting.is_empty()
         });
         tokio::time::timeout(PATIENCE, seen)
             .await
-            .map_err(|_| Error::other("not all actors became Running"))?
+            .map_err(|_| Error::other("not all actors came to rest"))?
     }
 
     /// Deletes the actors and then the namespace. Answers how long the actors took to go.
@@ -176,7 +203,11 @@ impl Crowd {
     where
         K: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>,
     {
-        let version = if group == "asya.sh" { "v1alpha1" } else { "v1" };
+        let version = if ["asya.sh", "keda.sh"].contains(&group) {
+            "v1alpha1"
+        } else {
+            "v1"
+        };
         let kind = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk(&kind);
         Api::namespaced_with(client.clone(), &self.namespace, &resource)

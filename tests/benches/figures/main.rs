@@ -17,7 +17,7 @@ use clap::Parser;
 use serde_json::json;
 
 use crate::bare::Bare;
-use crate::crowd::Crowd;
+use crate::crowd::{Crowd, Pods};
 use crate::measure::Bench;
 
 /// Measures the operator beside a bare client.
@@ -34,6 +34,10 @@ struct Args {
     /// Pods of each actor; with 0 neither scheduler nor kubelet has a part in it.
     #[arg(long, default_value_t = 1)]
     replicas: i32,
+
+    /// Scaling on: actors without messages nap, and KEDA looks at each of their queues.
+    #[arg(long, conflicts_with = "replicas")]
+    scaled: bool,
 
     /// Writes that the bare client has under way at a time.
     #[arg(long, default_value_t = 32)]
@@ -65,10 +69,19 @@ async fn main() -> ExitCode {
 
 async fn measure(args: &Args) -> Result<()> {
     println!("{}", machine::about()?);
-    let cluster = RunningCluster::start(Options::default()).await?;
+    let pods = if args.scaled {
+        Pods::Scaled
+    } else {
+        Pods::Fixed(args.replicas)
+    };
+    let options = Options {
+        keda: args.scaled,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await?;
     let operator = Operator::install(&cluster, json!({})).await?;
     let mut instance = operator.start("bench").await?;
-    let sample = Crowd::enter(&cluster, "sample", 1, args.replicas).await?;
+    let sample = Crowd::enter(&cluster, "sample", 1, pods).await?;
     let status = sample.status_of_one().await?;
     sample.leave().await?;
     instance.stop().await?;
@@ -81,7 +94,7 @@ async fn measure(args: &Args) -> Result<()> {
             let enter = |who: &'static str| {
                 let label = format!("{who}-{size}-{round}");
                 let cluster = &cluster;
-                async move { Crowd::enter(cluster, &label, size, args.replicas).await }
+                async move { Crowd::enter(cluster, &label, size, pods).await }
             };
             if !args.no_bare {
                 let crowd = enter("bare").await?;

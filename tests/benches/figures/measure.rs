@@ -17,6 +17,8 @@ use crate::machine;
 const PATIENCE: Duration = Duration::from_mins(10);
 /// Passes that an instance has made since its start.
 const PASSES: &str = "controller_runtime_reconcile_total";
+/// What comes last of what is made for an actor.
+const APPLIED: [&str; 2] = ["deployments", "scaledobjects"];
 /// Whose processor time is told beside the writer's.
 const PARTS: [&str; 6] = [
     "kube-apiserver",
@@ -35,10 +37,10 @@ pub struct Row {
     pub actors: usize,
     /// Until every actor was created.
     pub created: f64,
-    /// Until the last Deployment was applied, and so every queue made.
+    /// Until the last Deployment or `ScaledObject` was applied, and so every queue made.
     pub applied: f64,
-    /// Until every actor was told to be Running.
-    pub running: f64,
+    /// Until every actor was told to be Running or Napping.
+    pub settled: f64,
     /// Writes for all actors, what the namespace needs once included.
     pub writes: usize,
     /// Those that were refused.
@@ -94,7 +96,7 @@ impl<'a> Bench<'a> {
         let (pid, from) = (instance.process().pid(), crowd.version().await?);
         let before = machine::cpu(pid)?;
         let begun = self.begin().await?;
-        tokio::try_join!(crowd.create(|_, _| ()), crowd.all_running(&from))?;
+        tokio::try_join!(crowd.create(|_, _| ()), crowd.all_settled(&from))?;
         let ended = Timestamp::now();
         let cpu = machine::cpu(pid)?.saturating_sub(before).as_secs_f64();
         self.writes_end().await?;
@@ -160,8 +162,8 @@ impl<'a> Bench<'a> {
             who,
             actors: crowd.names.len(),
             created: last(&|write| write.resource == "asyncactors" && write.verb == "create"),
-            applied: last(&|write| write.resource == "deployments" && write.user == self.user),
-            running: since(ended),
+            applied: last(&|write| APPLIED.contains(&&*write.resource) && write.user == self.user),
+            settled: since(ended),
             writes: ours.len(),
             refused: ours.iter().filter(|write| write.code >= 400).count(),
             kinds: kinds(&ours, since),

@@ -5,7 +5,7 @@ use crate::measure::Row;
 /// A line for each measurement, and after each pair how they compare.
 pub fn render(rows: &[Row]) -> String {
     let mut lines = vec![
-        "| actors | by | created s | applied s | Running s | writes per actor | refused | its CPU s | CPU s of others |".to_owned(),
+        "| actors | by | created s | applied s | settled s | writes per actor | refused | its CPU s | CPU s of others |".to_owned(),
         "|---|---|---|---|---|---|---|---|---|".to_owned(),
     ];
     let mut bare: Option<&Row> = None;
@@ -52,7 +52,7 @@ fn line(row: &Row) -> String {
         row.who,
         row.created,
         row.applied,
-        row.running,
+        row.settled,
         per_actor(row),
         row.refused,
         parts.join(", "),
@@ -66,7 +66,7 @@ fn comparison(bare: &Row, operator: &Row) -> String {
         "| {} | rate of the operator | | {} | {} | | | | |",
         operator.actors,
         ratio(bare.applied, operator.applied),
-        ratio(bare.running, operator.running),
+        ratio(bare.settled, operator.settled),
     )
 }
 
