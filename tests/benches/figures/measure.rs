@@ -39,7 +39,7 @@ pub struct Row {
     pub created: f64,
     /// Until the last Deployment or `ScaledObject` was applied, and so every queue made.
     pub applied: f64,
-    /// Until every actor was told to be Running or Napping.
+    /// Until the last write; every actor was told to be Running or Napping by then.
     pub settled: f64,
     /// Writes for all actors, what the namespace needs once included.
     pub writes: usize,
@@ -85,7 +85,7 @@ impl<'a> Bench<'a> {
     pub async fn bare(&self, bare: &Bare, crowd: &Crowd) -> Result<Row> {
         let begun = self.begin().await?;
         bare.serve(crowd).await?;
-        self.end("bare", crowd, begun, Timestamp::now(), None).await
+        self.end("bare", crowd, begun, None).await
     }
 
     /// Lets the operator serve the crowd.
@@ -97,10 +97,9 @@ impl<'a> Bench<'a> {
         let before = machine::cpu(pid)?;
         let begun = self.begin().await?;
         tokio::try_join!(crowd.create(|_, _| ()), crowd.all_settled(&from))?;
-        let ended = Timestamp::now();
         let cpu = machine::cpu(pid)?.saturating_sub(before).as_secs_f64();
         self.writes_end().await?;
-        self.end("operator", crowd, begun, ended, Some(cpu)).await
+        self.end("operator", crowd, begun, Some(cpu)).await
     }
 
     /// Starts the operator again and waits until it has seen every actor.
@@ -144,7 +143,6 @@ impl<'a> Bench<'a> {
         who: &'static str,
         crowd: &Crowd,
         begun: Begun,
-        ended: Timestamp,
         cpu: Option<f64>,
     ) -> Result<Row> {
         let after = self.processors()?;
@@ -163,7 +161,7 @@ impl<'a> Bench<'a> {
             actors: crowd.names.len(),
             created: last(&|write| write.resource == "asyncactors" && write.verb == "create"),
             applied: last(&|write| APPLIED.contains(&&*write.resource) && write.user == self.user),
-            settled: since(ended),
+            settled: last(&|write| write.user == self.user),
             writes: ours.len(),
             refused: ours.iter().filter(|write| write.code >= 400).count(),
             kinds: kinds(&ours, since),
