@@ -20,6 +20,7 @@ const UPDATE: WorkloadStep = WorkloadStep::Update {
 };
 
 mod conditions;
+mod fields;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
@@ -380,89 +381,6 @@ fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
     let mut observed = with_spec(&json!({"transport": "nowhere"}));
     observed.former = Some(stateful_set(&deployment(&new())));
     assert_eq!(ensure(&observed).former, None);
-}
-
-/// WRK-7
-#[test]
-fn fields_of_the_former_operator_are_taken_over_once() {
-    let mut observed = new();
-    let mut object = deployment(&observed);
-    object["metadata"]["managedFields"] = json!([
-        {"manager": "kube-controller-manager", "operation": "Update", "subresource": "status", "fieldsV1": {}},
-        {"manager": "manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
-    ]);
-    observed.workload = Child::Ours(workload(&object));
-    assert_eq!(
-        ensure(&observed).workload,
-        WorkloadStep::Update {
-            take_over: Some(1),
-            hand_over: false,
-            reclaim: false,
-        }
-    );
-    object["metadata"]["managedFields"][0] = json!({"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {}}});
-    observed.workload = Child::Ours(workload(&object));
-    assert_eq!(ensure(&observed).workload, UPDATE);
-}
-
-/// FW-22
-#[test]
-fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
-    let mut object = deployment(&new());
-    let fields = json!({"manager": "kubectl-set", "operation": "Update", "fieldsV1": {"f:spec": {"f:x": {}}}});
-    object["metadata"]["managedFields"]
-        .as_array_mut()
-        .unwrap()
-        .push(fields);
-    assert_eq!(
-        ensure(&recorded(new(), &object)).workload,
-        WorkloadStep::Keep
-    );
-    let asked = json!({"annotations": {"asya.sh/reclaim-fields": "true"}});
-    let asks = || {
-        let mut seen = observed(&actor(&asked, &spec(&json!({})), &json!({})));
-        seen.queue = QueueSeen::Verified;
-        seen
-    };
-    let step = WorkloadStep::Update {
-        take_over: None,
-        hand_over: false,
-        reclaim: true,
-    };
-    assert_eq!(ensure(&recorded(asks(), &object)).workload, step);
-    object["metadata"]["annotations"]["asya.sh/reclaimed"] = json!("true");
-    assert_eq!(
-        ensure(&recorded(asks(), &object)).workload,
-        WorkloadStep::Keep
-    );
-}
-
-/// WRK-3
-#[test]
-fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_is_let_go() {
-    let scaled = json!({"scaling": {"enabled": true}});
-    let by_hpa = |extra: &Value| {
-        let mut seen = with_spec(extra);
-        let mut object = deployment(&seen);
-        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {"f:selector": {}}});
-        seen = recorded(seen, &object);
-        seen.previous.inventory[0].fingerprint =
-            Some(workload(&object).last.fingerprint.unwrap().to_string());
-        ensure(&seen).workload
-    };
-    assert_eq!(by_hpa(&json!({})), UPDATE, "somebody scaled it");
-    assert_eq!(by_hpa(&scaled), WorkloadStep::Keep, "KEDA scaled it");
-
-    let mut seen = with_spec(&scaled);
-    let mut object = deployment(&seen);
-    object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("before scaling was on");
-    seen = recorded(seen, &object);
-    let first = WorkloadStep::Update {
-        take_over: None,
-        hand_over: true,
-        reclaim: false,
-    };
-    assert_eq!(ensure(&seen).workload, first);
 }
 
 /// SA-1, SA-2, SA-3
