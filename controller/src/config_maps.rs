@@ -53,8 +53,11 @@ impl ConfigMaps {
         let mut known = entry.lock().await;
         let record = self.objects.store.get(key);
         match record {
+            // Its end is an event.
             Some(record) if record.metadata.deleting => {
-                return Err(Error::Stale("a ConfigMap"));
+                let text =
+                    format!("ConfigMap {key} is being deleted; it is made anew once it is gone");
+                return Ok(Err(Fault::until_change(Reason::ReconcileError, text)));
             }
             Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
             record => match self.live(key).await? {

@@ -17,6 +17,12 @@ pub struct Sealed {
 }
 
 impl Sealed {
+    /// The object's kind.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.object["kind"].as_str().unwrap_or_default()
+    }
+
     /// The object's name.
     #[must_use]
     pub fn name(&self) -> &str {

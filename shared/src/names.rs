@@ -85,6 +85,14 @@ pub const RUNTIME_CONFIG_MAP: &str = "asya-runtime";
 pub const RUNTIME_SCRIPT_KEY: &str = "asya_runtime.py";
 /// What the names of the transports' `ConfigMap`s begin with (KEDA-6).
 pub const TRANSPORT_CONFIG_MAP: &str = "asya-transport";
+
+/// Whether a `ConfigMap` of this name is one that the actors of its namespace share. Their label is a common one.
+#[must_use]
+pub fn is_shared_config_map(name: &str) -> bool {
+    let of_transport = name.strip_prefix(TRANSPORT_CONFIG_MAP);
+    name == RUNTIME_CONFIG_MAP || of_transport.is_some_and(|rest| rest.starts_with('-'))
+}
+
 /// Name of the trigger of a `ScaledObject`, by which formulas know the queue's depth (KEDA-3).
 pub const TRIGGER_NAME: &str = "queueLength";
 /// Volume with the Unix socket between sidecar and runtime.

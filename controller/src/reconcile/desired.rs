@@ -1,6 +1,8 @@
 //! What an actor's spec asks for, or why it cannot be had.
 
-use asya_shared::api::{AsyncActorSpec, ModeSpec, QueueStatus, Workload, WorkloadKind};
+use asya_shared::api::{
+    AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, Workload, WorkloadKind,
+};
 use asya_shared::applied::Sealed;
 use asya_shared::config::Transport;
 use asya_shared::inject::{
@@ -63,14 +65,27 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Qu
     }
 }
 
+impl Desired {
+    /// What belongs to the actor alone; `None` as long as KEDA cannot be told of its queue.
+    pub fn children(&self) -> Option<impl Iterator<Item = &Sealed>> {
+        let scaling = self.scaling.as_ref().map(Result::as_ref).transpose().ok()?;
+        let of_keda = scaling.into_iter().flat_map(|objects| {
+            let authentication = objects.trigger_authentication.as_ref();
+            authentication.into_iter().chain([&objects.scaled_object])
+        });
+        let own = self.service_account.iter().chain([&self.workload.kept]);
+        Some(own.chain(of_keda))
+    }
+}
+
 /// Reads the spec and judges it. The fault of one that cannot be acted on is of the transport or of the
 /// spec; either way nothing is tried before something changes (VAL-19, VAL-20).
 ///
-/// `queue` is what status knows of the queue; `scaled` tells that the workload is still being scaled, wanted or not.
+/// `previous` is the status of the last pass; `scaled` tells that the workload is still being scaled, wanted or not.
 pub fn desired(
     installation: &Installation,
     actor: &ActorRecord,
-    queue: Option<&QueueStatus>,
+    previous: &AsyncActorStatus,
     scaled: bool,
 ) -> Result<Box<Desired>, Fault> {
     let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
@@ -98,6 +113,7 @@ pub fn desired(
     let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
     let account = role.map(|_| service_account_name(&key.name));
     let names = transport.names_of(&key.namespace, &key.name);
+    let queue = previous.queue.as_ref();
     let queue =
         queue.filter(|queue| (&queue.transport, &queue.name) == (&transport.name, &names.queue));
     let scaling = spec.scaling_in_force().map(|scaling| {
@@ -124,7 +140,7 @@ pub fn desired(
             service_account: account.as_deref(),
         },
         &actor.metadata.uid,
-        replicas(&spec, template, scaled),
+        replicas(&spec, template, scaled, previous.desired_replicas),
     );
     let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
     Ok(Box::new(Desired {
@@ -141,9 +157,19 @@ pub fn desired(
 }
 
 /// WRK-3: as long as an autoscaler drives the workload, the number of its pods is not ours.
-fn replicas(spec: &AsyncActorSpec, template: &Workload, scaled: bool) -> Replicas {
+/// One that is made again goes on with as many pods as there should be.
+fn replicas(
+    spec: &AsyncActorSpec,
+    template: &Workload,
+    scaled: bool,
+    wanted_before: Option<i32>,
+) -> Replicas {
     match spec.scaling_in_force() {
-        Some(scaling) => Replicas::Initial(scaling.min_replicas),
+        Some(scaling) => {
+            let most = scaling.max_replicas.max(scaling.min_replicas);
+            let before = wanted_before.unwrap_or(scaling.min_replicas);
+            Replicas::Initial(before.clamp(scaling.min_replicas, most))
+        }
         None if scaled => Replicas::Initial(template.replicas_in_force()),
         None => Replicas::Enforced(template.replicas_in_force()),
     }

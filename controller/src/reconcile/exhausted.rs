@@ -10,7 +10,8 @@ pub(super) fn give_up(outcome: &mut Outcome) {
             if let QueueState::Fault(fault) = &mut ensured.queue {
                 exhaust(fault);
             }
-            if let Some(fault) = &mut ensured.fault {
+            let of_scaling = ensured.scaling.as_mut().and_then(|it| it.fault.as_mut());
+            for fault in ensured.fault.iter_mut().chain(of_scaling) {
                 exhaust(fault);
             }
         }
@@ -38,7 +39,7 @@ mod tests {
     use std::time::Duration;
 
     use super::give_up;
-    use crate::reconcile::apply::{Ensured, Outcome, QueueState};
+    use crate::reconcile::apply::{Ensured, Outcome, QueueState, Scaled};
     use crate::reconcile::{Fault, Reason, Retry};
 
     fn fault(retry: Retry) -> Fault {
@@ -56,6 +57,10 @@ mod tests {
             let ensured = Ensured {
                 queue: QueueState::Fault(fault(retry)),
                 fault: Some(fault(retry)),
+                scaling: Some(Scaled {
+                    scaled_object: None,
+                    fault: Some(fault(retry)),
+                }),
                 ..Ensured::default()
             };
             let deleting = Outcome::Deleting {
@@ -69,7 +74,12 @@ mod tests {
                         let QueueState::Fault(queue) = &ensured.queue else {
                             panic!()
                         };
-                        vec![queue, ensured.fault.as_ref().unwrap()]
+                        let scaling = ensured.scaling.as_ref().unwrap();
+                        vec![
+                            queue,
+                            ensured.fault.as_ref().unwrap(),
+                            scaling.fault.as_ref().unwrap(),
+                        ]
                     }
                     Outcome::Deleting { fault, .. } => vec![fault.as_ref().unwrap()],
                     Outcome::Gone => panic!(),

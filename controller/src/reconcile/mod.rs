@@ -142,7 +142,7 @@ impl Default for Stores {
 /// # Errors
 /// When nothing could be told either: the API server does not answer, or we no longer lead.
 pub async fn reconcile(context: &Context, key: &Key, last: bool) -> Result<Option<Retry>, Error> {
-    let Some(observed) = observe::observe(context, key).await? else {
+    let Some(observed) = observe::observe(context, key, Timestamp::now()).await? else {
         return Ok(None);
     };
     let now = Timestamp::now();
@@ -151,7 +151,9 @@ pub async fn reconcile(context: &Context, key: &Key, last: bool) -> Result<Optio
     if last {
         exhausted::give_up(&mut outcome);
     }
-    report::report(context, &observed, &outcome, now)
-        .await
-        .map(Some)
+    let retry = report::report(context, &observed, &outcome, now).await?;
+    match outcome.interrupted() {
+        Some(error) => Err(error),
+        None => Ok(Some(retry)),
+    }
 }

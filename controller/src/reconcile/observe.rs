@@ -12,6 +12,7 @@ use asya_shared::scaling::trigger_authentication_name;
 use asya_shared::validate;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::Value;
 
@@ -27,6 +28,7 @@ use crate::record::{
     ActorRecord, ChildRecord, Controller, HpaRecord, Judged, Key, PodRecord, ScaledObjectRecord,
     TriggerAuthentication, WorkloadRecord,
 };
+use crate::scaling::plan::is_overdue;
 
 /// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
 const TOLERATED: u32 = 3;
@@ -184,7 +186,11 @@ impl Observed {
 ///
 /// # Errors
 /// When the API server does not tell what stands under the workload's name.
-pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, Error> {
+pub async fn observe(
+    context: &Context,
+    key: &Key,
+    now: Timestamp,
+) -> Result<Option<Observed>, Error> {
     let Some(actor) = context.stores.actors.get(key) else {
         context.doubts.settle(key);
         context.looks.forget(key);
@@ -196,23 +202,20 @@ pub async fn observe(context: &Context, key: &Key) -> Result<Option<Observed>, E
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default();
     let scaled = context.scaled_objects.store.get(key);
-    let scaled = scaled.is_some_and(|it| is_ours(it.metadata.controller.as_ref(), &actor, false));
+    let scaled = scaled.is_some_and(|it| {
+        is_ours(it.metadata.controller.as_ref(), &actor, false) && !is_overdue(&it, now)
+    });
     let desired = match context.claims.owner_before(key) {
         Some((owner, queue)) => Err(conflict(&owner, &queue)),
-        None => desired(
-            &context.installation,
-            &actor,
-            previous.queue.as_ref(),
-            scaled,
-        ),
+        None => desired(&context.installation, &actor, &previous, scaled),
     };
-    let adopts = desired
-        .as_ref()
-        .is_ok_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
+    let wanted = desired.as_deref().ok().filter(|_| !actor.metadata.deleting);
+    // Nothing becomes ours in order to be deleted.
+    let adopts = wanted
+        .is_some_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
     let kind = wanted_kind(context, &actor, desired.as_deref());
     let workload = workload(context, &actor, kind, adopts).await?;
     let former = context.workloads.seen(other(kind), key);
-    let wanted = desired.as_deref().ok().filter(|_| !actor.metadata.deleting);
     let has_role = wanted.is_some_and(|wanted| wanted.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
@@ -311,6 +314,7 @@ where
         None if wanted => objects.live(key).await.map_err(Error::Api)?,
         seen => seen,
     };
+    let adopts = adopts && wanted;
     let ours = |it: &R| is_ours(it.metadata().controller.as_ref(), actor, adopts);
     Ok(Child::judge(found, ours))
 }

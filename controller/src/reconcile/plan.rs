@@ -7,6 +7,7 @@ pub mod retired;
 use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
+use asya_shared::applied::Sealed;
 use asya_shared::inject::Replicas;
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
@@ -23,8 +24,8 @@ pub use child::{Step, is_unchanged, not_owned, plan_child, recorded};
 /// What to do in this pass.
 #[derive(Debug)]
 pub enum Plan {
-    /// Write no child and no queue.
-    Rest,
+    /// Write no child and no queue; with what keeps the workload from being scaled.
+    Rest(Option<Fault>),
     /// Bring queue and workload to what is wanted.
     Ensure(Ensure),
     /// Take down what we made.
@@ -96,20 +97,39 @@ pub enum ScalingStep {
     Unwanted(Removal),
 }
 
+impl ScalingStep {
+    /// What keeps the workload from being scaled.
+    pub fn into_fault(self) -> Option<Fault> {
+        match self {
+            Self::Wanted(plan) => plan.fault,
+            Self::Unwanted(_) => None,
+        }
+    }
+
+    /// The same, to be told before anything is done.
+    pub fn fault(&self) -> Option<&Fault> {
+        match self {
+            Self::Wanted(plan) => plan.fault.as_ref(),
+            Self::Unwanted(_) => None,
+        }
+    }
+}
+
 /// Decides what to do.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.metadata.deleting {
         return Plan::Delete(deletion::plan_deletion(observed, now));
     }
-    if observed.actor.annotations.paused || is_done_once(observed) {
-        return Plan::Rest;
-    }
     let workload = plan_workload(observed);
+    let scaling = plan_scaling_step(observed, &workload, now);
+    if observed.actor.annotations.paused || is_done_once(observed) {
+        return Plan::Rest(scaling.and_then(ScalingStep::into_fault));
+    }
     Plan::Ensure(Ensure {
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
-        scaling: plan_scaling_step(observed, &workload, now),
+        scaling,
         workload,
         retired: retired::looks(observed),
         former: observed
@@ -124,11 +144,15 @@ fn is_done_once(observed: &Observed) -> bool {
     let Ok(desired) = &observed.desired else {
         return false;
     };
-    let kind = format!("{:?}", desired.kind);
-    let recorded = recorded(&observed.previous.inventory, &kind, &observed.key().name);
+    let is_recorded = |wanted: &Sealed| {
+        let entry = recorded(&observed.previous.inventory, wanted.kind(), wanted.name());
+        entry.and_then(|entry| entry.hash.as_deref()) == Some(&wanted.hash)
+    };
     observed.actor.annotations.once
         && matches!(observed.queue, QueueSeen::Verified | QueueSeen::NotAsked)
-        && recorded.and_then(|entry| entry.hash.as_deref()) == Some(&desired.workload.kept.hash)
+        && desired
+            .children()
+            .is_some_and(|mut children| children.all(is_recorded))
 }
 
 pub(super) fn has_finalizer(observed: &Observed) -> bool {
@@ -183,8 +207,7 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
     match &observed.workload {
         Child::Absent => WorkloadStep::Create,
         Child::Foreign(workload) => {
-            let kind = format!("{:?}", workload.kind);
-            WorkloadStep::Refuse(not_owned(&kind, &workload.metadata))
+            WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
         }
         // Its end is an event, and then it is made anew.
         Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
@@ -198,11 +221,18 @@ fn plan_service_account(observed: &Observed) -> Step {
         return Step::Keep;
     };
     let wanted = desired.service_account.as_ref();
-    plan_child(
-        &observed.service_account,
-        wanted,
-        &observed.previous.inventory,
-    )
+    let inventory = &observed.previous.inventory;
+    match plan_child(&observed.service_account, wanted, inventory) {
+        // Their tokens are renewed for as long as they run.
+        Step::Delete(_) if has_old_pods(observed, desired) => Step::Wait,
+        step => step,
+    }
+}
+
+fn has_old_pods(observed: &Observed, desired: &Desired) -> bool {
+    let current = Some(&*desired.workload.template_hash);
+    let mut pods = observed.pods.iter();
+    pods.any(|pod| !pod.finished && pod.template_hash.as_deref() != current)
 }
 
 fn plan_scaling_step(
@@ -222,7 +252,7 @@ fn plan_scaling_step(
         installed: seen.installed,
         target: &ScaleTarget {
             group: "apps".into(),
-            kind: format!("{:?}", desired.kind).into(),
+            kind: desired.kind.name().into(),
             name: name.into(),
         },
         target_exists: *workload == WorkloadStep::Create
@@ -253,13 +283,13 @@ fn reclaims(observed: &Observed, workload: &WorkloadRecord) -> bool {
 
 /// Whether the workload is as it was last applied. Its number of pods has an owner of its own.
 fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> bool {
-    let (kind, wanted) = (format!("{:?}", workload.kind), &desired.workload);
+    let (kind, wanted) = (workload.kind.name(), &desired.workload);
     let enforced = matches!(wanted.replicas, Replicas::Enforced(_));
     let (metadata, last) = (&workload.metadata, &workload.last);
     let inventory = &observed.previous.inventory;
     (workload.owns_replicas || !enforced)
         && !reclaims(observed, workload)
-        && is_unchanged(&kind, metadata, last, &wanted.kept.hash, inventory)
+        && is_unchanged(kind, metadata, last, &wanted.kept.hash, inventory)
 }
 
 #[cfg(test)]

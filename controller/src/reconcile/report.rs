@@ -27,9 +27,9 @@ use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
 use crate::events::Note;
 use crate::queue::depths::Told;
-use crate::record::{ActorRecord, HpaRecord, Key, Seen};
+use crate::record::{ActorRecord, Key, Seen};
 use crate::scaling::ready::ScalingReady;
-use crate::scaling::replicas::last_scale;
+use crate::scaling::replicas::{LastScale, last_scale};
 
 const TRANSPORT_READY: &str = "TransportReady";
 const WORKLOAD_READY: &str = "WorkloadReady";
@@ -76,21 +76,24 @@ pub async fn report(
 }
 
 /// What is worth an Event, the moment that it begins.
-fn note<'a>(before: &AsyncActorStatus, after: &'a AsyncActorStatus) -> Option<(Note, &'a str)> {
-    let cause =
-        |status: &'a AsyncActorStatus| status.conditions.iter().find(|c| c.type_ == WORKLOAD_READY);
-    let now = cause(after)?;
-    let same = before.conditions.iter().any(|c| {
-        c.type_ == WORKLOAD_READY && (&c.reason, &c.message) == (&now.reason, &now.message)
-    });
+fn note<'a>(before: &'a AsyncActorStatus, after: &'a AsyncActorStatus) -> Option<(Note, &'a str)> {
     let told = [
-        (Reason::ValidationError, Note::ValidationFailed),
-        (Reason::NotOwned, Note::NotOwned),
+        (
+            WORKLOAD_READY,
+            Reason::ValidationError,
+            Note::ValidationFailed,
+        ),
+        (WORKLOAD_READY, Reason::NotOwned, Note::NotOwned),
+        (SCALING_READY, Reason::NotOwned, Note::NotOwned),
     ];
-    let (_, note) = told
-        .into_iter()
-        .find(|(reason, _)| !same && reason.to_string() == now.reason)?;
-    Some((note, &now.message))
+    let find = |status: &'a AsyncActorStatus, kind: &str| {
+        status.conditions.iter().find(|c| c.type_ == kind)
+    };
+    told.into_iter().find_map(|(kind, reason, note)| {
+        let now = find(after, kind).filter(|now| now.reason == reason.to_string())?;
+        let was = find(before, kind).map(|was| (&was.reason, &was.message));
+        (was != Some((&now.reason, &now.message))).then_some((note, &*now.message))
+    })
 }
 
 /// `None` when there is nobody left to tell.
@@ -137,7 +140,9 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let limit = desired.and_then(|desired| desired.spec.timeout_in_force().progress);
     let since = progressing_since(observed, ensured, now);
     let hpa = scaling::hpa(observed, ensured);
-    let scaling = scaling::judge(observed, ensured, hpa, now);
+    let counts = ensured.workload.as_ref().map(|it| Counts::of(it, hpa));
+    let scale = last_scale(&observed.previous, counts.map(|it| it.desired), now);
+    let scaling = scaling::judge(observed, ensured, hpa, (&scale, now));
     let verdict = state::decide(&Facts {
         deleting: false,
         refused: spec_fault,
@@ -154,7 +159,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         progress_limit: limit.map(|seconds| Duration::from_secs(seconds.into())),
         now,
     });
-    let mut status = counted(observed, ensured, &pods, hpa, now);
+    let mut status = counted(observed, ensured, &pods, counts, scale);
     let queues = queue::tell(observed, ensured, &mut status);
     status.status = Some(verdict.state);
     status.progressing_since = verdict.progressing.then_some(Time(since));
@@ -169,14 +174,14 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         scaling_fault,
     ];
     let retry = faults.into_iter().flatten().map(|fault| fault.retry);
-    let timers = [verdict.again, scaling.and_then(|scaling| scaling.again)];
+    let of_scaling = scaling.and_then(|scaling| scaling.again);
+    let timers = [verdict.again, of_scaling, ensured.released_by];
     let timers = timers.into_iter().flatten();
     let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
     let unanswered = matches!(ensured.queue, QueueState::Unanswered).then_some(Retry::Soon);
     // What KEDA could not be told in this pass it can in the next.
     let found = scaling_fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
-        && url(&observed.previous).is_none()
-        && url(&status).is_some();
+        && url(&observed.previous) != url(&status);
     Report {
         retry: retry
             .chain(timers.map(Retry::After))
@@ -221,10 +226,9 @@ fn counted(
     observed: &Observed,
     ensured: &Ensured,
     pods: &Pods,
-    hpa: Option<&HpaRecord>,
-    now: Timestamp,
+    counts: Option<Counts>,
+    scale: LastScale,
 ) -> AsyncActorStatus {
-    let previous = &observed.previous;
     let name = &observed.key().name;
     let (queued_messages, processing_messages) = messages(observed, ensured);
     let mut status = AsyncActorStatus {
@@ -236,22 +240,17 @@ fn counted(
         ..AsyncActorStatus::default()
     };
     scaling::tell(&mut status, observed, ensured);
-    let desired = ensured
-        .workload
-        .as_ref()
-        .map(|it| Counts::of(it, hpa).desired);
-    let scale = last_scale(previous, desired, now);
     status.last_scale_time = scale.time;
     status.last_scale_direction = scale.direction;
     status.last_scale_formatted = Some(scale.formatted);
-    let Some(workload) = &ensured.workload else {
+    let (Some(workload), Some(counts)) = (&ensured.workload, counts) else {
         return status;
     };
     let Counts {
         desired,
         total,
         ready,
-    } = Counts::of(workload, hpa);
+    } = counts;
     status.replicas = Some(ready);
     status.ready_replicas = Some(ready);
     status.desired_replicas = Some(desired);
@@ -262,17 +261,17 @@ fn counted(
     status.ready_replicas_summary = Some(format!("{ready}/{total}"));
     let selector = selector(name, workload.kind).map(|(key, value)| format!("{key}={value}"));
     status.selector = Some(selector.join(","));
-    let kind = format!("{:?}", workload.kind);
+    let kind = workload.kind.name();
     status.workload_ref = Some(reference(observed, "apps/v1", kind));
     status
 }
 
 /// An object of the actor's name.
-fn reference(observed: &Observed, version: &str, kind: String) -> ObjectReference {
+fn reference(observed: &Observed, version: &str, kind: &str) -> ObjectReference {
     let Key { namespace, name } = observed.key();
     ObjectReference {
         api_version: Some(version.to_owned()),
-        kind,
+        kind: kind.to_owned(),
         name: name.to_string(),
         namespace: Some(namespace.to_string()),
     }

@@ -74,7 +74,7 @@ pub(super) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
 pub(super) fn observed(actor: &Value) -> Observed {
     let actor = record(actor);
     let previous = actor_status(&actor);
-    let desired = desired(&installation(), &actor, previous.queue.as_ref(), false);
+    let desired = desired(&installation(), &actor, &previous, false);
     let transports = installation().transports;
     Observed {
         queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),

@@ -1,10 +1,12 @@
 //! The record of a `ConfigMap` that the actors of a namespace share: the runtime script, or a transport's settings.
 
-use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation, manager};
+use std::sync::Arc;
+
+use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation, is_shared_config_map, manager};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
-use super::{Concerns, LastApplied, Metadata, RawMetadata, Record};
+use super::{Concerns, Key, LastApplied, Metadata, RawMetadata, Record};
 
 /// A `ConfigMap` of ours: its data is judged by hash and ownership, not kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,11 @@ impl Record for ConfigMapRecord {
     }
 
     fn concerns(&self) -> Concerns {
-        Concerns::Namespace(self.metadata.key.namespace.clone())
+        let Key { namespace, name } = &self.metadata.key;
+        if is_shared_config_map(name) {
+            Concerns::Namespace(Arc::clone(namespace))
+        } else {
+            Concerns::Nobody
+        }
     }
 }

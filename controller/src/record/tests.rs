@@ -177,11 +177,24 @@ fn fingerprint_does_not_change_between_releases() {
     );
 }
 
+/// RUN-2, KEDA-7
 #[test]
-fn config_map_concerns_every_actor_of_its_namespace() {
-    let record: ConfigMapRecord =
-        decode(&json!({"metadata": metadata(&json!({})), "data": {"k": "v"}}));
-    assert_eq!(record.concerns(), Concerns::Namespace("ns".into()));
+fn config_map_that_actors_share_concerns_every_actor_of_its_namespace_and_no_other_does() {
+    for (name, concerned) in [
+        ("asya-runtime", true),
+        ("asya-transport-rabbitmq", true),
+        ("asya-transports", false),
+        ("somebodys", false),
+    ] {
+        let metadata = metadata(&json!({"name": name}));
+        let record: ConfigMapRecord = decode(&json!({"metadata": metadata, "data": {"k": "v"}}));
+        let concerns = if concerned {
+            Concerns::Namespace("ns".into())
+        } else {
+            Concerns::Nobody
+        };
+        assert_eq!(record.concerns(), concerns, "{name}");
+    }
 }
 
 fn pod(status: &Value) -> PodRecord {

@@ -183,6 +183,17 @@ fn not_installed() -> Fault {
     )
 }
 
+/// Whether KEDA has had its time to let go of a `ScaledObject` that is being deleted.
+pub fn is_overdue(found: &ScaledObjectRecord, now: Timestamp) -> bool {
+    lets_go_by(found).is_some_and(|ends| ends <= now)
+}
+
+/// When KEDA's time to let go of a `ScaledObject` ends; `None` while its deletion has not begun.
+fn lets_go_by(found: &ScaledObjectRecord) -> Option<Timestamp> {
+    let began = found.deleted.as_ref()?.0;
+    Some(began.checked_add(KEDA_LETS_GO).unwrap_or(Timestamp::MAX))
+}
+
 /// Decides how to take down what we made, in the order of FW-24: KEDA needs the `TriggerAuthentication`
 /// for as long as the `ScaledObject` is there.
 pub fn plan_removal(
@@ -192,12 +203,9 @@ pub fn plan_removal(
 ) -> Removal {
     let (scaled_object, until) = match scaled_object {
         Child::Absent | Child::Foreign(_) => (Step::Keep, None),
-        Child::Ours(found) => match &found.deleted {
+        Child::Ours(found) => match lets_go_by(found) {
             None => (Step::Delete(found.metadata.uid.clone()), None),
-            Some(began) => {
-                let ends = began.0.checked_add(KEDA_LETS_GO).unwrap_or(Timestamp::MAX);
-                (Step::Wait, Some(ends))
-            }
+            until => (Step::Wait, until),
         },
     };
     let overdue = until.is_some_and(|ends| ends <= now);

@@ -62,3 +62,14 @@ pub enum WorkloadKind {
     /// Pods with an identity and volumes of their own.
     StatefulSet,
 }
+
+impl WorkloadKind {
+    /// The kind's name at the API server.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+        }
+    }
+}

@@ -52,10 +52,7 @@ impl<'a> ScaleTarget<'a> {
     pub fn workload(kind: WorkloadKind, actor: &'a str) -> Self {
         Self {
             api_version: "apps/v1",
-            kind: match kind {
-                WorkloadKind::Deployment => "Deployment",
-                WorkloadKind::StatefulSet => "StatefulSet",
-            },
+            kind: kind.name(),
             name: actor,
         }
     }

@@ -427,3 +427,42 @@ async fn changed_kind_is_scaled_on_and_the_former_workload_goes() {
     })
     .await;
 }
+
+/// KEDA-8, SA-3: what was never taken over is not taken down.
+#[tokio::test]
+async fn objects_without_an_owner_outlive_an_actor_that_could_not_use_them() {
+    Scenario::run("unowned", async |scenario| {
+        let name = scenario.name("mine");
+        let labels = json!({"app": "mine"});
+        let deployment = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": 0,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "mine"}]}},
+            },
+        }))?;
+        let deployments = scenario.api::<Deployment>();
+        deployments.create(&PostParams::default(), &deployment).await?;
+        let scaled_objects = of_keda(scenario, "ScaledObject");
+        let scaled_object = serde_json::from_value(json!({
+            "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+            "metadata": {"name": name},
+            "spec": {"scaleTargetRef": {"name": "elsewhere"}, "triggers": [{"type": "cpu", "metricType": "Utilization", "metadata": {"value": "50"}}]},
+        }))?;
+        scaled_objects.create(&PostParams::default(), &scaled_object).await?;
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["adoptionPolicy"] = json!("IfUnowned");
+        scenario.apply(&actor).await?;
+        told(scenario, &name, "WorkloadReady", "ReconcileError").await?;
+
+        scenario.kubectl(&["delete", "asya", &name]).await?;
+        scenario.actor_gone(&name, SOON).await?;
+        let left = deployments.get(&name).await?.metadata;
+        assert_eq!(left.deletion_timestamp, None);
+        let left = scaled_objects.get(&name).await?.metadata;
+        assert_eq!(left.deletion_timestamp, None);
+        Ok(())
+    })
+    .await;
+}

@@ -15,8 +15,8 @@ use crate::reconcile::plan::Step;
 use crate::reconcile::{Error, Fault};
 use crate::record::{Judged, Key, LastApplied, Metadata};
 
-/// Applied, and not deleted.
-const APPLIED: &str = "Applied";
+/// Phase of an object that was applied and is not being deleted.
+pub const APPLIED: &str = "Applied";
 
 /// Does about a child what the plan says, but deletes nothing. Answers the object where it was applied.
 pub(super) async fn apply_child<R>(

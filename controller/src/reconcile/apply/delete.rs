@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use asya_shared::names::is_shared_config_map;
 use kube::Api;
 
 use super::finalizer::remove_finalizer;
@@ -162,7 +163,11 @@ async fn release_namespace(context: &Context, observed: &Observed) -> Result<(),
     if !observed.deletion.orphans && actors.keys_in(namespace).iter().any(stays) {
         return Ok(());
     }
-    for shared in context.config_maps.objects.store.keys_in(namespace) {
+    let labelled = context.config_maps.objects.store.keys_in(namespace);
+    for shared in labelled
+        .into_iter()
+        .filter(|key| is_shared_config_map(&key.name))
+    {
         if observed.deletion.orphans {
             context.config_maps.orphan(&shared).await?;
         } else if !context.runtime.is_at_home(&shared) {

@@ -30,7 +30,10 @@ pub(super) async fn ensure(
     }
     let mut ensured = Ensured {
         workload: observed.workload.ours().cloned(),
-        scaling: seen_scaling(observed),
+        scaling: seen_scaling(
+            observed,
+            plan.scaling.as_ref().and_then(|step| step.fault().cloned()),
+        ),
         ..Ensured::default()
     };
     let Ok(desired) = &observed.desired else {
@@ -63,9 +66,13 @@ pub(super) async fn ensure(
     ensure_workload(context, observed, desired, plan.workload, &mut ensured).await?;
     if let Some(step) = plan.scaling {
         let step = (step, settings.err());
-        scaling::scale(context, observed, desired, step, &mut ensured).await?;
+        let scaled = scaling::scale(context, observed, desired, step, &mut ensured).await;
+        if let Err(error) = scaled {
+            ensured.interrupted = Some(Box::new(error));
+            return Ok(ensured);
+        }
     }
-    if let Some(former) = plan.former.filter(|_| ensured.workload.is_some()) {
+    if let Some(former) = plan.former.filter(|_| is_in_place(desired, &ensured)) {
         context.workloads.delete(&former).await?;
     }
     if ensured.fault.is_none() {
@@ -73,6 +80,18 @@ pub(super) async fn ensure(
         delete_child(accounts, &name, &plan.service_account).await?;
     }
     Ok(ensured)
+}
+
+/// Whether the workload can do all that one of the other kind did: an autoscaler that is wanted drives it (WRK-6).
+fn is_in_place(desired: &Desired, ensured: &Ensured) -> bool {
+    let scaled = ensured.scaling.as_ref().is_none_or(|scaled| {
+        let target = scaled
+            .scaled_object
+            .as_ref()
+            .map(|found| &*found.target.kind);
+        scaled.fault.is_none() && target == Some(desired.kind.name())
+    });
+    ensured.workload.is_some() && scaled
 }
 
 /// What pods cannot start without: the `ServiceAccount` that they run as, and the script that they mount.
@@ -123,15 +142,20 @@ async fn ensure_workload(
             apply_workload(context, observed, desired, &desired.workload.first()).await?
         }
         update @ WorkloadStep::Update { .. } => {
-            prepare_update(context, observed, &update).await?;
-            apply_workload(context, observed, desired, &desired.workload.kept.object).await?
+            match prepare_update(context, observed, &update).await? {
+                Ok(()) => {
+                    let object = &desired.workload.kept.object;
+                    apply_workload(context, observed, desired, object).await?
+                }
+                Err(fault) => Err(fault),
+            }
         }
     };
     match applied {
         Ok(workload) => {
-            let (kind, wanted) = (format!("{:?}", workload.kind), &desired.workload.kept);
+            let (kind, wanted) = (workload.kind.name(), &desired.workload.kept);
             let (metadata, last) = (&workload.metadata, &workload.last);
-            let entry = entry(("apps", &kind), metadata, last, &wanted.hash);
+            let entry = entry(("apps", kind), metadata, last, &wanted.hash);
             ensured.applied.push(entry);
             ensured.workload = Some(workload);
         }
@@ -145,9 +169,9 @@ async fn prepare_update(
     context: &Context,
     observed: &Observed,
     step: &WorkloadStep,
-) -> Result<(), Error> {
+) -> Result<Result<(), Fault>, Error> {
     let Some(workload) = observed.workload.ours() else {
-        return Ok(());
+        return Ok(Ok(()));
     };
     let WorkloadStep::Update {
         take_over,
@@ -155,18 +179,15 @@ async fn prepare_update(
         reclaim,
     } = *step
     else {
-        return Ok(());
+        return Ok(Ok(()));
     };
     let heir = &observed.actor.metadata.uid;
     if let Some(owner) = workload.metadata.owner_before(heir) {
         context.workloads.bequeath(workload, owner, heir).await?;
     }
-    if hand_over {
-        context
-            .workloads
-            .hand_over_replicas(workload)
-            .await
-            .map_err(Error::Api)?;
+    if hand_over && let Err(error) = context.workloads.hand_over_replicas(workload).await {
+        let what = format!("{} {}", workload.kind.name(), workload.metadata.key);
+        return refused(&what, error).map(Err);
     }
     if let Some(index) = take_over {
         context.workloads.take_over_fields(workload, index).await?;
@@ -174,7 +195,7 @@ async fn prepare_update(
     if reclaim {
         context.workloads.reclaim_fields(workload).await?;
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 async fn ensure_queue(

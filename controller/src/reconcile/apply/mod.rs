@@ -11,7 +11,9 @@ mod scaling;
 use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
+use k8s_openapi::jiff::Timestamp;
 
+pub use child::APPLIED;
 #[cfg(test)]
 pub use child::entry;
 pub use retired::Looked;
@@ -39,6 +41,16 @@ pub enum Outcome {
     Gone,
 }
 
+impl Outcome {
+    /// What ended the pass before its plan was done.
+    pub fn interrupted(self) -> Option<Error> {
+        match self {
+            Self::Ensured(ensured) => ensured.interrupted.map(|error| *error),
+            Self::Deleting { .. } | Self::Gone => None,
+        }
+    }
+}
+
 /// What stands after a pass over an actor that lives.
 #[derive(Debug, Default)]
 pub struct Ensured {
@@ -52,6 +64,10 @@ pub struct Ensured {
     pub fault: Option<Fault>,
     /// What scales the workload; `None` while nothing should.
     pub scaling: Option<Scaled>,
+    /// When KEDA's time to let go of a workload that is no longer to be scaled ends.
+    pub released_by: Option<Timestamp>,
+    /// What ended the pass before its plan was done; what had been done by then is told.
+    pub interrupted: Option<Box<Error>>,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
     pub applied: Vec<InventoryEntry>,
 }
@@ -95,9 +111,9 @@ impl QueueState {
 /// When the API server fails in a way that is not the actor's fault.
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
     match plan {
-        Plan::Rest => Ok(Outcome::Ensured(Ensured {
+        Plan::Rest(fault) => Ok(Outcome::Ensured(Ensured {
             workload: observed.workload.ours().cloned(),
-            scaling: seen_scaling(observed),
+            scaling: seen_scaling(observed, fault),
             ..Ensured::default()
         })),
         Plan::Ensure(mut plan) => {
@@ -125,10 +141,10 @@ fn is_another_queue(observed: &Observed, ensured: &Ensured) -> bool {
         && matches!((before, wanted), (Some(before), Ok(wanted)) if !is_same(before, &wanted))
 }
 
-fn seen_scaling(observed: &Observed) -> Option<Scaled> {
+fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Scaled> {
     let desired = observed.desired.as_ref().ok()?;
     desired.scaling.as_ref().map(|_| Scaled {
         scaled_object: observed.scaling.scaled_object.ours().cloned(),
-        fault: None,
+        fault,
     })
 }

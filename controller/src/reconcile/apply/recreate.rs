@@ -23,15 +23,21 @@ pub(super) async fn if_allowed(
         return Ok(None);
     };
     let what = format!("{kind:?} {key} cannot be changed in {}", fields.join(", "));
+    // Pods that the new one does not select would be nobody's.
+    let selects_others = fields.iter().any(|field| field == SELECTOR);
     if !observed.actor.annotations.allow_recreate {
+        let its_pods = if selects_others {
+            "deletes it with its pods"
+        } else {
+            "deletes it, leaves its pods at work"
+        };
         let hint = format!(
-            "annotation {}: \"true\" on the actor deletes it, leaves its pods at work and makes it anew",
+            "annotation {}: \"true\" on the actor {its_pods} and makes it anew",
             annotation::ALLOW_RECREATE
         );
         return Ok(Some(fault(format!("{what}; {hint}"), Retry::Slowly)));
     }
-    // Pods that the new one does not select would be nobody's.
-    if fields.iter().any(|field| field == SELECTOR) {
+    if selects_others {
         workloads.delete(workload).await?;
     } else {
         workloads.delete_leaving_pods(workload).await?;

@@ -44,7 +44,10 @@ pub(super) async fn scale(
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
     let plan = match step {
-        ScalingStep::Unwanted(removal) => return remove(context, observed, &removal).await,
+        ScalingStep::Unwanted(removal) => {
+            ensured.released_by = removal.until;
+            return remove(context, observed, &removal).await;
+        }
         ScalingStep::Wanted(plan) => plan,
     };
     let mut fault = plan.fault.clone().or(fault);

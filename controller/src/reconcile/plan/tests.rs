@@ -1,17 +1,12 @@
 use asya_shared::api::InventoryEntry;
-use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ensure, Plan, QueueStep, ScalingStep, Step, WorkloadStep, plan};
+use super::{Ensure, Plan, QueueStep, WorkloadStep, plan};
 use crate::queue::{BrokerError, Serving, Standing};
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
-use crate::reconcile::testing::{
-    actor, deployment, observed, record, spec, stateful_set, workload,
-};
+use crate::reconcile::testing::{actor, deployment, observed, spec, stateful_set, workload};
 use crate::reconcile::{Reason, Retry};
-use crate::record::ChildRecord;
-use crate::scaling::testing::scaled_object;
 
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
@@ -21,6 +16,7 @@ const UPDATE: WorkloadStep = WorkloadStep::Update {
 
 mod conditions;
 mod fields;
+mod scaling;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
@@ -38,10 +34,10 @@ fn actor_that_is_reconciled_once_is_left_alone_until_its_spec_changes() {
     let mut drifted = deployment(&new());
     drifted["metadata"]["managedFields"] = json!([]);
     let mut seen = recorded(with(&json!({})), &drifted);
-    assert!(matches!(plan(&seen, now()), Plan::Rest), "drift stays");
+    assert!(matches!(plan(&seen, now()), Plan::Rest(_)), "drift stays");
     seen.workload = Child::Absent;
     assert!(
-        matches!(plan(&seen, now()), Plan::Rest),
+        matches!(plan(&seen, now()), Plan::Rest(_)),
         "even what is gone"
     );
     let mut changed = with(&json!({"timeout": {"processing": 5}}));
@@ -347,7 +343,7 @@ fn paused_actor_is_not_touched_until_it_goes() {
             &observed(&actor(&paused, &spec(&json!({})), &json!({}))),
             now()
         ),
-        Plan::Rest
+        Plan::Rest(_)
     ));
     let going = json!({"annotations": {"asya.sh/paused": "true"}, "deletionTimestamp": "2026-01-01T00:00:00Z"});
     assert!(matches!(
@@ -381,64 +377,4 @@ fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
     let mut observed = with_spec(&json!({"transport": "nowhere"}));
     observed.former = Some(stateful_set(&deployment(&new())));
     assert_eq!(ensure(&observed).former, None);
-}
-
-/// SA-1, SA-2, SA-3
-#[test]
-fn service_account_is_made_for_a_role_removed_without_and_never_taken_from_others() {
-    let role = json!({"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}});
-    let on_sqs = |metadata: &Value| {
-        observed(&actor(
-            metadata,
-            &spec(&json!({"transport": "aws"})),
-            &json!({}),
-        ))
-    };
-    let account = |owner: &str| {
-        record::<ChildRecord<ServiceAccount>>(&json!({"metadata": {
-            "name": "asya-a", "namespace": "ns", "uid": "account-uid", "resourceVersion": "1",
-            "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": owner, "controller": true}],
-        }}))
-    };
-    let apply = Step::Apply { take_over: None };
-    let mut seen = on_sqs(&role);
-    assert_eq!(ensure(&seen).service_account, apply);
-    seen.service_account = Child::Ours(account("actor-uid"));
-    assert_eq!(ensure(&seen).service_account, apply, "not as recorded");
-
-    let mut without = on_sqs(&json!({}));
-    without.service_account = Child::Ours(account("actor-uid"));
-    assert_eq!(
-        ensure(&without).service_account,
-        Step::Delete("account-uid".into())
-    );
-
-    seen.service_account = Child::Foreign(account("other"));
-    let step = ensure(&seen);
-    assert_eq!(step.service_account, Step::Keep);
-    let WorkloadStep::Refuse(fault) = step.workload else {
-        panic!("{:?}", step.workload)
-    };
-    assert!(
-        fault.message.contains("ServiceAccount ns/asya-a exists"),
-        "{fault:?}"
-    );
-}
-
-/// KEDA-1, KEDA-8
-#[test]
-fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
-    let scaled = with_spec(&json!({"scaling": {"enabled": true}}));
-    let Some(ScalingStep::Wanted(plan)) = ensure(&scaled).scaling else {
-        panic!()
-    };
-    let apply = Step::Apply { take_over: None };
-    assert_eq!((plan.scaled_object, plan.fault), (apply, None));
-
-    let mut off = new();
-    off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
-    let Some(ScalingStep::Unwanted(removal)) = ensure(&off).scaling else {
-        panic!()
-    };
-    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
 }

@@ -2,8 +2,9 @@
 
 use asya_shared::api::InventoryEntry;
 
-use crate::reconcile::apply::Ensured;
+use crate::reconcile::apply::{APPLIED, Ensured};
 use crate::reconcile::observe::{Child, Observed};
+use crate::record::WorkloadRecord;
 
 const DELETING: &str = "Deleting";
 
@@ -11,7 +12,10 @@ const DELETING: &str = "Deleting";
 pub(super) fn inventory(observed: &Observed, ensured: &Ensured) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
     entries.retain_mut(|entry| match standing(observed, ensured, entry) {
-        Standing::Stands => true,
+        Standing::Stands => {
+            entry.phase = Some(APPLIED.to_owned());
+            true
+        }
         Standing::Goes => {
             entry.phase = Some(DELETING.to_owned());
             true
@@ -54,12 +58,12 @@ fn standing(observed: &Observed, ensured: &Ensured, entry: &InventoryEntry) -> S
             of(ours(found, |it| it.metadata.deleting))
         }
         kind => {
-            let is = |name: String| name == kind;
+            let is = |workload: &WorkloadRecord| workload.kind.name() == kind;
             let workload = ensured.workload.as_ref();
             let former = observed.former.as_ref();
-            if workload.is_some_and(|it| is(format!("{:?}", it.kind))) {
+            if workload.is_some_and(|it| is(it)) {
                 of(workload.map(|it| it.metadata.deleting))
-            } else if former.is_some_and(|it| is(format!("{:?}", it.kind))) {
+            } else if former.is_some_and(|it| is(it)) {
                 // Not removed before the wanted one is there (WRK-6).
                 of(Some(workload.is_some()))
             } else {

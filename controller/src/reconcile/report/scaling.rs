@@ -9,7 +9,7 @@ use crate::reconcile::apply::Ensured;
 use crate::reconcile::observe::Observed;
 use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
-use crate::scaling::replicas::hpa_of;
+use crate::scaling::replicas::{LastScale, hpa_of};
 
 /// The HPA that KEDA made for the actor, while scaling is on.
 pub(super) fn hpa<'a>(observed: &'a Observed, ensured: &Ensured) -> Option<&'a HpaRecord> {
@@ -22,10 +22,10 @@ pub(super) fn judge(
     observed: &Observed,
     ensured: &Ensured,
     hpa: Option<&HpaRecord>,
-    now: Timestamp,
+    (scale, now): (&LastScale, Timestamp),
 ) -> Option<ScalingReady> {
     let scaled = ensured.scaling.as_ref()?;
-    let last = observed.previous.last_scale_time.as_ref().map(|at| at.0);
+    let last = scale.time.as_ref().map(|at| at.0);
     let (fault, found) = (scaled.fault.as_ref(), scaled.scaled_object.as_deref());
     let limit = observed.deadlines.hpa_metrics;
     Some(scaling_ready(fault, found, hpa, limit, last, now))
@@ -55,6 +55,5 @@ pub(super) fn tell(status: &mut AsyncActorStatus, observed: &Observed, ensured: 
         .as_ref()
         .and_then(|it| it.scaled_object.as_ref());
     let version = format!("{KEDA_GROUP}/{KEDA_VERSION}");
-    status.scaled_object_ref =
-        scaled_object.map(|_| reference(observed, &version, "ScaledObject".to_owned()));
+    status.scaled_object_ref = scaled_object.map(|_| reference(observed, &version, "ScaledObject"));
 }

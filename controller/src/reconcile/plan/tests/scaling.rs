@@ -1,0 +1,162 @@
+use k8s_openapi::api::core::v1::ServiceAccount;
+use serde_json::{Value, json};
+
+use super::{UPDATE, ensure, new, now, recorded, with_spec};
+use crate::reconcile::Reason;
+use crate::reconcile::apply::entry;
+use crate::reconcile::observe::{Child, Observed, QueueSeen};
+use crate::reconcile::plan::{Plan, ScalingStep, Step, WorkloadStep, plan};
+use crate::reconcile::testing::{actor, deployment, observed, pod, record, spec, workload};
+use crate::record::ChildRecord;
+use crate::scaling::testing::scaled_object;
+
+/// WRK-3
+#[test]
+fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_is_let_go() {
+    let scaled = json!({"scaling": {"enabled": true}});
+    let by_hpa = |extra: &Value| {
+        let mut seen = with_spec(extra);
+        let mut object = deployment(&seen);
+        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {"f:selector": {}}});
+        seen = recorded(seen, &object);
+        seen.previous.inventory[0].fingerprint =
+            Some(workload(&object).last.fingerprint.unwrap().to_string());
+        ensure(&seen).workload
+    };
+    assert_eq!(by_hpa(&json!({})), UPDATE, "somebody scaled it");
+    assert_eq!(by_hpa(&scaled), WorkloadStep::Keep, "KEDA scaled it");
+
+    let mut seen = with_spec(&scaled);
+    let mut object = deployment(&seen);
+    object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("before scaling was on");
+    seen = recorded(seen, &object);
+    let first = WorkloadStep::Update {
+        take_over: None,
+        hand_over: true,
+        reclaim: false,
+    };
+    assert_eq!(ensure(&seen).workload, first);
+}
+
+/// SA-1, SA-2, SA-3
+#[test]
+fn service_account_is_made_for_a_role_removed_without_and_never_taken_from_others() {
+    let role = json!({"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}});
+    let on_sqs = |metadata: &Value| {
+        observed(&actor(
+            metadata,
+            &spec(&json!({"transport": "aws"})),
+            &json!({}),
+        ))
+    };
+    let account = |owner: &str| {
+        record::<ChildRecord<ServiceAccount>>(&json!({"metadata": {
+            "name": "asya-a", "namespace": "ns", "uid": "account-uid", "resourceVersion": "1",
+            "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": owner, "controller": true}],
+        }}))
+    };
+    let apply = Step::Apply { take_over: None };
+    let mut seen = on_sqs(&role);
+    assert_eq!(ensure(&seen).service_account, apply);
+    seen.service_account = Child::Ours(account("actor-uid"));
+    assert_eq!(ensure(&seen).service_account, apply, "not as recorded");
+
+    let mut without = on_sqs(&json!({}));
+    without.service_account = Child::Ours(account("actor-uid"));
+    let delete = Step::Delete("account-uid".into());
+    assert_eq!(ensure(&without).service_account, delete);
+    without.pods = vec![pod("old", "of an earlier template")];
+    assert_eq!(
+        ensure(&without).service_account,
+        Step::Wait,
+        "a pod still runs as it"
+    );
+
+    seen.service_account = Child::Foreign(account("other"));
+    let step = ensure(&seen);
+    assert_eq!(step.service_account, Step::Keep);
+    let WorkloadStep::Refuse(fault) = step.workload else {
+        panic!("{:?}", step.workload)
+    };
+    assert!(
+        fault.message.contains("ServiceAccount ns/asya-a exists"),
+        "{fault:?}"
+    );
+}
+
+/// KEDA-1, KEDA-8
+#[test]
+fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
+    let scaled = with_spec(&json!({"scaling": {"enabled": true}}));
+    let Some(ScalingStep::Wanted(plan)) = ensure(&scaled).scaling else {
+        panic!()
+    };
+    let apply = Step::Apply { take_over: None };
+    assert_eq!((plan.scaled_object, plan.fault), (apply, None));
+
+    let mut off = new();
+    off.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let Some(ScalingStep::Unwanted(removal)) = ensure(&off).scaling else {
+        panic!()
+    };
+    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+}
+
+/// FW-21
+#[test]
+fn actor_that_is_reconciled_once_gets_all_its_children_first() {
+    let once = json!({"annotations": {"asya.sh/reconcile": "Once"}});
+    let scaled = spec(&json!({"scaling": {"enabled": true}}));
+    let mut seen = observed(&actor(&once, &scaled, &json!({})));
+    seen.queue = QueueSeen::Verified;
+    let object = deployment(&seen);
+    let mut seen = recorded(seen, &object);
+    assert!(
+        matches!(plan(&seen, now()), Plan::Ensure(_)),
+        "not scaled yet"
+    );
+    let wanted = seen.desired.as_ref().unwrap().scaling.clone();
+    let wanted = wanted.unwrap().unwrap();
+    let found = scaled_object(&json!({}));
+    let of_keda = [Some(wanted.scaled_object), wanted.trigger_authentication];
+    for child in of_keda.into_iter().flatten() {
+        let mut applied = entry(
+            ("keda.sh", child.kind()),
+            &found.metadata,
+            &found.last,
+            &child.hash,
+        );
+        applied.name = child.name().to_owned();
+        seen.previous.inventory.push(applied);
+    }
+    assert!(matches!(plan(&seen, now()), Plan::Rest(None)));
+}
+
+/// API-3, KEDA-9
+#[test]
+fn paused_actor_still_tells_what_keeps_it_from_being_scaled() {
+    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
+    let scaled = spec(&json!({"scaling": {"enabled": true}}));
+    let mut seen: Observed = observed(&actor(&paused, &scaled, &json!({})));
+    seen.scaling.installed = false;
+    let Plan::Rest(Some(fault)) = plan(&seen, now()) else {
+        panic!()
+    };
+    assert_eq!(fault.reason, Reason::KedaNotInstalled);
+}
+
+/// WRK-3, WRK-6
+#[test]
+fn scaled_workload_that_is_made_again_begins_with_as_many_pods_as_there_should_be() {
+    let scaled = spec(&json!({"scaling": {"enabled": true, "minReplicas": 1, "maxReplicas": 5}}));
+    for (status, replicas) in [
+        (json!({}), 1),
+        (json!({"desiredReplicas": 0}), 1),
+        (json!({"desiredReplicas": 4}), 4),
+        (json!({"desiredReplicas": 9}), 5),
+    ] {
+        let seen = observed(&actor(&json!({}), &scaled, &status));
+        let first = seen.desired.as_ref().unwrap().workload.first();
+        assert_eq!(first["spec"]["replicas"], replicas, "{status}");
+    }
+}
