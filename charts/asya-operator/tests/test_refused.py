@@ -28,7 +28,15 @@ REFUSED = [
     ("controller.queueHealthCheckInterval", -1),
     ("controller.disableQueueManagement", "no"),
     ("controller.watchNamespaces", ["Not a namespace"]),
+    ("podDisruptionBudget.enabled", "yes"),
+    ("podDisruptionBudget.minAvailable", 0),
+    ("podDisruptionBudget.minAvailable", "101%"),
+    ("podDisruptionBudget.minAvailable", "1"),
     ("metrics.port", 0),
+    ("metrics.serviceMonitor.enabled", "yes"),
+    ("metrics.serviceMonitor.interval", "0.5m"),
+    ("metrics.serviceMonitor.interval", 30),
+    ("metrics.serviceMonitor.labels", {"release": 7}),
     ("health.port", 65536),
     ("terminationGracePeriodSeconds", 0),
     ("resources.limits.memory", "1GB"),
@@ -79,6 +87,7 @@ REFUSED_SQS = [
 ]
 UNKNOWN = [
     "crd", "image.digest", "controller.workers", "sidecar.tag", "runtime.githubRelease", "operator.image", "metrics.path",
+    "podDisruptionBudget.maxUnavailable", "metrics.serviceMonitor.port",
     "transports.mq.url", "transports.mq.config.hots", "transports.mq.config.region", "transports.mq.config.queues.dlq.count",
     "transports.mq.config.passwordSecretRef.namespace", "transports.mq.config.management.url",
 ]
@@ -140,6 +149,10 @@ class Refusals(ChartCase):
         self.assert_refused_at("replicaCount", {"leaderElection": {"enabled": False}, "replicaCount": 2})
         self.helm.text({"leaderElection": {"enabled": False}, "replicaCount": 1})
 
+    def test_service_monitor_needs_metrics(self):
+        """OPS-10: there would be nothing to scrape."""
+        self.assert_refused_at("metrics.enabled", {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}})
+
     def test_disabled_rabbitmq_may_lack_its_host(self):
         """RMQ-1"""
         self.helm.text({"transports": {"mq": {"type": "rabbitmq", "enabled": False, "config": {"host": ""}}}})
@@ -152,10 +165,11 @@ class Refusals(ChartCase):
         self.assert_refused_at("transports/mq/config/keda/roleArn", {"transports": {"mq": transport}})
 
     def test_removed_value_is_refused_not_a_template_error(self):
-        for key in ("metrics", "image", "controller", "runtime", "crds"):
+        for key in ("metrics", "image", "controller", "runtime", "crds", "podDisruptionBudget"):
             with self.subTest(key):
                 self.assertIn(key, self.refusal({key: None}))
                 self.assertNotIn("nil pointer", self.refusal({key: None}))
+        self.assertIn("at '/metrics': missing property 'serviceMonitor'", self.refusal({"metrics": {"serviceMonitor": None}}))
 
 
 class WithHelm3(Refusals, unittest.TestCase):

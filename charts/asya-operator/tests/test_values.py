@@ -21,7 +21,7 @@ def leaves(values, path=""):
 
 
 # Another value for each value of the chart, where in the Deployment it must arrive, and as what (default: itself).
-# A value that goes elsewhere has None here and a test of its own below.
+# A value that goes elsewhere, or needs another one, has None here and a test of its own below.
 SPEC = "spec.template.spec"
 MANAGER = SPEC + ".containers.0"
 EXTRA_VOLUME = {"name": "extra", "emptyDir": {}}
@@ -56,6 +56,8 @@ OTHER = {
     "nodeSelector": ({"a": "b"}, SPEC + ".nodeSelector"),
     "tolerations": ([{"key": "a", "operator": "Exists"}], SPEC + ".tolerations"),
     "affinity": ({"nodeAffinity": {}}, SPEC + ".affinity"),
+    "podDisruptionBudget.enabled": (True, None),
+    "podDisruptionBudget.minAvailable": None,  # counts only with enabled
     "logLevel": ("debug", "--log-level"),
     "leaderElection.enabled": (False, "--leader-elect", "false"),
     "controller.maxConcurrentReconciles": (7, "$ASYA_MAX_CONCURRENT_RECONCILES", "7"),
@@ -74,6 +76,9 @@ OTHER = {
     "controller.watchNamespaces": (["a", "b"], None),  # goes to a ConfigMap
     "metrics.enabled": (False, "--metrics-bind-address", "0"),
     "metrics.port": (9090, "--metrics-bind-address", ":9090"),
+    "metrics.serviceMonitor.enabled": (True, None),
+    "metrics.serviceMonitor.interval": None,  # like labels, counts only with enabled
+    "metrics.serviceMonitor.labels": None,
     "health.port": (9091, "--health-probe-bind-address", ":9091"),
     "terminationGracePeriodSeconds": (60, SPEC + ".terminationGracePeriodSeconds"),
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
@@ -152,6 +157,38 @@ class Values(ChartCase):
         self.assertNotIn("Service", {kind for kind, _ in objects})
         ports = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]["ports"]
         self.assertEqual([each["name"] for each in ports], ["health"])
+
+    def test_disruption_budget_covers_the_pods_of_the_controller(self):
+        """OPS-10"""
+        self.assertNotIn("PodDisruptionBudget", {kind for kind, _ in self.default})
+        for given, least in (({}, 1), ({"minAvailable": 2}, 2), ({"minAvailable": "50%"}, "50%")):
+            objects = self.helm.objects({"podDisruptionBudget": {"enabled": True, **given}})
+            budget = objects["PodDisruptionBudget", NAME]
+            self.assertEqual(budget["apiVersion"], "policy/v1")
+            self.assertEqual(budget["metadata"]["namespace"], "asya-system")
+            self.assertEqual(budget["spec"], {"minAvailable": least, "selector": objects["Deployment", NAME]["spec"]["selector"]})
+
+    def test_service_monitor_scrapes_the_metrics_service(self):
+        """OPS-10"""
+        self.assertNotIn("ServiceMonitor", {kind for kind, _ in self.default})
+        objects = self.helm.objects({"metrics": {"serviceMonitor": {"enabled": True}}})
+        service, monitor = (objects[kind, NAME + "-metrics"] for kind in ("Service", "ServiceMonitor"))
+        self.assertEqual(monitor["apiVersion"], "monitoring.coreos.com/v1")
+        self.assertEqual(monitor["metadata"], service["metadata"])
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        self.assertTrue(selector and selector.items() <= service["metadata"]["labels"].items())
+        self.assertEqual(monitor["spec"]["endpoints"], [{"port": service["spec"]["ports"][0]["name"], "interval": "30s"}])
+
+    def test_service_monitor_takes_its_interval_and_the_labels_that_a_prometheus_selects(self):
+        """OPS-10"""
+        labels = {"release": "prometheus", "app.kubernetes.io/instance": "monitoring"}
+        for interval, endpoint in (("1m30s", {"port": "metrics", "interval": "1m30s"}), ("", {"port": "metrics"})):
+            values = {"enabled": True, "interval": interval, "labels": labels}
+            objects = self.helm.objects({"metrics": {"serviceMonitor": values}})
+            service, monitor = (objects[kind, NAME + "-metrics"] for kind in ("Service", "ServiceMonitor"))
+            self.assertEqual(monitor["spec"]["endpoints"], [endpoint])
+            self.assertEqual(monitor["metadata"]["labels"], {**service["metadata"]["labels"], **labels})
+            self.assertEqual(monitor["spec"]["selector"]["matchLabels"], service["spec"]["selector"])
 
     def test_an_upgrade_without_leader_election_never_runs_two_controllers(self):
         deployment = self.deployment({"leaderElection": {"enabled": False}})
