@@ -26,12 +26,14 @@ pub enum Note {
     ValidationFailed,
     /// An object of a needed name is somebody else's.
     NotOwned,
+    /// The actor goes, and what was made for it stays.
+    Orphaned,
 }
 
 impl Note {
     fn type_(self) -> EventType {
         match self {
-            Self::QueueCreated | Self::QueueRetired => EventType::Normal,
+            Self::QueueCreated | Self::QueueRetired | Self::Orphaned => EventType::Normal,
             Self::QueueRecreated
             | Self::DeliveryLimitInactive
             | Self::QueueDeletionFailed
@@ -48,6 +50,7 @@ impl Note {
             Self::QueueDeletionFailed => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",
+            Self::Orphaned => "Orphan",
         }
     }
 }

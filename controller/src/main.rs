@@ -32,9 +32,10 @@ mod work_queue;
 mod workload;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -130,6 +131,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let applier = Applier::new(client.clone(), args.impersonate.then_some(home));
     let context = Context {
         stores: Stores::default(),
+        leading_since: OnceLock::new(),
         installation: Installation {
             transports,
             settings,
@@ -308,6 +310,7 @@ async fn lead(operator: Operator, client: Client, manages_crd: bool, acquired: C
         tokio::spawn(keep_crd(client));
     }
     operator.readiness.reached().await;
+    operator.context.leading_since.get_or_init(Timestamp::now);
     operator.lead().await;
 }
 

@@ -45,7 +45,8 @@ pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) ->
             None => Outcome::Done,
         },
         Work::RuntimeScript => match context.runtime.ensure_home(&context.config_maps).await {
-            Ok(()) => Outcome::Done,
+            Ok(None) => Outcome::Done,
+            Ok(Some(retry)) => pace.outcome(retry, attempt),
             Err(error) => {
                 warn!(%error, "the runtime script is not in its home namespace");
                 Outcome::Failed { after: None }

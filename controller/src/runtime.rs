@@ -7,7 +7,7 @@ use asya_shared::names::{RUNTIME_CONFIG_MAP, manager};
 use tracing::{info, warn};
 
 use crate::config_maps::ConfigMaps;
-use crate::reconcile::{Error, Fault};
+use crate::reconcile::{Error, Fault, Retry};
 use crate::record::Key;
 
 /// Keeps the script where actors need it.
@@ -54,14 +54,15 @@ impl RuntimeScript {
         &*config_map.name == RUNTIME_CONFIG_MAP && self.is_home(&config_map.namespace)
     }
 
-    /// Keeps the script in its home namespace (RUN-3). One that is missing is told and not waited for.
+    /// Keeps the script in its home namespace (RUN-3). One that is missing is told; answers when to look again.
     ///
     /// # Errors
     /// When the API server fails.
-    pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<(), Error> {
+    pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Retry>, Error> {
         if let Err(fault) = self.ensure(config_maps, &self.home).await? {
             warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
+            return Ok(Some(fault.retry));
         }
-        Ok(())
+        Ok(None)
     }
 }

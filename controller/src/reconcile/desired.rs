@@ -97,7 +97,11 @@ pub fn desired(
         namespace: &key.namespace,
         spec: &spec,
         role_arn: actor.annotations.role_arn.as_deref(),
-        write: Write::Stored,
+        write: if is_new(previous) {
+            Write::Create
+        } else {
+            Write::Stored
+        },
         transports: &installation.transports,
     });
     if !violations.is_empty() {
@@ -154,6 +158,16 @@ pub fn desired(
         transport: transport.clone(),
         spec,
     }))
+}
+
+/// VAL-11: nothing has been made yet that bears the actor's name, by us or by the former operator, which would have
+/// said so.
+fn is_new(previous: &AsyncActorStatus) -> bool {
+    let mut conditions = previous.conditions.iter();
+    let refused = Reason::ValidationError.to_string();
+    let untouched = previous.conditions.is_empty()
+        || conditions.any(|it| it.type_ == "WorkloadReady" && it.reason == refused);
+    previous.queue.is_none() && previous.inventory.is_empty() && untouched
 }
 
 /// WRK-3: as long as an autoscaler drives the workload, the number of its pods is not ours.

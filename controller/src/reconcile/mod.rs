@@ -14,7 +14,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
@@ -57,6 +57,8 @@ pub struct Context {
     pub stores: Stores,
     /// How the operator is configured.
     pub installation: Installation,
+    /// When this process began to lead.
+    pub leading_since: OnceLock<Timestamp>,
     /// Workloads of both kinds.
     pub workloads: Workloads,
     /// Actors' `ServiceAccount`s.

@@ -63,6 +63,8 @@ pub struct Observed {
     pub deadlines: Deadlines,
     /// What is to happen at the actor's end.
     pub deletion: DeletionPolicy,
+    /// Since when this process has looked after actors.
+    pub leading_since: Timestamp,
 }
 
 /// What is to happen at an actor's end, read from the raw spec: one that does not decode may still say
@@ -239,6 +241,7 @@ pub async fn observe(
         queues_managed: context.installation.queues_managed,
         deadlines: context.installation.deadlines,
         deletion,
+        leading_since: context.leading_since.get().copied().unwrap_or(now),
         actor,
     };
     observed.queue = queue(context, &observed).await?;

@@ -149,6 +149,7 @@ fn is_done_once(observed: &Observed) -> bool {
         entry.and_then(|entry| entry.hash.as_deref()) == Some(&wanted.hash)
     };
     observed.actor.annotations.once
+        && has_finalizer(observed)
         && matches!(observed.queue, QueueSeen::Verified | QueueSeen::NotAsked)
         && desired
             .children()
@@ -187,8 +188,8 @@ fn plan_queue(observed: &Observed) -> QueueStep {
         QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMismatch,
             message: format!(
-                "queue {queue} has {found}, wanted is {wanted}; a queue cannot be changed without losing its messages: \
-                 delete it when it is empty, or change the transport's configuration"
+                "queue {queue} has {found}, wanted is {wanted}; {}",
+                desired.transport.broker().way_out_of_mismatch()
             ),
             retry: Retry::Slowly,
         }),

@@ -125,18 +125,12 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
     let counts = Counts::of(workload, facts.hpa);
     let failure = failure(facts, workload);
     let mut verdict = match &failure {
-        Some((class, message))
-            if *class != Class::PendingResources
-                && counts.desired > 0
-                && facts.pods.current_ready == 0 =>
-        {
-            verdict(
-                state_of(*class),
-                Some(false),
-                reason_of(*class),
-                message.clone(),
-            )
-        }
+        Some((class, message)) if counts.desired > 0 && facts.pods.current_ready == 0 => verdict(
+            state_of(*class),
+            Some(false),
+            reason_of(*class),
+            message.clone(),
+        ),
         Some((Class::PendingResources, message)) if counts.ready < counts.desired => verdict(
             State::PendingResources,
             Some(false),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::desired::desired;
@@ -80,6 +81,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),
         desired,
         deletion: DeletionPolicy::of(&actor),
+        leading_since: Timestamp::UNIX_EPOCH,
         previous,
         workload: Child::Absent,
         former: None,

@@ -18,6 +18,8 @@ pub struct PodRecord {
     pub metadata: Metadata,
     /// When it was made, to the second.
     pub created: Option<Time>,
+    /// When its time to stop ends, if it was told to.
+    pub deleted: Option<Time>,
     /// The actor that it carries the label of.
     pub actor: Option<Box<str>>,
     /// Tells pods of the current template from older ones.
@@ -142,6 +144,7 @@ impl Record for PodRecord {
         Self {
             metadata: raw.metadata.keep(),
             created: raw.metadata.creation_timestamp.clone(),
+            deleted: raw.metadata.deletion_timestamp.clone(),
             actor: raw.metadata.label(label::ASYA).map(Into::into),
             template_hash: raw.metadata.annotation(annotation::TEMPLATE_HASH),
             finished: matches!(&*status.phase, "Succeeded" | "Failed"),

@@ -27,6 +27,8 @@ pub trait Broker {
     fn product(&self) -> &'static str;
     /// How its queues are made.
     fn queues(&self) -> &QueuesConfig;
+    /// What users can do about a queue that is not as configured and that we may not change.
+    fn way_out_of_mismatch(&self) -> &'static str;
     /// Whether a queue can have this name (VAL-11).
     fn accepts_name(&self, name: &str) -> bool;
     /// What a sidecar must know to reach it, in order (POD-3, POD-4).

@@ -104,6 +104,10 @@ impl Broker for RabbitmqConfig {
         &self.queues
     }
 
+    fn way_out_of_mismatch(&self) -> &'static str {
+        "a queue cannot be changed without losing its messages: delete it when it is empty, or change the transport's configuration"
+    }
+
     fn accepts_name(&self, name: &str) -> bool {
         (1..=255).contains(&name.len())
     }

@@ -74,6 +74,10 @@ impl Broker for SqsConfig {
         &self.queues
     }
 
+    fn way_out_of_mismatch(&self) -> &'static str {
+        "autoCreate is false, so it is not changed: change it at SQS, or change the transport's configuration"
+    }
+
     fn accepts_name(&self, name: &str) -> bool {
         (1..=80).contains(&name.len())
             && name

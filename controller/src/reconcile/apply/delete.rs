@@ -58,6 +58,12 @@ pub(super) async fn delete(
         return Ok(outcome);
     }
     release_namespace(context, observed).await?;
+    if observed.deletion.orphans {
+        let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
+        context
+            .events
+            .tell(&observed.actor, Note::Orphaned, text.to_owned());
+    }
     remove_finalizer(context, &observed.actor).await?;
     Ok(Outcome::Gone)
 }

@@ -15,8 +15,8 @@ use crate::queue::health::Finding;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::{Ensure, QueueStep, Step, WorkloadStep};
-use crate::reconcile::{Context, Error, Fault};
+use crate::reconcile::plan::{Ensure, QueueStep, Step, WorkloadStep, recorded};
+use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{Key, WorkloadRecord};
 
 /// Runs the plan of an actor that lives.
@@ -40,7 +40,7 @@ pub(super) async fn ensure(
         return Ok(ensured);
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
-    if plan.workload == WorkloadStep::Create && !ensured.queue.is_usable() {
+    if plan.workload == WorkloadStep::Create && waits_for_queue(observed, desired, &ensured.queue) {
         return Ok(ensured);
     }
     let applies = matches!(
@@ -80,6 +80,15 @@ pub(super) async fn ensure(
         delete_child(accounts, &name, &plan.service_account).await?;
     }
     Ok(ensured)
+}
+
+/// QUE-4: only the first creation waits, and not for a queue whose name SQS will free in a minute.
+fn waits_for_queue(observed: &Observed, desired: &Desired, queue: &QueueState) -> bool {
+    let (kind, name) = (desired.kind.name(), &observed.key().name);
+    let made_before = recorded(&observed.previous.inventory, kind, name).is_some();
+    let comes_soon =
+        matches!(queue, QueueState::Fault(fault) if fault.reason == Reason::QueueDeletedRecently);
+    !queue.is_usable() && !made_before && !comes_soon
 }
 
 /// Whether the workload can do all that one of the other kind did: an autoscaler that is wanted drives it (WRK-6).

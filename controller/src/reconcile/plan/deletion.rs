@@ -170,12 +170,19 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
 }
 
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
-    if observed.pods.iter().all(|pod| pod.finished) {
-        return None;
-    }
     let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
-    let began = observed.actor.deleted.as_ref()?.0;
-    let ends = began.checked_add(grace + PODS_MAY_OVERSTAY).ok()?;
+    // A pod's deletion is dated to the end of its grace. One that has not been told to stop gets it from when
+    // there was somebody to take the workload from under it.
+    let began = observed
+        .actor
+        .deleted
+        .as_ref()?
+        .0
+        .max(observed.leading_since);
+    let untold = began.checked_add(grace).ok()?;
+    let pods = observed.pods.iter().filter(|pod| !pod.finished);
+    let stops = pods.map(|pod| pod.deleted.as_ref().map_or(untold, |by| by.0));
+    let ends = stops.max()?.checked_add(PODS_MAY_OVERSTAY).ok()?;
     Duration::try_from(ends.duration_since(now))
         .ok()
         .filter(|wait| !wait.is_zero())

@@ -378,3 +378,27 @@ fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
     observed.former = Some(stateful_set(&deployment(&new())));
     assert_eq!(ensure(&observed).former, None);
 }
+
+/// VAL-11, VAL-19
+#[test]
+fn name_is_judged_until_something_bears_it() {
+    let long = "a".repeat(64);
+    let invalid = |status: &Value| {
+        let seen = observed(&actor(&json!({"name": long}), &spec(&json!({})), status));
+        matches!(&seen.desired, Err(fault) if fault.reason == Reason::ValidationError)
+    };
+    let refused = json!({"conditions": [{
+        "type": "WorkloadReady", "status": "False", "reason": "ValidationError", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }]});
+    assert!(invalid(&json!({})), "new");
+    assert!(invalid(&refused), "refused before");
+    for made in [
+        json!({"queue": {"transport": "mq", "name": "asya-a"}}),
+        json!({"inventory": [{"group": "apps", "kind": "Deployment", "name": "a"}]}),
+        json!({"conditions": [{
+            "type": "WorkloadReady", "status": "True", "reason": "PodsHealthy", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]}),
+    ] {
+        assert!(!invalid(&made), "{made}");
+    }
+}

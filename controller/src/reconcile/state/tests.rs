@@ -342,6 +342,14 @@ fn scaled() -> Vec<Row> {
     use State as S;
     let two = [2, 2, 2, 2];
     vec![
+        pods(
+            "old pods work, and there is no place for a new one",
+            [2, 3, 1, 2],
+        )
+        .with(|row| row.pods.current_ready = 0)
+        .old(2)
+        .failing(Class::PendingResources)
+        .is(S::PendingResources, NO, R::PendingResources),
         pods("asleep", [0, 0, 0, 0])
             .scaled(YES)
             .is(S::Napping, YES, R::ScaledToZero),

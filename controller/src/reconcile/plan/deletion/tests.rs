@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ use crate::reconcile::Step;
 use crate::reconcile::observe::known::Hold;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
-use crate::record::Key;
+use crate::record::{Key, PodRecord};
 use crate::scaling::plan::Removal;
 use crate::scaling::testing::{scaled_object, trigger_authentication};
 
@@ -196,6 +197,25 @@ fn pods_that_overstay_their_grace_do_not_hold_the_queue_for_ever() {
         deletion(&patient).then,
         Then::Wait(Some(Duration::from_secs(70)))
     );
+}
+
+/// FIN-2
+#[test]
+fn queue_is_not_taken_from_under_pods_because_nobody_looked_after_the_actor() {
+    let long_ago = json!({"deletionTimestamp": "2025-01-01T00:00:00Z"});
+    let mut seen = going(&long_ago, &json!({}));
+    seen.pods = vec![pod("p", "h")];
+    seen.leading_since = "2026-01-01T00:00:50Z".parse().unwrap();
+    let wait = |seconds| Then::Wait(Some(Duration::from_secs(seconds)));
+    assert_eq!(
+        deletion(&seen).then,
+        wait(50),
+        "grace and 30 s, counted from then"
+    );
+    let mut stopping = PodRecord::clone(&pod("p", "h"));
+    stopping.deleted = Some(Time("2026-01-01T00:00:40Z".parse().unwrap()));
+    seen.pods = vec![stopping.into()];
+    assert_eq!(deletion(&seen).then, wait(10), "its own grace counts");
 }
 
 /// FIN-4, FW-34
