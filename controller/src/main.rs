@@ -173,9 +173,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             check: args.queue_health_check_interval,
             count: args.queue_metrics_interval,
         },
-        pace: Pace {
-            resync: args.max_reconcile_interval,
-        },
+        pace: pace(&args),
         readiness: readiness.clone(),
     };
     operator.measure();
@@ -200,6 +198,14 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     watches.abort();
     stop.cancel();
     code
+}
+
+/// How often actors are seen without an event.
+fn pace(args: &Args) -> Pace {
+    Pace {
+        resync: args.max_reconcile_interval,
+        longest: args.retry_max,
+    }
 }
 
 /// How passes over one actor and over all are spaced (FW-6, FW-8).

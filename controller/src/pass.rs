@@ -8,8 +8,8 @@ use crate::reconcile::{self, Context, Error, Retry};
 use crate::record::Key;
 use crate::work_queue::{Attempt, Outcome};
 
-/// Where nothing will wake us: first delay and longest.
-const SLOWLY: (Duration, Duration) = (Duration::from_secs(30), Duration::from_mins(5));
+/// Where nothing will wake us: the first delay.
+const SLOWLY: Duration = Duration::from_secs(30);
 
 /// A piece of work for the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,12 +35,14 @@ impl Work {
 pub struct Pace {
     /// Every actor is seen again after this long, give or take a tenth; zero is never (FW-5).
     pub resync: Duration,
+    /// Longest delay of a retry (FW-6).
+    pub longest: Duration,
 }
 
 /// Does a piece of work. Answers when it is due again.
 pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) -> Outcome {
     match work {
-        Work::Actor(key) => match pass(context, key, attempt.last).await {
+        Work::Actor(key) => match pass(context, key, attempt).await {
             Some(retry) => pace.outcome(retry, attempt),
             None => Outcome::Done,
         },
@@ -56,13 +58,13 @@ pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) ->
 }
 
 /// One pass over an actor, with its metrics and the context of its log lines (FW-10).
-async fn pass(context: &Context, key: Key, last: bool) -> Option<Retry> {
+async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Retry> {
     let actor = context.stores.actors.get(&key);
     let (uid, generation) =
         actor.map_or_else(Default::default, |a| (a.metadata.uid.clone(), a.generation));
     let span = info_span!("pass", namespace = &*key.namespace, actor = &*key.name, %uid, generation, id = fastrand::u32(..));
     let timer = context.metrics.pass();
-    let result = reconcile::reconcile(context, &key, last)
+    let result = reconcile::reconcile(context, &key, attempt)
         .instrument(span.clone())
         .await;
     let _entered = span.enter();
@@ -87,7 +89,7 @@ async fn pass(context: &Context, key: Key, last: bool) -> Option<Retry> {
             Some(error.retry())
         }
     };
-    if last && retry.is_some_and(failed) {
+    if attempt.last && retry.is_some_and(failed) {
         context.metrics.gave_up();
         warn!("not tried again until an event (--retry-attempts)");
     }
@@ -104,9 +106,8 @@ impl Pace {
             Retry::Soon => Outcome::Failed { after: None },
             Retry::Slowly => {
                 let full = SLOWLY
-                    .0
                     .saturating_mul(1 << attempt.failures.min(8))
-                    .min(SLOWLY.1);
+                    .min(self.longest);
                 let after = Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()));
                 Outcome::Failed { after }
             }
@@ -130,6 +131,7 @@ mod tests {
     fn every(resync: u64) -> Pace {
         Pace {
             resync: Duration::from_secs(resync),
+            longest: Duration::from_mins(5),
         }
     }
 

@@ -30,6 +30,9 @@ pub enum BrokerError {
     /// The broker does not accept what we ask for.
     #[error("{0}")]
     ConfigInvalid(String),
+    /// What the configuration names is not there, or cannot be used, and nothing announces that it can.
+    #[error("{0}")]
+    NotThereYet(String),
     /// The queue is there and cannot become what is wanted without losing messages.
     #[error("{0}")]
     Mismatch(String),
@@ -55,7 +58,7 @@ impl BrokerError {
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
             Self::Throttled(_) | Self::Busy(_) => Reason::BrokerThrottled,
-            Self::ConfigInvalid(_) => Reason::QueueConfigInvalid,
+            Self::ConfigInvalid(_) | Self::NotThereYet(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
             Self::Conflict(_) => Reason::QueueConflict,
             Self::DeletedRecently(_) => Reason::QueueDeletedRecently,
@@ -68,6 +71,7 @@ impl BrokerError {
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Retry::Soon,
             Self::CredentialsMissing(_)
             | Self::AuthFailed(_)
+            | Self::NotThereYet(_)
             | Self::Mismatch(_)
             | Self::Conflict(_) => Retry::Slowly,
             Self::ConfigInvalid(_) => Retry::OnChange,
@@ -124,6 +128,11 @@ mod tests {
                 BrokerError::Throttled(text()),
                 Reason::BrokerThrottled,
                 Retry::Soon,
+            ),
+            (
+                BrokerError::NotThereYet(text()),
+                Reason::QueueConfigInvalid,
+                Retry::Slowly,
             ),
             (
                 BrokerError::ConfigInvalid(text()),

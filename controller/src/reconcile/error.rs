@@ -26,6 +26,9 @@ pub enum Error {
     Api(#[source] kube::Error),
 }
 
+/// Nothing announces that a quota has room again (FW-28).
+const QUOTA: Duration = Duration::from_mins(1);
+
 impl From<WriteError> for Error {
     fn from(error: WriteError) -> Self {
         match error {
@@ -94,11 +97,11 @@ fn refusal(what: &str, status: &Status) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
         message: format!("{what}: {}", status.message),
-        // A kind whose CRD has just come is served a moment later.
-        retry: if status.is_not_found() {
-            Retry::Soon
-        } else {
-            Retry::Slowly
+        retry: match status {
+            // A kind whose CRD has just come is served a moment later.
+            _ if status.is_not_found() => Retry::Soon,
+            _ if status.message.contains("exceeded quota") => Retry::After(QUOTA),
+            _ => Retry::Slowly,
         },
     }
 }
@@ -151,6 +154,12 @@ mod tests {
             let fault = refused("Deployment a/b", answer(code, text)).unwrap();
             assert_eq!(fault.reason, Reason::ReconcileError, "{text}");
             assert_eq!(fault.message, format!("Deployment a/b: {text}"));
+            let quota = super::Retry::After(super::QUOTA);
+            assert_eq!(
+                fault.retry == quota,
+                text.contains("quota"),
+                "FW-28: {text}"
+            );
         }
     }
 

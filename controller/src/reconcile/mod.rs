@@ -39,6 +39,7 @@ use crate::record::{
 };
 use crate::runtime::RuntimeScript;
 use crate::store::Store;
+use crate::work_queue::Attempt;
 use crate::workload::Workloads;
 
 pub use error::Error;
@@ -46,6 +47,9 @@ pub(crate) use error::refused;
 pub use observe::Child;
 pub use plan::{Step, not_owned, plan_child};
 pub use reason::{Fault, Reason, Retry};
+
+/// An API server that fails so often in a row is told in the status of the actor that it keeps from its children.
+const TOLD_AFTER: u32 = 2;
 
 /// What every pass works with.
 pub struct Context {
@@ -143,14 +147,22 @@ impl Default for Stores {
 ///
 /// # Errors
 /// When nothing could be told either: the API server does not answer, or we no longer lead.
-pub async fn reconcile(context: &Context, key: &Key, last: bool) -> Result<Option<Retry>, Error> {
+pub async fn reconcile(
+    context: &Context,
+    key: &Key,
+    attempt: Attempt,
+) -> Result<Option<Retry>, Error> {
     let Some(observed) = observe::observe(context, key, Timestamp::now()).await? else {
         return Ok(None);
     };
     let now = Timestamp::now();
     let plan = plan::plan(&observed, now);
-    let mut outcome = apply::apply(context, &observed, plan).await?;
-    if last {
+    let mut outcome = match apply::apply(context, &observed, plan).await {
+        // A status that stays empty helps nobody, whosever fault it is (STA-7).
+        Err(error) if attempt.failures >= TOLD_AFTER => apply::interrupted(&observed, error)?,
+        applied => applied?,
+    };
+    if attempt.last {
         exhausted::give_up(&mut outcome);
     }
     let retry = report::report(context, &observed, &outcome, now).await?;

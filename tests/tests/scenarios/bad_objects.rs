@@ -7,8 +7,10 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{DeleteParams, ListParams};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
@@ -382,6 +384,36 @@ async fn actors_stored_before_a_rule_existed_are_told_and_harm_no_other() {
         apply_all(scenario, &corrected).await?;
         all_running(scenario, &names).await?;
         instance.stop().await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// STA-7, FW-31
+#[tokio::test]
+async fn a_webhook_that_refuses_by_its_absence_is_told_and_its_end_is_noticed() {
+    Scenario::run("refused", async |scenario| {
+        let name = scenario.name("policed");
+        let policy = serde_json::from_value(json!({
+            "metadata": {"name": scenario.namespace()},
+            "webhooks": [{
+                "name": "policy.example.com",
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+                "failurePolicy": "Fail",
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": scenario.namespace()}},
+                "rules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["*"]}],
+            }],
+        }))?;
+        let policies = Api::<ValidatingWebhookConfiguration>::all(scenario.client());
+        policies.create(&PostParams::default(), &policy).await?;
+        scenario.apply(&minimal_actor(&name)).await?;
+        let told = scenario.actor_status(&name, "WorkloadError", SOON).await;
+        policies.delete(scenario.namespace(), &DeleteParams::default()).await?;
+        let text = told?.data["status"]["conditions"].to_string();
+        assert!(text.contains("failed calling webhook"), "{text}");
+        scenario.actor_status(&name, "Running", SOON).await?;
         Ok(())
     })
     .await;

@@ -73,7 +73,7 @@ impl Api {
     /// A client for the transport of that name. Opens no connection.
     ///
     /// # Errors
-    /// `ConfigInvalid` when address or certificate authority cannot be used.
+    /// `ConfigInvalid` when the address cannot be used, `NotThereYet` when the certificate authority cannot.
     pub fn new(
         transport: &str,
         config: &RabbitmqConfig,
@@ -92,8 +92,11 @@ impl Api {
             .no_proxy()
             .tls_danger_accept_invalid_certs(config.management.insecure_skip_verify);
         if let Some(ca) = &login.ca {
-            let bundle = reqwest::Certificate::from_pem_bundle(ca.as_bytes())
-                .map_err(|error| invalid(&error))?;
+            let bundle = reqwest::Certificate::from_pem_bundle(ca.as_bytes());
+            let bundle = bundle.map_err(|error| {
+                let what = "management.caSecretRef holds no certificates";
+                BrokerError::NotThereYet(format!("transport {transport:?}: {what}: {error}"))
+            })?;
             http = http.tls_certs_merge(bundle);
         }
         Ok(Self {
@@ -215,7 +218,7 @@ impl Api {
                 "RabbitMQ fails at {what} with HTTP {}",
                 status.as_u16()
             )),
-            StatusCode::NOT_FOUND => BrokerError::ConfigInvalid(format!(
+            StatusCode::NOT_FOUND => BrokerError::NotThereYet(format!(
                 "{what}: not found; does vhost {vhost:?} exist at the broker?"
             )),
             StatusCode::BAD_REQUEST if answer.reason().contains("inequivalent arg") => {

@@ -77,6 +77,7 @@ fn name(error: &BrokerError) -> &'static str {
         BrokerError::Unreachable(_) => "Unreachable",
         BrokerError::Throttled(_) => "Throttled",
         BrokerError::ConfigInvalid(_) => "ConfigInvalid",
+        BrokerError::NotThereYet(_) => "NotThereYet",
         BrokerError::DeletedRecently(_) => "DeletedRecently",
         _ => "other",
     }

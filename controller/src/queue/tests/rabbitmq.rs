@@ -195,7 +195,7 @@ async fn strangers_and_unknown_vhosts_are_told_apart() {
     let (transport, client) = real.with(&json!({})).await;
     let refused = client.create(&queue_of(&transport, "q")).await.unwrap_err();
     assert!(
-        matches!(&refused, BrokerError::ConfigInvalid(text) if text.contains("no/where")),
+        matches!(&refused, BrokerError::NotThereYet(text) if text.contains("no/where")),
         "{refused:?}"
     );
 }

@@ -21,7 +21,7 @@ pub use retired::Looked;
 use super::observe::Observed;
 use super::observe::known::is_same;
 use super::plan::Plan;
-use super::{Context, Error, Fault, Retry};
+use super::{Context, Error, Fault, Reason, Retry};
 use crate::queue::Serving;
 use crate::record::{ScaledObjectRecord, WorkloadRecord};
 
@@ -131,6 +131,31 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
         }
         Plan::Delete(plan) => delete::delete(context, observed, plan).await,
     }
+}
+
+/// What stands after a pass that the API server ended before it had done anything that could be told.
+///
+/// # Errors
+/// What is no state of an actor that lives.
+pub fn interrupted(observed: &Observed, error: Error) -> Result<Outcome, Error> {
+    let Error::Api(kube::Error::Api(status)) = &error else {
+        return Err(error);
+    };
+    if observed.actor.metadata.deleting {
+        return Err(error);
+    }
+    let fault = Fault {
+        reason: Reason::ReconcileError,
+        message: format!("the API server fails: {}", status.message),
+        retry: error.retry(),
+    };
+    Ok(Outcome::Ensured(Ensured {
+        workload: observed.workload.ours().cloned(),
+        scaling: seen_scaling(observed, None),
+        fault: Some(fault),
+        interrupted: Some(Box::new(error)),
+        ..Ensured::default()
+    }))
 }
 
 /// Whether status told of another queue than the one that serves now.

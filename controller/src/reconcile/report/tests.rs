@@ -5,10 +5,12 @@ use std::time::Duration;
 use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use kube::core::Status;
 use serde_json::json;
 
 use super::{Report, make, settling};
-use crate::reconcile::apply::{Ensured, Outcome, QueueState, entry};
+use crate::reconcile::Error;
+use crate::reconcile::apply::{Ensured, Outcome, QueueState, entry, interrupted};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
 use crate::reconcile::{Fault, Reason, Retry};
@@ -279,6 +281,31 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
         Some(at(second)),
         "the spec changed"
     );
+}
+
+/// STA-7, FW-31
+#[test]
+fn an_api_server_that_keeps_failing_is_told() {
+    let seen = lives();
+    let answer = Status::failure("failed calling webhook \"policy\"", "InternalError");
+    let failure = || Error::Api(kube::Error::Api(answer.clone().with_code(500).boxed()));
+    let outcome = interrupted(&seen, failure()).unwrap();
+    let status = make(&seen, &outcome, at("2026-01-01T00:01:00Z"))
+        .unwrap()
+        .status;
+    assert_eq!(status.status, Some(State::WorkloadError));
+    assert_eq!(
+        condition(&status, "WorkloadReady"),
+        (
+            "False",
+            "ReconcileError",
+            "the API server fails: failed calling webhook \"policy\""
+        )
+    );
+    assert!(outcome.interrupted().is_some(), "and tried again");
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let going = observed(&actor(&going, &spec(&json!({})), &json!({})));
+    assert!(interrupted(&going, failure()).is_err());
 }
 
 /// FIN-2, FIN-3
