@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asya_shared::applied::Sealed;
-use asya_shared::names::{annotation, label, manager};
+use asya_shared::names::{annotation, label};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -43,12 +43,7 @@ impl ConfigMaps {
     ///
     /// # Errors
     /// When the API server fails. A refusal is the inner error.
-    pub async fn ensure(
-        &self,
-        key: &Key,
-        manager: &str,
-        wanted: &Sealed,
-    ) -> Result<Result<bool, Fault>, Error> {
+    pub async fn ensure(&self, key: &Key, wanted: &Sealed) -> Result<Result<bool, Fault>, Error> {
         let entry = self.entry(key);
         let mut known = entry.lock().await;
         let record = self.objects.store.get(key);
@@ -71,6 +66,7 @@ impl ConfigMaps {
                 _ => {}
             },
         }
+        let manager = ConfigMapRecord::manager_of(&key.name);
         match self.objects.apply(key, manager, &wanted.object).await {
             Ok(record) => {
                 known.remember(Some(&record));
@@ -106,7 +102,7 @@ impl ConfigMaps {
     pub async fn orphan(&self, key: &Key) -> Result<(), Error> {
         let patch = json!({"metadata": {"annotations": {annotation::ORPHANED: "true"}}});
         let params = PatchParams {
-            field_manager: Some(manager::RUNTIME.to_owned()),
+            field_manager: Some(ConfigMapRecord::manager_of(&key.name).to_owned()),
             ..PatchParams::default()
         };
         match self

@@ -53,25 +53,24 @@ impl Operator {
         let operator = self.clone();
         self.context.metrics.watch_queue(&self.queue);
         self.context.metrics.before_scrape(move |metrics| {
-            let stores = &operator.context.stores;
-            census::count(&stores.actors, metrics);
-            operator.context.depths.show(metrics);
             let Context {
-                workloads, stores, ..
-            } = &*operator.context;
-            metrics.records("AsyncActor", stores.actors.len());
-            metrics.records("Deployment", workloads.deployments.store.len());
-            metrics.records("StatefulSet", workloads.stateful_sets.store.len());
-            metrics.records("HorizontalPodAutoscaler", stores.hpas.len());
-            metrics.records("Pod", stores.pods.len());
-            metrics.records("Event", stores.mounts.len());
-            let Context {
+                stores,
+                depths,
+                workloads,
                 config_maps,
                 service_accounts,
                 scaled_objects,
                 trigger_authentications,
                 ..
             } = &*operator.context;
+            census::count(&stores.actors, metrics);
+            depths.show(metrics);
+            metrics.records("AsyncActor", stores.actors.len());
+            metrics.records("Deployment", workloads.deployments.store.len());
+            metrics.records("StatefulSet", workloads.stateful_sets.store.len());
+            metrics.records("HorizontalPodAutoscaler", stores.hpas.len());
+            metrics.records("Pod", stores.pods.len());
+            metrics.records("Event", stores.mounts.len());
             metrics.records("ConfigMap", config_maps.objects.store.len());
             metrics.records("ServiceAccount", service_accounts.store.len());
             metrics.records("ScaledObject", scaled_objects.store.len());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asya_shared::inject::runtime_config_map;
-use asya_shared::names::{RUNTIME_CONFIG_MAP, manager};
+use asya_shared::names::RUNTIME_CONFIG_MAP;
 use tracing::{info, warn};
 
 use crate::config_maps::ConfigMaps;
@@ -37,7 +37,7 @@ impl RuntimeScript {
     ) -> Result<Result<(), Fault>, Error> {
         let key = Key::new(namespace, RUNTIME_CONFIG_MAP);
         let wanted = runtime_config_map(namespace, &self.script);
-        let ensured = config_maps.ensure(&key, manager::RUNTIME, &wanted).await?;
+        let ensured = config_maps.ensure(&key, &wanted).await?;
         if let Ok(true) = ensured {
             info!(namespace, "Runtime ConfigMap reconciled");
         }

@@ -45,7 +45,7 @@ async fn readiness_lists_what_is_pending_until_nothing_is() {
 }
 
 /// FW-4
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_waits_for_readiness_goes_on_when_all_gates_are_ready_at_once() {
     let readiness = Readiness::default();
     let (actors, pods) = (
@@ -57,6 +57,7 @@ async fn who_waits_for_readiness_goes_on_when_all_gates_are_ready_at_once() {
     actors.ready();
     actors.not_ready("the connection broke");
     pods.ready();
+    // Paused time moves on only when nobody can go on.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waiting.is_finished());
     actors.ready();

@@ -7,8 +7,8 @@ use crate::reconcile::{Fault, Reason, Retry};
 
 /// SQS refuses a name for 60 s after its queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
-/// All calls wait for their answers; that ends one way or the other.
-const BUSY: Duration = Duration::from_secs(1);
+/// All calls wait for their answers: by then some have ended, or the broker is known not to answer.
+pub const BUSY: Duration = Duration::from_secs(1);
 
 /// Why a call to a broker did not do what it should.
 ///

@@ -52,6 +52,17 @@ impl Desired {
     pub fn queue_of(&self, actor: &ActorRecord) -> QueueOf {
         queue_of(actor, &self.spec, self.names.clone())
     }
+
+    /// What belongs to the actor alone; `None` as long as KEDA cannot be told of its queue.
+    pub fn children(&self) -> Option<impl Iterator<Item = &Sealed>> {
+        let scaling = self.scaling.as_ref().map(Result::as_ref).transpose().ok()?;
+        let of_keda = scaling.into_iter().flat_map(|objects| {
+            let authentication = objects.trigger_authentication.as_ref();
+            authentication.into_iter().chain([&objects.scaled_object])
+        });
+        let own = self.service_account.iter().chain([&self.workload.kept]);
+        Some(own.chain(of_keda))
+    }
 }
 
 fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> QueueOf {
@@ -62,19 +73,6 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Qu
         actor: key.name.to_string(),
         uid: actor.metadata.uid.to_string(),
         timeout: spec.timeout_in_force(),
-    }
-}
-
-impl Desired {
-    /// What belongs to the actor alone; `None` as long as KEDA cannot be told of its queue.
-    pub fn children(&self) -> Option<impl Iterator<Item = &Sealed>> {
-        let scaling = self.scaling.as_ref().map(Result::as_ref).transpose().ok()?;
-        let of_keda = scaling.into_iter().flat_map(|objects| {
-            let authentication = objects.trigger_authentication.as_ref();
-            authentication.into_iter().chain([&objects.scaled_object])
-        });
-        let own = self.service_account.iter().chain([&self.workload.kept]);
-        Some(own.chain(of_keda))
     }
 }
 
@@ -117,9 +115,9 @@ pub fn desired(
     let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
     let account = role.map(|_| service_account_name(&key.name));
     let names = transport.names_of(&key.namespace, &key.name);
-    let queue = previous.queue.as_ref();
-    let queue =
-        queue.filter(|queue| (&queue.transport, &queue.name) == (&transport.name, &names.queue));
+    let is_it =
+        |queue: &&QueueStatus| (&queue.transport, &queue.name) == (&transport.name, &names.queue);
+    let queue = previous.queue.as_ref().filter(is_it);
     let scaling = spec.scaling_in_force().map(|scaling| {
         scaling_objects(&ScalingInputs {
             namespace: &key.namespace,

@@ -8,9 +8,7 @@ use super::authorization::missing_right;
 use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
 use crate::objects::WriteError;
-
-/// By then calls have ended, or the broker is known not to answer.
-const BROKER_IS_BUSY: Duration = Duration::from_secs(1);
+use crate::queue::BUSY;
 
 /// Why a pass could neither do nor tell what it should.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +54,7 @@ impl Error {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Stale(_) => Retry::Now,
-            Self::Busy(_) => Retry::After(BROKER_IS_BUSY),
+            Self::Busy(_) => Retry::After(BUSY),
             Self::Api(kube::Error::Api(status)) => {
                 let after = status
                     .details

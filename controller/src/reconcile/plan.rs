@@ -99,17 +99,9 @@ pub enum ScalingStep {
 
 impl ScalingStep {
     /// What keeps the workload from being scaled.
-    pub fn into_fault(self) -> Option<Fault> {
+    pub fn fault(&self) -> Option<Fault> {
         match self {
-            Self::Wanted(plan) => plan.fault,
-            Self::Unwanted(_) => None,
-        }
-    }
-
-    /// The same, to be told before anything is done.
-    pub fn fault(&self) -> Option<&Fault> {
-        match self {
-            Self::Wanted(plan) => plan.fault.as_ref(),
+            Self::Wanted(plan) => plan.fault.clone(),
             Self::Unwanted(_) => None,
         }
     }
@@ -123,7 +115,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let workload = plan_workload(observed);
     let scaling = plan_scaling_step(observed, &workload, now);
     if observed.actor.annotations.paused || is_done_once(observed) {
-        return Plan::Rest(scaling.and_then(ScalingStep::into_fault));
+        return Plan::Rest(scaling.as_ref().and_then(ScalingStep::fault));
     }
     Plan::Ensure(Ensure {
         add_finalizer: !has_finalizer(observed),

@@ -82,6 +82,8 @@ impl<K: ChildType> Record for ChildRecord<K> {
 }
 
 impl<K: ChildType> Judged for ChildRecord<K> {
+    const MANAGER: &'static str = K::MANAGER;
+
     fn last(&self) -> &LastApplied {
         &self.last
     }

@@ -19,6 +19,17 @@ pub struct ConfigMapRecord {
     pub orphaned: bool,
 }
 
+impl ConfigMapRecord {
+    /// The field manager that we apply the one of this name as, and whose fields are looked at.
+    pub fn manager_of(name: &str) -> &'static str {
+        if name == RUNTIME_CONFIG_MAP {
+            manager::RUNTIME
+        } else {
+            manager::SCALED_OBJECT
+        }
+    }
+}
+
 /// The decoded fields of a `ConfigMap`.
 #[derive(Deserialize)]
 pub struct RawConfigMap<'a> {
@@ -31,12 +42,7 @@ impl Record for ConfigMapRecord {
     type Raw<'de> = RawConfigMap<'de>;
 
     fn project(raw: RawConfigMap<'_>) -> Self {
-        let of_script = raw.metadata.name == RUNTIME_CONFIG_MAP;
-        let manager = if of_script {
-            manager::RUNTIME
-        } else {
-            manager::SCALED_OBJECT
-        };
+        let manager = Self::manager_of(&raw.metadata.name);
         Self {
             metadata: raw.metadata.keep(),
             last: raw.metadata.last_applied(manager),

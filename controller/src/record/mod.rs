@@ -113,6 +113,8 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
 
 /// A record of an object that we apply, which is judged by what is left of that.
 pub trait Judged: Record {
+    /// The field manager that we apply it as, and whose fields are looked at.
+    const MANAGER: &'static str;
     /// What is left of our last apply.
     fn last(&self) -> &LastApplied;
 }

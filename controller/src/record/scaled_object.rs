@@ -117,7 +117,7 @@ impl Record for ScaledObjectRecord {
         let target = raw.spec.unwrap_or_default().scale_target_ref;
         Self {
             metadata: raw.metadata.keep(),
-            last: raw.metadata.last_applied(manager::SCALED_OBJECT),
+            last: raw.metadata.last_applied(Self::MANAGER),
             target: target.unwrap_or_default().keep(),
             ready: status.ready(),
             hpa_name: status
@@ -143,6 +143,8 @@ impl Record for ScaledObjectRecord {
 }
 
 impl Judged for ScaledObjectRecord {
+    const MANAGER: &'static str = manager::SCALED_OBJECT;
+
     fn last(&self) -> &LastApplied {
         &self.last
     }

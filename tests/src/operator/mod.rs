@@ -20,6 +20,9 @@ use crate::error::{Error, Result, Trying};
 use crate::process::{self, Spec};
 use crate::rabbitmq::{OPERATOR, OPERATOR_PASSWORD};
 
+/// What the operator's calls of RabbitMQ say that they come from, less its version.
+pub const OPERATOR_AGENT: &str = "asya-operator/";
+
 /// The variable that names the folder of our binaries.
 pub const BIN_VARIABLE: &str = "ASYA_BIN_DIR";
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::cluster::Cluster;
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET, SQS_SECRET, merge};
 use asya_tests::{Error, Result};
@@ -13,7 +13,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::own_cluster;
+use crate::{cluster_with_all, own_cluster};
 
 const ACTORS: &str = include_str!("../../../crds/compat/actors.yaml");
 const SECRETS: &str = include_str!("../../compat/secrets.yaml");
@@ -165,12 +165,7 @@ async fn queues_take_messages(cluster: &Cluster) -> Result<()> {
 #[tokio::test]
 async fn actors_secrets_and_values_of_the_former_operators_users_work_unchanged() {
     let _turn = own_cluster().await;
-    let options = Options {
-        sqs: true,
-        keda: true,
-        ..Options::default()
-    };
-    let cluster = RunningCluster::start(options).await.unwrap();
+    let cluster = cluster_with_all().await;
     let works = async {
         let operator = install(&cluster).await?;
         let instance = operator.start("operator").await?;

@@ -5,21 +5,19 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::api::{WatchEvent, WatchParams};
-use kube::core::GroupVersionKind;
-use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::own_cluster;
 use crate::steady::{PASSES, Writes};
+use crate::{api, cluster_with_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 /// The field manager that every Go program has which names none.
@@ -34,15 +32,6 @@ fn as_the_former() -> PostParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
     }
-}
-
-fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
-    let text = |key: &str| object[key].as_str().unwrap_or_default();
-    let (group, version) = text("apiVersion")
-        .rsplit_once('/')
-        .unwrap_or(("", text("apiVersion")));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("kind")));
-    Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
 }
 
 /// An actor as it is stored: defaults written out, the finalizer on it.
@@ -378,12 +367,7 @@ async fn in_place(scenario: &Scenario, made: &[DynamicObject]) -> Result<()> {
 #[tokio::test]
 async fn children_of_the_former_operator_are_taken_over_in_place_and_no_message_is_lost() {
     let _turn = own_cluster().await;
-    let options = Options {
-        sqs: true,
-        keda: true,
-        ..Options::default()
-    };
-    let cluster = RunningCluster::start(options).await.unwrap();
+    let cluster = cluster_with_all().await;
     Scenario::run_on(Ok((*cluster).clone()), "former", async |scenario| {
         let crd = cluster.folder().join("former-crd.yaml");
         let text = asya_crds::yaml().map_err(Error::other)?;

@@ -8,30 +8,21 @@ use asya_shared::config::TransportsConfig;
 use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, scaling_objects};
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::OPERATOR_AGENT;
 use asya_tests::rabbitmq::{Call, OPERATOR};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use kube::core::GroupVersionKind;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::scaling::condition;
-use crate::{apply_all, minimal_actor, own_cluster};
+use crate::steady::besides_lists;
+use crate::{api, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 const ACTORS: usize = 100;
 /// What is measured: nothing happens in so long. `ASYA_REST_SECONDS` takes a longer look.
 const REST: Duration = Duration::from_secs(30);
-
-fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
-    let text = |key: &str| object[key].as_str().unwrap_or_default();
-    let (group, version) = text("apiVersion")
-        .rsplit_once('/')
-        .unwrap_or(("", text("apiVersion")));
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("kind")));
-    Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
-}
 
 async fn apply(scenario: &Scenario, object: &Value, params: PatchParams) -> Result<DynamicObject> {
     let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -123,12 +114,9 @@ async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> 
 }
 
 /// What our operator asked of the broker but lists: KEDA looks at each queue, as the same user.
-fn own_calls(calls: Vec<Call>) -> Vec<Call> {
-    let lists = ["/api/queues/%2F", "/api/exchanges/%2F/asya/bindings/source"];
-    let mut own = calls;
-    own.retain(|call| call.agent.starts_with("asya-operator/"));
-    own.retain(|call| call.method != "GET" || !lists.contains(&&*call.path));
-    own
+fn own_calls(mut calls: Vec<Call>) -> Vec<Call> {
+    calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
+    besides_lists(calls)
 }
 
 /// How long actors are watched that should rest.

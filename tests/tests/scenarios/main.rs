@@ -7,9 +7,12 @@
 use std::time::Duration;
 
 use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
-use kube::api::ListParams;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 mod attempts;
@@ -41,6 +44,7 @@ mod sqs;
 mod standalone;
 mod states;
 mod steady;
+mod unmanaged;
 mod workloads;
 
 /// The least that an actor needs.
@@ -67,6 +71,16 @@ async fn apply_all(scenario: &Scenario, actors: &[Value]) -> Result<()> {
         .await
 }
 
+/// The objects of the kind of `object` in the scenario's namespace.
+fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion")
+        .rsplit_once('/')
+        .unwrap_or(("", text("apiVersion")));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("kind")));
+    Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
+}
+
 /// Waits until these are Running, each as it was applied last.
 async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
     let what = format!("{} actors are Running", names.len());
@@ -86,6 +100,16 @@ async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
         check(waiting.is_empty(), format_args!("not Running: {waiting:?}"))
     })
     .await
+}
+
+/// A cluster of the scenario's own, with both brokers and KEDA.
+async fn cluster_with_all() -> RunningCluster {
+    let options = Options {
+        sqs: true,
+        keda: true,
+        ..Options::default()
+    };
+    RunningCluster::start(options).await.unwrap()
 }
 
 /// The turn to run a cluster of one's own: more than one at a time besides the

@@ -21,7 +21,7 @@ pub const APPLIED: &str = "Applied";
 /// Does about a child what the plan says, but deletes nothing. Answers the object where it was applied.
 pub(super) async fn apply_child<R>(
     objects: &Objects<R>,
-    (key, manager): (&Key, &str),
+    key: &Key,
     found: &Child<R>,
     (step, wanted): (&Step, &Sealed),
 ) -> Result<Result<Option<Arc<R>>, Fault>, Error>
@@ -41,9 +41,9 @@ where
     }
     if let (Some(index), Some(found)) = (take_over, found.ours()) {
         let uid = &found.metadata().uid;
-        objects.take_over(key, uid, *index, manager).await?;
+        objects.take_over(key, uid, *index, R::MANAGER).await?;
     }
-    match objects.apply(key, manager, &wanted.object).await {
+    match objects.apply(key, R::MANAGER, &wanted.object).await {
         Ok(record) => Ok(Ok(Some(record))),
         Err(error) => refused(&format!("{} {key}", R::Kind::kind(&())), error).map(Err),
     }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use asya_shared::inject::service_account_name;
-use asya_shared::names::manager;
 use serde_json::Value;
 
 use super::child::{apply_child, delete_child, entry, entry_of};
@@ -15,7 +14,7 @@ use crate::queue::health::Finding;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::{Ensure, QueueStep, Step, WorkloadStep, recorded};
+use crate::reconcile::plan::{Ensure, QueueStep, ScalingStep, Step, WorkloadStep, recorded};
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{Key, WorkloadRecord};
 
@@ -30,10 +29,7 @@ pub(super) async fn ensure(
     }
     let mut ensured = Ensured {
         workload: observed.workload.ours().cloned(),
-        scaling: seen_scaling(
-            observed,
-            plan.scaling.as_ref().and_then(|step| step.fault().cloned()),
-        ),
+        scaling: seen_scaling(observed, plan.scaling.as_ref().and_then(ScalingStep::fault)),
         ..Ensured::default()
     };
     let Ok(desired) = &observed.desired else {
@@ -115,7 +111,7 @@ async fn ensure_needed(
         let name = service_account(observed);
         let applied = apply_child(
             &context.service_accounts,
-            (&name, manager::SERVICE_ACCOUNT),
+            &name,
             &observed.service_account,
             (account, wanted),
         );
@@ -275,5 +271,5 @@ async fn apply_workload(
             return Ok(Err(fault));
         }
     }
-    refused(&format!("{:?} {key}", desired.kind), error).map(Err)
+    refused(&format!("{} {key}", desired.kind.name()), error).map(Err)
 }

@@ -22,7 +22,11 @@ pub(super) async fn if_allowed(
     let Some(workload) = observed.workload.ours().filter(|_| !fields.is_empty()) else {
         return Ok(None);
     };
-    let what = format!("{kind:?} {key} cannot be changed in {}", fields.join(", "));
+    let what = format!(
+        "{} {key} cannot be changed in {}",
+        kind.name(),
+        fields.join(", ")
+    );
     // Pods that the new one does not select would be nobody's.
     let selects_others = fields.iter().any(|field| field == SELECTOR);
     if !observed.actor.annotations.allow_recreate {

@@ -9,13 +9,10 @@ use kube::Api;
 use tracing::{debug, info};
 
 use crate::queue::health::Finding;
-use crate::queue::{BrokerError, Emptied};
+use crate::queue::{BUSY, BrokerError, Emptied};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Seen};
-
-/// By then calls have ended, or the broker is known not to answer.
-const BUSY: Duration = Duration::from_secs(1);
 
 /// What a look at the retired queues showed.
 #[derive(Debug, Default)]

@@ -1,6 +1,5 @@
 //! Brings KEDA's objects to what is wanted.
 
-use asya_shared::names::manager;
 use asya_shared::scaling::trigger_authentication_name;
 
 use super::Ensured;
@@ -29,9 +28,7 @@ pub(super) async fn ensure_settings(
         return Ok(Ok(()));
     };
     let key = Key::new(&observed.key().namespace, wanted.name());
-    let ensured = context
-        .config_maps
-        .ensure(&key, manager::SCALED_OBJECT, wanted);
+    let ensured = context.config_maps.ensure(&key, wanted);
     Ok(ensured.await?.map(drop))
 }
 
@@ -77,7 +74,7 @@ async fn apply(
     if let Some(wanted) = &objects.trigger_authentication {
         let applied = apply_child(
             authentications,
-            (&name, manager::SCALED_OBJECT),
+            &name,
             &seen.trigger_authentication,
             (&plan.trigger_authentication, wanted),
         );
@@ -90,7 +87,7 @@ async fn apply(
     let wanted = &objects.scaled_object;
     let applied = apply_child(
         &context.scaled_objects,
-        (observed.key(), manager::SCALED_OBJECT),
+        observed.key(),
         &seen.scaled_object,
         (&plan.scaled_object, wanted),
     );

@@ -1,42 +1,14 @@
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
-use super::{UPDATE, ensure, new, now, recorded, with_spec};
+use super::{ensure, new, now, recorded, with_spec};
 use crate::reconcile::Reason;
 use crate::reconcile::apply::entry;
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, deployment, observed, pod, record, spec, workload};
+use crate::reconcile::testing::{actor, deployment, observed, pod, record, spec};
 use crate::record::ChildRecord;
 use crate::scaling::testing::scaled_object;
-
-/// WRK-3
-#[test]
-fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_is_let_go() {
-    let scaled = json!({"scaling": {"enabled": true}});
-    let by_hpa = |extra: &Value| {
-        let mut seen = with_spec(extra);
-        let mut object = deployment(&seen);
-        object["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:spec": {"f:selector": {}}});
-        seen = recorded(seen, &object);
-        seen.previous.inventory[0].fingerprint =
-            Some(workload(&object).last.fingerprint.unwrap().to_string());
-        ensure(&seen).workload
-    };
-    assert_eq!(by_hpa(&json!({})), UPDATE, "somebody scaled it");
-    assert_eq!(by_hpa(&scaled), WorkloadStep::Keep, "KEDA scaled it");
-
-    let mut seen = with_spec(&scaled);
-    let mut object = deployment(&seen);
-    object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("before scaling was on");
-    seen = recorded(seen, &object);
-    let first = WorkloadStep::Update {
-        take_over: None,
-        hand_over: true,
-        reclaim: false,
-    };
-    assert_eq!(ensure(&seen).workload, first);
-}
 
 /// SA-1, SA-2, SA-3
 #[test]

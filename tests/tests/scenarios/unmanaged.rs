@@ -1,0 +1,53 @@
+//! An operator that is told to leave queues to others.
+
+use std::time::Duration;
+
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::operator::{OPERATOR_AGENT, Operator};
+use asya_tests::rabbitmq::OPERATOR;
+use asya_tests::scenario::Scenario;
+use serde_json::json;
+
+use crate::scaling::condition;
+use crate::{minimal_actor, own_cluster};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// QUE-4, QUE-5, QUE-12, FIN-4
+#[tokio::test]
+async fn queues_are_neither_made_nor_changed_nor_deleted_where_management_is_disabled() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "unmanaged", async |scenario| {
+        let values = json!({"controller": {"disableQueueManagement": true}});
+        let operator = Operator::install(&cluster, values).await?;
+        let _instance = operator.start("one").await?;
+        let rabbitmq = cluster.rabbitmq()?;
+        let (there, missing) = (scenario.name("there"), scenario.name("missing"));
+        let queue = format!("asya-{there}");
+        // Not as we would make it.
+        rabbitmq.declare(&queue, json!({"x-max-length": 7})).await?;
+        assert!(rabbitmq.publish("", &queue, "kept").await?);
+        let log = rabbitmq.access_log();
+        let mark = log.mark()?;
+
+        for name in [&there, &missing] {
+            scenario.apply(&minimal_actor(name)).await?;
+            let running = scenario.actor_status(name, "Running", SOON).await?;
+            let told = condition(&running, "TransportReady");
+            assert_eq!((&*told.0, &*told.1), ("True", "TransportValidated"));
+            let mut changed = minimal_actor(name);
+            changed["spec"]["timeout"] = json!({"processing": 100});
+            scenario.apply(&changed).await?;
+            scenario.kubectl(&["delete", "asya", name]).await?;
+            scenario.actor_gone(name, SOON).await?;
+        }
+        assert_eq!(rabbitmq.messages(&queue, 2, true).await?, ["kept"]);
+        assert!(rabbitmq.queue(&format!("asya-{missing}")).await?.is_none());
+        let mut calls = log.calls_since(mark, OPERATOR)?;
+        calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
+        assert_eq!(calls, [], "the broker was asked");
+        Ok(())
+    })
+    .await;
+}
