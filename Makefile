@@ -14,10 +14,15 @@ CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 # Integration tests that need no cluster. Naming them beside --workspace keeps one set of features, and one build, for all tests.
 INTEGRATION := $(filter-out scenarios,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
 
+# What the image holds, and its name.
+PROGRAMS := asya-controller
+IMAGE_FOLDER := $(dir $(BIN))image
+IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya-operator/Chart.yaml)
+
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
+.PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
 .PHONY: controller harness rust python go
 
 help: ## Show this list
@@ -34,6 +39,12 @@ down: harness ## End the cluster that `make up` started
 
 build: rust ## Build the controller for release: target/release/asya-controller
 	cargo build --release $(LOCKED) -p asya-controller
+
+image: rust python ## An image archive of both programs, without an engine: target/image/asya-operator.tar; IMAGE=NAME:TAG
+	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
+	rm -rf $(IMAGE_FOLDER) && mkdir -p $(IMAGE_FOLDER)
+	image/root.sh $(IMAGE_FOLDER)/root $(PROGRAMS:%=$(dir $(BIN))release/%)
+	@python3 image/archive.py $(IMAGE_FOLDER)/root $(IMAGE) $(IMAGE_FOLDER)/asya-operator.tar
 
 bench: rust go ## Figures of the operator beside a bare client, on a cluster of its own; ARGS="--actors 300"
 	cargo build --release $(LOCKED) -p asya-controller
@@ -61,8 +72,9 @@ test-scenarios: controller harness ## Scenarios on a real Kubernetes; NAME=... f
 test-brokers: harness ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::
 
-test-scripts: python ## Tests of the scripts in .ci/
+test-scripts: python ## Tests of the scripts in .ci/ and image/
 	python3 -m unittest discover -s .ci
+	python3 -m unittest discover -s image/tests
 
 requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"
 	@python3 .ci/requirements.py $(ONLY)

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use k8s_openapi::ByteString;
 use kube::Client;
 use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<ControlPlane> {
     let kubeconfig = folder.join("kubeconfig");
     write_json(
         &kubeconfig,
-        &self::kubeconfig(&api_server, &folder.join("ca.crt"), ADMIN_TOKEN),
+        &self::kubeconfig(&api_server, &folder.join("ca.crt"), ADMIN_TOKEN)?,
     )?;
     let client = client(&api_server, folder)?;
 
@@ -69,20 +70,21 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<ControlPlane> {
     })
 }
 
-/// A kubeconfig for a bearer token.
-pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Value {
+/// A kubeconfig for a bearer token, which needs no other file.
+pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Result<Value> {
     let mut cluster = json!({"server": server});
     if server.starts_with("https:") {
-        cluster["certificate-authority"] = json!(authority);
+        let pem = std::fs::read(authority).trying(format_args!("read {}", authority.display()))?;
+        cluster["certificate-authority-data"] = json!(ByteString(pem));
     }
-    json!({
+    Ok(json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "test", "cluster": cluster}],
         "users": [{"name": "test", "user": {"token": token}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         "current-context": "test",
-    })
+    }))
 }
 
 /// The administrator's client at the API server or a proxy in front of it.

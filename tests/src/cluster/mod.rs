@@ -386,5 +386,5 @@ pub(crate) fn write_kubeconfig(
     authority: &Path,
     token: &str,
 ) -> Result<()> {
-    control_plane::write_json(path, &control_plane::kubeconfig(server, authority, token))
+    control_plane::write_json(path, &control_plane::kubeconfig(server, authority, token)?)
 }

@@ -1,7 +1,7 @@
 //! One running process of the operator.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
@@ -19,6 +19,25 @@ pub struct Launch {
     pub args: Vec<String>,
     /// Variables over the chart's.
     pub env: Vec<(String, String)>,
+    /// The folder that is its whole file system, besides what its pod mounts.
+    pub root: Option<PathBuf>,
+}
+
+impl Launch {
+    /// The program to start, with what its pod mounts in `folder`.
+    pub(super) fn program(&self, name: &str, program: &Path, folder: &Path) -> Spec {
+        let Some(root) = &self.root else {
+            return Spec::new(name, program);
+        };
+        // a user namespace, so that nobody needs to be root; the mounts vanish with the process
+        let enter = r#"mkdir -p "$1$2" && mount --rbind "$2" "$1$2" && root=$1 && shift 2 && exec chroot "$root" "$@""#;
+        let inside = Path::new("/").join(program.file_name().unwrap_or_default());
+        Spec::new(name, "unshare")
+            .args(["--map-root-user", "--mount", "sh", "-c", enter, "sh"])
+            .arg(root.display())
+            .arg(folder.display())
+            .arg(inside.display())
+    }
 }
 
 /// A process of the operator; killed when dropped.

@@ -52,7 +52,6 @@ impl Operator {
     /// # Errors
     /// When the binaries are not built, or helm refuses.
     pub async fn install(cluster: &Cluster, values: Value) -> Result<Self> {
-        let bin = bin_folder()?;
         let client = cluster.client();
         create_namespace(&client, NAMESPACE).await?;
         // `default` is where people try things.
@@ -73,7 +72,16 @@ impl Operator {
             .env("KUBECONFIG", cluster.state().kubeconfig.display())
             .env("HOME", cluster.folder().display());
         process::output(helm).await?;
-        let deployment = Api::<Deployment>::namespaced(client, NAMESPACE)
+        Self::installed(cluster).await
+    }
+
+    /// The operator that is installed on this cluster.
+    ///
+    /// # Errors
+    /// When there is none, or the binaries are not built.
+    pub async fn installed(cluster: &Cluster) -> Result<Self> {
+        let bin = bin_folder()?;
+        let deployment = Api::<Deployment>::namespaced(cluster.client(), NAMESPACE)
             .get(RELEASE)
             .await?;
         let pod = deployment
@@ -125,7 +133,8 @@ impl Operator {
             bin: &self.bin,
         };
         let command = command::from_pod(&self.pod, "manager", &host).await?;
-        let spec = Spec::new(format!("operator {name}"), command.program)
+        let spec = launch
+            .program(&format!("operator {name}"), &command.program, &folder)
             .args(command.args)
             .args(launch.args)
             .log(folder.join("log"))

@@ -28,6 +28,7 @@ mod former;
 mod hanging;
 mod harness;
 mod health;
+mod image;
 mod impersonation;
 mod keda;
 mod leader;

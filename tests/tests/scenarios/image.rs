@@ -1,0 +1,33 @@
+//! The image: what it holds is all that the operator's programs need.
+
+use std::path::Path;
+
+use asya_tests::operator::{Launch, Operator, bin_folder};
+use asya_tests::process::{Folder, Spec, output};
+use asya_tests::scenario::Scenario;
+
+const PROGRAMS: [&str; 1] = ["asya-controller"];
+
+#[tokio::test]
+async fn images_files_alone_are_enough_for_the_operator_to_become_ready() {
+    Scenario::run("image", async |scenario| {
+        let folder = Folder::create("image")?;
+        let root = folder.path().join("root");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/root.sh");
+        let bin = bin_folder()?;
+        let programs = PROGRAMS.map(|name| bin.join(name).display().to_string());
+        let layout = Spec::new("root.sh", script).inherit_env();
+        output(layout.arg(root.display()).args(programs)).await?;
+
+        let launch = Launch {
+            root: Some(root),
+            ..Launch::default()
+        };
+        let operator = Operator::installed(scenario.cluster()).await?;
+        let instance = operator.launch("image", launch).await?;
+        instance.wait_ready().await?;
+        instance.stop().await?;
+        Ok(())
+    })
+    .await;
+}
