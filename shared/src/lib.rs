@@ -8,6 +8,7 @@ pub mod config;
 pub mod hash;
 pub mod inject;
 pub mod names;
+pub mod resolve;
 pub mod scaling;
 pub mod transport;
 pub mod validate;

@@ -31,6 +31,14 @@ pub struct WorkloadRef {
     pub namespace: Option<String>,
 }
 
+impl WorkloadRef {
+    /// The API group of the target: only it counts, a version may change (BIND-14).
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version.split('/').next().unwrap_or_default()
+    }
+}
+
 /// The runtime container that is added to the target's pods: it calls the model's HTTP API for each message.
 /// Every field is optional.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]

@@ -1,7 +1,7 @@
 //! How a binding gets the sidecar into pods.
 
+use super::Subject;
 use super::violation::Findings;
-use super::{Subject, target};
 use crate::api::{Binding, BindingRollout, BindingStrategy, messages};
 
 fn edits_the_template(binding: &Binding) -> bool {
@@ -13,8 +13,8 @@ pub(super) fn template_fits_the_kind(subject: &Subject<'_>, found: &mut Findings
     let (Some(binding), Some(target)) = (&subject.spec.binding, &subject.spec.workload_ref) else {
         return;
     };
-    let fits = target::group(target) == "apps"
-        && matches!(target.kind.as_str(), "Deployment" | "StatefulSet");
+    let fits =
+        target.group() == "apps" && matches!(target.kind.as_str(), "Deployment" | "StatefulSet");
     if edits_the_template(binding) && !fits {
         found.add("spec.binding.strategy", messages::TEMPLATE_KIND);
     }

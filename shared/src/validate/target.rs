@@ -4,18 +4,13 @@ use super::Subject;
 use super::violation::Findings;
 use crate::api::{WorkloadRef, messages};
 
-/// The API group of a target: only it counts, a version may change.
-pub(super) fn group(target: &WorkloadRef) -> &str {
-    target.api_version.split('/').next().unwrap_or_default()
-}
-
 /// BIND-14.
 pub(super) fn is_kept(subject: &Subject<'_>, found: &mut Findings) {
     let old = subject.old().and_then(|it| it.workload_ref.as_ref());
     let (Some(new), Some(old)) = (&subject.spec.workload_ref, old) else {
         return;
     };
-    if (group(new), &new.kind, &new.name) != (group(old), &old.kind, &old.name) {
+    if (new.group(), &new.kind, &new.name) != (old.group(), &old.kind, &old.name) {
         found.add("spec.workloadRef", messages::TARGET_IMMUTABLE);
     }
 }

@@ -1,0 +1,141 @@
+//! Which pods are a target's: by labels and by controller owner, both (RES-5).
+
+use super::object::group_of;
+use super::{GroupKind, Selector};
+
+/// Label that the Deployment controller puts on each of its pods: the last part of their `ReplicaSet`'s name.
+pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+/// The longest name of an object; the Deployment controller shortens a Deployment's name to it.
+const LONGEST_NAME: usize = 253;
+
+const APPS: &str = "apps";
+const REPLICA_SET: &str = "ReplicaSet";
+
+/// The pods of a target. A loose pod with copied labels is none of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodMatch {
+    /// What their labels say.
+    pub labels: Selector,
+    /// Whose they are.
+    pub owner: OwnerRule,
+}
+
+/// Whose a pod must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnerRule {
+    /// Its controller owner is of this kind.
+    Kind(GroupKind<'static>),
+    /// Its controller owner is this object.
+    Named {
+        /// Kind of the owner.
+        kind: GroupKind<'static>,
+        /// Name of the owner.
+        name: String,
+    },
+    /// Its controller owner is of this kind and named `<prefix><suffix>`, with a suffix of so many letters and digits.
+    Generated {
+        /// Kind of the owner.
+        kind: GroupKind<'static>,
+        /// What its name begins with.
+        prefix: String,
+        /// How many characters follow.
+        suffix: usize,
+    },
+    /// Its controller owner is a `ReplicaSet` of this Deployment.
+    ReplicaSetOf {
+        /// Name of the Deployment.
+        deployment: String,
+    },
+    /// One of these holds.
+    AnyOf(Vec<OwnerRule>),
+}
+
+/// The controller owner of a pod, as its metadata names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controller<'a> {
+    /// API group and version.
+    pub api_version: &'a str,
+    /// Kind.
+    pub kind: &'a str,
+    /// Name.
+    pub name: &'a str,
+}
+
+impl PodMatch {
+    /// Whether a pod with these labels and this controller owner is one of them.
+    #[must_use]
+    pub fn matches<'p>(
+        &self,
+        label: impl Fn(&str) -> Option<&'p str>,
+        controller: Option<&Controller<'_>>,
+    ) -> bool {
+        controller.is_some_and(|owner| self.owner.matches(&label, owner))
+            && self.labels.matches(&label)
+    }
+}
+
+impl OwnerRule {
+    /// The owner of the pods of a workload, where its kind tells.
+    #[must_use]
+    pub fn of_workload(api_version: &str, kind: &str, name: &str) -> Option<Self> {
+        match (group_of(api_version), kind) {
+            (APPS, "Deployment") => Some(Self::ReplicaSetOf {
+                deployment: name.to_owned(),
+            }),
+            (APPS, "StatefulSet") => Some(Self::Named {
+                kind: GroupKind {
+                    group: APPS,
+                    kind: "StatefulSet",
+                },
+                name: name.to_owned(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn matches<'p>(
+        &self,
+        label: &impl Fn(&str) -> Option<&'p str>,
+        owner: &Controller<'_>,
+    ) -> bool {
+        let is_a = |kind: &GroupKind<'_>| {
+            group_of(owner.api_version) == kind.group && owner.kind == kind.kind
+        };
+        match self {
+            Self::Kind(kind) => is_a(kind),
+            Self::Named { kind, name } => is_a(kind) && owner.name == name,
+            Self::Generated {
+                kind,
+                prefix,
+                suffix,
+            } => {
+                let rest = owner.name.strip_prefix(prefix.as_str());
+                is_a(kind)
+                    && rest.is_some_and(|rest| {
+                        rest.len() == *suffix && rest.bytes().all(|b| b.is_ascii_alphanumeric())
+                    })
+            }
+            Self::ReplicaSetOf { deployment } => {
+                let kind = GroupKind {
+                    group: APPS,
+                    kind: REPLICA_SET,
+                };
+                is_a(&kind)
+                    && label(POD_TEMPLATE_HASH)
+                        .is_some_and(|hash| is_replica_set_of(owner.name, deployment, hash))
+            }
+            Self::AnyOf(rules) => rules.iter().any(|rule| rule.matches(label, owner)),
+        }
+    }
+}
+
+fn is_replica_set_of(name: &str, deployment: &str, hash: &str) -> bool {
+    let stem = name
+        .strip_suffix(hash)
+        .filter(|_| !hash.is_empty())
+        .and_then(|rest| rest.strip_suffix('-'));
+    stem.is_some_and(|stem| {
+        stem == deployment || (name.len() == LONGEST_NAME && deployment.starts_with(stem))
+    })
+}

@@ -1,0 +1,81 @@
+//! Where a model answers inside a pod.
+
+use serde_json::Value;
+
+/// Annotation by which a pod names the container that matters; injectors that put theirs first set it.
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// Containers that other systems add to pods and may put first.
+const OF_INJECTORS: [&str; 6] = [
+    "istio-proxy",
+    "linkerd-proxy",
+    "vault-agent",
+    "otc-container",
+    "daprd",
+    "queue-proxy",
+];
+
+/// A container, as far as it tells where the model answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContainerShape<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its image.
+    pub image: &'a str,
+    /// The first port that it declares.
+    pub port: Option<u16>,
+}
+
+/// Where the model answers, and in which protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its URL; `None`: `TargetURLUnknown`, unless the actor says it.
+    pub url: Option<String>,
+    /// The adapter that speaks its protocol: a function of `asya_adapters`.
+    pub adapter: &'static str,
+}
+
+impl Server {
+    /// One that answers on this port of the same pod: by no Service, since each pod has its own sidecar.
+    #[must_use]
+    pub fn on_port(port: Option<u16>, adapter: &'static str) -> Self {
+        Self {
+            url: port.map(|port| format!("http://127.0.0.1:{port}")),
+            adapter,
+        }
+    }
+}
+
+/// The container with the model: the one that the pod itself names, else the first that no injector put there.
+#[must_use]
+pub fn main_container<'c, 'a>(
+    containers: &'c [ContainerShape<'a>],
+    named: Option<&str>,
+) -> Option<&'c ContainerShape<'a>> {
+    let by_name = named.and_then(|name| containers.iter().find(|it| it.name == name));
+    let own = || {
+        containers
+            .iter()
+            .find(|it| !OF_INJECTORS.contains(&it.name))
+    };
+    by_name.or_else(own).or_else(|| containers.first())
+}
+
+/// The containers of a pod template.
+pub(super) fn shapes(template: &Value) -> Vec<ContainerShape<'_>> {
+    let containers = template
+        .pointer("/spec/containers")
+        .and_then(Value::as_array);
+    containers
+        .into_iter()
+        .flatten()
+        .map(|container| ContainerShape {
+            name: container["name"].as_str().unwrap_or_default(),
+            image: container["image"].as_str().unwrap_or_default(),
+            port: container
+                .pointer("/ports/0/containerPort")
+                .and_then(Value::as_u64)
+                .and_then(|port| u16::try_from(port).ok()),
+        })
+        .collect()
+}
