@@ -1,21 +1,16 @@
 //! What an actor's spec asks for, or why it cannot be had.
 
-use asya_shared::api::{
-    AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, Workload, WorkloadKind,
-};
-use asya_shared::applied::Sealed;
+mod standalone;
+
+use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus};
 use asya_shared::config::Transport;
-use asya_shared::inject::{
-    PodInputs, Replicas, WorkloadObject, service_account, service_account_name, workload,
-};
-use asya_shared::scaling::{
-    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
-};
 use asya_shared::transport::{QueueNames, QueueOf};
 use asya_shared::validate::{self, Subject, Write};
 
 use super::{Fault, Installation, Reason};
 use crate::record::ActorRecord;
+
+pub use standalone::Standalone;
 
 /// What a spec asks for.
 #[derive(Debug)]
@@ -28,14 +23,15 @@ pub struct Desired {
     pub names: QueueNames,
     /// Hash of all that its queue should be.
     pub queue_hash: String,
-    /// Kind of the workload.
-    pub kind: WorkloadKind,
-    /// The `ServiceAccount` by which its pods assume their IAM role, if they have one.
-    pub service_account: Option<Sealed>,
-    /// The workload, as it is applied.
-    pub workload: WorkloadObject,
-    /// What makes KEDA scale it, or why KEDA cannot be told of the queue yet; `None` while scaling is off.
-    pub scaling: Option<Result<ScalingObjects, Untriggerable>>,
+    /// What only its mode asks for.
+    pub mode: Mode,
+}
+
+/// What only one of the two ways of an actor asks for.
+#[derive(Debug)]
+pub enum Mode {
+    /// We make the workload.
+    Standalone(Box<Standalone>),
 }
 
 impl Desired {
@@ -53,15 +49,14 @@ impl Desired {
         queue_of(actor, &self.spec, self.names.clone())
     }
 
-    /// What belongs to the actor alone; `None` as long as KEDA cannot be told of its queue.
-    pub fn children(&self) -> Option<impl Iterator<Item = &Sealed>> {
-        let scaling = self.scaling.as_ref().map(Result::as_ref).transpose().ok()?;
-        let of_keda = scaling.into_iter().flat_map(|objects| {
-            let authentication = objects.trigger_authentication.as_ref();
-            authentication.into_iter().chain([&objects.scaled_object])
-        });
-        let own = self.service_account.iter().chain([&self.workload.kept]);
-        Some(own.chain(of_keda))
+    /// What is asked for, where we make the workload.
+    #[expect(
+        clippy::unnecessary_wraps,
+        reason = "it is only one of the modes that there are to be"
+    )]
+    pub fn standalone(&self) -> Option<&Standalone> {
+        let Mode::Standalone(own) = &self.mode;
+        Some(own)
     }
 }
 
@@ -105,55 +100,32 @@ pub fn desired(
     if !violations.is_empty() {
         return Err(invalid(validate::joined(&violations)));
     }
-    let template = match spec.mode().map_err(|error| invalid(error.to_string()))? {
-        ModeSpec::Standalone(workload) => workload,
-        ModeSpec::Binding(_) => return Err(not_served("spec.workloadRef: binding to a workload")),
-    };
     let transport = installation.transports.usable(&spec.transport);
     let transport = transport
         .map_err(|unusable| Fault::until_change(Reason::InvalidTransport, unusable.to_string()))?;
-    let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
-    let account = role.map(|_| service_account_name(&key.name));
     let names = transport.names_of(&key.namespace, &key.name);
-    let is_it =
-        |queue: &&QueueStatus| (&queue.transport, &queue.name) == (&transport.name, &names.queue);
-    let queue = previous.queue.as_ref().filter(is_it);
-    let scaling = spec.scaling_in_force().map(|scaling| {
-        scaling_objects(&ScalingInputs {
-            namespace: &key.namespace,
-            actor: &key.name,
-            uid: &actor.metadata.uid,
-            scaling,
-            target: ScaleTarget::workload(template.kind_in_force(), &key.name),
-            transport,
-            names: &names,
-            queue_url: queue.and_then(|queue| queue.url.as_deref()),
-        })
-    });
-    let workload = workload(
-        &PodInputs {
-            namespace: &key.namespace,
-            actor: &key.name,
-            spec: &spec,
-            workload: template,
-            transport,
-            settings: &installation.settings,
-            runtime_hash: &installation.runtime_hash,
-            service_account: account.as_deref(),
-        },
-        &actor.metadata.uid,
-        replicas(&spec, template, scaled, previous.desired_replicas),
-    );
+    let mode = match spec.mode().map_err(|error| invalid(error.to_string()))? {
+        ModeSpec::Standalone(template) => {
+            let inputs = standalone::Inputs {
+                installation,
+                actor,
+                previous,
+                scaled,
+                spec: &spec,
+                template,
+                transport,
+                names: &names,
+            };
+            Mode::Standalone(Box::new(inputs.desired()))
+        }
+        ModeSpec::Binding(_) => return Err(not_served("spec.workloadRef: binding to a workload")),
+    };
     let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
     Ok(Box::new(Desired {
-        kind: template.kind_in_force(),
         queue_hash,
-        service_account: role
-            .map(|role| service_account(&key.namespace, &key.name, &actor.metadata.uid, role)),
-        workload,
-        scaling,
         names,
         transport: transport.clone(),
+        mode,
         spec,
     }))
 }
@@ -166,25 +138,6 @@ fn is_new(previous: &AsyncActorStatus) -> bool {
     let untouched = previous.conditions.is_empty()
         || conditions.any(|it| it.type_ == "WorkloadReady" && it.reason == refused);
     previous.queue.is_none() && previous.inventory.is_empty() && untouched
-}
-
-/// WRK-3: as long as an autoscaler drives the workload, the number of its pods is not ours.
-/// One that is made again goes on with as many pods as there should be.
-fn replicas(
-    spec: &AsyncActorSpec,
-    template: &Workload,
-    scaled: bool,
-    wanted_before: Option<i32>,
-) -> Replicas {
-    match spec.scaling_in_force() {
-        Some(scaling) => {
-            let most = scaling.max_replicas.max(scaling.min_replicas);
-            let before = wanted_before.unwrap_or(scaling.min_replicas);
-            Replicas::Initial(before.clamp(scaling.min_replicas, most))
-        }
-        None if scaled => Replicas::Initial(template.replicas_in_force()),
-        None => Replicas::Enforced(template.replicas_in_force()),
-    }
 }
 
 fn not_served(what: &str) -> Fault {

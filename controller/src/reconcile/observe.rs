@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use known::{KnownQueues, is_same};
 
-use super::desired::{Desired, desired};
+use super::desired::{Desired, Standalone, desired};
 use super::{Context, Deadlines, Error, Fault, Reason};
 use crate::objects::Objects;
 use crate::queue::depths::Told;
@@ -163,6 +163,11 @@ impl DeletionPolicy {
 }
 
 impl Observed {
+    /// What is asked for, where we make the workload.
+    pub fn standalone(&self) -> Option<&Standalone> {
+        self.desired.as_deref().ok()?.standalone()
+    }
+
     /// The actor's name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
@@ -218,7 +223,8 @@ pub async fn observe(
     let kind = wanted_kind(context, &actor, desired.as_deref());
     let workload = workload(context, &actor, kind, adopts).await?;
     let former = context.workloads.seen(other(kind), key);
-    let has_role = wanted.is_some_and(|wanted| wanted.service_account.is_some());
+    let own = wanted.and_then(Desired::standalone);
+    let has_role = own.is_some_and(|own| own.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
     let service_account = child(accounts, &account, &actor, adopts, has_role).await?;
@@ -231,7 +237,7 @@ pub async fn observe(
         queues,
         pods: pods(context, &actor),
         service_account,
-        scaling: scaling(context, &actor, wanted, adopts).await?,
+        scaling: scaling(context, &actor, own, adopts).await?,
         desired,
         previous,
         workload,
@@ -260,17 +266,16 @@ fn wanted_kind(
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
 ) -> WorkloadKind {
-    match desired {
-        Ok(desired) => desired.kind,
-        Err(_)
-            if context
-                .workloads
-                .seen(WorkloadKind::StatefulSet, &actor.metadata.key)
-                .is_some() =>
+    match desired.ok().and_then(Desired::standalone) {
+        Some(own) => own.kind,
+        None if context
+            .workloads
+            .seen(WorkloadKind::StatefulSet, &actor.metadata.key)
+            .is_some() =>
         {
             WorkloadKind::StatefulSet
         }
-        Err(_) => WorkloadKind::Deployment,
+        None => WorkloadKind::Deployment,
     }
 }
 
@@ -325,12 +330,12 @@ where
 async fn scaling(
     context: &Context,
     actor: &ActorRecord,
-    wanted: Option<&Desired>,
+    own: Option<&Standalone>,
     adopts: bool,
 ) -> Result<ScalingSeen, Error> {
     let key = &actor.metadata.key;
     let installed = context.keda.is_installed();
-    let objects = wanted.and_then(|wanted| wanted.scaling.as_ref());
+    let objects = own.and_then(|own| own.scaling.as_ref());
     let objects = objects.filter(|_| installed);
     let authenticates = objects.and_then(|objects| objects.as_ref().ok());
     let authenticates = authenticates.is_some_and(|it| it.trigger_authentication.is_some());

@@ -12,7 +12,7 @@ use asya_shared::inject::Replicas;
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
 
-use super::desired::Desired;
+use super::desired::Standalone;
 use super::observe::{Child, Observed, QueueSeen};
 use super::{Fault, Reason, Retry};
 use crate::queue::{Serving, Standing};
@@ -133,7 +133,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
 
 /// FW-21: what was applied for this spec is left alone, whatever became of it since.
 fn is_done_once(observed: &Observed) -> bool {
-    let Ok(desired) = &observed.desired else {
+    let Some(own) = observed.standalone() else {
         return false;
     };
     let is_recorded = |wanted: &Sealed| {
@@ -143,7 +143,7 @@ fn is_done_once(observed: &Observed) -> bool {
     observed.actor.annotations.once
         && has_finalizer(observed)
         && matches!(observed.queue, QueueSeen::Verified | QueueSeen::NotAsked)
-        && desired
+        && own
             .children()
             .is_some_and(|mut children| children.all(is_recorded))
 }
@@ -189,12 +189,10 @@ fn plan_queue(observed: &Observed) -> QueueStep {
 }
 
 fn plan_workload(observed: &Observed) -> WorkloadStep {
-    let Ok(desired) = &observed.desired else {
+    let Some(own) = observed.standalone() else {
         return WorkloadStep::Keep;
     };
-    if let (Child::Foreign(account), Some(_)) =
-        (&observed.service_account, &desired.service_account)
-    {
+    if let (Child::Foreign(account), Some(_)) = (&observed.service_account, &own.service_account) {
         return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
     }
     match &observed.workload {
@@ -204,26 +202,26 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
         }
         // Its end is an event, and then it is made anew.
         Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
-        Child::Ours(workload) if is_as_wanted(observed, workload, desired) => WorkloadStep::Keep,
-        Child::Ours(workload) => update(observed, workload, desired),
+        Child::Ours(workload) if is_as_wanted(observed, workload, own) => WorkloadStep::Keep,
+        Child::Ours(workload) => update(observed, workload, own),
     }
 }
 
 fn plan_service_account(observed: &Observed) -> Step {
-    let Ok(desired) = &observed.desired else {
+    let Some(own) = observed.standalone() else {
         return Step::Keep;
     };
-    let wanted = desired.service_account.as_ref();
+    let wanted = own.service_account.as_ref();
     let inventory = &observed.previous.inventory;
     match plan_child(&observed.service_account, wanted, inventory) {
         // Their tokens are renewed for as long as they run.
-        Step::Delete(_) if has_old_pods(observed, desired) => Step::Wait,
+        Step::Delete(_) if has_old_pods(observed, own) => Step::Wait,
         step => step,
     }
 }
 
-fn has_old_pods(observed: &Observed, desired: &Desired) -> bool {
-    let current = Some(&*desired.workload.template_hash);
+fn has_old_pods(observed: &Observed, own: &Standalone) -> bool {
+    let current = Some(&*own.workload.template_hash);
     let mut pods = observed.pods.iter();
     pods.any(|pod| !pod.finished && pod.template_hash.as_deref() != current)
 }
@@ -233,8 +231,8 @@ fn plan_scaling_step(
     workload: &WorkloadStep,
     now: Timestamp,
 ) -> Option<ScalingStep> {
-    let (desired, seen) = (observed.desired.as_deref().ok()?, &observed.scaling);
-    let Some(wanted) = &desired.scaling else {
+    let (own, seen) = (observed.standalone()?, &observed.scaling);
+    let Some(wanted) = &own.scaling else {
         let removal = plan_removal(&seen.scaled_object, &seen.trigger_authentication, now);
         return Some(ScalingStep::Unwanted(removal));
     };
@@ -245,7 +243,7 @@ fn plan_scaling_step(
         installed: seen.installed,
         target: &ScaleTarget {
             group: "apps".into(),
-            kind: desired.kind.name().into(),
+            kind: own.kind.name().into(),
             name: name.into(),
         },
         target_exists: *workload == WorkloadStep::Create
@@ -258,10 +256,10 @@ fn plan_scaling_step(
     })))
 }
 
-fn update(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> WorkloadStep {
+fn update(observed: &Observed, workload: &WorkloadRecord, own: &Standalone) -> WorkloadStep {
     let take_over = workload.last.former;
     let owned = workload.owns_replicas || take_over.is_some();
-    let enforced = matches!(desired.workload.replicas, Replicas::Enforced(_));
+    let enforced = matches!(own.workload.replicas, Replicas::Enforced(_));
     WorkloadStep::Update {
         take_over,
         hand_over: owned && !enforced,
@@ -275,8 +273,8 @@ fn reclaims(observed: &Observed, workload: &WorkloadRecord) -> bool {
 }
 
 /// Whether the workload is as it was last applied. Its number of pods has an owner of its own.
-fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, desired: &Desired) -> bool {
-    let (kind, wanted) = (workload.kind.name(), &desired.workload);
+fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, own: &Standalone) -> bool {
+    let (kind, wanted) = (workload.kind.name(), &own.workload);
     let enforced = matches!(wanted.replicas, Replicas::Enforced(_));
     let (metadata, last) = (&workload.metadata, &workload.last);
     let inventory = &observed.previous.inventory;

@@ -133,7 +133,9 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let desired = observed.desired.as_deref().ok();
     let pods = Pods::count(
         &observed.pods,
-        desired.map(|desired| &*desired.workload.template_hash),
+        observed
+            .standalone()
+            .map(|own| &*own.workload.template_hash),
         now,
     );
     let (transport_fault, spec_fault) = faults(observed, ensured);

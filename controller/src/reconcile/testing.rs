@@ -113,9 +113,8 @@ fn actor_status(actor: &crate::record::ActorRecord) -> asya_shared::api::AsyncAc
 /// The actor's Deployment as the API server shows it after our apply.
 pub(super) fn deployment(observed: &Observed) -> Value {
     let hash = observed
-        .desired
-        .as_ref()
-        .map(|desired| desired.workload.kept.hash.clone())
+        .standalone()
+        .map(|own| own.workload.kept.hash.clone())
         .unwrap_or_default();
     json!({
         "metadata": {

@@ -7,14 +7,12 @@ use serde_json::Value;
 
 use super::child::{apply_child, delete_child, entry, entry_of};
 use super::finalizer::add_finalizer;
+use super::queue::ensure_queue;
 use super::{Ensured, QueueState, recreate, scaling, seen_scaling};
-use crate::events::Note;
-use crate::queue::BrokerError;
-use crate::queue::health::Finding;
-use crate::reconcile::desired::Desired;
+use crate::reconcile::desired::Standalone;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::{Ensure, QueueStep, ScalingStep, Step, WorkloadStep, recorded};
+use crate::reconcile::plan::{Ensure, ScalingStep, Step, WorkloadStep, recorded};
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{Key, WorkloadRecord};
 
@@ -32,11 +30,11 @@ pub(super) async fn ensure(
         scaling: seen_scaling(observed, plan.scaling.as_ref().and_then(ScalingStep::fault)),
         ..Ensured::default()
     };
-    let Ok(desired) = &observed.desired else {
+    let (Ok(desired), Some(own)) = (&observed.desired, observed.standalone()) else {
         return Ok(ensured);
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
-    if plan.workload == WorkloadStep::Create && waits_for_queue(observed, desired, &ensured.queue) {
+    if plan.workload == WorkloadStep::Create && waits_for_queue(observed, own, &ensured.queue) {
         return Ok(ensured);
     }
     let applies = matches!(
@@ -47,28 +45,22 @@ pub(super) async fn ensure(
         ensured.fault = Some(fault);
         return Ok(ensured);
     }
-    let needed = ensure_needed(
-        context,
-        observed,
-        desired,
-        &plan.service_account,
-        &mut ensured,
-    );
+    let needed = ensure_needed(context, observed, own, &plan.service_account, &mut ensured);
     if let Err(fault) = needed.await? {
         ensured.fault = Some(fault);
         return Ok(ensured);
     }
-    let settings = scaling::ensure_settings(context, observed, desired).await?;
-    ensure_workload(context, observed, desired, plan.workload, &mut ensured).await?;
+    let settings = scaling::ensure_settings(context, observed, own).await?;
+    ensure_workload(context, observed, own, plan.workload, &mut ensured).await?;
     if let Some(step) = plan.scaling {
         let step = (step, settings.err());
-        let scaled = scaling::scale(context, observed, desired, step, &mut ensured).await;
+        let scaled = scaling::scale(context, observed, own, step, &mut ensured).await;
         if let Err(error) = scaled {
             ensured.interrupted = Some(Box::new(error));
             return Ok(ensured);
         }
     }
-    if let Some(former) = plan.former.filter(|_| is_in_place(desired, &ensured)) {
+    if let Some(former) = plan.former.filter(|_| is_in_place(own, &ensured)) {
         context.workloads.delete(&former).await?;
     }
     if ensured.fault.is_none() {
@@ -79,8 +71,8 @@ pub(super) async fn ensure(
 }
 
 /// QUE-4: only the first creation waits, and not for a queue whose name SQS will free in a minute.
-fn waits_for_queue(observed: &Observed, desired: &Desired, queue: &QueueState) -> bool {
-    let (kind, name) = (desired.kind.name(), &observed.key().name);
+fn waits_for_queue(observed: &Observed, own: &Standalone, queue: &QueueState) -> bool {
+    let (kind, name) = (own.kind.name(), &observed.key().name);
     let made_before = recorded(&observed.previous.inventory, kind, name).is_some();
     let comes_soon =
         matches!(queue, QueueState::Fault(fault) if fault.reason == Reason::QueueDeletedRecently);
@@ -88,13 +80,13 @@ fn waits_for_queue(observed: &Observed, desired: &Desired, queue: &QueueState) -
 }
 
 /// Whether the workload can do all that one of the other kind did: an autoscaler that is wanted drives it (WRK-6).
-fn is_in_place(desired: &Desired, ensured: &Ensured) -> bool {
+fn is_in_place(own: &Standalone, ensured: &Ensured) -> bool {
     let scaled = ensured.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled
             .scaled_object
             .as_ref()
             .map(|found| &*found.target.kind);
-        scaled.fault.is_none() && target == Some(desired.kind.name())
+        scaled.fault.is_none() && target == Some(own.kind.name())
     });
     ensured.workload.is_some() && scaled
 }
@@ -103,11 +95,11 @@ fn is_in_place(desired: &Desired, ensured: &Ensured) -> bool {
 async fn ensure_needed(
     context: &Context,
     observed: &Observed,
-    desired: &Desired,
+    own: &Standalone,
     account: &Step,
     ensured: &mut Ensured,
 ) -> Result<Result<(), Fault>, Error> {
-    if let Some(wanted) = &desired.service_account {
+    if let Some(wanted) = &own.service_account {
         let name = service_account(observed);
         let applied = apply_child(
             &context.service_accounts,
@@ -136,7 +128,7 @@ fn service_account(observed: &Observed) -> Key {
 async fn ensure_workload(
     context: &Context,
     observed: &Observed,
-    desired: &Desired,
+    own: &Standalone,
     step: WorkloadStep,
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
@@ -144,13 +136,13 @@ async fn ensure_workload(
         WorkloadStep::Keep => return Ok(()),
         WorkloadStep::Refuse(fault) => Err(fault),
         WorkloadStep::Create => {
-            apply_workload(context, observed, desired, &desired.workload.first()).await?
+            apply_workload(context, observed, own, &own.workload.first()).await?
         }
         update @ WorkloadStep::Update { .. } => {
             match prepare_update(context, observed, &update).await? {
                 Ok(()) => {
-                    let object = &desired.workload.kept.object;
-                    apply_workload(context, observed, desired, object).await?
+                    let object = &own.workload.kept.object;
+                    apply_workload(context, observed, own, object).await?
                 }
                 Err(fault) => Err(fault),
             }
@@ -158,7 +150,7 @@ async fn ensure_workload(
     };
     match applied {
         Ok(workload) => {
-            let (kind, wanted) = (workload.kind.name(), &desired.workload.kept);
+            let (kind, wanted) = (workload.kind.name(), &own.workload.kept);
             let (metadata, last) = (&workload.metadata, &workload.last);
             let entry = entry(("apps", kind), metadata, last, &wanted.hash);
             ensured.applied.push(entry);
@@ -203,73 +195,22 @@ async fn prepare_update(
     Ok(Ok(()))
 }
 
-async fn ensure_queue(
-    context: &Context,
-    observed: &Observed,
-    desired: &Desired,
-    step: QueueStep,
-) -> Result<QueueState, Error> {
-    let client = context
-        .brokers
-        .client(&desired.transport, &observed.key().namespace);
-    let queue = desired.queue_of(&observed.actor);
-    let creates = step == QueueStep::Create;
-    let made = match step {
-        QueueStep::Keep(serving) => {
-            context.doubts.settle(observed.key());
-            return Ok(QueueState::Ready(serving));
-        }
-        QueueStep::Await => return Ok(QueueState::Unanswered),
-        QueueStep::Unmanaged => return Ok(QueueState::Unmanaged),
-        QueueStep::Refuse(fault) => return Ok(QueueState::Fault(fault)),
-        QueueStep::Create => client.create(&queue).await,
-        QueueStep::Update => client.update(&queue).await,
-    };
-    match made {
-        Ok(serving) => {
-            if creates {
-                tell_creation(context, observed, desired);
-            }
-            context.doubts.settle(observed.key());
-            Ok(if creates {
-                QueueState::Created(serving)
-            } else {
-                QueueState::Ready(Some(serving))
-            })
-        }
-        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
-        Err(error) => Ok(QueueState::Fault(error.fault())),
-    }
-}
-
-fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
-    let (note, verb) = match context.doubts.about(observed.key()) {
-        Some(Finding::Vanished) => (Note::QueueRecreated, "created again"),
-        _ => (Note::QueueCreated, "created"),
-    };
-    let text = format!(
-        "{verb} queue {} on transport {}",
-        desired.names.queue, desired.transport.name
-    );
-    context.events.tell(&observed.actor, note, text);
-}
-
 async fn apply_workload(
     context: &Context,
     observed: &Observed,
-    desired: &Desired,
+    own: &Standalone,
     object: &Value,
 ) -> Result<Result<Arc<WorkloadRecord>, Fault>, Error> {
     let key = observed.key();
-    let error = match context.workloads.apply(desired.kind, key, object).await {
+    let error = match context.workloads.apply(own.kind, key, object).await {
         Ok(workload) => return Ok(Ok(workload)),
         Err(error) => error,
     };
     if matches!(&error, kube::Error::Api(status) if status.code == 422) {
-        let fault = recreate::if_allowed(context, observed, desired.kind, object).await?;
+        let fault = recreate::if_allowed(context, observed, own.kind, object).await?;
         if let Some(fault) = fault {
             return Ok(Err(fault));
         }
     }
-    refused(&format!("{} {key}", desired.kind.name()), error).map(Err)
+    refused(&format!("{} {key}", own.kind.name()), error).map(Err)
 }

@@ -4,6 +4,7 @@ mod child;
 mod delete;
 mod ensure;
 mod finalizer;
+mod queue;
 mod recreate;
 mod retired;
 mod scaling;
@@ -167,8 +168,8 @@ fn is_another_queue(observed: &Observed, ensured: &Ensured) -> bool {
 }
 
 fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Scaled> {
-    let desired = observed.desired.as_ref().ok()?;
-    desired.scaling.as_ref().map(|_| Scaled {
+    let own = observed.standalone()?;
+    own.scaling.as_ref().map(|_| Scaled {
         scaled_object: observed.scaling.scaled_object.ours().cloned(),
         fault,
     })

@@ -4,7 +4,7 @@ use asya_shared::scaling::trigger_authentication_name;
 
 use super::Ensured;
 use super::child::{apply_child, delete_child, entry_of};
-use crate::reconcile::desired::Desired;
+use crate::reconcile::desired::Standalone;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::ScalingStep;
 use crate::reconcile::{Context, Error, Fault};
@@ -15,9 +15,9 @@ use crate::scaling::plan::{Removal, ScalingPlan};
 pub(super) async fn ensure_settings(
     context: &Context,
     observed: &Observed,
-    desired: &Desired,
+    own: &Standalone,
 ) -> Result<Result<(), Fault>, Error> {
-    let Some(Ok(objects)) = &desired.scaling else {
+    let Some(Ok(objects)) = &own.scaling else {
         return Ok(Ok(()));
     };
     let wanted = objects
@@ -36,7 +36,7 @@ pub(super) async fn ensure_settings(
 pub(super) async fn scale(
     context: &Context,
     observed: &Observed,
-    desired: &Desired,
+    own: &Standalone,
     (step, fault): (ScalingStep, Option<Fault>),
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
@@ -49,7 +49,7 @@ pub(super) async fn scale(
     };
     let mut fault = plan.fault.clone().or(fault);
     if fault.is_none() && ensured.workload.is_some() {
-        let applied = apply(context, observed, desired, &plan, ensured).await?;
+        let applied = apply(context, observed, own, &plan, ensured).await?;
         fault = applied.err();
     }
     if let Some(scaled) = &mut ensured.scaling {
@@ -62,11 +62,11 @@ pub(super) async fn scale(
 async fn apply(
     context: &Context,
     observed: &Observed,
-    desired: &Desired,
+    own: &Standalone,
     plan: &ScalingPlan,
     ensured: &mut Ensured,
 ) -> Result<Result<(), Fault>, Error> {
-    let Some(Ok(objects)) = &desired.scaling else {
+    let Some(Ok(objects)) = &own.scaling else {
         return Ok(Ok(()));
     };
     let (name, seen) = (authentication(observed), &observed.scaling);

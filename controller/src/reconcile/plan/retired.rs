@@ -33,10 +33,10 @@ pub fn looks(observed: &Observed) -> Vec<QueueStatus> {
 }
 
 fn may_delete(observed: &Observed) -> bool {
-    let Ok(desired) = &observed.desired else {
+    let Some(own) = observed.standalone() else {
         return false;
     };
-    let current = Some(&*desired.workload.template_hash);
+    let current = Some(&*own.workload.template_hash);
     observed.queues_managed
         && !observed.deletion.retains_queue
         && !observed.actor.annotations.skip_queue_deletion

@@ -232,10 +232,8 @@ fn recorded(mut observed: Observed, object: &Value) -> Observed {
         name: "a".to_owned(),
         uid: Some("workload-uid".to_owned()),
         hash: observed
-            .desired
-            .as_ref()
-            .ok()
-            .map(|desired| desired.workload.kept.hash.clone()),
+            .standalone()
+            .map(|own| own.workload.kept.hash.clone()),
         fingerprint: workload(&deployment(&observed))
             .last
             .fingerprint

@@ -28,8 +28,7 @@ fn lives() -> Observed {
 fn running(observed: &Observed) -> Ensured {
     let found = workload(&deployment(observed));
     let hash = observed
-        .desired
-        .as_ref()
+        .standalone()
         .map(|it| it.workload.kept.hash.clone());
     Ensured {
         queue: QueueState::Ready(None),
@@ -370,8 +369,7 @@ fn pods_of_an_older_template_make_a_rollout() {
         Some(State::Updating)
     );
     let hash = observed
-        .desired
-        .as_ref()
+        .standalone()
         .unwrap()
         .workload
         .template_hash

@@ -156,8 +156,7 @@ fn brokers_are_asked_only_about_queues_that_are_ours_to_delete_now() {
 fn retired_queue_is_left_alone_while_pods_of_an_earlier_template_may_receive_from_it() {
     let mut observed = plain("mq", &["other"]);
     let current = observed
-        .desired
-        .as_ref()
+        .standalone()
         .unwrap()
         .workload
         .template_hash

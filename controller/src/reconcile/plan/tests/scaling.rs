@@ -87,7 +87,7 @@ fn actor_that_is_reconciled_once_gets_all_its_children_first() {
         matches!(plan(&seen, now()), Plan::Ensure(_)),
         "not scaled yet"
     );
-    let wanted = seen.desired.as_ref().unwrap().scaling.clone();
+    let wanted = seen.standalone().unwrap().scaling.clone();
     let wanted = wanted.unwrap().unwrap();
     let found = scaled_object(&json!({}));
     let of_keda = [Some(wanted.scaled_object), wanted.trigger_authentication];
@@ -128,7 +128,7 @@ fn scaled_workload_that_is_made_again_begins_with_as_many_pods_as_there_should_b
         (json!({"desiredReplicas": 9}), 5),
     ] {
         let seen = observed(&actor(&json!({}), &scaled, &status));
-        let first = seen.desired.as_ref().unwrap().workload.first();
+        let first = seen.standalone().unwrap().workload.first();
         assert_eq!(first["spec"]["replicas"], replicas, "{status}");
     }
 }

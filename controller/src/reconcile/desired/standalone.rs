@@ -1,0 +1,124 @@
+//! The objects of an actor whose workload we make.
+
+use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, QueueStatus, Workload, WorkloadKind};
+use asya_shared::applied::Sealed;
+use asya_shared::config::Transport;
+use asya_shared::inject::{
+    PodInputs, Replicas, WorkloadObject, service_account, service_account_name, workload,
+};
+use asya_shared::scaling::{
+    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
+};
+use asya_shared::transport::QueueNames;
+
+use crate::reconcile::Installation;
+use crate::record::ActorRecord;
+
+/// The objects of an actor whose workload we make.
+#[derive(Debug)]
+pub struct Standalone {
+    /// Kind of the workload.
+    pub kind: WorkloadKind,
+    /// The `ServiceAccount` by which its pods assume their IAM role, if they have one.
+    pub service_account: Option<Sealed>,
+    /// The workload, as it is applied.
+    pub workload: WorkloadObject,
+    /// What makes KEDA scale it, or why KEDA cannot be told of the queue yet; `None` while scaling is off.
+    pub scaling: Option<Result<ScalingObjects, Untriggerable>>,
+}
+
+impl Standalone {
+    /// What belongs to the actor alone; `None` as long as KEDA cannot be told of its queue.
+    pub fn children(&self) -> Option<impl Iterator<Item = &Sealed>> {
+        let scaling = self.scaling.as_ref().map(Result::as_ref).transpose().ok()?;
+        let of_keda = scaling.into_iter().flat_map(|objects| {
+            let authentication = objects.trigger_authentication.as_ref();
+            authentication.into_iter().chain([&objects.scaled_object])
+        });
+        let own = self.service_account.iter().chain([&self.workload.kept]);
+        Some(own.chain(of_keda))
+    }
+}
+
+/// What they are made from.
+pub(super) struct Inputs<'a> {
+    pub(super) installation: &'a Installation,
+    pub(super) actor: &'a ActorRecord,
+    pub(super) previous: &'a AsyncActorStatus,
+    /// The workload is still being scaled, wanted or not.
+    pub(super) scaled: bool,
+    pub(super) spec: &'a AsyncActorSpec,
+    pub(super) template: &'a Workload,
+    pub(super) transport: &'a Transport,
+    pub(super) names: &'a QueueNames,
+}
+
+impl Inputs<'_> {
+    pub(super) fn desired(&self) -> Standalone {
+        let Self {
+            installation,
+            actor,
+            previous,
+            scaled,
+            spec,
+            template,
+            transport,
+            names,
+        } = *self;
+        let (key, uid) = (&actor.metadata.key, &*actor.metadata.uid);
+        let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
+        let account = role.map(|_| service_account_name(&key.name));
+        let is_it = |queue: &&QueueStatus| {
+            (&queue.transport, &queue.name) == (&transport.name, &names.queue)
+        };
+        let queue = previous.queue.as_ref().filter(is_it);
+        let scaling = spec.scaling_in_force().map(|scaling| {
+            scaling_objects(&ScalingInputs {
+                namespace: &key.namespace,
+                actor: &key.name,
+                uid,
+                scaling,
+                target: ScaleTarget::workload(template.kind_in_force(), &key.name),
+                transport,
+                names,
+                queue_url: queue.and_then(|queue| queue.url.as_deref()),
+            })
+        });
+        let inputs = PodInputs {
+            namespace: &key.namespace,
+            actor: &key.name,
+            spec,
+            workload: template,
+            transport,
+            settings: &installation.settings,
+            runtime_hash: &installation.runtime_hash,
+            service_account: account.as_deref(),
+        };
+        let replicas = replicas(spec, template, scaled, previous.desired_replicas);
+        Standalone {
+            kind: template.kind_in_force(),
+            service_account: role.map(|role| service_account(&key.namespace, &key.name, uid, role)),
+            workload: workload(&inputs, uid, replicas),
+            scaling,
+        }
+    }
+}
+
+/// WRK-3: as long as an autoscaler drives the workload, the number of its pods is not ours.
+/// One that is made again goes on with as many pods as there should be.
+fn replicas(
+    spec: &AsyncActorSpec,
+    template: &Workload,
+    scaled: bool,
+    wanted_before: Option<i32>,
+) -> Replicas {
+    match spec.scaling_in_force() {
+        Some(scaling) => {
+            let most = scaling.max_replicas.max(scaling.min_replicas);
+            let before = wanted_before.unwrap_or(scaling.min_replicas);
+            Replicas::Initial(before.clamp(scaling.min_replicas, most))
+        }
+        None if scaled => Replicas::Initial(template.replicas_in_force()),
+        None => Replicas::Enforced(template.replicas_in_force()),
+    }
+}
