@@ -2,6 +2,7 @@
 //! spec must keep, names, the transports' configuration and what a pod must contain. Everything here
 //! is pure: no client, no async runtime, no clock.
 
+pub mod admission;
 pub mod api;
 pub mod applied;
 pub mod config;

@@ -25,6 +25,8 @@ pub mod label {
     pub const ACTOR: &str = "asya.sh/actor";
     /// `deployment` or `statefulset`; part of the selector.
     pub const WORKLOAD: &str = "asya.sh/workload";
+    /// On a pod: `"false"` keeps a binding's sidecar out of it (INJ-1).
+    pub const INJECT: &str = "asya.sh/inject";
     /// The actor's name on its pods; part of the selector.
     pub const APP: &str = "app";
 }
@@ -51,6 +53,12 @@ pub mod annotation {
     pub const ALLOW_RECREATE: &str = "asya.sh/allow-recreate";
     /// On a `ConfigMap` of ours: `"true"` when it outlives the actors that needed it (FW-23).
     pub const ORPHANED: &str = "asya.sh/orphaned";
+    /// On a pod of a binding: uid of the actor whose sidecar it has (BIND-22).
+    pub const INJECTED_BY: &str = "asya.sh/injected-by";
+    /// On such a pod: the two hashes of what it got (INJ-9, ROLL-8).
+    pub const INJECTED_HASH: &str = "asya.sh/injected-hash";
+    /// On a pod of a binding that was left alone: the reason (BIND-7).
+    pub const NOT_INJECTED: &str = "asya.sh/not-injected";
     /// On an actor: the IAM role of its pods (SA-1).
     pub const ROLE_ARN: &str = "eks.amazonaws.com/role-arn";
 }
@@ -69,6 +77,8 @@ pub mod manager {
     pub const SERVICE_ACCOUNT: &str = "asya-operator/serviceaccount";
     /// The CRD.
     pub const CRD: &str = "asya-operator/crd";
+    /// The webhook configurations.
+    pub const ADMISSION: &str = "asya-operator/admission";
     /// What the former operator, written in Go, wrote as (WRK-7).
     pub const FORMER_OPERATOR: &str = "manager";
     /// `spec.replicas` for the moment in which its owner changes (WRK-3).

@@ -1,0 +1,129 @@
+//! The objects that the controller applies (CFG-1, CFG-3, CFG-7, VAC-8).
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhook,
+    ValidatingWebhookConfiguration,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+
+use super::entry::{client_config, condition, of_family, of_required};
+use super::{
+    Binding, MOST_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, expression,
+};
+use crate::names::{GROUP, MANAGED_BY, label};
+use crate::resolve::Family;
+
+/// The mutating configurations, and what did not find room in them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// The objects; the first is there without any entry, too.
+    pub objects: Vec<MutatingWebhookConfiguration>,
+    /// Namespace and name of required bindings that stay fail-open, because there are too many.
+    pub surplus: Vec<(String, String)>,
+}
+
+/// The mutating configurations. `bindings` come oldest first: who was fail-closed stays so when others follow.
+#[must_use]
+pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
+    let is_excluded =
+        |it: &&Binding| it.namespace == settings.namespace || it.namespace.starts_with("kube-");
+    let mut families: BTreeMap<Family, Vec<&Binding>> = BTreeMap::new();
+    let (mut required, mut surplus) = (Vec::new(), Vec::new());
+    for binding in bindings.iter().filter(|it| !is_excluded(it)) {
+        match binding.policy {
+            Policy::Optional => families.entry(binding.family).or_default().push(binding),
+            Policy::Required { proved } => {
+                let has_room = required.len() < MOST_REQUIRED;
+                let Some(entry) = of_required(settings, binding, proved && has_room) else {
+                    continue;
+                };
+                if !has_room {
+                    surplus.push((binding.namespace.clone(), binding.actor.clone()));
+                }
+                required.push(entry);
+            }
+        }
+    }
+    let optional = families.iter();
+    let optional = optional.filter_map(|(family, of_it)| of_family(settings, *family, of_it));
+    let mut objects = vec![optional.collect::<Vec<_>>()];
+    for (number, entries) in required.chunks(REQUIRED_PER_OBJECT).enumerate() {
+        match objects.get_mut(number) {
+            Some(object) => object.extend_from_slice(entries),
+            None => objects.push(entries.to_vec()),
+        }
+    }
+    let objects = objects.into_iter().enumerate().map(|(number, entries)| {
+        let name = match number {
+            0 => format!("{}-injector", settings.release),
+            _ => format!("{}-injector-{}", settings.release, number + 1),
+        };
+        MutatingWebhookConfiguration {
+            metadata: metadata(settings, name),
+            webhooks: Some(entries),
+        }
+    });
+    Rules {
+        objects: objects.collect(),
+        surplus,
+    }
+}
+
+/// The validating configuration (VAC-8).
+#[must_use]
+pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
+    let strings = |texts: &[&str]| Some(texts.iter().map(ToString::to_string).collect());
+    ValidatingWebhookConfiguration {
+        metadata: metadata(settings, format!("{}-validator", settings.release)),
+        webhooks: Some(vec![ValidatingWebhook {
+            name: "validate.asyncactors.asya.sh".to_owned(),
+            // The CRD's own rules and the controller stand behind it.
+            failure_policy: Some("Ignore".to_owned()),
+            client_config: client_config(settings, VALIDATE_PATH),
+            rules: Some(vec![RuleWithOperations {
+                api_groups: strings(&[GROUP]),
+                api_versions: strings(&["v1alpha1"]),
+                operations: strings(&["CREATE", "UPDATE"]),
+                resources: strings(&["asyncactors"]),
+                scope: Some("Namespaced".to_owned()),
+            }]),
+            namespace_selector: Some(LabelSelector::default()),
+            object_selector: Some(LabelSelector::default()),
+            match_conditions: Some(vec![
+                condition("not-deleting", expression::NOT_DELETING),
+                condition("spec-changes", expression::SPEC_CHANGES),
+            ]),
+            match_policy: Some("Equivalent".to_owned()),
+            side_effects: "None".to_owned(),
+            timeout_seconds: Some(5),
+            admission_review_versions: vec!["v1".to_owned()],
+        }]),
+    }
+}
+
+fn metadata(settings: &Settings, name: String) -> ObjectMeta {
+    let labels = [
+        (label::MANAGED_BY, MANAGED_BY),
+        (label::PART_OF, "asya"),
+        (label::COMPONENT, "admission"),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    ObjectMeta {
+        name: Some(name),
+        labels: Some(labels.into()),
+        owner_references: Some(vec![OwnerReference {
+            api_version: "rbac.authorization.k8s.io/v1".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: settings.anchor.name.clone(),
+            uid: settings.anchor.uid.clone(),
+            controller: None,
+            block_owner_deletion: None,
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

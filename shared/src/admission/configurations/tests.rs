@@ -1,0 +1,427 @@
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhook;
+use serde_json::{Value, json};
+
+use super::super::testing::{labelled, plain, required, settings};
+use super::super::{Binding, Endpoint, Settings, required_entry_name};
+use super::{Rules, mutating, validating};
+use crate::resolve::{Family, GroupKind, OwnerRule};
+
+fn rules(bindings: &[Binding]) -> Rules {
+    mutating(&settings(), bindings)
+}
+
+fn entries(bindings: &[Binding]) -> Vec<MutatingWebhook> {
+    let objects = rules(bindings).objects;
+    objects
+        .into_iter()
+        .filter_map(|it| it.webhooks)
+        .flatten()
+        .collect()
+}
+
+fn entry(bindings: &[Binding], name: &str) -> Value {
+    let found = entries(bindings).into_iter().find(|it| it.name == name);
+    json!(found.unwrap_or_else(|| panic!("no entry {name}")))
+}
+
+fn names(bindings: &[Binding]) -> Vec<String> {
+    entries(bindings).into_iter().map(|it| it.name).collect()
+}
+
+fn condition<'a>(entry: &'a Value, name: &str) -> &'a str {
+    let all = entry["matchConditions"].as_array().unwrap();
+    let found = all.iter().find(|it| it["name"] == name);
+    found.map_or("", |it| it["expression"].as_str().unwrap())
+}
+
+/// CFG-2
+#[test]
+fn without_a_binding_there_is_an_object_without_an_entry() {
+    let objects = rules(&[]).objects;
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0].metadata.name.as_deref(), Some("asya-injector"));
+    assert_eq!(objects[0].webhooks, Some(Vec::new()));
+}
+
+/// CFG-3
+#[test]
+fn bindings_of_a_family_share_an_entry_that_asks_for_their_namespaces_and_names() {
+    let workspace = |namespace: &str, name: &str| {
+        labelled(namespace, Family::Kaito, &[("kaito.sh/workspace", name)])
+    };
+    let bindings = [
+        workspace("b", "phi"),
+        workspace("a", "llama"),
+        workspace("a", "phi"),
+        plain("c", "web"),
+    ];
+    assert_eq!(
+        names(&bindings),
+        ["kaito.inject.asya.sh", "generic.inject.asya.sh"]
+    );
+    let kaito = entry(&bindings, "kaito.inject.asya.sh");
+    assert_eq!(
+        kaito["namespaceSelector"],
+        json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]})
+    );
+    assert_eq!(
+        kaito["objectSelector"],
+        json!({"matchExpressions": [
+            {"key": "kaito.sh/workspace", "operator": "In", "values": ["llama", "phi"]},
+            {"key": "asya.sh/inject", "operator": "NotIn", "values": ["false"]},
+        ]})
+    );
+    assert_eq!(kaito["failurePolicy"], "Ignore");
+    assert_eq!(kaito["clientConfig"]["service"]["path"], "/mutate/pods");
+    assert_eq!(condition(&kaito, "owned"), "");
+    let generic = entry(&bindings, "generic.inject.asya.sh");
+    assert_eq!(
+        generic["objectSelector"],
+        json!({"matchExpressions": [{"key": "asya.sh/inject", "operator": "NotIn", "values": ["false"]}]})
+    );
+    assert_eq!(
+        condition(&generic, "owned"),
+        "has(object.metadata) && has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(o, \
+         has(o.controller) && o.controller && has(o.apiVersion) && has(o.kind) && has(o.name) && \
+         ((o.kind == 'ReplicaSet' && o.apiVersion.startsWith('apps/') && \
+         ((o.name.contains('-') && o.name.substring(0, o.name.lastIndexOf('-')) in ['web'])))))"
+    );
+}
+
+/// CFG-3
+#[test]
+fn label_without_a_single_value_or_with_too_many_is_asked_for_by_its_key() {
+    let exists = json!({"key": "ray.io/cluster", "operator": "Exists"});
+    let of = |bindings: &[Binding]| {
+        let entry = entry(bindings, "ray.inject.asya.sh");
+        entry["objectSelector"]["matchExpressions"][0].clone()
+    };
+    let cluster = |name: &str| labelled("a", Family::Ray, &[("ray.io/cluster", name)]);
+    let many =
+        |count: usize| -> Vec<Binding> { (0..count).map(|n| cluster(&format!("c{n}"))).collect() };
+    assert_eq!(of(&many(50))["values"].as_array().unwrap().len(), 50);
+    assert_eq!(of(&many(51)), exists);
+    assert_eq!(
+        of(&[cluster("one"), labelled("a", Family::Ray, &[])]),
+        exists
+    );
+}
+
+/// CFG-3
+#[test]
+fn too_many_names_of_owners_leave_their_kinds() {
+    let named = |count: usize, length: usize| -> Vec<Binding> {
+        let name = |n: usize| format!("{n:0>length$}");
+        (0..count).map(|n| plain("a", &name(n))).collect()
+    };
+    let owned = |bindings: &[Binding]| {
+        condition(&entry(bindings, "generic.inject.asya.sh"), "owned").to_owned()
+    };
+    assert!(owned(&named(200, 10)).contains("'0000000199'"));
+    for (bindings, why) in [(named(201, 10), "names"), (named(150, 200), "length")] {
+        let owned = owned(&bindings);
+        assert!(!owned.contains("'0"), "{why}: {owned}");
+        assert!(owned.ends_with("((o.kind == 'ReplicaSet' && o.apiVersion.startsWith('apps/'))))"));
+    }
+    let shortened = owned(&named(1, 250));
+    assert!(shortened.contains(&format!("['{:0>242}'].exists(p, o.name.startsWith(p))", "")));
+}
+
+/// CFG-3, CFG-8
+#[test]
+fn required_binding_has_an_entry_of_its_own_that_fails_only_once_it_is_proved() {
+    let binding = labelled(
+        "models",
+        Family::Kserve,
+        &[
+            ("serving.kserve.io/inferenceservice", "phi3"),
+            ("component", "predictor"),
+        ],
+    );
+    let name = required_entry_name("models", "labelled");
+    for (proved, policy) in [(false, "Ignore"), (true, "Fail")] {
+        let bindings = [required(binding.clone(), proved)];
+        assert_eq!(names(&bindings), [name.as_str()]);
+        let entry = entry(&bindings, &name);
+        assert_eq!(entry["failurePolicy"], policy);
+        assert_eq!(
+            entry["clientConfig"]["service"]["path"],
+            "/mutate/pods/required"
+        );
+        assert_eq!(
+            entry["namespaceSelector"]["matchExpressions"][0]["values"],
+            json!(["models"])
+        );
+        assert_eq!(
+            entry["objectSelector"],
+            json!({"matchExpressions": [
+                {"key": "component", "operator": "In", "values": ["predictor"]},
+                {"key": "serving.kserve.io/inferenceservice", "operator": "In", "values": ["phi3"]},
+            ]}),
+            "a pod that opts out is refused, too"
+        );
+        assert_eq!(condition(&entry, "owned"), "", "its labels tell it");
+    }
+    let deployment = [required(plain("models", "web"), true)];
+    let entry = entry(&deployment, &required_entry_name("models", "web"));
+    assert!(condition(&entry, "owned").contains("in ['web']"), "{entry}");
+    assert_ne!(name, required_entry_name("model", "slabelled"));
+}
+
+/// CFG-4
+#[test]
+fn all_entries_ask_for_new_pods_and_give_up_after_five_seconds() {
+    let all = entries(&[plain("a", "web"), required(plain("a", "must"), true)]);
+    assert_eq!(all.len(), 2);
+    for entry in all.iter().map(|entry| json!(entry)) {
+        assert_eq!(
+            entry["rules"],
+            json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"], "scope": "Namespaced"}])
+        );
+        let fields = [
+            "timeoutSeconds",
+            "sideEffects",
+            "reinvocationPolicy",
+            "matchPolicy",
+        ];
+        assert_eq!(
+            fields.map(|field| entry[field].clone()),
+            [
+                json!(5),
+                json!("None"),
+                json!("IfNeeded"),
+                json!("Equivalent")
+            ]
+        );
+        assert_eq!(entry["admissionReviewVersions"], json!(["v1"]));
+        let service = &entry["clientConfig"]["service"];
+        assert_eq!(
+            (&service["namespace"], &service["name"], &service["port"]),
+            (&json!("asya-system"), &json!("asya-webhook"), &json!(443))
+        );
+        assert_eq!(entry["clientConfig"]["caBundle"], "UEVN");
+    }
+    let by_url = Settings {
+        endpoint: Endpoint::Url("https://127.0.0.1:9443/".to_owned()),
+        ..settings()
+    };
+    let objects = mutating(&by_url, &[plain("a", "web")]).objects;
+    let config = json!(objects[0].webhooks.as_ref().unwrap()[0].client_config);
+    assert_eq!(config["url"], "https://127.0.0.1:9443/mutate/pods");
+    assert_eq!(config.get("service"), None);
+}
+
+/// CFG-5
+#[test]
+fn own_namespace_and_those_of_kubernetes_are_excluded_twice() {
+    let excluded = [
+        "asya-system",
+        "kube-system",
+        "kube-public",
+        "kube-node-lease",
+    ];
+    let bindings: Vec<_> = excluded
+        .into_iter()
+        .flat_map(|namespace| {
+            [
+                plain(namespace, "web"),
+                required(plain(namespace, "must"), true),
+            ]
+        })
+        .collect();
+    assert_eq!(names(&bindings), [""; 0]);
+    for entry in entries(&[plain("a", "web"), required(plain("a", "must"), true)]) {
+        let entry = json!(entry);
+        let condition = condition(&entry, "not-excluded");
+        for namespace in excluded {
+            assert!(condition.contains(&format!("'{namespace}'")), "{condition}");
+        }
+    }
+}
+
+/// A text that no object can have as its name would end the expression or make the API server refuse them all.
+#[test]
+fn name_that_no_object_can_have_is_left_out() {
+    let evil = "x'] || true || ['";
+    let bindings = [plain("a", evil), required(plain("a", evil), true)];
+    assert_eq!(names(&bindings), [""; 0]);
+    let mixed = entry(
+        &[plain("a", evil), plain("a", "web")],
+        "generic.inject.asya.sh",
+    );
+    assert!(condition(&mixed, "owned").contains("in ['web']"), "{mixed}");
+    for bad in ["no value", "-edge", &*"x".repeat(64), "ümlaut"] {
+        let label = |value| labelled("a", Family::Kaito, &[("kaito.sh/workspace", value)]);
+        assert_eq!(names(&[label(bad)]), [""; 0], "{bad}");
+        assert_eq!(names(&[required(label(bad), true)]), [""; 0], "{bad}");
+        let mixed = entry(&[label(bad), label("good")], "kaito.inject.asya.sh");
+        let values = &mixed["objectSelector"]["matchExpressions"][0]["values"];
+        assert_eq!(*values, json!(["good"]));
+    }
+    for key in ["", "/x", "a/b/c", "UPPER/x", "x y"] {
+        assert_eq!(
+            names(&[required(labelled("a", Family::Kaito, &[(key, "v")]), true)]),
+            [""; 0],
+            "{key}"
+        );
+    }
+}
+
+/// CFG-7
+#[test]
+fn required_entries_fill_one_object_after_the_other_and_the_surplus_stays_open() {
+    let bindings = |count: usize| -> Vec<Binding> {
+        let one = |n: usize| required(plain("a", &format!("w{n}")), true);
+        (0..count).map(one).chain([plain("a", "web")]).collect()
+    };
+    let sizes = |count: usize| -> Vec<(String, usize)> {
+        let objects = rules(&bindings(count)).objects.into_iter();
+        objects
+            .map(|it| (it.metadata.name.unwrap(), it.webhooks.unwrap().len()))
+            .collect()
+    };
+    let object = |name: &str, size| (name.to_owned(), size);
+    assert_eq!(sizes(100), [object("asya-injector", 101)]);
+    assert_eq!(
+        sizes(101),
+        [object("asya-injector", 101), object("asya-injector-2", 1)]
+    );
+    assert_eq!(sizes(201)[2], object("asya-injector-3", 1));
+    let full = rules(&bindings(502));
+    let younger = |name: &str| ("a".to_owned(), name.to_owned());
+    assert_eq!(full.surplus, [younger("w500"), younger("w501")]);
+    let entries = full
+        .objects
+        .iter()
+        .flat_map(|it| it.webhooks.iter().flatten());
+    let fail = entries.filter(|it| it.failure_policy.as_deref() == Some("Fail"));
+    assert_eq!(fail.count(), 500);
+}
+
+/// CFG-7
+#[test]
+fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
+    let name = |n: usize| format!("{:-<40}-{n:03}", "a-name-as-long-as-they-come");
+    let workspace = |n: usize| [("kaito.sh/workspace".to_owned(), name(n))];
+    let bindings: Vec<_> = (0..1000)
+        .map(|n| {
+            let namespace = format!("{:-<50}-{:03}", "namespace", n % 200);
+            let labels = workspace(n);
+            let labels: Vec<_> = labels
+                .iter()
+                .map(|(key, value)| (&**key, &**value))
+                .collect();
+            let binding = if n % 2 == 0 {
+                labelled(&namespace, Family::Kaito, &labels)
+            } else {
+                plain(&namespace, &name(n))
+            };
+            let binding = Binding {
+                actor: name(n),
+                ..binding
+            };
+            if n % 10 == 0 {
+                required(binding, true)
+            } else {
+                binding
+            }
+        })
+        .collect();
+    let bundle = Settings {
+        ca_bundle: "x".repeat(2 * 800),
+        ..settings()
+    };
+    let rules = mutating(&bundle, &bindings);
+    let entries: usize = rules
+        .objects
+        .iter()
+        .map(|it| it.webhooks.as_ref().unwrap().len())
+        .sum();
+    assert_eq!(entries, 102);
+    for object in &rules.objects {
+        let size = serde_json::to_vec(object).unwrap().len();
+        assert!(size <= 512 * 1024, "{size} bytes");
+    }
+}
+
+/// CFG-1, AVL-5
+#[test]
+fn objects_go_with_their_anchor() {
+    let owned = |metadata: Value| {
+        assert_eq!(
+            metadata["ownerReferences"],
+            json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": "asya-webhook-anchor", "uid": "anchor-uid"}])
+        );
+        assert_eq!(
+            metadata["labels"]["app.kubernetes.io/managed-by"],
+            "asya-operator"
+        );
+    };
+    owned(json!(rules(&[]).objects[0].metadata));
+    owned(json!(validating(&settings()).metadata));
+}
+
+/// VAC-8
+#[test]
+fn actors_are_validated_when_their_spec_changes_and_never_held_up() {
+    let object = json!(validating(&settings()));
+    assert_eq!(object["metadata"]["name"], "asya-validator");
+    let entries = object["webhooks"].as_array().unwrap();
+    assert_eq!(entries.len(), 1);
+    let entry = &entries[0];
+    assert_eq!(entry["failurePolicy"], "Ignore");
+    assert_eq!(
+        entry["rules"],
+        json!([{"apiGroups": ["asya.sh"], "apiVersions": ["v1alpha1"], "operations": ["CREATE", "UPDATE"], "resources": ["asyncactors"], "scope": "Namespaced"}])
+    );
+    assert_eq!(
+        entry["clientConfig"]["service"]["path"],
+        "/validate/asyncactors"
+    );
+    assert!(condition(entry, "not-deleting").contains("deletionTimestamp"));
+    assert!(condition(entry, "spec-changes").contains("generation"));
+}
+
+/// The same bindings make the same objects, whatever their order; a rule of several owners asks for all of them.
+#[test]
+fn expressions_do_not_depend_on_the_order_of_bindings() {
+    let any_of = Binding {
+        pods: crate::resolve::PodMatch {
+            owner: OwnerRule::AnyOf(vec![
+                OwnerRule::Named {
+                    kind: GroupKind {
+                        group: "apps",
+                        kind: "StatefulSet",
+                    },
+                    name: "db".to_owned(),
+                },
+                OwnerRule::Generated {
+                    kind: GroupKind {
+                        group: "",
+                        kind: "Thing",
+                    },
+                    prefix: "gen-".to_owned(),
+                    suffix: 5,
+                },
+            ]),
+            ..plain("a", "db").pods
+        },
+        ..plain("a", "db")
+    };
+    let one = entries(&[any_of.clone(), plain("b", "web"), plain("a", "app")]);
+    let other = entries(&[plain("a", "app"), any_of, plain("b", "web")]);
+    assert_eq!(one, other);
+    let text = json!(one[0]).to_string();
+    for part in [
+        "o.name in ['db']",
+        "['gen-'].exists(p, o.name.startsWith(p))",
+        "!o.apiVersion.contains('/')",
+        "in ['app','web']",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let distinct: BTreeSet<_> = one.iter().map(|it| &it.name).collect();
+    assert_eq!(distinct.len(), one.len());
+}

@@ -1,0 +1,206 @@
+//! One entry of the mutating configurations (CFG-3, CFG-4).
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MatchCondition, MutatingWebhook, RuleWithOperations, ServiceReference, WebhookClientConfig,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+
+use super::legal::{is_label_value, is_name, is_selector};
+use super::{Binding, Endpoint, MUTATE_PATH, REQUIRED_PATH, Settings, expression};
+use crate::hash;
+use crate::names::label;
+use crate::resolve::{Family, Operator, OwnerRule, Requirement, Selector};
+
+/// Label that the API server puts on each namespace.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// Most values of the family's label (CFG-3).
+const MOST_VALUES: usize = 50;
+/// The API server gives up on us after this long.
+const TIMEOUT_SECONDS: i32 = 5;
+
+/// The entry of one family's bindings that are not required; `None` when no pod can be one of theirs.
+pub(super) fn of_family(
+    settings: &Settings,
+    family: Family,
+    bindings: &[&Binding],
+) -> Option<MutatingWebhook> {
+    let namespaces: BTreeSet<&str> = bindings.iter().map(|it| &*it.namespace).collect();
+    let opted_out = requirement(label::INJECT, "NotIn", ["false"]);
+    let (selector, condition) = if let Some(key) = family.label() {
+        (vec![of_label(key, bindings)?, opted_out], None)
+    } else {
+        let owners = bindings.iter().map(|it| &it.pods.owner);
+        (vec![opted_out], Some(expression::owned_by(owners)?))
+    };
+    Some(MutatingWebhook {
+        name: format!("{}.inject.asya.sh", family.entry()),
+        // A third party's model must not go down with us.
+        failure_policy: Some("Ignore".to_owned()),
+        client_config: client_config(settings, MUTATE_PATH),
+        namespace_selector: Some(in_namespaces(namespaces)),
+        object_selector: Some(LabelSelector {
+            match_expressions: Some(selector),
+            match_labels: None,
+        }),
+        match_conditions: Some(conditions(settings, condition)),
+        ..common()
+    })
+}
+
+/// The entry of one required binding; `None` when no pod can be one of its.
+pub(super) fn of_required(
+    settings: &Settings,
+    binding: &Binding,
+    fails: bool,
+) -> Option<MutatingWebhook> {
+    let pods = &binding.pods;
+    if !is_selector(&pods.labels) {
+        return None;
+    }
+    let condition = if needs_owner(binding) {
+        Some(expression::owned_by([&pods.owner])?)
+    } else {
+        None
+    };
+    let policy = if fails { "Fail" } else { "Ignore" };
+    Some(MutatingWebhook {
+        name: required_entry_name(&binding.namespace, &binding.actor),
+        failure_policy: Some(policy.to_owned()),
+        client_config: client_config(settings, REQUIRED_PATH),
+        namespace_selector: Some(in_namespaces([&*binding.namespace])),
+        object_selector: Some(label_selector(&pods.labels)),
+        match_conditions: Some(conditions(settings, condition)),
+        ..common()
+    })
+}
+
+/// The name of a required binding's entry.
+#[must_use]
+pub fn required_entry_name(namespace: &str, actor: &str) -> String {
+    let hash = hash::of_bytes(format!("{namespace}/{actor}").as_bytes());
+    format!("r-{hash}.required.inject.asya.sh")
+}
+
+/// Where labels do not tell one target's pods from another's.
+fn needs_owner(binding: &Binding) -> bool {
+    let Some(key) = binding.family.label() else {
+        return true;
+    };
+    binding.pods.labels.value_of(key).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_))
+}
+
+/// The family's label, with the values that the bindings ask for; without, where one asks for none or there are too many.
+fn of_label(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRequirement> {
+    let mut values = BTreeSet::new();
+    for binding in bindings {
+        match binding.pods.labels.value_of(key) {
+            Some(value) if is_label_value(value) => {
+                values.insert(value);
+            }
+            // No pod has such a label.
+            Some(_) => {}
+            None => return Some(requirement(key, "Exists", [])),
+        }
+    }
+    match values.len() {
+        0 => None,
+        1..=MOST_VALUES => Some(requirement(key, "In", values)),
+        _ => Some(requirement(key, "Exists", [])),
+    }
+}
+
+fn common() -> MutatingWebhook {
+    MutatingWebhook {
+        rules: Some(vec![RuleWithOperations {
+            api_groups: Some(vec![String::new()]),
+            api_versions: Some(vec!["v1".to_owned()]),
+            operations: Some(vec!["CREATE".to_owned()]),
+            resources: Some(vec!["pods".to_owned()]),
+            scope: Some("Namespaced".to_owned()),
+        }]),
+        match_policy: Some("Equivalent".to_owned()),
+        reinvocation_policy: Some("IfNeeded".to_owned()),
+        // A dry run is answered as the real thing, and nothing else is done (ADM-4).
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(TIMEOUT_SECONDS),
+        admission_review_versions: vec!["v1".to_owned()],
+        ..MutatingWebhook::default()
+    }
+}
+
+pub(super) fn client_config(settings: &Settings, path: &str) -> WebhookClientConfig {
+    let (service, url) = match &settings.endpoint {
+        Endpoint::Service { name, port } => (
+            Some(ServiceReference {
+                namespace: settings.namespace.clone(),
+                name: name.clone(),
+                port: Some((*port).into()),
+                path: Some(path.to_owned()),
+            }),
+            None,
+        ),
+        Endpoint::Url(base) => (None, Some(format!("{}{path}", base.trim_end_matches('/')))),
+    };
+    WebhookClientConfig {
+        ca_bundle: Some(ByteString(settings.ca_bundle.clone().into_bytes())),
+        service,
+        url,
+    }
+}
+
+fn conditions(settings: &Settings, owner: Option<String>) -> Vec<MatchCondition> {
+    let not_excluded = condition(
+        "not-excluded",
+        expression::not_excluded(&settings.namespace),
+    );
+    let owner = owner.map(|expression| condition("owned", expression));
+    [not_excluded].into_iter().chain(owner).collect()
+}
+
+pub(super) fn condition(name: &str, expression: impl Into<String>) -> MatchCondition {
+    MatchCondition {
+        name: name.to_owned(),
+        expression: expression.into(),
+    }
+}
+
+fn in_namespaces<'a>(names: impl IntoIterator<Item = &'a str>) -> LabelSelector {
+    let names = names.into_iter().filter(|name| is_name(name));
+    LabelSelector {
+        match_expressions: Some(vec![requirement(NAMESPACE_NAME, "In", names)]),
+        match_labels: None,
+    }
+}
+
+fn label_selector(selector: &Selector) -> LabelSelector {
+    let expressions = selector.requirements().iter().map(|it| {
+        let Requirement { key, operator } = it;
+        match operator {
+            Operator::In(values) => requirement(key, "In", values.iter().map(String::as_str)),
+            Operator::NotIn(values) => requirement(key, "NotIn", values.iter().map(String::as_str)),
+            Operator::Exists => requirement(key, "Exists", []),
+            Operator::DoesNotExist => requirement(key, "DoesNotExist", []),
+        }
+    });
+    let expressions: Vec<_> = expressions.collect();
+    LabelSelector {
+        match_expressions: (!expressions.is_empty()).then_some(expressions),
+        match_labels: None,
+    }
+}
+
+fn requirement<'a>(
+    key: &str,
+    operator: &str,
+    values: impl IntoIterator<Item = &'a str>,
+) -> LabelSelectorRequirement {
+    let values: Vec<_> = values.into_iter().map(str::to_owned).collect();
+    LabelSelectorRequirement {
+        key: key.to_owned(),
+        operator: operator.to_owned(),
+        values: (!values.is_empty()).then_some(values),
+    }
+}

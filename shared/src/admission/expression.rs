@@ -1,0 +1,160 @@
+//! The conditions that labels cannot say, in CEL. An error in one would refuse the pods of a required binding, so every
+//! field is asked for by `has()` before it is read (CFG-6).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::KUBERNETES_NAMESPACES;
+use super::legal::is_name;
+use crate::resolve::{GroupKind, OwnerRule};
+
+/// Most names in one expression (CFG-3).
+const MOST_NAMES: usize = 200;
+/// Longest expression, in bytes (CFG-3).
+const LONGEST: usize = 16 * 1024;
+/// The Deployment controller shortens longer names of a Deployment in those of its `ReplicaSet`s, which have 253
+/// characters and end with a dash and a hash of at most ten.
+const UNSHORTENED: usize = 242;
+
+/// Nothing is asked about these namespaces (CFG-5).
+pub(super) fn not_excluded(own: &str) -> String {
+    let all: BTreeSet<&str> = KUBERNETES_NAMESPACES.into_iter().chain([own]).collect();
+    format!(
+        "!has(request.namespace) || !(request.namespace in [{}])",
+        quoted(all.into_iter())
+    )
+}
+
+/// A deletion has to go on, whatever the spec says (ADM-5).
+pub(super) const NOT_DELETING: &str =
+    "!has(object.metadata) || !has(object.metadata.deletionTimestamp)";
+
+/// What changes nothing of the spec does not change the verdict.
+pub(super) const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || !has(object.metadata.generation) || \
+    !has(oldObject.metadata.generation) || object.metadata.generation != oldObject.metadata.generation";
+
+/// Pods whose controller owner one of these rules fits. `None` when no pod can fit.
+pub(super) fn owned_by<'a>(rules: impl IntoIterator<Item = &'a OwnerRule>) -> Option<String> {
+    let mut owners = Owners::default();
+    rules.into_iter().for_each(|rule| owners.add(rule));
+    let exact = owners.expression(true)?;
+    if owners.names() <= MOST_NAMES && exact.len() <= LONGEST {
+        return Some(exact);
+    }
+    owners.expression(false)
+}
+
+/// What the names of owners of one kind may be.
+#[derive(Default)]
+struct Names<'a> {
+    any: bool,
+    exact: BTreeSet<&'a str>,
+    prefixes: BTreeSet<&'a str>,
+    deployments: BTreeSet<&'a str>,
+}
+
+#[derive(Default)]
+struct Owners<'a>(BTreeMap<GroupKind<'a>, Names<'a>>);
+
+const REPLICA_SET: GroupKind<'static> = GroupKind {
+    group: "apps",
+    kind: "ReplicaSet",
+};
+
+impl<'a> Owners<'a> {
+    fn add(&mut self, rule: &'a OwnerRule) {
+        match rule {
+            OwnerRule::Kind(kind) => self.of(*kind).any = true,
+            OwnerRule::Named { kind, name } if is_name(name) => {
+                self.of(*kind).exact.insert(name);
+            }
+            OwnerRule::Generated { kind, prefix, .. } if is_name(prefix) => {
+                self.of(*kind).prefixes.insert(prefix);
+            }
+            OwnerRule::ReplicaSetOf { deployment } if is_name(deployment) => {
+                let names = self.of(REPLICA_SET);
+                match deployment.get(..UNSHORTENED) {
+                    Some(stem) => names.prefixes.insert(stem),
+                    None => names.deployments.insert(deployment),
+                };
+            }
+            OwnerRule::AnyOf(rules) => rules.iter().for_each(|rule| self.add(rule)),
+            // No object has such a name.
+            OwnerRule::Named { .. }
+            | OwnerRule::Generated { .. }
+            | OwnerRule::ReplicaSetOf { .. } => {}
+        }
+    }
+
+    fn of(&mut self, kind: GroupKind<'a>) -> &mut Names<'a> {
+        self.0.entry(kind).or_default()
+    }
+
+    fn names(&self) -> usize {
+        let all = self.0.values();
+        all.map(|it| it.exact.len() + it.prefixes.len() + it.deployments.len())
+            .sum()
+    }
+
+    /// By kind and name, or by kind alone.
+    fn expression(&self, by_name: bool) -> Option<String> {
+        let kinds: Vec<String> = self
+            .0
+            .iter()
+            .map(
+                |(kind, names)| match names.condition().filter(|_| by_name) {
+                    Some(name) => format!("({} && {name})", is_a(*kind)),
+                    None => format!("({})", is_a(*kind)),
+                },
+            )
+            .collect();
+        (!kinds.is_empty()).then(|| {
+            format!(
+                "has(object.metadata) && has(object.metadata.ownerReferences) && \
+                 object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && \
+                 has(o.apiVersion) && has(o.kind) && has(o.name) && ({}))",
+                kinds.join(" || ")
+            )
+        })
+    }
+}
+
+impl Names<'_> {
+    /// `None` where any name will do.
+    fn condition(&self) -> Option<String> {
+        if self.any {
+            return None;
+        }
+        let list = |names: &BTreeSet<&str>| quoted(names.iter().copied());
+        let exact = format!("o.name in [{}]", list(&self.exact));
+        let prefixes = format!("[{}].exists(p, o.name.startsWith(p))", list(&self.prefixes));
+        let deployments = format!(
+            "(o.name.contains('-') && o.name.substring(0, o.name.lastIndexOf('-')) in [{}])",
+            list(&self.deployments)
+        );
+        let all = [
+            (&self.exact, exact),
+            (&self.prefixes, prefixes),
+            (&self.deployments, deployments),
+        ];
+        let all: Vec<_> = all
+            .into_iter()
+            .filter(|(names, _)| !names.is_empty())
+            .map(|(_, condition)| condition)
+            .collect();
+        Some(format!("({})", all.join(" || ")))
+    }
+}
+
+fn is_a(kind: GroupKind<'_>) -> String {
+    let GroupKind { group, kind } = kind;
+    if group.is_empty() {
+        return format!("o.kind == '{kind}' && !o.apiVersion.contains('/')");
+    }
+    format!("o.kind == '{kind}' && o.apiVersion.startsWith('{group}/')")
+}
+
+/// Every name has been found to hold nothing that would end the text.
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.map(|name| format!("'{name}'")).collect();
+    names.join(",")
+}

@@ -1,0 +1,54 @@
+//! Bindings for the tests.
+
+use super::{Anchor, Binding, Endpoint, Policy, Settings};
+use crate::resolve::{Family, GroupKind, OwnerRule, PodMatch, Selector, resolver};
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        release: "asya".to_owned(),
+        namespace: "asya-system".to_owned(),
+        endpoint: Endpoint::Service {
+            name: "asya-webhook".to_owned(),
+            port: 443,
+        },
+        ca_bundle: "PEM".to_owned(),
+        anchor: Anchor {
+            name: "asya-webhook-anchor".to_owned(),
+            uid: "anchor-uid".to_owned(),
+        },
+    }
+}
+
+/// A binding to the Deployment of its name.
+pub(super) fn plain(namespace: &str, name: &str) -> Binding {
+    Binding {
+        namespace: namespace.to_owned(),
+        actor: name.to_owned(),
+        family: Family::Generic,
+        pods: resolver("apps", "Deployment").unwrap().convention(name),
+        policy: Policy::Optional,
+    }
+}
+
+/// A binding to a target of a family whose pods carry these labels.
+pub(super) fn labelled(namespace: &str, family: Family, labels: &[(&str, &str)]) -> Binding {
+    let kind = GroupKind {
+        group: "apps",
+        kind: "StatefulSet",
+    };
+    Binding {
+        family,
+        pods: PodMatch {
+            labels: Selector::of_labels(labels.iter().copied()),
+            owner: OwnerRule::Kind(kind),
+        },
+        ..plain(namespace, "labelled")
+    }
+}
+
+pub(super) fn required(binding: Binding, proved: bool) -> Binding {
+    Binding {
+        policy: Policy::Required { proved },
+        ..binding
+    }
+}
