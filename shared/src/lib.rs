@@ -9,6 +9,7 @@ pub mod config;
 pub mod hash;
 pub mod inject;
 pub mod names;
+pub mod quantity;
 pub mod resolve;
 pub mod scaling;
 pub mod transport;

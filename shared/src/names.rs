@@ -109,10 +109,23 @@ pub const TRIGGER_NAME: &str = "queueLength";
 pub const SOCKET_VOLUME: &str = "socket-dir";
 /// Volume mounted at `/tmp`.
 pub const TMP_VOLUME: &str = "tmp";
+/// [`SOCKET_VOLUME`] in pods of a binding: foreign pods may own the short names (BIND-21).
+pub const BOUND_SOCKET_VOLUME: &str = "asya-socket-dir";
+/// [`TMP_VOLUME`] in pods of a binding.
+pub const BOUND_TMP_VOLUME: &str = "asya-tmp";
+/// Volume that covers the place of the service account's token in our containers of a binding (BIND-28).
+pub const NO_TOKEN_VOLUME: &str = "asya-no-token";
+/// Volume with the token by which the sidecar of a binding takes its role (BIND-28).
+pub const ROLE_TOKEN_VOLUME: &str = "asya-role-token";
 /// Folder of the socket.
 pub const SOCKET_DIR: &str = "/var/run/asya";
 /// Where the script lies in the pod.
 pub const RUNTIME_SCRIPT_PATH: &str = "/opt/asya/asya_runtime.py";
+
+/// Folder of the script and the adapters in pods of a binding.
+pub const RUNTIME_SCRIPT_DIR: &str = "/opt/asya";
+/// Module of the adapters, which lies beside the script (BIND-30).
+pub const ADAPTERS: &str = "asya_adapters";
 
 /// Actor that receives what finished well.
 pub const HAPPY_END: &str = "happy-end";

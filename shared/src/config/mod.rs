@@ -20,7 +20,7 @@ use thiserror::Error;
 
 pub use queues::{DlqConfig, NameTemplate, PREFIX, QueueType, QueuesConfig};
 pub use rabbitmq::{KedaProtocol, Management, RabbitmqConfig, Scheme};
-pub use settings::Settings;
+pub use settings::{BindingSettings, Settings};
 pub use sqs::{IdentityOwner, SqsConfig, SqsCredentials, SqsKeda};
 
 /// Environment variable with the transports.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{At, ConfigError, non_empty};
 use crate::api::Resources;
+use crate::quantity::Quantity;
 
 const DEFAULT_RESOURCES: &str = "ASYA_SIDECAR_DEFAULT_RESOURCES";
 
@@ -16,6 +17,26 @@ pub struct Settings {
     pub sidecar_image: String,
     /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: of sidecars whose actor sets none.
     pub sidecar_resources: Resources,
+    /// What only pods of other controllers need to know.
+    pub binding: BindingSettings,
+}
+
+/// The operator's settings that reach pods of other controllers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BindingSettings {
+    /// Image of the runtime that is added; it needs Python only.
+    pub runtime_image: String,
+    /// Whether `OpenShift` gives each namespace its range of user ids, so that none may be asked for (BIND-26).
+    pub openshift: bool,
+}
+
+impl Default for BindingSettings {
+    fn default() -> Self {
+        Self {
+            runtime_image: "python:3.13-slim".to_owned(),
+            openshift: false,
+        }
+    }
 }
 
 impl Settings {
@@ -33,7 +54,18 @@ impl Settings {
             sidecar_image: non_empty(sidecar_image)
                 .unwrap_or_else(|| "asya-sidecar:latest".to_owned()),
             sidecar_resources: parse_resources(default_resources.unwrap_or_default())?,
+            binding: BindingSettings::default(),
         })
+    }
+
+    /// With what pods of other controllers need; an empty image counts as not set.
+    #[must_use]
+    pub fn with_binding(mut self, runtime_image: Option<String>, openshift: bool) -> Self {
+        if let Some(image) = non_empty(runtime_image) {
+            self.binding.runtime_image = image;
+        }
+        self.binding.openshift = openshift;
+        self
     }
 }
 
@@ -76,7 +108,7 @@ fn check_amounts(amounts: &Map<String, Value>, at: &At) -> Result<(), ConfigErro
     for (name, amount) in amounts {
         let legal = match amount {
             Value::Number(_) => true,
-            Value::String(text) => is_quantity(text),
+            Value::String(text) => Quantity::parse(text).is_some(),
             _ => false,
         };
         if !legal {
@@ -87,23 +119,6 @@ fn check_amounts(amounts: &Map<String, Value>, at: &At) -> Result<(), ConfigErro
         }
     }
     Ok(())
-}
-
-/// Kubernetes' notation: a decimal number, then a suffix or an exponent.
-fn is_quantity(text: &str) -> bool {
-    const SUFFIXES: [&str; 16] = [
-        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
-    ];
-    let text = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let is_number = number.bytes().any(|b| b.is_ascii_digit()) && number.matches('.').count() <= 1;
-    let is_exponent = suffix
-        .strip_prefix(['e', 'E'])
-        .is_some_and(|exponent| exponent.parse::<i32>().is_ok());
-    is_number && (is_exponent || SUFFIXES.contains(&suffix))
 }
 
 fn refuse(at: &At, message: impl Into<String>) -> ConfigError {

@@ -34,7 +34,7 @@ const OF_POD: [(&str, Key); 6] = [
 
 impl Key {
     /// The item's key, if it has one.
-    fn of(self, item: &Value) -> Option<Vec<Value>> {
+    pub(super) fn of(self, item: &Value) -> Option<Vec<Value>> {
         let field = |&(name, default): &(&str, Option<&str>)| match item.get(name) {
             None | Some(Value::Null) => default.map(Value::from),
             given => given.cloned(),

@@ -4,6 +4,7 @@
 //! The user's template stays as written; ours is added. Where something stands that is not of the
 //! shape that we expect, it stays, so that the API server's refusal reaches the user (API-5).
 
+pub mod bound;
 mod keyed;
 mod labels;
 mod objects;

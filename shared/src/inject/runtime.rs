@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::keyed::{BY_MOUNT_PATH, BY_NAME, put};
-use super::volumes::VolumeNames;
+use super::volumes::Volumes;
 use super::{is_unset, list_at};
 use crate::names::{RUNTIME_SCRIPT_PATH, SOCKET_DIR};
 use crate::transport::text;
@@ -20,27 +20,17 @@ const PROBES: [(&str, [u32; 4]); 3] = [
     ("readinessProbe", [0, 10, 3, 3]),
 ];
 
-/// Makes a container the runtime: its command, its socket, the script, its probes.
+/// Makes a container of our own workload the runtime: its command, its socket, the script, its probes.
 pub(super) fn complete(
     container: &mut Map<String, Value>,
     python: &str,
     is_end_actor: bool,
-    names: &VolumeNames,
+    volumes: &Volumes,
 ) {
-    container.insert("command".to_owned(), json!([python, RUNTIME_SCRIPT_PATH]));
-    if let Some(env) = list_at(container, "env") {
-        // it has a default, which is the name that the sidecar knows
-        env.retain(|entry| entry.get("name").and_then(Value::as_str) != Some("ASYA_SOCKET_NAME"));
-        put(env, json!(text("ASYA_SOCKET_DIR", SOCKET_DIR)), BY_NAME);
-        if is_end_actor {
-            // what ends there has left its route behind
-            put(env, json!(text("ASYA_ENABLE_VALIDATION", "false")), BY_NAME);
-        }
-    }
-    if let Some(mounts) = list_at(container, "volumeMounts") {
-        for mount in names.of_runtime(mounts) {
-            put(mounts, mount, BY_MOUNT_PATH);
-        }
+    connect(container, python, volumes);
+    // what ends there has left its route behind
+    if is_end_actor && let Some(env) = list_at(container, "env") {
+        put(env, without_validation(), BY_NAME);
     }
     for (field, [delay, period, timeout, failures]) in PROBES {
         if is_unset(container, field) {
@@ -56,6 +46,26 @@ pub(super) fn complete(
             container.insert(field.to_owned(), probe);
         }
     }
+}
+
+/// Makes a container the runtime: its command, its socket, the script.
+pub(super) fn connect(container: &mut Map<String, Value>, python: &str, volumes: &Volumes) {
+    container.insert("command".to_owned(), json!([python, RUNTIME_SCRIPT_PATH]));
+    if let Some(env) = list_at(container, "env") {
+        // it has a default, which is the name that the sidecar knows
+        env.retain(|entry| entry.get("name").and_then(Value::as_str) != Some("ASYA_SOCKET_NAME"));
+        put(env, json!(text("ASYA_SOCKET_DIR", SOCKET_DIR)), BY_NAME);
+    }
+    if let Some(mounts) = list_at(container, "volumeMounts") {
+        for mount in volumes.of_runtime(mounts) {
+            put(mounts, mount, BY_MOUNT_PATH);
+        }
+    }
+}
+
+/// The runtime does not compare the routes of what it gets and gives.
+pub(super) fn without_validation() -> Value {
+    json!(text("ASYA_ENABLE_VALIDATION", "false"))
 }
 
 /// Python, because the image surely has it and may have no shell.

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::keyed::{BY_NAME, put};
-use super::volumes::VolumeNames;
+use super::volumes::Volumes;
 use crate::api::{AsyncActorSpec, EnvVar};
 use crate::config::{Settings, Transport};
 use crate::names::{ERROR_END, HAPPY_END, SIDECAR_CONTAINER, SOCKET_DIR};
@@ -28,7 +28,9 @@ pub(super) struct SidecarInputs<'a> {
     pub(super) settings: &'a Settings,
     /// What the runtime says of the gateway, where the operator says nothing.
     pub(super) gateway: Option<EnvVar>,
-    pub(super) volumes: &'a VolumeNames,
+    pub(super) volumes: &'a Volumes,
+    /// What a pod of this kind needs beside; users may say otherwise.
+    pub(super) further: &'a [EnvVar],
 }
 
 /// Whether messages end at this actor.
@@ -36,21 +38,29 @@ pub(super) fn is_end_actor(actor: &str) -> bool {
     actor == HAPPY_END || actor == ERROR_END
 }
 
-/// The container; with `native` it belongs to the init containers.
+/// The container in a pod of our own workload; with `native` it belongs to the init containers.
 pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
     let sidecar = inputs.spec.sidecar_in_force();
     let resources = sidecar
         .resources
         .filter(|resources| !resources.0.is_empty());
     let security_context = sidecar.security_context.cloned().unwrap_or_else(restricted);
+    let mut container = base(inputs);
+    container["ports"] =
+        json!([{"name": "asya-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}]);
+    container["resources"] = json!(resources.unwrap_or(&inputs.settings.sidecar_resources));
+    container["securityContext"] = security_context;
+    container
+}
+
+/// What it is in every pod.
+pub(super) fn base(inputs: &SidecarInputs<'_>) -> Value {
+    let sidecar = inputs.spec.sidecar_in_force();
     let mut container = json!({
         "name": SIDECAR_CONTAINER,
         "image": sidecar.image.unwrap_or(&inputs.settings.sidecar_image),
         "imagePullPolicy": sidecar.image_pull_policy,
         "env": env(inputs),
-        "ports": [{"name": "asya-metrics", "containerPort": METRICS_PORT, "protocol": "TCP"}],
-        "resources": resources.unwrap_or(&inputs.settings.sidecar_resources),
-        "securityContext": security_context,
         "volumeMounts": inputs.volumes.of_sidecar(),
     });
     if sidecar.native {
@@ -82,6 +92,7 @@ fn env(inputs: &SidecarInputs<'_>) -> Vec<Value> {
     }
     env.extend(inputs.transport.broker().sidecar_env());
     env.push(text(SOCKET_DIR_VARIABLE, SOCKET_DIR));
+    env.extend_from_slice(inputs.further);
 
     let mut env: Vec<Value> = env.iter().map(|entry| json!(entry)).collect();
     for entry in inputs.spec.sidecar_in_force().env {
@@ -108,7 +119,7 @@ pub(super) fn gateway_of(runtime: &Map<String, Value>) -> Option<EnvVar> {
 }
 
 /// The least that a container can be allowed, short of what an image may need.
-fn restricted() -> Value {
+pub(super) fn restricted() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "capabilities": {"drop": ["ALL"]},

@@ -131,6 +131,7 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
         settings: inputs.settings,
         gateway,
         volumes: &STANDALONE,
+        further: &[],
     });
     // a native one stops after the runtime, and so can still answer for it
     let list = if inputs.spec.sidecar_in_force().native {

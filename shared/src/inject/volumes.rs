@@ -1,39 +1,75 @@
-//! The volumes between sidecar and runtime (POD-6).
+//! The volumes between sidecar and runtime (POD-6, BIND-21).
 
 use serde_json::{Value, json};
 
 use crate::names::{
-    RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, RUNTIME_SCRIPT_PATH, SOCKET_DIR, SOCKET_VOLUME,
-    TMP_VOLUME,
+    BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, NO_TOKEN_VOLUME, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_DIR,
+    RUNTIME_SCRIPT_KEY, RUNTIME_SCRIPT_PATH, SOCKET_DIR, SOCKET_VOLUME, TMP_VOLUME,
 };
 
-/// Names of the volumes; other pods than our own may have taken the short ones.
-pub(super) struct VolumeNames {
+/// The volumes of a pod. Other pods than our own may have taken the short names, and have a service account whose
+/// token is none of our business.
+pub(super) struct Volumes {
     socket: &'static str,
     tmp: &'static str,
     runtime: &'static str,
+    /// Whether the runtime sees the script alone or, with the adapters, its folder.
+    script: Script,
+    /// What covers the token of the pod's service account.
+    no_token: Option<&'static str>,
+}
+
+enum Script {
+    File,
+    Folder,
 }
 
 /// In pods of our own workloads.
-pub(super) const STANDALONE: VolumeNames = VolumeNames {
+pub(super) const STANDALONE: Volumes = Volumes {
     socket: SOCKET_VOLUME,
     tmp: TMP_VOLUME,
     runtime: RUNTIME_CONFIG_MAP,
+    script: Script::File,
+    no_token: None,
+};
+
+/// In pods of other controllers (BIND-21, BIND-28).
+pub(super) const BOUND: Volumes = Volumes {
+    socket: BOUND_SOCKET_VOLUME,
+    tmp: BOUND_TMP_VOLUME,
+    runtime: RUNTIME_CONFIG_MAP,
+    script: Script::Folder,
+    no_token: Some(NO_TOKEN_VOLUME),
 };
 
 const TMP: &str = "/tmp";
+/// Where the API server mounts the token of a pod's service account, unless something is mounted there.
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-impl VolumeNames {
-    pub(super) fn volumes(&self) -> [Value; 3] {
+impl Volumes {
+    pub(super) fn volumes(&self) -> Vec<Value> {
+        let empty = |name: &str| json!({"name": name, "emptyDir": {}});
+        let script = json!({"name": self.runtime, "configMap": {"name": RUNTIME_CONFIG_MAP, "defaultMode": 0o755}});
         [
-            json!({"name": self.socket, "emptyDir": {}}),
-            json!({"name": self.tmp, "emptyDir": {}}),
-            json!({"name": self.runtime, "configMap": {"name": RUNTIME_CONFIG_MAP, "defaultMode": 0o755}}),
+            Some(empty(self.socket)),
+            Some(empty(self.tmp)),
+            Some(script),
+            self.no_token.map(empty),
         ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     pub(super) fn of_sidecar(&self) -> Vec<Value> {
-        vec![self.socket_mount(), self.tmp_mount()]
+        [
+            Some(self.socket_mount()),
+            Some(self.tmp_mount()),
+            self.no_token_mount(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
     }
 
     /// What is mounted into a runtime that has these mounts already.
@@ -46,10 +82,20 @@ impl VolumeNames {
         };
         let has_tmp = mounts.iter().any(|mount| path(mount) == Some(true));
         let tmp = (!has_tmp).then(|| self.tmp_mount());
-        [Some(self.socket_mount()), tmp, Some(self.script_mount())]
-            .into_iter()
-            .flatten()
-            .collect()
+        [
+            Some(self.socket_mount()),
+            tmp,
+            Some(self.script_mount()),
+            self.no_token_mount(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn no_token_mount(&self) -> Option<Value> {
+        self.no_token
+            .map(|name| json!({"name": name, "mountPath": TOKEN_DIR, "readOnly": true}))
     }
 
     fn socket_mount(&self) -> Value {
@@ -61,6 +107,13 @@ impl VolumeNames {
     }
 
     fn script_mount(&self) -> Value {
-        json!({"name": self.runtime, "mountPath": RUNTIME_SCRIPT_PATH, "subPath": RUNTIME_SCRIPT_KEY, "readOnly": true})
+        match self.script {
+            Script::File => {
+                json!({"name": self.runtime, "mountPath": RUNTIME_SCRIPT_PATH, "subPath": RUNTIME_SCRIPT_KEY, "readOnly": true})
+            }
+            Script::Folder => {
+                json!({"name": self.runtime, "mountPath": RUNTIME_SCRIPT_DIR, "readOnly": true})
+            }
+        }
     }
 }

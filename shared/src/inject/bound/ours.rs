@@ -1,0 +1,145 @@
+//! What a pod has under our names.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::plan::volume_names;
+use super::pod::PodView;
+use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
+
+/// The containers and volumes of a pod that bear our names.
+#[derive(Default)]
+pub(super) struct Ours {
+    pub(super) containers: Vec<Placed>,
+    pub(super) volumes: Vec<Item>,
+}
+
+/// A container in one of the pod's lists.
+pub(super) struct Placed {
+    pub(super) list: List,
+    pub(super) index: usize,
+    pub(super) name: String,
+    pub(super) value: Value,
+}
+
+/// A volume.
+pub(super) struct Item {
+    pub(super) index: usize,
+    pub(super) name: String,
+    pub(super) value: Value,
+}
+
+/// A list of containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Containers,
+    InitContainers,
+}
+
+impl List {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Containers => "containers",
+            Self::InitContainers => "initContainers",
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Pod<'a> {
+    #[serde(borrow)]
+    spec: Spec<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec<'a> {
+    #[serde(borrow)]
+    containers: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    init_containers: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    volumes: Option<Vec<&'a RawValue>>,
+}
+
+impl Ours {
+    /// Finds them. The pod is read a second time only where there are any.
+    ///
+    /// # Errors
+    /// None that a pod can cause that was read once.
+    pub(super) fn of(pod: &PodView<'_>) -> Result<Self, serde_json::Error> {
+        let is_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
+        let is_volume = |name: &str| volume_names().any(|it| it == name);
+        let volumes = pod.spec.volumes.as_deref().unwrap_or_default();
+        let any = pod.containers().any(|it| is_container(it.name.as_ref()))
+            || volumes.iter().any(|it| is_volume(it.name.as_ref()));
+        if !any {
+            return Ok(Self::default());
+        }
+        let raw: Pod<'_> = serde_json::from_str(pod.raw)?;
+        let mut ours = Self::default();
+        let init = pod.spec.init_containers.as_deref().unwrap_or_default();
+        for (list, views, texts) in [
+            (
+                List::Containers,
+                pod.spec.containers.as_slice(),
+                raw.spec.containers,
+            ),
+            (
+                List::InitContainers,
+                init,
+                raw.spec.init_containers.unwrap_or_default(),
+            ),
+        ] {
+            for (index, (view, text)) in views.iter().zip(texts).enumerate() {
+                let name = view.name.as_ref();
+                if is_container(name) {
+                    ours.containers.push(Placed {
+                        list,
+                        index,
+                        name: name.to_owned(),
+                        value: serde_json::from_str(text.get())?,
+                    });
+                }
+            }
+        }
+        let texts = raw.spec.volumes.unwrap_or_default();
+        for (index, (view, text)) in volumes.iter().zip(texts).enumerate() {
+            let name = view.name.as_ref();
+            if is_volume(name) {
+                ours.volumes.push(Item {
+                    index,
+                    name: name.to_owned(),
+                    value: serde_json::from_str(text.get())?,
+                });
+            }
+        }
+        Ok(ours)
+    }
+
+    pub(super) fn first(&self, container: &str) -> Option<&Placed> {
+        self.containers.iter().find(|it| it.name == container)
+    }
+
+    /// One of them, as messages name it.
+    pub(super) fn any(&self) -> Option<String> {
+        let container = self.containers.first();
+        let volume = self.volumes.first();
+        container
+            .map(|it| format!("container {}", it.name))
+            .or_else(|| volume.map(|it| format!("volume {}", it.name)))
+    }
+
+    /// Whether neither container is there: what remains tells nothing (INJ-9).
+    pub(super) fn has_no_container(&self) -> bool {
+        self.containers.is_empty()
+    }
+}
+
+/// The text of a container's variable, as the program sees it.
+pub(super) fn variable(container: &Value, name: &str) -> Option<String> {
+    let env = container.get("env")?.as_array()?;
+    let entry = env.iter().rfind(|entry| entry["name"] == name)?;
+    Some(entry.get("value")?.as_str()?.replace("$$", "$"))
+}

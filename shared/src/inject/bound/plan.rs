@@ -1,0 +1,348 @@
+//! What a pod of a binding gets (BIND-20 to BIND-28).
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use super::facts::Facts;
+use super::ours::List;
+use super::resources;
+use crate::api::{AsyncActorSpec, EnvVar, ModeSpec, Resources, RuntimeInForce};
+use crate::config::{Settings, Transport};
+use crate::hash;
+use crate::inject::keyed::{BY_NAME, put};
+use crate::inject::sidecar::{self, SidecarInputs, gateway_of};
+use crate::inject::volumes::BOUND;
+use crate::inject::{list_at, runtime};
+use crate::names::{
+    NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label,
+};
+use crate::resolve::{Family, GroupKind, Resolver, resolver};
+use crate::transport::text;
+
+pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
+pub(super) const TARGET_URL: &str = "ASYA_TARGET_URL";
+pub(super) const HANDLER: &str = "ASYA_HANDLER";
+const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
+/// A model may load for long, and nothing tells the sidecar when it will be done.
+const READY_TIMEOUT: (&str, &str) = ("ASYA_RUNTIME_READY_TIMEOUT", "1h");
+
+const ROLE_TOKEN_DIR: &str = "/var/run/secrets/asya.sh/role";
+const ROLE_TOKEN_FILE: &str = "token";
+const ROLE_TOKEN_SECONDS: u32 = 86_400;
+
+/// What a [`BoundPlan`] is made from.
+#[derive(Clone, Copy)]
+pub struct PlanInputs<'a> {
+    /// Namespace of the actor.
+    pub namespace: &'a str,
+    /// Its name.
+    pub actor: &'a str,
+    /// Its uid.
+    pub uid: &'a str,
+    /// Its spec.
+    pub spec: &'a AsyncActorSpec,
+    /// Its annotation `eks.amazonaws.com/role-arn`.
+    pub role_arn: Option<&'a str>,
+    /// The transport that it names.
+    pub transport: &'a Transport,
+    /// The operator's settings.
+    pub settings: &'a Settings,
+    /// Hash of the `ConfigMap` with script and adapters, as mounted (ROLL-8).
+    pub scripts_hash: &'a str,
+}
+
+/// What the pods of one actor get, as far as it does not depend on the pod.
+pub struct BoundPlan {
+    pub(super) uid: String,
+    pub(super) hash: InjectedHash,
+    /// Where the sidecar stands.
+    pub(super) sidecar_list: List,
+    pub(super) volumes: Vec<Value>,
+    pub(super) grace_seconds: u32,
+    /// Where the model answers, if the actor says it.
+    pub(super) target_url: Option<String>,
+    /// What calls it, if the actor says it.
+    pub(super) handler: Option<String>,
+    /// Whether the actor says where the sidecar serves its metrics.
+    pub(super) metrics_given: bool,
+    /// The user of both containers, if the actor says it.
+    pub(super) user: Option<i64>,
+    pub(super) openshift: bool,
+    pub(super) resolver: &'static dyn Resolver,
+    pub(super) labels: [(&'static str, String); 2],
+    runtime: Value,
+    sidecar: Value,
+    resources: [Option<Resources>; 2],
+}
+
+/// What is told on a pod of how it was made (INJ-9, ROLL-8). Written as `<actor>.<platform>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InjectedHash {
+    /// Of what the actor and its transport say: another one makes pods roll.
+    pub actor: String,
+    /// Of what the operator's release and settings say: another one makes pods outdated, and rolls none.
+    pub platform: String,
+}
+
+impl InjectedHash {
+    /// Reads what a pod says.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (actor, platform) = text.split_once('.')?;
+        Some(Self {
+            actor: actor.to_owned(),
+            platform: platform.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for InjectedHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.actor, self.platform)
+    }
+}
+
+impl BoundPlan {
+    /// The plan of a binding; `None` for an actor of the other mode, and for a kind that cannot be bound.
+    #[must_use]
+    pub fn new(inputs: &PlanInputs<'_>) -> Option<Self> {
+        let Ok(ModeSpec::Binding(binding)) = inputs.spec.mode() else {
+            return None;
+        };
+        let target = binding.target;
+        let resolver = resolver(target.group(), &target.kind)?;
+        let family = Family::of(GroupKind {
+            group: target.group(),
+            kind: &target.kind,
+        });
+        // a KServe server answers under the name of its InferenceService
+        let model = (family == Family::Kserve).then_some(target.name.as_str());
+        let role = inputs.transport.role_of_pods(inputs.role_arn);
+        let sidecar = inputs.spec.sidecar_in_force();
+
+        let runtime = runtime_container(&binding.runtime, model, inputs.settings);
+        let mut plan = Self {
+            uid: inputs.uid.to_owned(),
+            hash: InjectedHash {
+                actor: actor_part(inputs, &binding.runtime, model, role),
+                platform: String::new(),
+            },
+            sidecar_list: if sidecar.native {
+                List::InitContainers
+            } else {
+                List::Containers
+            },
+            volumes: volumes(role.is_some()),
+            grace_seconds: inputs.spec.timeout_in_force().graceful_shutdown,
+            target_url: binding.runtime.target_url.map(str::to_owned),
+            handler: binding.runtime.handler.map(str::to_owned),
+            metrics_given: sidecar.env.iter().any(|it| it.name == METRICS_ADDR),
+            user: sidecar
+                .security_context
+                .and_then(|context| context.get("runAsUser")?.as_i64()),
+            openshift: inputs.settings.binding.openshift,
+            resolver,
+            labels: [label::ASYA, label::ACTOR].map(|key| (key, inputs.actor.to_owned())),
+            sidecar: sidecar_container(inputs, &runtime, role),
+            runtime,
+            resources: [
+                binding.runtime.resources.cloned(),
+                sidecar.resources.cloned(),
+            ],
+        };
+        let [runtime, sidecar] = plan.containers(&Facts::of_no_pod());
+        let platform = json!([
+            inputs.scripts_hash,
+            runtime,
+            sidecar,
+            plan.volumes,
+            plan.openshift
+        ]);
+        plan.hash.platform = hash::of_value(&platform);
+        Some(plan)
+    }
+
+    /// How pods are told apart that this plan made.
+    #[must_use]
+    pub fn hash(&self) -> &InjectedHash {
+        &self.hash
+    }
+
+    /// Runtime and sidecar for a pod of which this is known.
+    pub(super) fn containers(&self, pod: &Facts) -> [Value; 2] {
+        let [runtime_resources, sidecar_resources] = &self.resources;
+        let resources = |of: &Option<Resources>| resources::of(of.as_ref(), pod.quality);
+
+        let mut runtime = self.runtime.clone();
+        set(&mut runtime, HANDLER, &pod.handler);
+        set(&mut runtime, TARGET_URL, &pod.target_url);
+        runtime["resources"] = resources(runtime_resources);
+        runtime["securityContext"] = security_context(pod.user);
+
+        let mut sidecar = self.sidecar.clone();
+        if let Some(port) = pod.metrics_port {
+            set(&mut sidecar, METRICS_ADDR, &format!(":{port}"));
+        }
+        sidecar["resources"] = resources(sidecar_resources);
+        if sidecar.get("securityContext").is_none() {
+            sidecar["securityContext"] = security_context(pod.user);
+        }
+        [runtime, sidecar]
+    }
+}
+
+/// Two plans are the same when they make the same of every pod.
+impl PartialEq for BoundPlan {
+    fn eq(&self, other: &Self) -> bool {
+        self.uid == other.uid
+            && self.hash == other.hash
+            && self.grace_seconds == other.grace_seconds
+            && self.labels == other.labels
+    }
+}
+
+impl fmt::Debug for BoundPlan {
+    /// No environment: it may hold what is nobody's business.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundPlan")
+            .field("uid", &self.uid)
+            .field("hash", &self.hash)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Of the inputs, not of what is made from them: a release that makes more of them restarts no model (ROLL-8).
+fn actor_part(
+    inputs: &PlanInputs<'_>,
+    runtime: &RuntimeInForce<'_>,
+    model: Option<&str>,
+    role: Option<&str>,
+) -> String {
+    let sidecar = inputs.spec.sidecar_in_force();
+    let names = inputs.transport.names_of(inputs.namespace, inputs.actor);
+    hash::of_value(&json!({
+        "sidecar": {
+            "image": sidecar.image,
+            "imagePullPolicy": sidecar.image_pull_policy,
+            "env": sidecar.env,
+            "resources": sidecar.resources,
+            "native": sidecar.native,
+            "securityContext": sidecar.security_context,
+        },
+        "runtime": {
+            "image": runtime.image,
+            "python": runtime.python_executable,
+            "handler": runtime.handler,
+            "targetURL": runtime.target_url,
+            "model": model,
+            "env": runtime.env,
+            "resources": runtime.resources,
+        },
+        "names": [names.actor, names.happy_end, names.error_end],
+        "processing": inputs.spec.timeout_in_force().processing,
+        "transport": inputs.transport.broker().sidecar_env(),
+        "role": role,
+    }))
+}
+
+fn volumes(role: bool) -> Vec<Value> {
+    let mut volumes = BOUND.volumes();
+    if role {
+        let token = json!({"serviceAccountToken": {
+            "audience": "sts.amazonaws.com", "expirationSeconds": ROLE_TOKEN_SECONDS, "path": ROLE_TOKEN_FILE,
+        }});
+        volumes.push(
+            json!({"name": ROLE_TOKEN_VOLUME, "projected": {"defaultMode": 0o644, "sources": [token]}}),
+        );
+    }
+    volumes
+}
+
+/// Names of every volume that a plan may have.
+pub(super) fn volume_names() -> impl Iterator<Item = &'static str> {
+    use crate::names::{BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, RUNTIME_CONFIG_MAP};
+    [
+        BOUND_SOCKET_VOLUME,
+        BOUND_TMP_VOLUME,
+        RUNTIME_CONFIG_MAP,
+        NO_TOKEN_VOLUME,
+        ROLE_TOKEN_VOLUME,
+    ]
+    .into_iter()
+}
+
+fn runtime_container(
+    runtime: &RuntimeInForce<'_>,
+    model: Option<&str>,
+    settings: &Settings,
+) -> Value {
+    let mut container = Map::new();
+    container.insert("name".to_owned(), json!(RUNTIME_CONTAINER));
+    let image = runtime.image.unwrap_or(&settings.binding.runtime_image);
+    container.insert("image".to_owned(), json!(image));
+    container.insert("imagePullPolicy".to_owned(), json!("IfNotPresent"));
+    runtime::connect(&mut container, runtime.python_executable, &BOUND);
+    if let Some(env) = list_at(&mut container, "env") {
+        env.push(json!(text(HANDLER, "")));
+        env.push(json!(text(TARGET_URL, "")));
+        env.extend(model.map(|model| json!(text(TARGET_MODEL, model))));
+        // a model's answer has no route
+        env.push(runtime::without_validation());
+        for entry in runtime.env {
+            put(env, json!(entry), BY_NAME);
+        }
+    }
+    Value::Object(container)
+}
+
+fn sidecar_container(inputs: &PlanInputs<'_>, runtime: &Value, role: Option<&str>) -> Value {
+    let (name, value) = READY_TIMEOUT;
+    let mut further: Vec<EnvVar> = vec![text(METRICS_ADDR, ""), text(name, value)];
+    if let Some(role) = role {
+        let token = format!("{ROLE_TOKEN_DIR}/{ROLE_TOKEN_FILE}");
+        further.push(text("AWS_ROLE_ARN", role));
+        further.push(text("AWS_WEB_IDENTITY_TOKEN_FILE", &token));
+    }
+    let mut container = sidecar::base(&SidecarInputs {
+        namespace: inputs.namespace,
+        actor: inputs.actor,
+        spec: inputs.spec,
+        transport: inputs.transport,
+        settings: inputs.settings,
+        gateway: runtime.as_object().and_then(gateway_of),
+        volumes: &BOUND,
+        further: &further,
+    });
+    if role.is_some()
+        && let Some(mounts) = container["volumeMounts"].as_array_mut()
+    {
+        mounts.push(
+            json!({"name": ROLE_TOKEN_VOLUME, "mountPath": ROLE_TOKEN_DIR, "readOnly": true}),
+        );
+    }
+    if let Some(context) = inputs.spec.sidecar_in_force().security_context {
+        container["securityContext"] = context.clone();
+    }
+    debug_assert_eq!(container["name"], SIDECAR_CONTAINER);
+    container
+}
+
+/// What Pod Security `restricted` asks for, and a root file system that nobody writes (BIND-26).
+fn security_context(user: Option<i64>) -> Value {
+    let mut context = sidecar::restricted();
+    context["readOnlyRootFilesystem"] = json!(true);
+    context["runAsNonRoot"] = json!(true);
+    if let Some(user) = user {
+        context["runAsUser"] = json!(user);
+    }
+    context
+}
+
+/// Fills a variable that stands there empty.
+fn set(container: &mut Value, name: &str, value: &str) {
+    let env = container["env"].as_array_mut().into_iter().flatten();
+    for entry in env.filter(|entry| entry["name"] == name) {
+        *entry = json!(text(name, value));
+    }
+}

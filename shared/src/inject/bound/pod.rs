@@ -1,0 +1,329 @@
+//! A pod as a review carries it: decoded borrowed, and only what decides (ADM-8).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::names::annotation;
+use crate::quantity::Quantity;
+use crate::resolve::{ContainerShape, Controller, DEFAULT_CONTAINER};
+
+/// What of a pod decides. Everything else stays in the text that it was read from.
+#[derive(Debug)]
+pub struct PodView<'a> {
+    pub(super) raw: &'a str,
+    pub(super) metadata: Option<Metadata<'a>>,
+    pub(super) spec: Spec<'a>,
+}
+
+#[derive(Deserialize)]
+struct Pod<'a> {
+    #[serde(borrow, default)]
+    metadata: Option<Metadata<'a>>,
+    #[serde(borrow)]
+    spec: Spec<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metadata<'a> {
+    #[serde(borrow, default)]
+    pub(super) labels: Option<Labels<'a>>,
+    #[serde(borrow, default)]
+    pub(super) annotations: Option<Annotations<'a>>,
+    #[serde(borrow, default)]
+    owner_references: Option<Vec<OwnerReference<'a>>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnerReference<'a> {
+    #[serde(borrow, default)]
+    api_version: Text<'a>,
+    #[serde(borrow, default)]
+    kind: Text<'a>,
+    #[serde(borrow, default)]
+    name: Text<'a>,
+    #[serde(default)]
+    controller: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Spec<'a> {
+    #[serde(borrow)]
+    pub(super) containers: Vec<Container<'a>>,
+    #[serde(borrow, default)]
+    pub(super) init_containers: Option<Vec<Container<'a>>>,
+    #[serde(borrow, default)]
+    pub(super) volumes: Option<Vec<Named<'a>>>,
+    #[serde(default)]
+    pub(super) host_network: Option<bool>,
+    #[serde(borrow, default)]
+    os: Option<Named<'a>>,
+    #[serde(borrow, default)]
+    node_selector: Option<NodeSelector<'a>>,
+    #[serde(borrow, default)]
+    restart_policy: Text<'a>,
+    #[serde(default)]
+    security_context: Option<SecurityContext>,
+    #[serde(default)]
+    pub(super) termination_grace_period_seconds: Option<i64>,
+    #[serde(default)]
+    pub(super) resources: Option<Resources>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Container<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow, default)]
+    image: Text<'a>,
+    #[serde(default)]
+    ports: Option<Vec<Port>>,
+    #[serde(default)]
+    pub(super) resources: Option<Resources>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Port {
+    #[serde(default)]
+    container_port: Option<u16>,
+    #[serde(default)]
+    host_port: Option<u16>,
+}
+
+/// Amounts of cpu and memory.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Resources {
+    #[serde(default)]
+    pub(super) requests: Option<Amounts>,
+    #[serde(default)]
+    pub(super) limits: Option<Amounts>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Amounts {
+    #[serde(default, deserialize_with = "amount")]
+    pub(super) cpu: Option<Quantity>,
+    #[serde(default, deserialize_with = "amount")]
+    pub(super) memory: Option<Quantity>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Named<'a> {
+    #[serde(borrow, default)]
+    pub(super) name: Text<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeSelector<'a> {
+    #[serde(borrow, default, rename = "kubernetes.io/os")]
+    os: Text<'a>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SecurityContext {
+    #[serde(default)]
+    run_as_user: Option<i64>,
+}
+
+impl<'a> PodView<'a> {
+    /// Reads a pod.
+    ///
+    /// # Errors
+    /// When it is not of the shape of a pod.
+    pub fn decode(raw: &'a str) -> Result<Self, serde_json::Error> {
+        let Pod { metadata, spec } = serde_json::from_str(raw)?;
+        Ok(Self {
+            raw,
+            metadata,
+            spec,
+        })
+    }
+
+    /// The value of a label.
+    #[must_use]
+    pub fn label(&self, key: &str) -> Option<&str> {
+        let labels = self.metadata.as_ref()?.labels.as_ref()?;
+        labels
+            .0
+            .iter()
+            .rev()
+            .find(|(name, _)| name.as_ref() == key)
+            .map(|(_, value)| value.as_ref())
+    }
+
+    /// The pod's controller owner: where an Event about the pod can be told before it has a name (OBS-2).
+    #[must_use]
+    pub fn controller(&self) -> Option<Controller<'_>> {
+        let owners = self.metadata.as_ref()?.owner_references.as_ref()?;
+        let owner = owners.iter().find(|it| it.controller == Some(true))?;
+        Some(Controller {
+            api_version: owner.api_version.as_ref(),
+            kind: owner.kind.as_ref(),
+            name: owner.name.as_ref(),
+        })
+    }
+
+    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
+        let annotations = self.metadata.as_ref()?.annotations.as_ref()?;
+        let at = Annotations::WANTED.iter().position(|it| *it == key)?;
+        annotations.0[at].as_ref().map(Text::as_ref)
+    }
+
+    pub(super) fn is_windows(&self) -> bool {
+        let spec = &self.spec;
+        let os = spec.os.as_ref().map(|it| it.name.as_ref());
+        let node = spec.node_selector.as_ref().map(|it| it.os.as_ref());
+        os == Some("windows") || node == Some("windows")
+    }
+
+    /// The API server writes the default into it.
+    pub(super) fn restarts_always(&self) -> bool {
+        matches!(self.spec.restart_policy.as_ref(), "" | "Always")
+    }
+
+    pub(super) fn run_as_user(&self) -> Option<i64> {
+        self.spec.security_context.as_ref()?.run_as_user
+    }
+
+    /// Both lists.
+    pub(super) fn containers(&self) -> impl Iterator<Item = &Container<'a>> {
+        let init = self.spec.init_containers.as_deref().unwrap_or_default();
+        self.spec.containers.iter().chain(init)
+    }
+
+    /// Whether a container says that this port is its own.
+    pub(super) fn declares(&self, port: u16) -> bool {
+        self.containers()
+            .flat_map(|it| it.ports.iter().flatten())
+            .any(|it| it.container_port == Some(port) || it.host_port == Some(port))
+    }
+}
+
+impl Container<'_> {
+    pub(super) fn shape(&self) -> ContainerShape<'_> {
+        ContainerShape {
+            name: self.name.as_ref(),
+            image: self.image.as_ref(),
+            port: self.ports.iter().flatten().find_map(|it| it.container_port),
+        }
+    }
+}
+
+/// A text that is not copied unless it holds escapes; null is an empty one.
+#[derive(Debug, Default)]
+pub(super) struct Text<'a>(Cow<'a, str>);
+
+impl AsRef<str> for Text<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Borrowed;
+        impl<'de> Visitor<'de> for Borrowed {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Text::default())
+            }
+        }
+        deserializer.deserialize_any(Borrowed)
+    }
+}
+
+/// Labels in the order in which they stand.
+#[derive(Debug, Default)]
+pub(super) struct Labels<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Labels<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("labels")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(8));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Labels(pairs))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+/// The few annotations that decide; others may be large.
+#[derive(Debug, Default)]
+pub(super) struct Annotations<'a>([Option<Text<'a>>; Annotations::WANTED.len()]);
+
+impl Annotations<'_> {
+    const WANTED: [&'static str; 4] = [
+        annotation::INJECTED_BY,
+        annotation::INJECTED_HASH,
+        annotation::NOT_INJECTED,
+        DEFAULT_CONTAINER,
+    ];
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Annotations<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Wanted;
+        impl<'de> Visitor<'de> for Wanted {
+            type Value = Annotations<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut found = Annotations::default();
+                while let Some(key) = map.next_key::<Text<'de>>()? {
+                    match Annotations::WANTED
+                        .iter()
+                        .position(|it| *it == key.as_ref())
+                    {
+                        Some(at) => found.0[at] = Some(map.next_value()?),
+                        None => {
+                            map.next_value::<IgnoredAny>()?;
+                        }
+                    }
+                }
+                Ok(found)
+            }
+        }
+        deserializer.deserialize_map(Wanted)
+    }
+}
+
+/// An amount as text or number; one that cannot be read is none.
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(Quantity::of(&value))
+}

@@ -1,0 +1,99 @@
+//! Cpu and memory of our containers in pods of others (BIND-27).
+
+use serde_json::{Map, Value, json};
+
+use super::pod::{Amounts, Container, PodView};
+use crate::api::Resources;
+use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
+use crate::quantity::Quantity;
+
+/// Without a request the owner's cpu autoscaler fails for the whole pod, and a large one dilutes its utilisation.
+const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "32Mi")];
+/// In a Guaranteed pod a request is a limit, too, so it must be enough.
+const GUARANTEED: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "128Mi")];
+
+/// What a pod is promised, as far as our containers can take it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quality {
+    /// Every container has limits that are its requests.
+    Guaranteed,
+    /// Amounts are set for the pod as a whole; what a container requests must fit in.
+    OfThePod,
+    /// Anything else.
+    Other,
+}
+
+/// The quality of a pod without our containers.
+pub(super) fn quality(pod: &PodView<'_>) -> Quality {
+    if pod.spec.resources.is_some() {
+        return Quality::OfThePod;
+    }
+    let mut others = pod
+        .containers()
+        .filter(|it| ![RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&it.name.as_ref()))
+        .peekable();
+    if others.peek().is_some() && others.all(is_guaranteed) {
+        Quality::Guaranteed
+    } else {
+        Quality::Other
+    }
+}
+
+fn is_guaranteed(container: &Container<'_>) -> bool {
+    let none = Amounts::default();
+    let resources = container.resources.as_ref();
+    let limits = resources.and_then(|it| it.limits.as_ref()).unwrap_or(&none);
+    let requests = resources
+        .and_then(|it| it.requests.as_ref())
+        .unwrap_or(&none);
+    // a request that is not said is the limit
+    let fixed = |limit: Option<Quantity>, request: Option<Quantity>| {
+        limit.is_some_and(Quantity::is_positive) && request.is_none_or(|it| Some(it) == limit)
+    };
+    fixed(limits.cpu, requests.cpu) && fixed(limits.memory, requests.memory)
+}
+
+/// What a container of ours gets in a pod of this quality; `given` is what the user says.
+pub(super) fn of(given: Option<&Resources>, quality: Quality) -> Value {
+    let mut resources = given.map(|it| it.0.clone()).unwrap_or_default();
+    let said = |resources: &Map<String, Value>, list: &str, name: &str| {
+        let amount = resources.get(list)?.get(name)?;
+        (!amount.is_null()).then(|| amount.clone())
+    };
+    match quality {
+        Quality::OfThePod => {}
+        Quality::Other => {
+            for (name, least) in REQUESTS {
+                if said(&resources, "requests", name).is_none() {
+                    let limit = said(&resources, "limits", name);
+                    put(
+                        &mut resources,
+                        "requests",
+                        name,
+                        limit.unwrap_or(json!(least)),
+                    );
+                }
+            }
+        }
+        Quality::Guaranteed => {
+            for (name, enough) in GUARANTEED {
+                let limit = said(&resources, "limits", name);
+                let amount = limit
+                    .or_else(|| said(&resources, "requests", name))
+                    .unwrap_or(json!(enough));
+                put(&mut resources, "limits", name, amount.clone());
+                put(&mut resources, "requests", name, amount);
+            }
+        }
+    }
+    Value::Object(resources)
+}
+
+fn put(resources: &mut Map<String, Value>, list: &str, name: &str, amount: Value) {
+    if let Some(amounts) = crate::inject::object_at(resources, list) {
+        amounts.insert(name.to_owned(), amount);
+    }
+}
+
+#[cfg(test)]
+mod tests;

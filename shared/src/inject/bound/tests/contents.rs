@@ -1,0 +1,416 @@
+//! What is put into a pod: BIND-20 to BIND-28, ROLL-8.
+
+use serde_json::{Value, json};
+
+use crate::api::EnvVar;
+use crate::config::Settings;
+use crate::inject::bound::testing::{
+    Binding, container, env, hash_of, injected, names, pod, review,
+};
+use crate::inject::bound::{InjectedHash, Reason};
+use crate::transport::testing::lines;
+
+fn made(spec: &Value) -> Value {
+    injected(&Binding::new(spec).actor(), &pod(&json!({})))
+}
+
+fn env_of(pod: &Value, name: &str) -> Vec<String> {
+    let env: Vec<EnvVar> = serde_json::from_value(container(pod, name)["env"].clone()).unwrap();
+    lines(&env)
+}
+
+/// BIND-23, BIND-25
+#[test]
+fn the_runtime_calls_the_model_in_its_own_pod() {
+    let pod = made(&json!({}));
+    let runtime = container(&pod, "asya-runtime");
+    assert_eq!(runtime["image"], "python:3.13-slim");
+    assert_eq!(
+        runtime["command"],
+        json!(["python3", "/opt/asya/asya_runtime.py"])
+    );
+    assert_eq!(
+        env_of(&pod, "asya-runtime"),
+        [
+            "ASYA_SOCKET_DIR=/var/run/asya",
+            "ASYA_HANDLER=asya_adapters.rest",
+            "ASYA_TARGET_URL=http://127.0.0.1:8090",
+            "ASYA_ENABLE_VALIDATION=false",
+        ]
+    );
+    for name in ["asya-runtime", "asya-sidecar"] {
+        let container = container(&pod, name).as_object().unwrap();
+        for none in ["ports", "readinessProbe", "livenessProbe", "startupProbe"] {
+            assert!(!container.contains_key(none), "{name} {none}");
+        }
+    }
+}
+
+/// BIND-23
+#[test]
+fn the_actor_decides_about_its_runtime() {
+    let pod = made(&json!({"runtime": {
+        "image": "me/python:3", "pythonExecutable": "/opt/py", "handler": "asya_adapters.openai_chat",
+        "targetURL": "http://127.0.0.1:5000/$x",
+        "env": [{"name": "ASYA_ENABLE_VALIDATION", "value": "true"}, {"name": "ASYA_TARGET_MODEL", "value": "phi-3"}],
+    }}));
+    let runtime = container(&pod, "asya-runtime");
+    assert_eq!(runtime["image"], "me/python:3");
+    assert_eq!(runtime["command"][0], "/opt/py");
+    assert_eq!(
+        env_of(&pod, "asya-runtime"),
+        [
+            "ASYA_SOCKET_DIR=/var/run/asya",
+            "ASYA_HANDLER=asya_adapters.openai_chat",
+            "ASYA_TARGET_URL=http://127.0.0.1:5000/$$x",
+            "ASYA_ENABLE_VALIDATION=true",
+            "ASYA_TARGET_MODEL=phi-3",
+        ]
+    );
+}
+
+/// BIND-24
+#[test]
+fn the_sidecar_has_the_environment_of_every_sidecar_and_its_metrics_elsewhere() {
+    let pod = made(&json!({"sidecar": {"env": [{"name": "ASYA_LOG_LEVEL", "value": "debug"}]}}));
+    let env = env_of(&pod, "asya-sidecar");
+    for line in [
+        "ASYA_LOG_LEVEL=debug",
+        "ASYA_ACTOR_NAME=embed",
+        "ASYA_SOCKET_DIR=/var/run/asya",
+        "ASYA_METRICS_ADDR=:18080",
+        "ASYA_RUNTIME_READY_TIMEOUT=1h",
+        "ASYA_RUNTIME_TIMEOUT=300s",
+        "ASYA_TRANSPORT=rabbitmq",
+    ] {
+        assert!(env.contains(&line.to_owned()), "{line} in {env:?}");
+    }
+    assert_eq!(
+        container(&pod, "asya-sidecar")["image"],
+        "asya-sidecar:latest"
+    );
+}
+
+/// BIND-24
+#[test]
+fn metrics_take_the_next_port_that_no_container_declares() {
+    let actor = Binding::new(&json!({})).actor();
+    let taken = pod(&json!({
+        "containers": [
+            {"name": "model", "image": "m", "ports": [{"containerPort": 8090}, {"containerPort": 18080}]},
+        ],
+        "initContainers": [{"name": "proxy", "image": "p", "ports": [{"containerPort": 1, "hostPort": 18081}]}],
+    }));
+    let after = injected(&actor, &taken);
+    assert_eq!(
+        env(&after, "asya-sidecar", "ASYA_METRICS_ADDR"),
+        Some(":18082")
+    );
+    let own = json!({"sidecar": {"env": [{"name": "ASYA_METRICS_ADDR", "value": ":9999"}]}});
+    let after = injected(&Binding::new(&own).actor(), &taken);
+    assert_eq!(
+        env(&after, "asya-sidecar", "ASYA_METRICS_ADDR"),
+        Some(":9999")
+    );
+}
+
+/// BIND-20
+#[test]
+fn a_native_sidecar_is_the_last_init_container() {
+    let actor = Binding::new(&json!({"sidecar": {"native": true}})).actor();
+    let before = pod(&json!({"initContainers": [{"name": "download", "image": "d"}]}));
+    let after = injected(&actor, &before);
+    assert_eq!(
+        names(&after, "initContainers"),
+        ["download", "asya-sidecar"]
+    );
+    assert_eq!(names(&after, "containers"), ["model", "asya-runtime"]);
+    assert_eq!(container(&after, "asya-sidecar")["restartPolicy"], "Always");
+}
+
+/// BIND-21
+#[test]
+fn volumes_are_mounted_by_our_containers_only() {
+    let pod = made(&json!({}));
+    let mounts = |name: &str| -> Vec<String> {
+        let mounts = container(&pod, name)["volumeMounts"].as_array().unwrap();
+        let mut all: Vec<_> = mounts
+            .iter()
+            .map(|it| {
+                format!(
+                    "{}:{}",
+                    it["name"].as_str().unwrap(),
+                    it["mountPath"].as_str().unwrap()
+                )
+            })
+            .collect();
+        all.sort();
+        all
+    };
+    assert_eq!(
+        mounts("asya-runtime"),
+        [
+            "asya-no-token:/var/run/secrets/kubernetes.io/serviceaccount",
+            "asya-runtime:/opt/asya",
+            "asya-socket-dir:/var/run/asya",
+            "asya-tmp:/tmp",
+        ]
+    );
+    assert_eq!(
+        mounts("asya-sidecar"),
+        [
+            "asya-no-token:/var/run/secrets/kubernetes.io/serviceaccount",
+            "asya-socket-dir:/var/run/asya",
+            "asya-tmp:/tmp",
+        ]
+    );
+    assert!(container(&pod, "model").get("volumeMounts").is_none());
+    let script = pod["spec"]["volumes"].as_array().unwrap();
+    let script = script
+        .iter()
+        .find(|it| it["name"] == "asya-runtime")
+        .unwrap();
+    assert_eq!(script["configMap"]["name"], "asya-runtime");
+}
+
+/// BIND-26
+#[test]
+fn both_containers_are_admitted_under_pod_security_restricted() {
+    let context = |pod: &Value, name: &str| container(pod, name)["securityContext"].clone();
+    let expected = |user: i64| {
+        json!({
+            "allowPrivilegeEscalation": false,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+            "readOnlyRootFilesystem": true,
+            "runAsNonRoot": true,
+            "runAsUser": user,
+        })
+    };
+    let actor = Binding::new(&json!({})).actor();
+    for (of_pod, user) in [
+        (json!(null), 65532),
+        (json!({"runAsUser": 1000}), 1000),
+        (json!({"runAsUser": 0}), 65532),
+    ] {
+        let after = injected(&actor, &pod(&json!({"securityContext": of_pod})));
+        assert_eq!(context(&after, "asya-runtime"), expected(user));
+        assert_eq!(context(&after, "asya-sidecar"), expected(user));
+    }
+
+    let mut on_openshift = Binding::new(&json!({}));
+    on_openshift.settings = on_openshift.settings.with_binding(None, true);
+    let after = injected(
+        &on_openshift.actor(),
+        &pod(&json!({"securityContext": {"runAsUser": 1000}})),
+    );
+    for name in ["asya-runtime", "asya-sidecar"] {
+        let mut without_user = expected(0);
+        without_user.as_object_mut().unwrap().remove("runAsUser");
+        assert_eq!(context(&after, name), without_user);
+    }
+
+    // the user's word wins, and the socket stays one user's
+    let own = json!({"sidecar": {"securityContext": {"runAsUser": 7, "runAsNonRoot": true}}});
+    let after = made(&own);
+    assert_eq!(
+        context(&after, "asya-sidecar"),
+        own["sidecar"]["securityContext"]
+    );
+    assert_eq!(context(&after, "asya-runtime"), expected(7));
+}
+
+/// BIND-27
+#[test]
+fn requests_are_small_and_always_there() {
+    let resources = |spec: &Value, of_pod: &Value| {
+        let after = injected(&Binding::new(spec).actor(), &pod(of_pod));
+        ["asya-runtime", "asya-sidecar"].map(|name| container(&after, name)["resources"].clone())
+    };
+    let small = json!({"requests": {"cpu": "10m", "memory": "32Mi"}});
+    assert_eq!(
+        resources(&json!({}), &json!({})),
+        [small.clone(), small.clone()]
+    );
+    let more = json!({"sidecar": {"resources": {"requests": {"cpu": 0.2}, "limits": {"memory": "64Mi"}}}, "runtime": {"resources": {}}});
+    assert_eq!(
+        resources(&more, &json!({})),
+        [
+            small,
+            json!({"requests": {"cpu": 0.2, "memory": "64Mi"}, "limits": {"memory": "64Mi"}}),
+        ]
+    );
+    // what is set for the whole pod must hold all its containers
+    let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
+    assert_eq!(resources(&json!({}), &whole), [json!({}), json!({})]);
+}
+
+/// BIND-27
+#[test]
+fn a_guaranteed_pod_stays_guaranteed() {
+    let containers = |resources: &[Value]| {
+        let all: Vec<_> = resources
+            .iter()
+            .enumerate()
+            .map(|(at, it)| json!({"name": format!("c{at}"), "image": "m", "ports": [{"containerPort": 1}], "resources": it}))
+            .collect();
+        json!({"containers": all})
+    };
+    let full = json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1000m", "memory": "1024Mi"}});
+    let limits_only = json!({"limits": {"cpu": 2, "memory": "1Gi"}});
+    let actor = Binding::new(
+        &json!({"sidecar": {"resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "200m"}}}}),
+    )
+    .actor();
+    let after = injected(&actor, &pod(&containers(&[full.clone(), limits_only])));
+    let both = |cpu: &str, memory: &str| {
+        let amounts = json!({"cpu": cpu, "memory": memory});
+        json!({"requests": amounts, "limits": amounts})
+    };
+    assert_eq!(
+        container(&after, "asya-runtime")["resources"],
+        both("100m", "128Mi")
+    );
+    assert_eq!(
+        container(&after, "asya-sidecar")["resources"],
+        both("200m", "128Mi")
+    );
+
+    for other in [
+        json!({}),
+        json!({"limits": {"cpu": "1"}}),
+        json!({"limits": {"cpu": "0", "memory": "1Gi"}}),
+        json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "1Gi"}}),
+    ] {
+        let after = injected(&actor, &pod(&containers(&[full.clone(), other.clone()])));
+        let runtime = &container(&after, "asya-runtime")["resources"];
+        assert!(runtime.get("limits").is_none(), "{other}: {runtime}");
+    }
+    let mut with_init = containers(&[full]);
+    with_init["initContainers"] = json!([{"name": "init", "image": "i"}]);
+    let after = injected(&actor, &pod(&with_init));
+    assert!(
+        container(&after, "asya-runtime")["resources"]
+            .get("limits")
+            .is_none()
+    );
+}
+
+/// BIND-28, SA-1
+#[test]
+fn with_a_role_the_sidecar_gets_a_token_of_its_own() {
+    let role = "arn:aws:iam::1:role/r";
+    let mut binding = Binding::new(&json!({"transport": "cloud"}));
+    binding.role_arn = Some(role);
+    let after = injected(
+        &binding.actor(),
+        &pod(&json!({"serviceAccountName": "model"})),
+    );
+    assert_eq!(after["spec"]["serviceAccountName"], "model");
+    assert_eq!(env(&after, "asya-sidecar", "AWS_ROLE_ARN"), Some(role));
+    assert_eq!(
+        env(&after, "asya-sidecar", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+        Some("/var/run/secrets/asya.sh/role/token")
+    );
+    assert_eq!(env(&after, "asya-runtime", "AWS_ROLE_ARN"), None);
+    let volumes = after["spec"]["volumes"].as_array().unwrap();
+    let token = volumes
+        .iter()
+        .find(|it| it["name"] == "asya-role-token")
+        .unwrap();
+    assert_eq!(
+        token["projected"]["sources"][0]["serviceAccountToken"]["audience"],
+        "sts.amazonaws.com"
+    );
+    let mounts = container(&after, "asya-sidecar")["volumeMounts"].to_string();
+    assert!(mounts.contains(r#""mountPath":"/var/run/secrets/asya.sh/role""#));
+
+    binding.role_arn = None;
+    let after = injected(&binding.actor(), &pod(&json!({})));
+    assert!(!names(&after, "volumes").contains(&"asya-role-token"));
+}
+
+/// INJ-9, ROLL-8
+#[test]
+fn what_restarts_models_and_what_only_makes_pods_outdated() {
+    let base = || Binding::new(&json!({}));
+    let (actor, platform) = hash_of(&base().actor());
+    let after = |binding: Binding| {
+        let (other_actor, other_platform) = hash_of(&binding.actor());
+        (other_actor != actor, other_platform != platform)
+    };
+    let spec = |spec: Value| after(Binding::new(&spec));
+
+    assert_eq!(
+        spec(json!({"scaling": {"enabled": true, "maxReplicas": 9}})),
+        (false, false)
+    );
+    assert_eq!(spec(json!({"binding": {"required": true}})), (false, false));
+    assert_eq!(
+        spec(json!({"timeout": {"gracefulShutdown": 60}})),
+        (false, false)
+    );
+    for rolls in [
+        json!({"timeout": {"processing": 60}}),
+        json!({"transport": "cloud"}),
+        json!({"sidecar": {"image": "s:2"}}),
+        json!({"sidecar": {"env": [{"name": "A", "value": "b"}]}}),
+        json!({"sidecar": {"resources": {"requests": {"cpu": "1"}}}}),
+        json!({"sidecar": {"native": true}}),
+        json!({"sidecar": {"securityContext": {"runAsUser": 7}}}),
+        json!({"runtime": {"image": "r:2"}}),
+        json!({"runtime": {"pythonExecutable": "python"}}),
+        json!({"runtime": {"handler": "a.b"}}),
+        json!({"runtime": {"targetURL": "http://127.0.0.1:1"}}),
+        json!({"runtime": {"env": [{"name": "A", "value": "b"}]}}),
+        json!({"runtime": {"resources": {"requests": {"cpu": "1"}}}}),
+    ] {
+        assert!(spec(rolls.clone()).0, "{rolls}");
+    }
+    let settings = |change: fn(&mut Settings)| {
+        let mut binding = base();
+        change(&mut binding.settings);
+        after(binding)
+    };
+    assert_eq!(
+        settings(|it| it.sidecar_image = "s:2".to_owned()),
+        (false, true)
+    );
+    assert_eq!(
+        settings(|it| it.gateway_url = Some("http://g".to_owned())),
+        (false, true)
+    );
+    assert_eq!(
+        settings(|it| it.binding.runtime_image = "p".to_owned()),
+        (false, true)
+    );
+    assert_eq!(settings(|it| it.binding.openshift = true), (false, true));
+    let scripts = Binding {
+        scripts_hash: "other",
+        ..base()
+    };
+    assert_eq!(after(scripts), (false, true));
+
+    let text = format!("{actor}.{platform}");
+    assert_eq!(
+        InjectedHash::parse(&text),
+        Some(InjectedHash { actor, platform })
+    );
+    assert_eq!(InjectedHash::parse("none"), None);
+}
+
+/// INJ-6
+#[test]
+fn equal_input_gives_equal_bytes() {
+    let patch = || {
+        let actor =
+            Binding::new(&json!({"sidecar": {"env": [{"name": "A", "value": "b"}]}})).actor();
+        let decision = review(&actor, &pod(&json!({})));
+        assert_eq!(decision.reason, Reason::Injected);
+        match decision.action {
+            crate::inject::bound::Action::Inject(patch) => patch.to_json().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(patch(), patch());
+}

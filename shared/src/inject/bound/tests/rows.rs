@@ -1,0 +1,336 @@
+//! The rows of INJ-1.
+
+use serde_json::{Value, json};
+
+use crate::inject::bound::testing::{
+    Binding, container, injected, names, patched, pod, review, review_by, reviewed,
+};
+use crate::inject::bound::{Action, PodView, Reason, ReviewPath, State};
+
+/// INJ-1, row 2
+#[test]
+fn a_pod_of_nobody_passes_silently() {
+    let actor = Binding::new(&json!({})).actor();
+    let mut stranger = pod(&json!({}));
+    stranger["metadata"]["ownerReferences"][0]["name"] = json!("other-5d8f7c");
+    let decision = review(&actor, &stranger);
+    assert_eq!(decision.reason, Reason::NoActor);
+    assert_eq!(decision.action, Action::Allow);
+    assert!(decision.actor.is_none() && decision.warnings.is_empty());
+}
+
+/// INJ-1, row 3
+#[test]
+fn an_actor_that_is_not_in_force_leaves_its_pods_alone() {
+    let template = json!({"binding": {"strategy": "Template"}});
+    for (change, reason) in [
+        (|it: &mut Binding| it.deleting = true, Reason::ActorDeleting),
+        (|it: &mut Binding| it.bound = false, Reason::NotBoundYet),
+    ] as [(fn(&mut Binding), Reason); 2]
+    {
+        // required ones, too: nobody could start a pod while its queue is made
+        for mut binding in [Binding::new(&json!({})), Binding::required()] {
+            change(&mut binding);
+            let actor = binding.actor();
+            let decision = review(&actor, &pod(&json!({})));
+            assert_eq!((decision.reason, decision.action), (reason, Action::Allow));
+        }
+    }
+    let actor = Binding::new(&template).actor();
+    let decision = review(&actor, &pod(&json!({})));
+    assert_eq!(
+        (decision.reason, decision.action),
+        (Reason::StrategyTemplate, Action::Allow)
+    );
+}
+
+/// Pods that get no sidecar, and why.
+fn unfit() -> Vec<(Value, Reason)> {
+    let mut opted_out = pod(&json!({}));
+    opted_out["metadata"]["labels"]["asya.sh/inject"] = json!("false");
+    vec![
+        (opted_out, Reason::OptedOut),
+        (pod(&json!({"hostNetwork": true})), Reason::HostNetwork),
+        (pod(&json!({"os": {"name": "windows"}})), Reason::Windows),
+        (
+            pod(&json!({"nodeSelector": {"kubernetes.io/os": "windows"}})),
+            Reason::Windows,
+        ),
+        (
+            pod(&json!({"restartPolicy": "OnFailure"})),
+            Reason::RestartPolicy,
+        ),
+        (
+            pod(
+                &json!({"containers": [{"name": "asya-sidecar", "image": "x", "ports": [{"containerPort": 1}]}]}),
+            ),
+            Reason::SpecConflict,
+        ),
+        (
+            pod(&json!({"initContainers": [{"name": "asya-runtime", "image": "x"}]})),
+            Reason::SpecConflict,
+        ),
+        (
+            pod(&json!({"volumes": [{"name": "asya-tmp", "emptyDir": {}}]})),
+            Reason::SpecConflict,
+        ),
+        (
+            pod(&json!({"containers": [{"name": "model", "image": "me/model:1"}]})),
+            Reason::TargetUrlUnknown,
+        ),
+    ]
+}
+
+/// INJ-1, rows 4 and 7; BIND-7, BIND-29
+#[test]
+fn a_pod_that_cannot_have_the_sidecar_is_told_why_and_nothing_else() {
+    let actor = Binding::new(&json!({})).actor();
+    for (pod, reason) in unfit() {
+        let decision = review(&actor, &pod);
+        assert_eq!(decision.reason, reason);
+        let Action::Mark(patch) = decision.action else {
+            panic!("{reason}: {:?}", decision.action);
+        };
+        let mut expected = pod.clone();
+        expected["metadata"]["annotations"] = json!({"asya.sh/not-injected": reason.as_str()});
+        let marked = patched(&pod, &patch);
+        assert_eq!(marked, expected);
+        assert_eq!(
+            decision.warnings.len(),
+            usize::from(reason != Reason::OptedOut)
+        );
+        // the second call
+        assert_eq!(review(&actor, &marked).action, Action::Allow);
+    }
+}
+
+/// INJ-1, rows 4 and 7; BIND-46
+#[test]
+fn a_pod_that_must_have_the_sidecar_and_cannot_is_refused() {
+    let actor = Binding::required().actor();
+    for (pod, reason) in unfit() {
+        let decision = review(&actor, &pod);
+        assert_eq!(decision.reason, reason);
+        let Action::Deny(text) = decision.action else {
+            panic!("{reason}: {:?}", decision.action);
+        };
+        let begin = format!(
+            "AsyncActor team-a/embed has binding.required, and this pod cannot get its sidecar ({reason}): "
+        );
+        assert!(text.starts_with(&begin), "{text}");
+        assert!(decision.warnings.is_empty());
+    }
+    let conflict = pod(&json!({"volumes": [{"name": "asya-tmp", "emptyDir": {}}]}));
+    let Action::Deny(text) = review(&actor, &conflict).action else {
+        panic!();
+    };
+    assert!(
+        text.ends_with("its volume asya-tmp has the name of one that the actor adds; rename it in the pod template"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_actor_that_cannot_be_used_says_so_and_holds_required_pods_back() {
+    for (spec, why) in [
+        (
+            json!({"transport": "none"}),
+            "spec.transport: transport \"none\" is not configured",
+        ),
+        (
+            json!({"transport": "off"}),
+            "spec.transport: transport \"off\" is disabled",
+        ),
+        (
+            json!({"runtime": {"handler": "undotted"}}),
+            "spec.runtime.handler: ",
+        ),
+    ] {
+        let actor = Binding::new(&spec).actor();
+        assert!(
+            matches!(&actor.state, State::Unusable(text) if text.starts_with(why)),
+            "{actor:?}"
+        );
+        let decision = review(&actor, &pod(&json!({})));
+        assert_eq!(decision.reason, Reason::ActorUnusable);
+        assert!(matches!(decision.action, Action::Mark(_)));
+        let mut required = spec.clone();
+        required["binding"] = json!({"required": true});
+        let actor = Binding::new(&required).actor();
+        let Action::Deny(text) = review(&actor, &pod(&json!({}))).action else {
+            panic!("{spec}");
+        };
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+/// INJ-1, row 8; BIND-20, BIND-22
+#[test]
+fn a_pod_gets_runtime_and_sidecar_behind_its_own() {
+    let actor = Binding::new(&json!({})).actor();
+    let before = pod(&json!({}));
+    let after = injected(&actor, &before);
+    assert_eq!(
+        names(&after, "containers"),
+        ["model", "asya-runtime", "asya-sidecar"]
+    );
+    assert_eq!(
+        names(&after, "volumes"),
+        [
+            "data",
+            "asya-socket-dir",
+            "asya-tmp",
+            "asya-runtime",
+            "asya-no-token"
+        ]
+    );
+    assert_eq!(container(&after, "model"), container(&before, "model"));
+    let metadata = &after["metadata"];
+    assert_eq!(metadata["labels"]["asya.sh/asya"], "embed");
+    assert_eq!(metadata["labels"]["asya.sh/actor"], "embed");
+    assert_eq!(metadata["labels"]["app"], "phi");
+    assert_eq!(metadata["annotations"]["asya.sh/injected-by"], "uid-1");
+    let hash = metadata["annotations"]["asya.sh/injected-hash"]
+        .as_str()
+        .unwrap();
+    assert_eq!(hash, actor.plan().unwrap().hash().to_string());
+    assert!(hash.len() == 33 && hash.as_bytes()[16] == b'.', "{hash}");
+    // everything else is as it was
+    let mut rest = after.clone();
+    for (list, own) in [("containers", 1), ("volumes", 1)] {
+        rest["spec"][list].as_array_mut().unwrap().truncate(own);
+    }
+    rest["metadata"] = before["metadata"].clone();
+    assert_eq!(rest, before);
+}
+
+/// INJ-5
+#[test]
+fn what_is_missing_is_made_first() {
+    let actor = Binding::new(&json!({"sidecar": {"native": true}})).actor();
+    let mut before = pod(&json!({}));
+    before["spec"].as_object_mut().unwrap().remove("volumes");
+    let after = injected(&actor, &before);
+    assert_eq!(names(&after, "volumes").len(), 4);
+    assert_eq!(names(&after, "initContainers"), ["asya-sidecar"]);
+    assert_eq!(names(&after, "containers"), ["model", "asya-runtime"]);
+
+    for (member, value) in [("labels", Value::Null), ("annotations", Value::Null)] {
+        let mut odd = pod(&json!({"volumes": null, "initContainers": null}));
+        odd["metadata"][member] = value;
+        let by_kind = Binding {
+            spec: serde_json::from_value(json!({
+                "transport": "rabbit",
+                "workloadRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "phi"},
+            }))
+            .unwrap(),
+            ..Binding::new(&json!({}))
+        };
+        odd["metadata"]["ownerReferences"][0]["kind"] = json!("StatefulSet");
+        odd["metadata"]["ownerReferences"][0]["name"] = json!("phi");
+        let after = injected(&by_kind.actor(), &odd);
+        assert_eq!(after["metadata"]["labels"]["asya.sh/actor"], "embed");
+        assert_eq!(
+            after["metadata"]["annotations"]["asya.sh/injected-by"],
+            "uid-1"
+        );
+    }
+}
+
+/// INJ-4
+#[test]
+fn a_key_with_slashes_and_tildes_is_one_token() {
+    let actor = Binding::new(&json!({})).actor();
+    let mut before = pod(&json!({}));
+    before["metadata"]["annotations"] =
+        json!({"a~1b/c": "kept", "asya.sh": {}, "asya.sh/not-injected": "WebhookUnavailable"});
+    before["metadata"]["annotations"]["asya.sh"] = json!("kept");
+    let after = injected(&actor, &before);
+    let annotations = after["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(annotations["a~1b/c"], "kept");
+    assert_eq!(annotations["asya.sh"], "kept");
+    assert_eq!(annotations["asya.sh/injected-by"], "uid-1");
+    assert!(!annotations.contains_key("asya.sh/not-injected"));
+}
+
+/// INJ-2
+#[test]
+fn each_path_serves_the_actors_of_its_policy() {
+    for binding in [Binding::new(&json!({})), Binding::required()] {
+        let actor = binding.actor();
+        let other = match actor.path() {
+            ReviewPath::Optional => ReviewPath::Required,
+            ReviewPath::Required => ReviewPath::Optional,
+        };
+        let decision = review_by(other, [&actor], &pod(&json!({})));
+        assert_eq!(
+            (decision.reason, decision.action),
+            (Reason::OtherPath, Action::Allow)
+        );
+        assert_eq!(review(&actor, &pod(&json!({}))).reason, Reason::Injected);
+    }
+}
+
+/// INJ-2, BIND-45
+#[test]
+fn of_two_actors_the_older_is_used_on_whatever_path_it_is() {
+    let older = Binding {
+        created: Some("2026-05-04T09:00:00Z"),
+        uid: "uid-9",
+        name: "older",
+        ..Binding::required()
+    }
+    .actor();
+    let younger = Binding::new(&json!({})).actor();
+    for actors in [[&older, &younger], [&younger, &older]] {
+        let decision = review_by(ReviewPath::Required, actors, &pod(&json!({})));
+        assert_eq!(decision.actor, Some(&older));
+        assert_eq!(
+            decision.warnings,
+            [
+                "AsyncActors team-a/older and team-a/embed both bind this pod: team-a/older, the older, is used; delete one of them"
+            ]
+        );
+        let decision = review_by(ReviewPath::Optional, actors, &pod(&json!({})));
+        assert_eq!(decision.reason, Reason::OtherPath);
+    }
+    // born in the same second
+    let twin = Binding {
+        uid: "uid-0",
+        name: "twin",
+        ..Binding::new(&json!({}))
+    }
+    .actor();
+    let decision = review_by(ReviewPath::Optional, [&younger, &twin], &pod(&json!({})));
+    assert_eq!(decision.actor, Some(&twin));
+}
+
+/// BIND-28
+#[test]
+fn a_pod_that_is_stopped_before_its_message_is_done_is_warned_of() {
+    let actor = Binding::new(&json!({"timeout": {"gracefulShutdown": 31}})).actor();
+    let decision = review(&actor, &pod(&json!({})));
+    assert_eq!(decision.reason, Reason::Injected);
+    assert_eq!(decision.warnings.len(), 1);
+    assert!(decision.warnings[0].contains("terminationGracePeriodSeconds is less than"));
+    let after = reviewed(&actor, &pod(&json!({})));
+    assert_eq!(after["spec"]["terminationGracePeriodSeconds"], 30);
+}
+
+/// ADM-8
+#[test]
+fn a_pod_of_another_shape_is_an_error_and_no_panic() {
+    for text in [
+        "",
+        "[]",
+        "{}",
+        r#"{"spec":{}}"#,
+        r#"{"spec":{"containers":{}}}"#,
+        r#"{"spec":{"containers":[{"name":7}]}}"#,
+        r#"{"metadata":{"labels":[]},"spec":{"containers":[]}}"#,
+    ] {
+        assert!(PodView::decode(text).is_err(), "{text}");
+    }
+    let escaped = r#"{"metadata":{"labels":{"a\u002fb":"c\n"}},"spec":{"containers":[]}}"#;
+    assert_eq!(PodView::decode(escaped).unwrap().label("a/b"), Some("c\n"));
+}
