@@ -59,6 +59,8 @@ pub mod annotation {
     pub const INJECTED_HASH: &str = "asya.sh/injected-hash";
     /// On a pod of a binding that was left alone: the reason (BIND-7).
     pub const NOT_INJECTED: &str = "asya.sh/not-injected";
+    /// On the Secret with the webhook's certificates: since when its leaf is one of the present CA (CERT-4).
+    pub const AUTHORITY_SINCE: &str = "asya.sh/authority-since";
     /// On an actor: the IAM role of its pods (SA-1).
     pub const ROLE_ARN: &str = "eks.amazonaws.com/role-arn";
 }
@@ -75,6 +77,8 @@ pub mod manager {
     pub const STATUS: &str = "asya-operator/status";
     /// Actors' `ServiceAccount`s.
     pub const SERVICE_ACCOUNT: &str = "asya-operator/serviceaccount";
+    /// The Secret with the webhook's certificates (CERT-2).
+    pub const CERTS: &str = "asya-operator/certs";
     /// The CRD.
     pub const CRD: &str = "asya-operator/crd";
     /// The webhook configurations.

@@ -1,0 +1,193 @@
+//! Which leaf is served: the newest that clients take, or else the last that they took.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::bundle::{Fault, Leaf};
+use crate::certificate::Fingerprint;
+use crate::time::between;
+
+/// A leaf so near its end gives way to one whose authority may not be trusted yet (CERT-7).
+const LAST_RESORT: Duration = Duration::from_hours(1);
+
+/// Which authorities the API servers trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trusted {
+    /// Nobody has told yet.
+    #[default]
+    Unknown,
+    /// Whichever there are: somebody else sees to that.
+    All,
+    /// Those of the applied bundle.
+    These(BTreeSet<Fingerprint>),
+}
+
+impl Trusted {
+    /// As the facts' `ConfigMap` has them: fingerprints in hexadecimal digits. None of them is as good as none told.
+    #[must_use]
+    pub fn read<'a>(fingerprints: impl IntoIterator<Item = &'a str>) -> Self {
+        let read = fingerprints
+            .into_iter()
+            .filter_map(|text| text.parse().ok());
+        let these: BTreeSet<Fingerprint> = read.collect();
+        if these.is_empty() {
+            Self::Unknown
+        } else {
+            Self::These(these)
+        }
+    }
+
+    fn contains(&self, leaf: &Leaf) -> bool {
+        let issuer = leaf.issuer.as_ref();
+        match self {
+            Self::Unknown => false,
+            Self::All => true,
+            Self::These(these) => issuer.is_some_and(|it| these.contains(&it.fingerprint)),
+        }
+    }
+}
+
+/// Why no client takes what is served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReady {
+    /// The Secret has not been read.
+    #[error("the Secret with the webhook's certificate has not been read yet{0}")]
+    Unread(String),
+    /// The Secret has no usable leaf, and had none.
+    #[error("no certificate to serve: {0}")]
+    Nothing(Fault),
+    /// What is served is not good (any more).
+    #[error("the served certificate is not good: {0}")]
+    Bad(Fault),
+    /// It is not known which authorities are trusted.
+    #[error("it is not known yet which CAs the webhook configurations trust")]
+    TrustUnknown,
+    /// The configurations do not trust its authority.
+    #[error(
+        "the CA of the served certificate is not in the caBundle of the webhook configurations yet"
+    )]
+    Untrusted,
+}
+
+/// What metrics show (CERT-6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// When the served leaf ends.
+    pub leaf_ends: Option<Timestamp>,
+    /// When its authority does.
+    pub authority_ends: Option<Timestamp>,
+    /// How often another leaf was served from then on; the first one counts.
+    pub swapped: u64,
+    /// How often the Secret held one that is not good.
+    pub refused: u64,
+}
+
+/// The Secret's leaf and the one that is served.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    /// What the Secret holds; none before it was read.
+    offered: Option<Result<Leaf, Fault>>,
+    served: Option<Leaf>,
+    trusted: Trusted,
+    /// Why the Secret could not be read.
+    unread: String,
+    /// Why the offered leaf is not served.
+    problem: Option<Fault>,
+    swapped: u64,
+    refused: u64,
+}
+
+impl Choice {
+    pub(super) fn offer(&mut self, leaf: Result<Leaf, Fault>) {
+        self.offered = Some(leaf);
+    }
+
+    pub(super) fn trust(&mut self, trusted: Trusted) {
+        self.trusted = trusted;
+    }
+
+    pub(super) fn unread(&mut self, reason: &str) {
+        reason.clone_into(&mut self.unread);
+    }
+
+    pub(super) fn problem(&self) -> Option<&Fault> {
+        self.problem.as_ref()
+    }
+
+    /// Decides again, and answers the leaf to be served from now on if it is another.
+    pub(super) fn settle(&mut self, names: &[String], now: Timestamp) -> Option<Leaf> {
+        let offered = match self.offered.as_ref()? {
+            Err(fault) => return self.refuse(fault.clone()),
+            Ok(leaf) => leaf,
+        };
+        if self.served.as_ref() == Some(offered) {
+            self.problem = None;
+            return None;
+        }
+        let fault = offered.judge(names, now).err();
+        let takes = match &self.served {
+            // Nothing is worse: the clock that judges it may be wrong.
+            None => true,
+            Some(served) => fault.is_none() && self.may_follow(offered, served, names, now),
+        };
+        let next = takes.then(|| offered.clone());
+        match fault {
+            Some(fault) => drop(self.refuse(fault)),
+            None => self.problem = None,
+        }
+        if next.is_some() {
+            self.served.clone_from(&next);
+            self.swapped += 1;
+        }
+        next
+    }
+
+    /// CERT-7: a leaf of another authority waits until that is trusted, unless the present one is no use.
+    fn may_follow(&self, next: &Leaf, served: &Leaf, names: &[String], now: Timestamp) -> bool {
+        next.issuer == served.issuer
+            || self.trusted.contains(next)
+            || served.judge(names, now).is_err()
+            || between(now, served.certificate.not_after) < LAST_RESORT
+    }
+
+    fn refuse(&mut self, fault: Fault) -> Option<Leaf> {
+        if self.problem.as_ref() != Some(&fault) {
+            self.refused += 1;
+            self.problem = Some(fault);
+        }
+        None
+    }
+
+    pub(super) fn ready(&self, names: &[String], now: Timestamp) -> Result<(), NotReady> {
+        let Some(served) = &self.served else {
+            let reason = Some(&self.unread).filter(|reason| !reason.is_empty());
+            let reason = reason.map(|reason| format!(": {reason}"));
+            return Err(match &self.problem {
+                Some(fault) => NotReady::Nothing(fault.clone()),
+                None => NotReady::Unread(reason.unwrap_or_default()),
+            });
+        };
+        served.judge(names, now).map_err(NotReady::Bad)?;
+        match &self.trusted {
+            Trusted::Unknown => Err(NotReady::TrustUnknown),
+            trusted if trusted.contains(served) => Ok(()),
+            _ => Err(NotReady::Untrusted),
+        }
+    }
+
+    pub(super) fn shown(&self) -> Shown {
+        let leaf = self.served.as_ref();
+        let authority = leaf.and_then(|leaf| leaf.issuer.as_ref());
+        Shown {
+            leaf_ends: leaf.map(|leaf| leaf.certificate.not_after),
+            authority_ends: authority.map(|authority| authority.not_after),
+            swapped: self.swapped,
+            refused: self.refused,
+        }
+    }
+}
