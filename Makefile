@@ -19,6 +19,9 @@ PROGRAMS := asya-controller
 IMAGE_FOLDER := $(dir $(BIN))image
 IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya-operator/Chart.yaml)
 
+# Scenarios that run at a time: most of them wait for something most of the time.
+SCENARIOS := $(shell expr 3 '*' $$(nproc))
+
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
@@ -67,7 +70,7 @@ test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
 	python3 -m unittest discover -s charts/asya-operator/tests
 
 test-scenarios: controller harness ## Scenarios on a real Kubernetes; NAME=... for some of them
-	$(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
+	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
 test-brokers: harness ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::

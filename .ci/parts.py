@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs targets of the Makefile one after the other and sums up what they tested.
+"""Runs targets of the Makefile and sums up what they tested.
 
 Without arguments these are all tests. A failed part does not stop the others. The last line is `N passed, N failed`; the exit code is 0 only if something
 passed and nothing failed.
@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from counts import Counter, Counts
@@ -17,6 +18,8 @@ from counts import Counter, Counts
 
 # Quick ones first.
 ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios")
+# Of these one at a time runs beside the others: they occupy one processor and time nothing. What they print comes when they have ended.
+BESIDE = {"test-scripts", "test-runtime", "test-chart"}
 
 
 class Part(NamedTuple):
@@ -26,31 +29,54 @@ class Part(NamedTuple):
     note: str
 
 
-def run(name, command=("make", "--no-print-directory")):
-    # An outer make would hand its job server and its variables to the inner one.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    started = time.monotonic()
-    counter = Counter()
-    child = subprocess.Popen([*command, name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
-    stop = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-    try:
-        stream(child.stdout, counter)
-        code = child.wait()
-    except KeyboardInterrupt:
-        child.wait()  # it got the signal, too, and ends what it started
-        raise
-    finally:
-        signal.signal(signal.SIGTERM, stop)
-    counts, note = verdict(counter.counts, code)
-    return Part(name, counts, time.monotonic() - started, note)
+def show(chunk):
+    sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
 
 
-def stream(pipe, counter):
+class Runner:
+    """Runs parts, and ends with them: a signal that would end us ends them first."""
+
+    def __init__(self):
+        self.children = set()
+        signal.signal(signal.SIGTERM, self.stop)
+
+    def stop(self, *_):
+        for child in list(self.children):
+            child.terminate()
+        raise KeyboardInterrupt
+
+    def run(self, name, show):
+        # An outer make would hand its job server and its variables to the inner one.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+        started = time.monotonic()
+        counter = Counter()
+        command = ["make", "--no-print-directory", name]
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+        self.children.add(child)
+        try:
+            show(b"\n== %s\n" % name.encode())
+            stream(child.stdout, counter, show)
+            code = child.wait()
+        except KeyboardInterrupt:
+            child.wait()  # it got the signal, too, and ends what it started
+            raise
+        finally:
+            self.children.discard(child)
+        counts, note = verdict(counter.counts, code)
+        return Part(name, counts, time.monotonic() - started, note)
+
+    def run_quietly(self, name):
+        """The part, and what it printed."""
+        output = bytearray()
+        return self.run(name, output.extend), output
+
+
+def stream(pipe, counter, show):
     """Shows output as it comes, dots without a line end included, and counts whole lines."""
     rest = b""
     while chunk := os.read(pipe.fileno(), 65536):
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+        show(chunk)
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             counter.line(line.decode(errors="replace"))
@@ -75,11 +101,32 @@ def table(parts):
     return "\n".join(("%-*s %7s %7s %8s %8s  %s" % (width, *row)).rstrip() for row in rows)
 
 
+def run_all(names):
+    """The parts in the order of their names."""
+    runner, parts, shown = Runner(), {}, set()
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        beside = {at: pool.submit(runner.run_quietly, name) for at, name in enumerate(names) if name in BESIDE}
+
+        def collect(wanted):
+            for at, future in beside.items():
+                if at not in shown and wanted(future):
+                    parts[at], output = future.result()
+                    show(output)
+                    shown.add(at)
+
+        for at, name in enumerate(names):
+            if at not in beside:
+                parts[at] = runner.run(name, show)
+                collect(lambda future: future.done())
+        collect(lambda _: True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return [parts[at] for at in sorted(parts)]
+
+
 def main(names):
-    parts = []
-    for name in names:
-        print("\n== %s" % name, flush=True)
-        parts.append(run(name))
+    parts = run_all(names)
     total = sum((part.counts for part in parts), Counts())
     print("\n" + table(parts))
     print("%d passed, %d failed" % (total.passed, total.failed))

@@ -25,6 +25,14 @@ nested:
 \t@echo "$(MAKELEVEL) [$(MAKEFLAGS)]"; echo '1 passed, 0 failed'
 """
 
+# Each waits for the other.
+MEETING = """
+test-chart:
+	@touch beside; for n in $$(seq 50); do test -e main && echo '1 passed, 0 failed' && exit 0; sleep 0.2; done; exit 1
+meets:
+	@touch main; for n in $$(seq 50); do test -e beside && echo '2 passed, 0 failed' && exit 0; sleep 0.2; done; exit 1
+"""
+
 
 def counts(text):
     counter = Counter()
@@ -57,10 +65,10 @@ class Counting(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    def run_parts(self, *names):
+    def run_parts(self, *names, makefile=MAKEFILE):
         runner = pathlib.Path(parts.__file__)
         with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "Makefile").write_text(MAKEFILE)
+            pathlib.Path(folder, "Makefile").write_text(makefile)
             return subprocess.run([sys.executable, str(runner), *names], cwd=folder, capture_output=True, text=True, check=False)
 
     def test_last_line_sums_all_parts(self):
@@ -76,6 +84,12 @@ class Running(unittest.TestCase):
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 1 failed", 1))
         self.assertIn("no such tool", done.stdout)
         self.assertIn("ended with code", done.stdout)
+
+    def test_parts_that_time_nothing_run_beside_the_others_and_are_shown_whole(self):
+        done = self.run_parts("test-chart", "meets", makefile=MEETING)
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 0 failed", 0))
+        self.assertIn("\n== test-chart\n1 passed, 0 failed\n", done.stdout)
+        self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-3:-1]], ["test-chart", "meets"])
 
     def test_part_without_tests_is_a_failure(self):
         done = self.run_parts("silent")

@@ -10,6 +10,7 @@
 //! - [`operator::Operator`] installs the chart and starts instances;
 //! - [`eventually::eventually`] waits for conditions;
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] tell who wrote what;
+//! - [`turn`] says when a scenario may run a cluster of its own;
 //! - [`counting_proxy::CountingProxy`] strikes after the n-th write.
 
 pub mod audit;
@@ -26,6 +27,7 @@ pub mod process;
 pub mod rabbitmq;
 pub mod scenario;
 pub mod sqs;
+pub mod turn;
 
 use std::time::Duration;
 

@@ -17,6 +17,7 @@ use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Spec};
+use crate::turn::{self, Stopwatch};
 
 /// What a scenario's body gets.
 pub struct Scenario {
@@ -36,8 +37,22 @@ impl Scenario {
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
     {
-        let connected = State::from_env().and_then(Cluster::connect);
-        Self::run_on(connected, name, body).await;
+        let _turn = turn::beside_others().await;
+        let _stopwatch = Stopwatch::start();
+        Self::run_on(shared_cluster(), name, body).await;
+    }
+
+    /// The same while nobody else uses that cluster: something is timed.
+    ///
+    /// # Panics
+    /// When the body fails or panics.
+    pub async fn run_alone<F>(name: &str, body: F)
+    where
+        F: AsyncFnOnce(&Self) -> Result<()>,
+    {
+        let _turn = turn::quiet().await;
+        let _stopwatch = Stopwatch::start();
+        Self::run_on(shared_cluster(), name, body).await;
     }
 
     /// The same on a cluster of the scenario's own.
@@ -269,6 +284,10 @@ impl Scenario {
     }
 }
 
+fn shared_cluster() -> Result<Cluster> {
+    State::from_env().and_then(Cluster::connect)
+}
+
 impl Cluster {
     /// Runs kubectl as the administrator and returns its output.
     ///
@@ -279,6 +298,8 @@ impl Cluster {
         let kubectl = Spec::new("kubectl", state.control_plane.join("kubectl"))
             .args(args)
             .env("KUBECONFIG", state.kubeconfig.display())
+            // So short a life needs no garbage collection, which is a third of what it does.
+            .env("GOGC", "off")
             // Its discovery cache must not survive a cluster on the same port.
             .env("HOME", state.folder.display());
         process::output(kubectl)

@@ -2,7 +2,7 @@
 
 import json
 
-from helm import NAME, Helm
+from helm import NAME, helm
 
 RABBITMQ = {"type": "rabbitmq", "enabled": True, "config": {"host": "rabbitmq"}}
 SQS = {"type": "sqs", "enabled": True, "config": {"region": "eu-west-1"}}
@@ -22,7 +22,7 @@ class ChartCase:
 
     @classmethod
     def setUpClass(cls):
-        cls.helm = Helm(cls.major)
+        cls.helm = helm(cls.major)
         cls.default = cls.helm.objects()
 
     def deployment(self, values=None, release=NAME, name=NAME):

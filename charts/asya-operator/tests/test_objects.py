@@ -3,7 +3,7 @@
 import unittest
 
 from chart import RABBITMQ, SQS, ChartCase
-from helm import CHART, NAME, TESTS, Helm
+from helm import CHART, NAME, TESTS, helm
 
 
 class Objects(ChartCase):
@@ -162,7 +162,7 @@ class WithHelm4(Objects, unittest.TestCase):
 class WithBoth(unittest.TestCase):
     def test_helm_3_and_helm_4_render_the_same_objects(self):
         for values in (None, TESTS / "compat-values.yaml"):
-            self.assertEqual(Helm(3).objects(values), Helm(4).objects(values))
+            self.assertEqual(helm(3).objects(values), helm(4).objects(values))
 
 
 if __name__ == "__main__":

@@ -26,12 +26,19 @@ use crate::operator::{self, Instance, Operator};
 use crate::process::{Folder, Process, Signal};
 use crate::rabbitmq::{self, RabbitMq};
 use crate::sqs::{self, Sqs};
+use crate::turn;
 
 /// What a cluster has besides Kubernetes.
 #[derive(Debug, Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is something that a cluster has or has not"
+)]
 pub struct Options {
-    /// RabbitMQ.
+    /// RabbitMQ: a virtual host at that of the cluster which [`STATE_VARIABLE`] names, if it names one.
     pub rabbitmq: bool,
+    /// RabbitMQ is a server of the cluster's own, which can be stopped.
+    pub own_rabbitmq: bool,
     /// An SQS server.
     pub sqs: bool,
     /// KEDA.
@@ -44,6 +51,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             rabbitmq: true,
+            own_rabbitmq: false,
             sqs: false,
             keda: false,
             nodes: 2,
@@ -179,7 +187,9 @@ impl RunningCluster {
         crate::install_crypto_provider();
         let control_plane_bin = build::ensure(Part::ControlPlane).await?;
         let tools = build::ensure(Part::Tools).await?;
-        let rabbitmq_bin = if options.rabbitmq {
+        let host = State::from_env().ok().and_then(|state| state.rabbitmq);
+        let host = host.filter(|_| options.rabbitmq && !options.own_rabbitmq);
+        let rabbitmq_bin = if options.rabbitmq && host.is_none() {
             Some(build::ensure(Part::RabbitMq).await?)
         } else {
             None
@@ -194,6 +204,7 @@ impl RunningCluster {
             build::ensure(Part::Keda).await?;
         }
 
+        let _turn = turn::beside_others().await;
         let folder = Folder::create("c")?;
         let (client_sender, client_receiver) = watch::channel(None);
         let egress = egress::listen(&folder, client_receiver)?;
@@ -211,6 +222,10 @@ impl RunningCluster {
             Ok::<_, Error>((control_plane, kwok))
         };
         let broker = async {
+            if let Some(host) = &host {
+                let state = rabbitmq::server::lodge(host).await?;
+                return Ok(Some((state, Vec::new())));
+            }
             match &rabbitmq_bin {
                 Some(bin) => rabbitmq::server::start(bin, &folder).await.map(Some),
                 None => Ok(None),

@@ -48,6 +48,10 @@ pub struct RabbitMqState {
     pub management_port: u16,
     /// The management API's access log.
     pub access_log: PathBuf,
+    /// The virtual host of this cluster.
+    pub vhost: String,
+    /// The user of this cluster's operator; its password is that of all of them.
+    pub user: String,
 }
 
 /// What `helm install` made, and our processes that stand for its pods.

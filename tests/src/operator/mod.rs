@@ -18,7 +18,7 @@ pub use self::instance::{Instance, Launch};
 use crate::cluster::{Cluster, OperatorState};
 use crate::error::{Error, Result, Trying};
 use crate::process::{self, Spec};
-use crate::rabbitmq::{OPERATOR, OPERATOR_PASSWORD};
+use crate::rabbitmq::OPERATOR_PASSWORD;
 
 /// What the operator's calls of RabbitMQ say that they come from, less its version.
 pub const OPERATOR_AGENT: &str = "asya-operator/";
@@ -70,6 +70,7 @@ impl Operator {
             .args(["--namespace", NAMESPACE, "--values"])
             .arg(file.display())
             .env("KUBECONFIG", cluster.state().kubeconfig.display())
+            .env("GOGC", "off")
             .env("HOME", cluster.folder().display());
         process::output(helm).await?;
         Self::installed(cluster).await
@@ -221,11 +222,14 @@ pub fn default_values(cluster: &Cluster) -> Value {
             "config": {
                 "host": rabbitmq.host,
                 "port": rabbitmq.port,
-                "username": OPERATOR,
+                "username": rabbitmq.user,
                 "passwordSecretRef": {"name": RABBITMQ_SECRET, "key": "password"},
                 "management": {"port": rabbitmq.management_port},
             },
         });
+        if rabbitmq.vhost != "/" {
+            transports["rabbitmq"]["config"]["vhost"] = json!(rabbitmq.vhost);
+        }
     }
     if let Some(endpoint) = &state.sqs {
         let key = |key| json!({"name": SQS_SECRET, "key": key});

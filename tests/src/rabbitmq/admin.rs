@@ -5,11 +5,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{ADMIN, AccessLog};
+use super::{ADMIN, AccessLog, OPERATOR_PASSWORD};
 use crate::cluster::RabbitMqState;
 use crate::error::{Error, Result};
 
-/// The administrator's client, for the virtual host `/`.
+/// The administrator's client, for the virtual host of its cluster.
 #[derive(Debug, Clone)]
 pub struct RabbitMq {
     state: RabbitMqState,
@@ -66,6 +66,23 @@ impl RabbitMq {
         &self.state
     }
 
+    /// The user of the cluster's operator, by whom the access log tells its calls.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.state.user
+    }
+
+    fn vhost(&self) -> &str {
+        &self.state.vhost
+    }
+
+    /// The start of a path of the management API about this kind of objects of the virtual host, as the access log has it.
+    #[must_use]
+    pub fn path_of(&self, kind: &str) -> String {
+        let vhost = self.vhost().replace('/', "%2F");
+        format!("/api/{kind}/{vhost}")
+    }
+
     /// `http://127.0.0.1:PORT` of the management API.
     #[must_use]
     pub fn management_url(&self) -> String {
@@ -94,7 +111,7 @@ impl RabbitMq {
     /// # Errors
     /// When the call fails.
     pub async fn queues(&self) -> Result<Vec<Queue>> {
-        self.get(&["queues", "/"])
+        self.get(&["queues", self.vhost()])
             .await
             .map(Option::unwrap_or_default)
     }
@@ -104,7 +121,7 @@ impl RabbitMq {
     /// # Errors
     /// When the call fails.
     pub async fn queue(&self, name: &str) -> Result<Option<Queue>> {
-        self.get(&["queues", "/", name]).await
+        self.get(&["queues", self.vhost(), name]).await
     }
 
     /// Declares a queue.
@@ -114,7 +131,7 @@ impl RabbitMq {
     pub async fn declare(&self, name: &str, arguments: Value) -> Result<()> {
         let body = json!({"durable": true, "auto_delete": false, "arguments": arguments});
         self.send(
-            self.request(Method::PUT, &["queues", "/", name])?
+            self.request(Method::PUT, &["queues", self.vhost(), name])?
                 .json(&body),
         )
         .await
@@ -127,7 +144,7 @@ impl RabbitMq {
     /// When the call fails.
     pub async fn delete_queue(&self, name: &str) -> Result<bool> {
         let answer = self
-            .request(Method::DELETE, &["queues", "/", name])?
+            .request(Method::DELETE, &["queues", self.vhost(), name])?
             .send()
             .await?;
         match answer.status() {
@@ -153,7 +170,10 @@ impl RabbitMq {
             "properties": {"delivery_mode": 2}, "routing_key": routing_key, "payload": payload, "payload_encoding": "string",
         });
         let request = self
-            .request(Method::POST, &["exchanges", "/", exchange, "publish"])?
+            .request(
+                Method::POST,
+                &["exchanges", self.vhost(), exchange, "publish"],
+            )?
             .json(&body);
         let answer: Value = self.send(request).await?.json().await?;
         Ok(answer["routed"] == true)
@@ -172,7 +192,7 @@ impl RabbitMq {
         };
         let body = json!({"count": count, "ackmode": mode, "encoding": "auto"});
         let request = self
-            .request(Method::POST, &["queues", "/", queue, "get"])?
+            .request(Method::POST, &["queues", self.vhost(), queue, "get"])?
             .json(&body);
         let answer: Vec<Value> = self.send(request).await?.json().await?;
         Ok(answer
@@ -186,7 +206,9 @@ impl RabbitMq {
     /// # Errors
     /// When the call fails.
     pub async fn bindings(&self, queue: &str) -> Result<Vec<Binding>> {
-        let found: Option<Vec<Binding>> = self.get(&["queues", "/", queue, "bindings"]).await?;
+        let found: Option<Vec<Binding>> = self
+            .get(&["queues", self.vhost(), queue, "bindings"])
+            .await?;
         let mut bindings = found.unwrap_or_default();
         bindings.sort();
         Ok(bindings)
@@ -197,10 +219,22 @@ impl RabbitMq {
     /// # Errors
     /// When the call fails.
     pub async fn exchange(&self, name: &str) -> Result<Option<Value>> {
-        self.get(&["exchanges", "/", name]).await
+        self.get(&["exchanges", self.vhost(), name]).await
     }
 
-    /// Makes a user with all rights on the virtual host `/`, or changes its
+    /// Makes the virtual host and its operator's user.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub(crate) async fn set_up(&self) -> Result<()> {
+        let vhost = self.request(Method::PUT, &["vhosts", self.vhost()])?;
+        self.send(vhost.json(&json!({}))).await?;
+        self.add_user(ADMIN, ADMIN, "administrator").await?;
+        self.add_user(self.user(), OPERATOR_PASSWORD, "management")
+            .await
+    }
+
+    /// Makes a user with all rights on the virtual host, or changes its
     /// password and tags.
     ///
     /// # Errors
@@ -211,7 +245,7 @@ impl RabbitMq {
             .await?;
         let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
         self.send(
-            self.request(Method::PUT, &["permissions", "/", name])?
+            self.request(Method::PUT, &["permissions", self.vhost(), name])?
                 .json(&all),
         )
         .await

@@ -2,6 +2,7 @@
 //! side, and nothing of Erlang stays behind.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::RabbitMq;
@@ -76,6 +77,8 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
         port,
         management_port,
         access_log,
+        vhost: "/".to_owned(),
+        user: OPERATOR.to_owned(),
     };
     let admin = RabbitMq::new(&state)?;
     let started = eventually("RabbitMQ answers", Duration::from_mins(2), async || {
@@ -84,10 +87,23 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
         Ok(())
     });
     server.alive_while(started).await?;
-    admin
-        .add_user(OPERATOR, OPERATOR_PASSWORD, "management")
-        .await?;
+    admin.set_up().await?;
     Ok((state, vec![epmd, server]))
+}
+
+/// A virtual host and a user at a server that is there: a tenth of what starting one costs, and nothing of one
+/// virtual host is seen in another.
+pub(crate) async fn lodge(server: &RabbitMqState) -> Result<RabbitMqState> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{:x}-{number}", std::process::id());
+    let state = RabbitMqState {
+        user: format!("{OPERATOR}-{name}"),
+        vhost: name,
+        ..server.clone()
+    };
+    RabbitMq::new(&state)?.set_up().await?;
+    Ok(state)
 }
 
 fn configuration(port: u16, management_port: u16, access_log: &Path) -> String {

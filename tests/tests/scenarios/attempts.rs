@@ -6,7 +6,6 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::operator::{Operator, RABBITMQ_SECRET};
 use asya_tests::ports;
-use asya_tests::rabbitmq::OPERATOR;
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
@@ -27,7 +26,7 @@ async fn after_the_last_attempt_only_an_event_starts_the_next_pass() {
             "controller": {"retry": {"attempts": 2, "initial": "100ms"}},
             "transports": {"gone": {"enabled": true, "type": "rabbitmq", "config": {
                 "host": "127.0.0.1",
-                "username": OPERATOR,
+                "username": cluster.rabbitmq()?.user(),
                 "passwordSecretRef": {"name": RABBITMQ_SECRET, "key": "password"},
                 "management": {"port": ports::free()?},
             }}},

@@ -108,7 +108,11 @@ async fn forget_password(cluster: &Cluster, namespace: &str) -> Result<()> {
 #[tokio::test]
 async fn an_actor_waits_for_its_broker_and_its_credentials_and_goes_with_its_namespace() {
     let _turn = own_cluster().await;
-    let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let options = Options {
+        own_rabbitmq: true,
+        ..Options::default()
+    };
+    let mut cluster = RunningCluster::start(options).await.unwrap();
     let shared = cluster.clone();
     Scenario::run_on(Ok(shared.clone()), "held", async |scenario| {
         let operator = Operator::install(&cluster, json!({})).await?;

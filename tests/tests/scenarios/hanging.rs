@@ -7,6 +7,7 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
+use asya_tests::turn::quiet;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -74,6 +75,7 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
         let _instance = operator.start("one").await?;
         // The first of all shows what a warm operator needs, not what a new namespace costs.
         time_to_run(scenario, "warm").await?;
+        let quiet = quiet().await;
         let without = time_to_run(scenario, "without").await?;
 
         let (_, hanging) = actors(scenario, "mute", HANG, "mute");
@@ -91,6 +93,7 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
         let ratio = with.as_secs_f64() / without.as_secs_f64();
         eprintln!("{FINE} actors run after {without:?}; while another broker hangs, after {with:?}: {ratio:.2} times as long");
         assert!(ratio <= RATIO, "{ratio}");
+        drop(quiet);
 
         // And those on the broker that hangs say so, each of them.
         eventually("the others tell why", Duration::from_mins(2), async || {

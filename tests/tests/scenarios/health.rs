@@ -23,7 +23,11 @@ async fn status(scenario: &Scenario, actor: &str) -> Result<Value, NotYet> {
 #[tokio::test]
 async fn lost_queue_comes_back_and_a_lost_broker_is_told_until_it_returns() {
     let _turn = own_cluster().await;
-    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let options = Options {
+        own_rabbitmq: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "health", async |scenario| {
         let often =
             json!({"controller": {"queueHealthCheckInterval": "1s", "queueMetricsInterval": "1s"}});

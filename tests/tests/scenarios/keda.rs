@@ -9,7 +9,7 @@ use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, scaling_o
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::OPERATOR_AGENT;
-use asya_tests::rabbitmq::{Call, OPERATOR};
+use asya_tests::rabbitmq::{Call, RabbitMq};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
@@ -114,9 +114,9 @@ async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> 
 }
 
 /// What our operator asked of the broker but lists: KEDA looks at each queue, as the same user.
-fn own_calls(mut calls: Vec<Call>) -> Vec<Call> {
+fn own_calls(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Call> {
     calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
-    besides_lists(calls)
+    besides_lists(rabbitmq, calls)
 }
 
 /// How long actors are watched that should rest.
@@ -155,13 +155,14 @@ async fn a_hundred_actors_wait_for_keda_nap_without_a_write_and_outlive_it() {
         assert!(writes <= 5 * ACTORS, "{writes} writes");
         every_form_is_accepted(scenario).await?;
 
-        let broker = cluster.rabbitmq()?.access_log();
+        let rabbitmq = cluster.rabbitmq()?;
+        let broker = rabbitmq.access_log();
         let (mark, calls) = (audit.mark().await?, broker.mark()?);
         tokio::time::sleep(rest()).await;
         assert_eq!(audit.writes_since(mark, &user).await?, []);
-        let calls = broker.calls_since(calls, OPERATOR)?;
+        let calls = broker.calls_since(calls, rabbitmq.user())?;
         let of_all = calls.len();
-        assert_eq!(own_calls(calls), []);
+        assert_eq!(own_calls(&rabbitmq, calls), []);
         let rest = rest();
         eprintln!("{rest:?}: 0 writes, 0 calls but lists, {of_all} calls with those of KEDA");
 

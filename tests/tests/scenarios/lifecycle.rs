@@ -10,6 +10,8 @@ use asya_tests::cluster::{Options, RunningCluster, State};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::process::{Signal, signal};
 
+use asya_tests::turn::beside_others;
+
 use crate::own_cluster;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -26,9 +28,13 @@ impl Drop for Run {
     }
 }
 
-fn run() -> Run {
+/// `without` are more flags.
+async fn run(without: &[&str]) -> Run {
+    let _turn = beside_others().await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_asya-cluster"))
-        .args(["run", "--no-operator", "--", "sh", "-c"])
+        .args(["run", "--no-operator"])
+        .args(without)
+        .args(["--", "sh", "-c"])
         .arg("echo $ASYA_TEST_CLUSTER; exec sleep 600")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -107,7 +113,7 @@ fn assert_all_parts_run(state: &State) {
 #[tokio::test]
 async fn ctrl_c_leaves_nothing() {
     let _turn = own_cluster().await;
-    let mut run = run();
+    let mut run = run(&[]).await;
     assert_all_parts_run(&run.state);
     signal(run.child.id(), Signal::INT);
     assert_eq!(run.child.wait().unwrap().code(), Some(130));
@@ -118,7 +124,7 @@ async fn ctrl_c_leaves_nothing() {
 #[tokio::test]
 async fn the_kill_of_the_harness_leaves_no_process() {
     let _turn = own_cluster().await;
-    let mut run = run();
+    let mut run = run(&[]).await;
     assert_all_parts_run(&run.state);
     signal(run.child.id(), Signal::KILL);
     run.child.wait().unwrap();
@@ -128,7 +134,7 @@ async fn the_kill_of_the_harness_leaves_no_process() {
 #[tokio::test]
 async fn a_part_that_dies_is_named_and_ends_the_run() {
     let _turn = own_cluster().await;
-    let mut run = run();
+    let mut run = run(&["--no-rabbitmq"]).await;
     let scheduler = std::fs::read_dir("/proc")
         .unwrap()
         .flatten()

@@ -10,6 +10,7 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
+use asya_tests::turn::own_cluster;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
@@ -103,19 +104,13 @@ async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
     .await
 }
 
-/// A cluster of the scenario's own, with both brokers and KEDA.
+/// A cluster of the scenario's own, with both brokers and KEDA, as users of the former operator have it.
 async fn cluster_with_all() -> RunningCluster {
     let options = Options {
+        own_rabbitmq: true,
         sqs: true,
         keda: true,
         ..Options::default()
     };
     RunningCluster::start(options).await.unwrap()
-}
-
-/// The turn to run a cluster of one's own: more than one at a time besides the
-/// shared one would slow everything down.
-async fn own_cluster() -> tokio::sync::MutexGuard<'static, ()> {
-    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-    TURN.lock().await
 }

@@ -68,6 +68,7 @@ fn payloads(step: usize) -> Vec<String> {
 async fn a_thousand_messages_outlive_an_update_a_restart_of_the_operator_and_an_outage() {
     let _turn = own_cluster().await;
     let options = Options {
+        own_rabbitmq: true,
         sqs: true,
         ..Options::default()
     };

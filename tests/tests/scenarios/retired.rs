@@ -6,7 +6,7 @@ use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Operator, default_values};
-use asya_tests::rabbitmq::{OPERATOR, RabbitMq};
+use asya_tests::rabbitmq::{ADMIN, RabbitMq};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -92,9 +92,11 @@ async fn queue_of_a_former_transport_stays_until_it_is_empty_or_the_actor_goes()
 
         let (audit, log) = (cluster.audit(), rabbitmq.access_log());
         let (writes, calls) = (audit.mark().await?, log.mark()?);
-        let path = format!("/api/queues/%2F/{}", queues[0]);
+        let path = format!("{}/{}", rabbitmq.path_of("queues"), queues[0]);
         eventually("it is looked at again and again", SOON, async || {
-            let calls = log.calls_since(calls, OPERATOR).map_err(NotYet::new)?;
+            let calls = log
+                .calls_since(calls, rabbitmq.user())
+                .map_err(NotYet::new)?;
             let looks = calls.iter().filter(|call| call.path == path).count();
             check(looks >= LOOKS, format_args!("{looks} looks"))
         })
@@ -156,14 +158,15 @@ async fn retired_queue_of_a_transport_that_is_not_configured_any_more_is_not_for
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "orphaned", async |scenario| {
         // Another place at the same broker.
-        let (rabbitmq, host) = (cluster.rabbitmq()?, "former");
+        let (rabbitmq, host) = (cluster.rabbitmq()?, scenario.name("former"));
+        let (user, host) = (rabbitmq.user(), host.as_str());
         let ask = async |method: Method, path: &[&str], body: Value| {
             let request = rabbitmq.request(method, path)?.json(&body);
             Ok::<_, asya_tests::Error>(request.send().await?)
         };
         let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
         ask(Method::PUT, &["vhosts", host], json!({})).await?;
-        for user in [OPERATOR, "admin"] {
+        for user in [user, ADMIN] {
             ask(Method::PUT, &["permissions", host, user], all.clone()).await?;
         }
         let twin = default_values(&cluster)["transports"]["rabbitmq"].clone();

@@ -7,7 +7,7 @@ use asya_tests::audit::{Audit, Mark, Write};
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::Operator;
-use asya_tests::rabbitmq::{Call, OPERATOR};
+use asya_tests::rabbitmq::{Call, RabbitMq};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -68,9 +68,12 @@ fn counted(writes: &[Write]) -> BTreeMap<String, usize> {
 }
 
 /// The health pass and the counting of messages read lists, of queues and of bindings, and nothing else.
-pub(crate) fn besides_lists(mut calls: Vec<Call>) -> Vec<Call> {
-    const LISTS: [&str; 2] = ["/api/queues/%2F", "/api/exchanges/%2F/asya/bindings/source"];
-    calls.retain(|call| call.method != "GET" || !LISTS.contains(&&*call.path));
+pub(crate) fn besides_lists(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Call> {
+    let lists = [
+        rabbitmq.path_of("queues"),
+        format!("{}/asya/bindings/source", rabbitmq.path_of("exchanges")),
+    ];
+    calls.retain(|call| call.method != "GET" || !lists.contains(&call.path));
     calls
 }
 
@@ -90,7 +93,8 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
             audit: cluster.audit(),
             user: &user,
         };
-        let broker = cluster.rabbitmq()?.access_log();
+        let rabbitmq = cluster.rabbitmq()?;
+        let broker = rabbitmq.access_log();
 
         writes.end().await?;
         let start = writes.audit.mark().await?;
@@ -125,7 +129,8 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
         let (rest, calls) = (writes.audit.mark().await?, broker.mark()?);
         tokio::time::sleep(WINDOW).await;
         assert_eq!(writes.since(rest).await?, []);
-        assert_eq!(besides_lists(broker.calls_since(calls, OPERATOR)?), []);
+        let calls = broker.calls_since(calls, rabbitmq.user())?;
+        assert_eq!(besides_lists(&rabbitmq, calls), []);
 
         let (rest, calls) = (writes.audit.mark().await?, broker.mark()?);
         instance.stop().await?;
@@ -144,7 +149,8 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
         );
         writes.end().await?;
         assert_eq!(writes.since(rest).await?, []);
-        assert_eq!(besides_lists(broker.calls_since(calls, OPERATOR)?), []);
+        let calls = broker.calls_since(calls, rabbitmq.user())?;
+        assert_eq!(besides_lists(&rabbitmq, calls), []);
 
         // The script goes with the last of them, even when all go at once.
         let gone = Instant::now();
@@ -205,7 +211,7 @@ fn image(deployment: &Deployment, container: &str) -> Option<String> {
 /// WRK-3, WRK-4
 #[tokio::test]
 async fn what_a_rival_changes_on_our_workload_comes_back() {
-    Scenario::run("rival", async |scenario| {
+    Scenario::run_alone("rival", async |scenario| {
         let name = scenario.name("kept");
         let deployment = format!("deployment/{name}");
         scenario.apply(&minimal_actor(&name)).await?;
@@ -275,7 +281,7 @@ async fn what_a_rival_changes_on_our_workload_comes_back() {
 /// RUN-2
 #[tokio::test]
 async fn what_a_rival_does_to_the_runtime_script_comes_back() {
-    Scenario::run("script", async |scenario| {
+    Scenario::run_alone("script", async |scenario| {
         let name = scenario.name("scripted");
         scenario.apply(&minimal_actor(&name)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;

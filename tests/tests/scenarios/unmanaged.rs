@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::{OPERATOR_AGENT, Operator};
-use asya_tests::rabbitmq::OPERATOR;
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
@@ -44,7 +43,7 @@ async fn queues_are_neither_made_nor_changed_nor_deleted_where_management_is_dis
         }
         assert_eq!(rabbitmq.messages(&queue, 2, true).await?, ["kept"]);
         assert!(rabbitmq.queue(&format!("asya-{missing}")).await?.is_none());
-        let mut calls = log.calls_since(mark, OPERATOR)?;
+        let mut calls = log.calls_since(mark, rabbitmq.user())?;
         calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
         assert_eq!(calls, [], "the broker was asked");
         Ok(())

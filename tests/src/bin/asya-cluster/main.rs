@@ -76,6 +76,7 @@ impl With {
     fn options(self) -> Options {
         Options {
             rabbitmq: !self.no_rabbitmq,
+            own_rabbitmq: true,
             sqs: self.sqs,
             keda: self.keda,
             ..Options::default()

@@ -16,6 +16,7 @@ use std::time::Duration;
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::scenario::Scenario;
+use asya_tests::turn::quiet;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -51,12 +52,11 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Runs the scenario of one value. No cluster starts meanwhile, nor another of these: a figure of a machine
-    /// that is busy with something else says nothing.
+    /// Runs the scenario of one value. Nobody else uses the cluster meanwhile, and none starts:
+    /// a figure of a machine that is busy with something else says nothing.
     async fn run(state: &'static str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
-        let _turn = own_cluster().await;
         let _ended = Ended::of(state);
-        Scenario::run(&state.to_lowercase(), async |scenario| {
+        Scenario::run_alone(&state.to_lowercase(), async |scenario| {
             let witness = Witness::start(&scenario.actors()).await?;
             body(&Case { scenario, witness }).await
         })
@@ -73,8 +73,9 @@ impl Case<'_> {
         let _ended = Ended::of(state);
         let mut cluster = RunningCluster::start(options).await.unwrap();
         cluster.start_operator().await.unwrap();
-        let shared = Ok((*cluster).clone());
-        Scenario::run_on(shared, &state.to_lowercase(), async |scenario| {
+        let its_own = Ok((*cluster).clone());
+        let _quiet = quiet().await;
+        Scenario::run_on(its_own, &state.to_lowercase(), async |scenario| {
             let witness = Witness::start(&scenario.actors()).await?;
             body(&Case { scenario, witness }, &mut cluster).await
         })
