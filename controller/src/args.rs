@@ -10,6 +10,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, CommandFactory, Parser};
 use jiff::SignedDuration;
 
+use crate::certificates::flags::CertificateFlags;
+
 /// The controller of Asya's `AsyncActors`.
 #[derive(Parser, Debug)]
 #[command(name = "asya-controller", version)]
@@ -135,6 +137,10 @@ pub struct Args {
     #[arg(long, env = "ASYA_DISABLE_QUEUE_MANAGEMENT", default_value = "false", value_parser = yes_or_no, action = ArgAction::Set)]
     pub disable_queue_management: bool,
 
+    /// The webhook's certificates.
+    #[command(flatten)]
+    pub certificates: CertificateFlags,
+
     /// The operator's own namespace.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]
     pub namespace: String,
@@ -178,7 +184,10 @@ impl Args {
 }
 
 /// A time like 30s, 5m or 10h; 0 needs no unit.
-fn interval(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// When it is none.
+pub fn interval(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

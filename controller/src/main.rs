@@ -3,6 +3,7 @@
 mod applier;
 mod args;
 mod census;
+mod certificates;
 mod claims;
 mod client;
 mod config_maps;
@@ -45,6 +46,8 @@ use tracing_subscriber::EnvFilter;
 
 use crate::applier::Applier;
 use crate::args::Args;
+use crate::certificates::trust::Trust;
+use crate::certificates::{Keeper, Plan};
 use crate::claims::Claims;
 use crate::config_maps::ConfigMaps;
 use crate::fence::Fence;
@@ -102,6 +105,7 @@ fn start_logging(level: &str) -> Result<(), BoxError> {
 async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let transports = args.transports()?;
     let settings = args.settings()?;
+    let certificates = args.certificates.plan(&args.namespace)?;
     let script = script::load(&args)?;
     transports
         .warnings
@@ -194,7 +198,8 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         identity,
         fence,
     };
-    let code = lead_until_told(&args, operator, candidate, client).await;
+    let singletons = Singletons::new(args.manage_crds, certificates, &client);
+    let code = lead_until_told(&args, operator, candidate, client, singletons).await;
     watches.abort();
     stop.cancel();
     code
@@ -248,12 +253,31 @@ async fn serve(
     Ok(())
 }
 
+/// What only a leader does, besides passes over actors.
+struct Singletons {
+    manages_crd: bool,
+    certificates: Option<Keeper>,
+}
+
+impl Singletons {
+    fn new(manages_crd: bool, certificates: Option<Plan>, client: &Client) -> Self {
+        let trust = Trust::default();
+        // There is no webhook configuration of ours that could trust another CA.
+        trust.found([]);
+        Self {
+            manages_crd,
+            certificates: certificates.map(|plan| Keeper::new(plan, trust, client.clone())),
+        }
+    }
+}
+
 /// Leads when it is our turn, until SIGTERM or until the lease is lost.
 async fn lead_until_told(
     args: &Args,
     operator: Operator,
     candidate: Candidate,
     client: Client,
+    singletons: Singletons,
 ) -> Result<ExitCode, BoxError> {
     let (mut term, mut int) = (
         signal(SignalKind::terminate())?,
@@ -268,7 +292,7 @@ async fn lead_until_told(
         release.clone(),
         acquired.clone(),
     ));
-    let passes = tokio::spawn(lead(operator, client, args.manage_crds, acquired.clone()));
+    let passes = tokio::spawn(lead(operator, client, singletons, acquired.clone()));
     tokio::pin!(election, passes);
 
     tokio::select! {
@@ -309,11 +333,19 @@ async fn elect(
     Ended::Released
 }
 
-/// What a leader does: the CRD, then passes over actors as soon as every store has been filled.
-async fn lead(operator: Operator, client: Client, manages_crd: bool, acquired: CancellationToken) {
+/// What a leader does: the CRD and the webhook's certificates, then passes over actors as soon as every store has been filled.
+async fn lead(
+    operator: Operator,
+    client: Client,
+    singletons: Singletons,
+    acquired: CancellationToken,
+) {
     acquired.cancelled().await;
-    if manages_crd {
+    if singletons.manages_crd {
         tokio::spawn(keep_crd(client));
+    }
+    if let Some(certificates) = singletons.certificates {
+        tokio::spawn(certificates.run());
     }
     operator.readiness.reached().await;
     operator.context.leading_since.get_or_init(Timestamp::now);

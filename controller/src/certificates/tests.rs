@@ -1,0 +1,218 @@
+#![allow(clippy::unwrap_used)]
+
+mod server;
+
+use asya_certs::certificate::{Certificate, Fingerprint};
+use asya_certs::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY};
+use asya_certs::mint::Authority;
+use tokio::time::advance;
+
+use super::*;
+use server::{Fate, Server};
+
+const DAY: Duration = Duration::from_hours(24);
+
+fn settings() -> Settings {
+    Settings::of(vec!["asya-webhook.asya-system.svc".to_owned()])
+}
+
+fn keeper(server: &Server, trust: &Trust) -> Keeper {
+    let plan = Plan {
+        namespace: "asya-system".to_owned(),
+        secret: "asya-webhook-tls".to_owned(),
+        settings: settings(),
+        by_cert_manager: false,
+        look: Duration::from_mins(1),
+    };
+    Keeper::new(plan, trust.clone(), server.client())
+}
+
+/// Of which every configuration's `caBundle` is known: there is none.
+fn known() -> Trust {
+    let trust = Trust::default();
+    trust.found([]);
+    trust
+}
+
+fn authority(age: Duration) -> Authority {
+    Authority::new(&settings(), Timestamp::now() - age).unwrap()
+}
+
+/// A Secret as another leader made it, or cert-manager.
+fn secret_of(authority: &Authority, leaf_age: Duration) -> TlsSecret {
+    let leaf = authority
+        .issue(&settings(), Timestamp::now() - leaf_age)
+        .unwrap();
+    let mut data = Data::default();
+    data.set(AUTHORITIES, &authority.certificate.pem());
+    data.set(AUTHORITY_KEY, &authority.key_pem());
+    data.set(LEAF, &leaf.certificate.pem());
+    data.set(LEAF_KEY, &leaf.key);
+    TlsSecret {
+        data,
+        ..TlsSecret::default()
+    }
+}
+
+fn signer(secret: &TlsSecret) -> Fingerprint {
+    secret.bundle().signer.unwrap().certificate.fingerprint
+}
+
+fn wanted(trust: &Trust) -> Vec<Certificate> {
+    let wanted = trust.wanted().borrow().clone();
+    wanted
+        .map(|it| it.authorities().to_vec())
+        .unwrap_or_default()
+}
+
+/// CERT-1
+#[tokio::test]
+async fn a_missing_secret_is_made_once_and_then_left_alone() {
+    let (server, trust) = (Server::default(), known());
+    let mut keeper = keeper(&server, &trust);
+    assert_eq!(keeper.pass(true).await, keeper.plan.look);
+    let secret = server.secret();
+    assert_eq!(secret.kind.as_deref(), Some("kubernetes.io/tls"));
+    assert_eq!(wanted(&trust), secret.bundle().authorities);
+    for _ in 0..3 {
+        keeper.pass(false).await;
+    }
+    let state = server.state();
+    assert_eq!((state.reads, state.writes), (1, 1));
+}
+
+/// CERT-2
+#[tokio::test]
+async fn what_another_wrote_meanwhile_is_kept_and_nothing_is_made_again() {
+    let theirs = secret_of(&authority(DAY), DAY);
+    for before in [None, Some(secret_of(&authority(DAY), 40 * DAY))] {
+        let (server, trust) = (Server::default(), known());
+        server.put(before);
+        server.next_write(Fate::Raced(Box::new(Some(theirs.clone()))));
+        keeper(&server, &trust).pass(true).await;
+        assert_eq!(server.secret().data, theirs.data);
+        assert_eq!(server.state().writes, 0);
+        assert_eq!(wanted(&trust), theirs.bundle().authorities);
+    }
+}
+
+/// CERT-2
+#[tokio::test]
+async fn a_secret_that_is_deleted_meanwhile_is_made_anew() {
+    let (server, trust) = (Server::default(), known());
+    let lost = authority(DAY);
+    server.put(Some(secret_of(&lost, 25 * DAY)));
+    server.next_write(Fate::Raced(Box::default()));
+    keeper(&server, &trust).pass(true).await;
+    assert_ne!(signer(&server.secret()), lost.certificate.fingerprint);
+    assert_eq!(server.state().writes, 1);
+}
+
+/// CERT-2
+#[tokio::test]
+async fn a_write_whose_answer_is_lost_is_not_repeated() {
+    let (server, trust) = (Server::default(), known());
+    let mut keeper = keeper(&server, &trust);
+    server.next_write(Fate::LosesAnswer);
+    let wait = keeper.pass(true).await;
+    assert!(wait < keeper.plan.look, "{wait:?}");
+    let made = signer(&server.secret());
+    assert!(!keeper.is_read, "what is held is not believed");
+    keeper.pass(true).await;
+    assert_eq!((signer(&server.secret()), server.state().writes), (made, 1));
+}
+
+#[tokio::test]
+async fn a_refusal_is_tried_again_ever_more_slowly() {
+    let (server, trust) = (Server::default(), known());
+    let mut keeper = keeper(&server, &trust);
+    let mut waits = Vec::new();
+    for _ in 0..10 {
+        server.next_write(Fate::Refused(403));
+        waits.push(keeper.pass(true).await);
+    }
+    assert!(waits.is_sorted() && waits[0] == Duration::from_secs(1));
+    assert_eq!(waits.last(), Some(&LONGEST_RETRY));
+    keeper.pass(true).await;
+    assert_eq!(server.state().writes, 1);
+}
+
+/// CERT-4
+#[tokio::test(start_paused = true)]
+async fn a_certificate_of_the_next_ca_waits_until_it_was_read_back_everywhere() {
+    let (server, trust) = (Server::default(), Trust::default());
+    let due = authority(250 * DAY);
+    let old = due.certificate.pem();
+    server.put(Some(secret_of(&due, DAY)));
+    trust.found([old.as_bytes()]);
+    let mut keeper = keeper(&server, &trust);
+    keeper.pass(true).await;
+    let both = wanted(&trust);
+    assert_eq!(both.len(), 2, "prepared and widened");
+    assert_eq!(server.state().writes, 2);
+
+    let pem = trust.wanted().borrow().as_ref().unwrap().pem();
+    // One of two configurations has it.
+    trust.found([pem.as_bytes(), old.as_bytes()]);
+    advance(Duration::from_secs(31)).await;
+    assert_eq!(keeper.pass(false).await, keeper.plan.look);
+    // Both have.
+    trust.found([pem.as_bytes(), pem.as_bytes()]);
+    advance(Duration::from_secs(29)).await;
+    assert_eq!(keeper.pass(false).await, Duration::from_secs(1));
+    assert_eq!(signer(&server.secret()), due.certificate.fingerprint);
+    advance(Duration::from_secs(1)).await;
+    keeper.pass(false).await;
+    assert_eq!(signer(&server.secret()), both[1].fingerprint);
+    assert_eq!(wanted(&trust), both, "no configuration changes for that");
+    assert_eq!(server.state().writes, 3);
+}
+
+/// CERT-5
+#[tokio::test(start_paused = true)]
+async fn an_authority_is_made_from_nothing_only_after_a_look_at_what_is_trusted() {
+    let (server, trust) = (Server::default(), Trust::default());
+    let mut keeper = keeper(&server, &trust);
+    assert_eq!(keeper.pass(true).await, PATIENCE);
+    assert_eq!(server.state().writes, 0);
+    let lost = authority(DAY).certificate;
+    trust.found([lost.pem().as_bytes()]);
+    keeper.pass(false).await;
+    assert_eq!(server.secret().bundle().authorities[0], lost);
+
+    let server = Server::default();
+    let mut keeper = super::tests::keeper(&server, &Trust::default());
+    keeper.pass(true).await;
+    advance(PATIENCE).await;
+    keeper.pass(false).await;
+    assert_eq!(
+        server.state().writes,
+        1,
+        "nobody tells: it is not waited for ever"
+    );
+}
+
+/// CERT-7
+#[tokio::test]
+async fn with_cert_manager_nothing_is_written_and_old_authorities_stay_trusted() {
+    let (server, trust) = (Server::default(), Trust::default());
+    let mut keeper = keeper(&server, &trust);
+    keeper.plan.by_cert_manager = true;
+    keeper.pass(true).await;
+    let of = |age| authority(age).certificate;
+    let (expired, old) = (of(366 * DAY), of(300 * DAY));
+    let theirs = authority(DAY);
+    let mut secret = secret_of(&theirs, 40 * DAY);
+    secret.data.remove(AUTHORITY_KEY);
+    server.put(Some(secret));
+    keeper.pass(true).await;
+    assert!(
+        wanted(&trust).is_empty(),
+        "nobody knows what is trusted yet"
+    );
+    let present = [&expired, &old].map(Certificate::pem).concat();
+    trust.found([present.as_bytes()]);
+    keeper.pass(false).await;
+    assert_eq!(wanted(&trust), [old, theirs.certificate]);
+    assert_eq!(server.state().writes, 0);
+}

@@ -1,0 +1,121 @@
+//! An API server in memory that knows one Secret.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use asya_certs::secret::TlsSecret;
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use tower::BoxError;
+
+/// What happens to the next write.
+#[derive(Clone, Default)]
+pub(super) enum Fate {
+    #[default]
+    Stored,
+    /// Another has written this right before.
+    Raced(Box<Option<TlsSecret>>),
+    /// It is stored, and an error is answered.
+    LosesAnswer,
+    /// It is refused with this code.
+    Refused(u16),
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+pub(super) struct State {
+    secret: Option<TlsSecret>,
+    version: u64,
+    fate: Fate,
+    pub(super) reads: usize,
+    pub(super) writes: usize,
+}
+
+impl Server {
+    pub(super) fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request| {
+            let server = server.clone();
+            async move { Ok::<_, BoxError>(server.serve(request).await) }
+        });
+        Client::new(service, "asya-system")
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn secret(&self) -> TlsSecret {
+        self.state().secret.clone().unwrap()
+    }
+
+    pub(super) fn put(&self, secret: Option<TlsSecret>) {
+        self.state().store(secret);
+    }
+
+    pub(super) fn next_write(&self, fate: Fate) {
+        self.state().fate = fate;
+    }
+
+    async fn serve(&self, request: Request<Body>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect_bytes().await.unwrap();
+        self.state().answer(&parts.method, &body)
+    }
+}
+
+impl State {
+    fn answer(&mut self, method: &Method, body: &[u8]) -> Response<Body> {
+        if *method == Method::GET {
+            self.reads += 1;
+            return match &self.secret {
+                Some(secret) => Response::new(Body::from(serde_json::to_vec(secret).unwrap())),
+                None => failure(404),
+            };
+        }
+        let wanted: TlsSecret = serde_json::from_slice(body).unwrap();
+        let fate = std::mem::take(&mut self.fate);
+        match &fate {
+            Fate::Raced(other) => self.store((**other).clone()),
+            Fate::Refused(code) => return failure(*code),
+            Fate::Stored | Fate::LosesAnswer => {}
+        }
+        let version = |secret: &TlsSecret| secret.metadata.resource_version.clone();
+        match &self.secret {
+            Some(_) if *method == Method::POST => return failure(409),
+            None if *method == Method::PUT => return failure(404),
+            Some(secret) if version(secret) != version(&wanted) => return failure(409),
+            _ => {}
+        }
+        self.writes += 1;
+        self.store(Some(wanted));
+        match fate {
+            Fate::LosesAnswer => failure(504),
+            _ => Response::new(Body::from(serde_json::to_vec(&self.secret).unwrap())),
+        }
+    }
+
+    fn store(&mut self, secret: Option<TlsSecret>) {
+        self.version += 1;
+        self.secret = secret.map(|mut secret| {
+            secret.metadata.resource_version = Some(self.version.to_string());
+            secret
+        });
+    }
+}
+
+fn failure(code: u16) -> Response<Body> {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        _ => "",
+    };
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "scripted", "reason": reason,
+    });
+    let body = Body::from(serde_json::to_vec(&status).unwrap());
+    Response::builder().status(code).body(body).unwrap()
+}

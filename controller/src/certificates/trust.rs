@@ -1,0 +1,194 @@
+//! Between the task that decides which CAs are to be trusted and the one that writes the webhook configurations
+//! (CERT-4, CERT-7): "this bundle must be in every `caBundle`" goes one way, what was read back the other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use asya_certs::ca_bundle::CaBundle;
+use asya_certs::certificate::Certificate;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// Both ways. A clone is another handle to the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    wanted: Arc<watch::Sender<Option<CaBundle>>>,
+    /// Since when it has been wanted; none before that.
+    wanted_since: Arc<Mutex<Option<Instant>>>,
+    found: Arc<watch::Sender<Option<Found>>>,
+}
+
+/// What the API server's configurations say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// In every `caBundle`; none when there is no `caBundle` at all.
+    everywhere: Option<Vec<Certificate>>,
+    /// In at least one.
+    anywhere: Vec<Certificate>,
+    since: Instant,
+}
+
+impl Found {
+    /// The authorities of these `caBundle`s.
+    fn of<'a>(bundles: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let (mut everywhere, mut anywhere) = (None::<Vec<Certificate>>, Vec::new());
+        for bundle in bundles {
+            let here = CaBundle::read(bundle);
+            let here = here.authorities();
+            match &mut everywhere {
+                None => everywhere = Some(here.to_vec()),
+                Some(everywhere) => everywhere.retain(|it| here.contains(it)),
+            }
+            for it in here {
+                if !anywhere.contains(it) {
+                    anywhere.push(it.clone());
+                }
+            }
+        }
+        Self {
+            everywhere,
+            anywhere,
+            since: Instant::now(),
+        }
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.everywhere == other.everywhere && self.anywhere == other.anywhere
+    }
+}
+
+/// For the task that writes the webhook configurations.
+impl Trust {
+    /// The bundle that every `caBundle` must hold; none before it is known, and then nothing is to be applied.
+    #[must_use]
+    #[allow(dead_code, reason = "for the task that writes them, which is to come")]
+    pub fn wanted(&self) -> watch::Receiver<Option<CaBundle>> {
+        self.wanted.subscribe()
+    }
+
+    /// The `caBundle`s of all our configurations, as the API server has them now: to be told at the start, after
+    /// each change that was read back, and empty when there is none. Where a dry run is asked for (CERT-4 (3)), after it.
+    pub fn found<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
+        let found = Found::of(bundles);
+        self.found.send_if_modified(|before| {
+            let is_new = !before.as_ref().is_some_and(|it| it.says_the_same(&found));
+            if is_new {
+                *before = Some(found);
+            }
+            is_new
+        });
+    }
+}
+
+/// For the task that keeps the certificates.
+impl Trust {
+    /// From now on every `caBundle` must hold this.
+    pub(super) fn want(&self, bundle: CaBundle) {
+        self.wanted.send_if_modified(|before| {
+            let is_new = before.as_ref() != Some(&bundle);
+            if is_new {
+                *before = Some(bundle);
+                *lock(&self.wanted_since) = Some(Instant::now());
+            }
+            is_new
+        });
+    }
+
+    /// Tells of what is found anew.
+    pub(super) fn changes(&self) -> watch::Receiver<Option<Found>> {
+        self.found.subscribe()
+    }
+
+    /// Whether it is known what the configurations say.
+    pub(super) fn is_known(&self) -> bool {
+        self.found.borrow().is_some()
+    }
+
+    /// How long every `caBundle` has held all of these; none if one does not, or nobody knows. Not longer than all of
+    /// that has been wanted: a configuration may come at any time.
+    pub(super) fn trusted_for(&self, authorities: &[Certificate]) -> Option<Duration> {
+        let found = self.found.borrow();
+        let found = found.as_ref()?;
+        let everywhere = found.everywhere.as_ref();
+        let trusted = everywhere.is_none_or(|all| authorities.iter().all(|it| all.contains(it)));
+        let since = lock(&self.wanted_since).map_or(found.since, |since| since.max(found.since));
+        trusted.then(|| since.elapsed())
+    }
+
+    /// The authorities of at least one `caBundle`.
+    pub(super) fn present(&self) -> Vec<Certificate> {
+        let found = self.found.borrow();
+        found
+            .as_ref()
+            .map(|it| it.anywhere.clone())
+            .unwrap_or_default()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use asya_certs::certificate::Certificate;
+    use asya_certs::mint::{Authority, Settings};
+    use jiff::Timestamp;
+    use tokio::time::advance;
+
+    use super::Trust;
+
+    /// CERT-4
+    #[tokio::test(start_paused = true)]
+    async fn what_is_trusted_is_what_every_configuration_holds_and_for_how_long() {
+        let make = || Authority::new(&Settings::of(Vec::new()), Timestamp::now());
+        let [a, b, c] = [(); 3].map(|()| make().unwrap().certificate);
+        let text = |these: &[&Certificate]| these.iter().map(|it| it.pem()).collect::<String>();
+        let (one, both) = (text(&[&a]), text(&[&b, &a]));
+        let second = Duration::from_secs(1);
+        let trust = Trust::default();
+        let told =
+            |trust: &Trust| [[&a], [&b], [&c]].map(|it| trust.trusted_for(&it.map(Clone::clone)));
+        assert_eq!(told(&trust), [None; 3]);
+        assert!(!trust.is_known());
+
+        trust.found([]);
+        advance(second).await;
+        assert!(trust.is_known());
+        assert_eq!(
+            told(&trust),
+            [Some(second); 3],
+            "there is nobody to trust it"
+        );
+
+        trust.found([one.as_bytes(), both.as_bytes()]);
+        advance(second).await;
+        assert_eq!(told(&trust), [Some(second), None, None]);
+        assert_eq!(trust.present(), [a.clone(), b.clone()]);
+
+        // Told again, in other words.
+        trust.found([one.as_bytes(), both.as_bytes(), one.as_bytes()]);
+        advance(second).await;
+        assert_eq!(told(&trust), [Some(2 * second), None, None]);
+
+        trust.found([both.as_bytes(), both.as_bytes()]);
+        assert_eq!(
+            told(&trust),
+            [Some(Duration::ZERO), Some(Duration::ZERO), None]
+        );
+        advance(second).await;
+        trust.want([a.clone(), b.clone()].into_iter().collect());
+        advance(second).await;
+        assert_eq!(told(&trust), [Some(second), Some(second), None]);
+        trust.want([a.clone(), b.clone()].into_iter().collect());
+        assert_eq!(
+            told(&trust),
+            [Some(second), Some(second), None],
+            "wanted before"
+        );
+        trust.found([both.as_bytes(), &b""[..]]);
+        assert_eq!(told(&trust), [None; 3], "an empty one trusts nothing");
+    }
+}
