@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Optional
 from sidecar_client import PATIENCE, Connection, Sidecar
 
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "asya_runtime.py"
+ADAPTERS = SCRIPT.with_name("asya_adapters.py")
 
 # Another interpreter may run the script: ASYA_TEST_PYTHON=/opt/python3.7/bin/python3
 PYTHON = os.environ.get("ASYA_TEST_PYTHON") or sys.executable

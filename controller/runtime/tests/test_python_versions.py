@@ -11,15 +11,19 @@ import ast
 import sys
 import unittest
 
-from runtime_process import PYTHON, SCRIPT, RuntimeTestCase
+from runtime_process import ADAPTERS, PYTHON, SCRIPT, RuntimeTestCase
 
 OLDEST = (3, 7)
 
-# What the script uses of each module. A name that is not here yet: look up "Added in
+# What the script and the adapters use of each module. A name that is not here yet: look up "Added in
 # version" in Python's documentation, and add it if 3.7 has it.
 KNOWN_IN_3_7 = {
     "contextlib": {"suppress"},
+    "email": {"utils"},
+    "email.utils": {"parsedate_to_datetime"},
     "faulthandler": {"dump_traceback"},
+    "http": {"client"},
+    "http.client": {"HTTPException"},
     "importlib": {"import_module", "util"},
     "importlib.util": {"find_spec"},
     "inspect": {"isasyncgenfunction", "isclass", "iscoroutinefunction", "isgeneratorfunction"},
@@ -30,13 +34,22 @@ KNOWN_IN_3_7 = {
     "os.path": {"join"},
     "select": {"POLLIN", "poll"},
     "signal": {"SIGTERM", "set_wakeup_fd", "signal"},
-    "socket": {"AF_UNIX", "SOCK_STREAM", "socket", "socketpair"},
+    "socket": {"AF_UNIX", "SOCK_STREAM", "socket", "socketpair", "timeout"},
+    "ssl": {"CERT_NONE", "create_default_context"},
     "struct": {"Struct"},
     "sys": {"exit", "modules", "path", "stdout"},
     "threading": {"Thread"},
+    "time": {"monotonic", "sleep", "time"},
     "traceback": {"format_exception"},
     "types": {"FrameType", "ModuleType"},
-    "typing": {"Any", "Callable", "Dict", "Iterator", "List", "Mapping", "NamedTuple", "Optional", "Sequence", "Tuple"},
+    "typing": {
+        *("Any", "Callable", "Dict", "Iterator", "List", "Mapping", "NamedTuple", "NoReturn", "Optional", "Sequence"),
+        "Tuple",
+    },
+    "urllib": {"error", "parse", "request"},
+    "urllib.error": {"HTTPError", "URLError"},
+    "urllib.parse": {"quote", "urlsplit"},
+    "urllib.request": {"HTTPSHandler", "OpenerDirector", "ProxyHandler", "Request", "build_opener"},
 }
 
 NEWER_METHODS = {
@@ -163,6 +176,10 @@ class OldestPythonTest(unittest.TestCase):
     def test_the_script_uses_nothing_newer_than_3_7(self):
         """RUN-21: CPython 3.7+, standard library (each module is on the list)."""
         self.assertEqual(complaints(SCRIPT.read_text(encoding="utf-8")), [])
+
+    def test_the_adapters_use_nothing_newer_than_3_7(self):
+        """BIND-30: as the script that they lie beside."""
+        self.assertEqual(complaints(ADAPTERS.read_text(encoding="utf-8")), [])
 
     def test_newer_syntax_is_noticed(self):
         """RUN-21: the check above must be able to fail."""

@@ -52,13 +52,12 @@ pub fn main_container<'c, 'a>(
     containers: &'c [ContainerShape<'a>],
     named: Option<&str>,
 ) -> Option<&'c ContainerShape<'a>> {
-    let by_name = named.and_then(|name| containers.iter().find(|it| it.name == name));
-    let own = || {
-        containers
-            .iter()
-            .find(|it| !OF_INJECTORS.contains(&it.name))
-    };
-    by_name.or_else(own).or_else(|| containers.first())
+    let own = |it: &&ContainerShape<'_>| !OF_INJECTORS.contains(&it.name);
+    // an injector may name what another one has put first
+    let by_name = named.and_then(|name| containers.iter().filter(own).find(|it| it.name == name));
+    by_name
+        .or_else(|| containers.iter().find(own))
+        .or_else(|| containers.first())
 }
 
 /// The containers of a pod template.

@@ -139,6 +139,7 @@ fn the_model_is_found_behind_what_an_injector_puts_first() {
     assert_eq!(url(&[proxy, model], None), expected);
     assert_eq!(url(&[custom, model], Some("model")), expected);
     assert_eq!(url(&[model, custom], Some("gone")), expected);
+    assert_eq!(url(&[proxy, model], Some("istio-proxy")), expected);
 }
 
 /// RES-1

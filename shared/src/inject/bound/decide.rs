@@ -6,7 +6,7 @@ use super::actor::State;
 use super::facts::Facts;
 use super::ours::{List, Ours};
 use super::plan::BoundPlan;
-use super::restore::{damaged, holds};
+use super::restore::{damaged, is_volume};
 use super::{Action, BoundActor, Decision, Patch, Path, PodView, Reason, ReviewPath};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
@@ -242,7 +242,7 @@ fn restore_volumes(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, ours:
     for made in &plan.volumes {
         let name = name_of(made);
         match ours.volumes.iter().find(|it| it.name == name) {
-            Some(found) if holds(made, &found.value) => {}
+            Some(found) if is_volume(made, &found.value) => {}
             Some(found) => patch.replace(at().item(found.index), made.clone()),
             None => missing.push(made.clone()),
         }

@@ -24,6 +24,8 @@ pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
 pub(super) const TARGET_URL: &str = "ASYA_TARGET_URL";
 pub(super) const HANDLER: &str = "ASYA_HANDLER";
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
+/// How long adapters try, in seconds; 0 is without limit. The sidecar hangs up at that time.
+const TARGET_TIMEOUT: &str = "ASYA_TARGET_TIMEOUT";
 /// A model may load for long, and nothing tells the sidecar when it will be done.
 const READY_TIMEOUT: (&str, &str) = ("ASYA_RUNTIME_READY_TIMEOUT", "1h");
 
@@ -121,7 +123,7 @@ impl BoundPlan {
         let role = inputs.transport.role_of_pods(inputs.role_arn);
         let sidecar = inputs.spec.sidecar_in_force();
 
-        let runtime = runtime_container(&binding.runtime, model, inputs.settings);
+        let runtime = runtime_container(inputs, &binding.runtime, model);
         let mut plan = Self {
             uid: inputs.uid.to_owned(),
             hash: InjectedHash {
@@ -273,13 +275,15 @@ pub(super) fn volume_names() -> impl Iterator<Item = &'static str> {
 }
 
 fn runtime_container(
+    inputs: &PlanInputs<'_>,
     runtime: &RuntimeInForce<'_>,
     model: Option<&str>,
-    settings: &Settings,
 ) -> Value {
     let mut container = Map::new();
     container.insert("name".to_owned(), json!(RUNTIME_CONTAINER));
-    let image = runtime.image.unwrap_or(&settings.binding.runtime_image);
+    let image = runtime
+        .image
+        .unwrap_or(&inputs.settings.binding.runtime_image);
     container.insert("image".to_owned(), json!(image));
     container.insert("imagePullPolicy".to_owned(), json!("IfNotPresent"));
     runtime::connect(&mut container, runtime.python_executable, &BOUND);
@@ -287,6 +291,8 @@ fn runtime_container(
         env.push(json!(text(HANDLER, "")));
         env.push(json!(text(TARGET_URL, "")));
         env.extend(model.map(|model| json!(text(TARGET_MODEL, model))));
+        let seconds = inputs.spec.timeout_in_force().processing.unwrap_or(0);
+        env.push(json!(text(TARGET_TIMEOUT, &seconds.to_string())));
         // a model's answer has no route
         env.push(runtime::without_validation());
         for entry in runtime.env {

@@ -94,6 +94,3 @@ fn put(resources: &mut Map<String, Value>, list: &str, name: &str, amount: Value
         amounts.insert(name.to_owned(), amount);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -53,6 +53,13 @@ pub(super) fn holds(made: &Value, found: &Value) -> bool {
     }
 }
 
+/// Whether `found` is the volume `made`. Of which kind it is only its key tells, whose value may be empty.
+pub(super) fn is_volume(made: &Value, found: &Value) -> bool {
+    let kinds = made.as_object().into_iter().flat_map(Map::keys);
+    let has = |kind: &String| found.get(kind).is_some_and(|it| !it.is_null());
+    kinds.into_iter().all(has) && holds(made, found)
+}
+
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

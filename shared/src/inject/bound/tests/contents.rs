@@ -35,6 +35,7 @@ fn the_runtime_calls_the_model_in_its_own_pod() {
             "ASYA_SOCKET_DIR=/var/run/asya",
             "ASYA_HANDLER=asya_adapters.rest",
             "ASYA_TARGET_URL=http://127.0.0.1:8090",
+            "ASYA_TARGET_TIMEOUT=300",
             "ASYA_ENABLE_VALIDATION=false",
         ]
     );
@@ -63,6 +64,7 @@ fn the_actor_decides_about_its_runtime() {
             "ASYA_SOCKET_DIR=/var/run/asya",
             "ASYA_HANDLER=asya_adapters.openai_chat",
             "ASYA_TARGET_URL=http://127.0.0.1:5000/$$x",
+            "ASYA_TARGET_TIMEOUT=300",
             "ASYA_ENABLE_VALIDATION=true",
             "ASYA_TARGET_MODEL=phi-3",
         ]

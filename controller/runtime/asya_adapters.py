@@ -1,0 +1,340 @@
+"""Handlers that call a model's HTTP API in the same pod, one request per message.
+
+ASYA_HANDLER names one of them:
+
+    openai_chat         POST /v1/chat/completions
+    openai_completions  POST /v1/completions
+    kserve_v1           POST /v1/models/{model}:predict
+    kserve_v2           POST /v2/models/{model}/infer
+    rest                POST to the URL itself, followed by ASYA_TARGET_PATH
+
+The payload is the request's body and the answer's body is the result, as they are.
+
+    ASYA_TARGET_URL            where the model answers; without it the import fails
+    ASYA_TARGET_MODEL          its name, for payloads that name none
+    ASYA_TARGET_TIMEOUT        seconds for one message, 0 for no limit (300)
+    ASYA_TARGET_READY_TIMEOUT  seconds that the import waits for the model (3000)
+    ASYA_TARGET_TOKEN          sent as bearer token
+
+The import waits until the model answers: the runtime opens its socket only after that,
+and so no message is taken before. Standard library only, CPython 3.7 or later.
+"""
+
+import email.utils
+import http.client
+import json
+import logging
+import os
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Dict, List, NamedTuple, NoReturn, Optional
+
+# Below the runtime's logger: what is said here is shown where it shows its own.
+LOG = logging.getLogger("asya_runtime.adapters")
+
+PROCESSING_SECONDS = 300.0
+READY_SECONDS = 3000.0
+PROBE_SECONDS = 10.0
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+SHOWN_BYTES = 2048
+
+# Asked in this order; an answer of DOES_NOT_TELL passes on to the next.
+HEALTH_PATHS = ("/health", "/v2/health/ready", "/-/healthz")
+DOES_NOT_TELL = (401, 403, 404, 405, 501)
+PASSES = (502, 503, 504)
+TOO_MANY_REQUESTS = 429
+
+
+class TargetError(Exception):
+    """The model refuses, fails or does not answer."""
+
+
+class Answer(NamedTuple):
+    """What came back over HTTP, whatever its status."""
+
+    status: int
+    body: bytes
+    retry_after: Optional[str]
+
+
+# --- Handlers ---------------------------------------------------------------------
+
+
+def openai_chat(payload: Any) -> List[Any]:
+    """A chat request; {"text": ...} and a bare text become its only message."""
+    request = {"text": payload} if isinstance(payload, str) else dict(as_object(payload))
+    if "messages" not in request and isinstance(request.get("text"), str):
+        request["messages"] = [{"role": "user", "content": request.pop("text")}]
+    if "messages" not in request:
+        raise ValueError('the payload must be a chat request with "messages", or {"text": ...}')
+    return post("/v1/chat/completions", openai(request))
+
+
+def openai_completions(payload: Any) -> List[Any]:
+    """A completion request."""
+    return post("/v1/completions", openai(dict(as_object(payload))))
+
+
+def kserve_v1(payload: Any) -> List[Any]:
+    """A request of KServe's first protocol; "model" in it names another model."""
+    request = dict(as_object(payload))
+    return post(f"/v1/models/{taken_model(request)}:predict", request)
+
+
+def kserve_v2(payload: Any) -> List[Any]:
+    """A request of the Open Inference Protocol; "model" in it names another model."""
+    request = dict(as_object(payload))
+    return post(f"/v2/models/{taken_model(request)}/infer", request)
+
+
+def rest(payload: Any) -> List[Any]:
+    """Anything, to any server that takes and gives JSON."""
+    return post(os.environ.get("ASYA_TARGET_PATH", ""), payload)
+
+
+# --- Requests ---------------------------------------------------------------------
+
+
+def as_object(payload: Any) -> Dict[str, Any]:
+    if not isinstance(payload, dict):
+        raise ValueError(f"the payload must be an object, not {type(payload).__name__}")
+    return payload
+
+
+def openai(request: Dict[str, Any]) -> Dict[str, Any]:
+    """With a model, and without a stream: a message has one answer."""
+    if not request.get("model"):
+        request["model"] = model_name()
+    if request.get("stream"):
+        request["stream"] = False
+        request.pop("stream_options", None)
+    return request
+
+
+def taken_model(request: Dict[str, Any]) -> str:
+    """The model that goes into the URL; these protocols have no such field in the body."""
+    return urllib.parse.quote(str(request.pop("model", None) or model_name()), safe="")
+
+
+def model_name() -> str:
+    """What the environment says, else the first that the model's server lists."""
+    name = os.environ.get("ASYA_TARGET_MODEL") or TARGET.listed_model()
+    if not name:
+        raise TargetError("the model's name is not known: set ASYA_TARGET_MODEL in spec.runtime.env")
+    return name
+
+
+def post(path: str, request: Any) -> List[Any]:
+    """One result: a list would be several."""
+    answer = TARGET.post(path, json.dumps(request).encode("utf-8"))
+    return [] if answer is None else [answer]
+
+
+# --- The model's server -----------------------------------------------------------
+
+
+class Target:
+    """The server at ASYA_TARGET_URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+        self._timeout = seconds("ASYA_TARGET_TIMEOUT", PROCESSING_SECONDS)
+        self._opener = opener_for(self._url)
+        self._listed: Optional[str] = None
+
+    def listed_model(self) -> Optional[str]:
+        """The first model that the server lists; asked once it is needed, and once only."""
+        if self._listed is None:
+            answer = self._exchange("/v1/models", None, self._timeout or None)
+            self._listed = first_model(answer)
+        return self._listed
+
+    def post(self, path: str, body: bytes) -> Any:
+        """The decoded answer. What passes is tried again until the message's time is over."""
+        deadline = Deadline(margin(self._timeout))
+        pauses = Pauses()
+        while True:
+            retry_after = None
+            try:
+                answer = self._exchange(path, body, deadline.left())
+                if answer.status < 300:
+                    return decoded(answer.body)
+                error = TargetError(f"{self._url}{path} answered {answer.status}: {shown(answer.body)}")
+                if answer.status == TOO_MANY_REQUESTS:
+                    retry_after = asked_pause(answer.retry_after)
+                elif answer.status not in PASSES:
+                    raise error
+            except ConnectionRefusedError:
+                error = TargetError(f"{self._url} refuses connections")
+            except socket.timeout:
+                raise TargetError(f"{self._url}{path} did not answer in time") from None
+            pause = pauses.next() if retry_after is None else retry_after
+            if not deadline.allows(pause):
+                raise error
+            LOG.warning("%s; trying again", error)
+            time.sleep(pause)
+
+    def wait_until_ready(self, timeout: float) -> None:
+        """Returns as soon as the server says that it is healthy, or answers at all."""
+        deadline = Deadline(timeout)
+        pauses = Pauses()
+        told = ""
+        while True:
+            trouble = self._trouble()
+            if trouble is None:
+                return
+            if trouble != told:
+                LOG.info("waiting for the model: %s", trouble)
+                told = trouble
+            pause = pauses.next()
+            if not deadline.allows(pause):
+                raise TargetError(f"the model is not ready: {trouble}; see its log, or set ASYA_TARGET_READY_TIMEOUT")
+            time.sleep(pause)
+
+    def _trouble(self) -> Optional[str]:
+        for path in HEALTH_PATHS:
+            try:
+                status = self._exchange(path, None, PROBE_SECONDS).status
+            except (OSError, http.client.HTTPException) as error:
+                return f"{self._url}{path}: {error}"
+            if status < 400:
+                return None
+            if status not in DOES_NOT_TELL:
+                return f"{self._url}{path} answered {status}"
+        return None
+
+    def _exchange(self, path: str, body: Optional[bytes], timeout: Optional[float]) -> Answer:
+        request = urllib.request.Request(self._url + path, data=body)
+        if body is not None:
+            request.add_header("Content-Type", "application/json")
+        token = os.environ.get("ASYA_TARGET_TOKEN")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with self._opener.open(request, timeout=timeout) as response:
+                return Answer(response.status, response.read(), None)
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, error.read(), error.headers.get("Retry-After"))
+        except urllib.error.URLError as error:
+            raise_cause(error)
+
+
+def raise_cause(error: urllib.error.URLError) -> NoReturn:
+    if isinstance(error.reason, Exception):
+        raise error.reason from None
+    raise error
+
+
+def opener_for(url: str) -> urllib.request.OpenerDirector:
+    """In the same pod there is no proxy, and no authority that a certificate could be of."""
+    if (urllib.parse.urlsplit(url).hostname or "") not in ("localhost", "127.0.0.1", "::1"):
+        return urllib.request.build_opener()
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    return urllib.request.build_opener(*handlers)
+
+
+def first_model(answer: Answer) -> Optional[str]:
+    """OpenAI's list is of objects, KServe's of names."""
+    if answer.status >= 300:
+        return None
+    try:
+        listed = json.loads(answer.body.decode("utf-8"))
+        first = (listed.get("data") or listed.get("models"))[0]
+        return first["id"] if isinstance(first, dict) else str(first)
+    except (ValueError, AttributeError, TypeError, LookupError):
+        return None
+
+
+def decoded(body: bytes) -> Any:
+    """JSON as what it says, any other text as text, and nothing as no result."""
+    text = body.decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text or None
+
+
+def shown(body: bytes) -> str:
+    text = body[:SHOWN_BYTES].decode("utf-8", "replace")
+    return text if len(body) <= SHOWN_BYTES else text + "..."
+
+
+# --- Time -------------------------------------------------------------------------
+
+
+class Deadline:
+    """A time limit; 0 is none."""
+
+    def __init__(self, limit: float) -> None:
+        self._end = time.monotonic() + limit if limit > 0 else None
+
+    def left(self) -> Optional[float]:
+        return None if self._end is None else max(self._end - time.monotonic(), 0.001)
+
+    def allows(self, pause: float) -> bool:
+        return self._end is None or time.monotonic() + pause < self._end
+
+
+class Pauses:
+    """Longer and longer ones."""
+
+    def __init__(self) -> None:
+        self._next = FIRST_PAUSE
+
+    def next(self) -> float:
+        pause, self._next = self._next, min(self._next * 2, LONGEST_PAUSE)
+        return pause
+
+
+def margin(timeout: float) -> float:
+    """Less than what the sidecar grants: when it hangs up, the runtime has to be started again."""
+    return timeout - min(2.0, timeout / 10)
+
+
+def asked_pause(retry_after: Optional[str]) -> Optional[float]:
+    """Seconds that a server asks for, by number or by date."""
+    if not retry_after:
+        return None
+    try:
+        return max(float(retry_after), 0.0)
+    except ValueError:
+        pass
+    try:
+        date = email.utils.parsedate_to_datetime(retry_after)
+        return max(date.timestamp() - time.time(), 0.0)
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def seconds(name: str, default: float) -> float:
+    text = os.environ.get(name, "")
+    if not text:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise TargetError(f"{name} must be a number of seconds, not {text!r}")
+    return value
+
+
+def start() -> Target:
+    url = os.environ.get("ASYA_TARGET_URL", "")
+    if not url:
+        raise TargetError("ASYA_TARGET_URL is not set: it names the model's server")
+    target = Target(url)
+    target.wait_until_ready(seconds("ASYA_TARGET_READY_TIMEOUT", READY_SECONDS))
+    return target
+
+
+TARGET = start()

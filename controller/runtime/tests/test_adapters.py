@@ -1,0 +1,347 @@
+"""The adapters against a server of our own, most of them run by the real runtime."""
+
+import contextlib
+import http.server
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import unittest
+from typing import Any, Dict, List, Optional
+from unittest import mock
+
+from runtime_process import ADAPTERS, RuntimeTestCase, wait_until
+
+OPENSSL = shutil.which("openssl")
+
+
+class Model:
+    """A model's server: answers by path, in order; the last answer of a path stays."""
+
+    def __init__(self, tls: bool = False) -> None:
+        self.answers: Dict[str, List[Any]] = {}
+        self.requests: List[Dict[str, Any]] = []
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        scheme = "http"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            load_certificate_of_nobody(context)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            scheme = "https"
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def answer(self, path: str, *answers: Any) -> "Model":
+        """Each answer is a body, a status, or (status, body, headers)."""
+        self.answers[path] = list(answers)
+        return self
+
+    def asked(self, path: str) -> List[Dict[str, Any]]:
+        return [request for request in self.requests if request["path"] == path]
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(model: "Model") -> type:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                model.requests.append(
+                    {"path": self.path, "method": self.command, "headers": dict(self.headers), "body": body}
+                )
+                answers = model.answers.get(self.path, [404])
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                status, body, headers = answer if isinstance(answer, tuple) else (200, answer, {})
+                if isinstance(body, int):
+                    status, body = body, "no"
+                body = body if isinstance(body, bytes) else json.dumps(body).encode("utf-8")
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+def load_certificate_of_nobody(context: ssl.SSLContext) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        key, certificate = os.path.join(directory, "key"), os.path.join(directory, "certificate")
+        subprocess.run(
+            [OPENSSL, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+            + ["-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=nobody"],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+        context.load_cert_chain(certificate, key)
+
+
+class AdapterTestCase(RuntimeTestCase):
+    def model(self, tls: bool = False) -> Model:
+        model = Model(tls).answer("/health", {})
+        self.addCleanup(model.stop)
+        return model
+
+    def adapters(self, model: Optional[Model], **env: str) -> Any:
+        """The module, imported in this process; its environment stays until the test ends."""
+        environ = {"ASYA_TARGET_URL": model.url} if model else {}
+        patch = mock.patch.dict(os.environ, dict(environ, **env), clear=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+        spec = importlib.util.spec_from_file_location("asya_adapters", str(ADAPTERS))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.FIRST_PAUSE = module.LONGEST_PAUSE = 0.01
+        module.LOG.propagate = False
+        module.LOG.addHandler(logging.NullHandler())
+        return module
+
+    def sent(self, model: Model, path: str) -> Any:
+        request = model.asked(path)[-1]
+        self.assertEqual(request["method"], "POST")
+        self.assertEqual(request["headers"]["Content-Type"], "application/json")
+        return json.loads(request["body"].decode("utf-8"))
+
+
+class ProtocolTest(AdapterTestCase):
+    def test_a_message_is_a_chat_request_and_its_answer_the_result(self):
+        """BIND-30: run by the runtime, as the pod does."""
+        model = self.model().answer("/v1/chat/completions", {"choices": [{"message": {"content": "hi"}}]})
+        runtime = self.started(
+            handler="asya_adapters.openai_chat", ASYA_TARGET_URL=model.url, ASYA_TARGET_MODEL="phi"
+        )
+        reply = runtime.call({"text": "hello", "max_tokens": 5})
+        self.assertEqual(reply[0]["payload"], {"choices": [{"message": {"content": "hi"}}]})
+        self.assertEqual(
+            self.sent(model, "/v1/chat/completions"),
+            {"model": "phi", "max_tokens": 5, "messages": [{"role": "user", "content": "hello"}]},
+        )
+
+    def test_the_protocols_own_shapes_pass_unchanged(self):
+        """BIND-30"""
+        model = self.model()
+        adapters = self.adapters(model, ASYA_TARGET_MODEL="my/model", ASYA_TARGET_PATH="/predict?x=1")
+        cases = [
+            (adapters.openai_chat, {"model": "a", "messages": [], "stream": False}, "/v1/chat/completions"),
+            (adapters.openai_completions, {"model": "a", "prompt": "p", "n": 2}, "/v1/completions"),
+            (adapters.kserve_v1, {"instances": [[1, 2]]}, "/v1/models/my%2Fmodel:predict"),
+            (adapters.kserve_v2, {"inputs": [{"name": "x"}]}, "/v2/models/my%2Fmodel/infer"),
+            (adapters.rest, ["anything", 1], "/predict?x=1"),
+        ]
+        for handler, payload, path in cases:
+            with self.subTest(path):
+                model.answer(path, {"ok": path})
+                self.assertEqual(handler(payload), [{"ok": path}])
+                self.assertEqual(self.sent(model, path), payload)
+
+    def test_a_text_is_wrapped_for_chat_and_other_payloads_are_refused(self):
+        """BIND-30"""
+        model = self.model().answer("/v1/chat/completions", {})
+        adapters = self.adapters(model, ASYA_TARGET_MODEL="m")
+        adapters.openai_chat("hello")
+        messages = [{"role": "user", "content": "hello"}]
+        self.assertEqual(self.sent(model, "/v1/chat/completions"), {"model": "m", "messages": messages})
+        for payload in ({"prompt": "p"}, {"text": 7}, [1], None):
+            with self.subTest(payload), self.assertRaises(ValueError):
+                adapters.openai_chat(payload)
+
+    def test_a_stream_is_never_asked_for(self):
+        """BIND-30"""
+        model = self.model().answer("/v1/completions", {})
+        payload = {"model": "m", "prompt": "p", "stream": True, "stream_options": {"include_usage": True}}
+        self.adapters(model).openai_completions(payload)
+        self.assertEqual(self.sent(model, "/v1/completions"), {"model": "m", "prompt": "p", "stream": False})
+        self.assertTrue(payload["stream"], "the message is not ours to change")
+
+    def test_the_model_is_the_payloads_else_the_environments_else_the_first_listed(self):
+        """BIND-30"""
+        for listed in ({"data": [{"id": "first"}, {"id": "second"}]}, {"models": ["first"]}):
+            model = self.model().answer("/v1/models", listed).answer("/v1/completions", {})
+            model.answer("/v1/models/first:predict", {}).answer("/v1/models/own:predict", {})
+            adapters = self.adapters(model)
+            adapters.openai_completions({"prompt": "p"})
+            self.assertEqual(self.sent(model, "/v1/completions")["model"], "first")
+            adapters.kserve_v1({"instances": []})
+            self.assertEqual(len(model.asked("/v1/models")), 1, "asked once only")
+            adapters.kserve_v1({"instances": [], "model": "own"})
+            self.assertEqual(self.sent(model, "/v1/models/own:predict"), {"instances": []})
+        for nothing in (404, {"data": []}, ["x"], b"no json"):
+            model = self.model().answer("/v1/models", nothing)
+            with self.subTest(nothing), self.assertRaisesRegex(Exception, "set ASYA_TARGET_MODEL"):
+                self.adapters(model).kserve_v2({})
+
+    def test_an_answer_is_one_result_whatever_it_is(self):
+        """BIND-30: a list of the model's would be several messages."""
+        model = self.model()
+        adapters = self.adapters(model)
+        for body, expected in ((b"[1, 2]", [[1, 2]]), (b"plain", ["plain"]), (b"", []), (b"null", [])):
+            with self.subTest(body):
+                model.answer("", (200, body, {})).answer("/", (200, body, {}))
+                self.assertEqual(adapters.rest({}), expected)
+
+
+class ReadyTest(AdapterTestCase):
+    def test_no_message_is_taken_before_the_model_answers(self):
+        """BIND-31: the socket opens after the import, which waits."""
+        with contextlib.closing(socket.socket()) as free:
+            free.bind(("127.0.0.1", 0))
+            url = "http://127.0.0.1:%d" % free.getsockname()[1]
+        runtime = self.runtime(handler="asya_adapters.rest", ASYA_TARGET_URL=url).spawn()
+        wait_until(lambda: "waiting for the model" in runtime.stderr() + runtime.stdout(), "it waits")
+        self.assertEqual(runtime.files(), [])
+        runtime.terminate()
+        self.assertEqual(runtime.exit_code(), 0, runtime.stderr())
+
+    def test_a_model_that_loads_is_waited_for(self):
+        """BIND-31"""
+        loading = [503, 503, {}]
+        for path, before in (("/health", {}), ("/v2/health/ready", {"/health": 404}), ("/-/healthz", {"/health": 404})):
+            model = self.model()
+            for other, answer in before.items():
+                model.answer(other, answer)
+            model.answer(path, *loading)
+            with self.subTest(path):
+                self.adapters(model)
+                self.assertEqual(len(model.asked(path)), 3)
+
+    def test_any_answer_will_do_where_there_is_no_health(self):
+        """BIND-31"""
+        for status in (404, 405, 401, 403):
+            model = self.model().answer("/health", status)
+            self.adapters(model)
+
+    def test_triton_that_is_not_ready_says_400(self):
+        """BIND-31"""
+        model = self.model().answer("/health", 404).answer("/v2/health/ready", 400)
+        with self.assertRaisesRegex(Exception, "/v2/health/ready answered 400"):
+            self.adapters(model, ASYA_TARGET_READY_TIMEOUT="0.1")
+
+    def test_a_model_that_never_comes_ends_the_runtime_with_a_reason(self):
+        """BIND-31"""
+        model = self.model().answer("/health", 503)
+        runtime = self.runtime(
+            handler="asya_adapters.rest", ASYA_TARGET_URL=model.url, ASYA_TARGET_READY_TIMEOUT="0.1"
+        )
+        self.assert_refuses_to_start(runtime, "the model is not ready", "/health answered 503")
+
+    def test_without_a_url_the_import_fails(self):
+        """BIND-32"""
+        runtime = self.runtime(handler="asya_adapters.rest")
+        self.assert_refuses_to_start(runtime, "ASYA_TARGET_URL is not set")
+
+    def test_a_time_that_is_none_is_refused(self):
+        """BIND-31"""
+        for name in ("ASYA_TARGET_TIMEOUT", "ASYA_TARGET_READY_TIMEOUT"):
+            for text in ("5m", "-1", "nan", "inf"):
+                with self.subTest(name + text), self.assertRaisesRegex(Exception, name):
+                    self.adapters(self.model(), **{name: text})
+
+
+class RetryTest(AdapterTestCase):
+    def test_what_passes_is_tried_again(self):
+        """BIND-32"""
+        for status in (502, 503, 504, 429):
+            model = self.model().answer("/x", status, status, {"ok": 1})
+            with self.subTest(status):
+                adapters = self.adapters(model, ASYA_TARGET_PATH="/x")
+                self.assertEqual(adapters.rest({}), [{"ok": 1}])
+
+    def test_a_server_that_restarts_is_waited_for(self):
+        """BIND-32: a refused connection."""
+        model = self.model()
+        adapters = self.adapters(model, ASYA_TARGET_TIMEOUT="1")
+        model.stop()
+        with self.assertRaisesRegex(adapters.TargetError, "refuses connections"):
+            adapters.rest({})
+
+    def test_retries_end_before_the_sidecar_hangs_up(self):
+        """BIND-32: within the processing timeout."""
+        model = self.model().answer("/x", (503, b"busy", {}))
+        adapters = self.adapters(model, ASYA_TARGET_PATH="/x", ASYA_TARGET_TIMEOUT="0.2")
+        with self.assertRaisesRegex(adapters.TargetError, "/x answered 503: busy"):
+            adapters.rest({})
+        self.assertGreater(len(model.asked("/x")), 1)
+        self.assertEqual([adapters.margin(it) for it in (0, 1, 300)], [0, 0.9, 298])
+
+    def test_a_pause_that_is_asked_for_is_made_or_there_is_no_time(self):
+        """BIND-32: Retry-After, as number and as date."""
+        model = self.model().answer("/x", (429, b"", {"Retry-After": "0.05"}), {"ok": 1})
+        adapters = self.adapters(model, ASYA_TARGET_PATH="/x", ASYA_TARGET_TIMEOUT="100")
+        pauses = []
+        adapters.time = mock.Mock(wraps=adapters.time)
+        adapters.time.sleep = pauses.append
+        self.assertEqual(adapters.rest({}), [{"ok": 1}])
+        self.assertEqual(pauses, [0.05])
+
+        model.answer("/x", (429, b"", {"Retry-After": "Fri, 01 Jan 2100 00:00:00 GMT"}))
+        with self.assertRaisesRegex(adapters.TargetError, "answered 429"):
+            adapters.rest({})
+        self.assertEqual(len(pauses), 1, "no pause that is longer than the time left")
+        model.answer("/x", (429, b"", {"Retry-After": "soon"}), {"ok": 2})
+        self.assertEqual(adapters.rest({}), [{"ok": 2}])
+
+    def test_what_does_not_pass_fails_at_once_with_the_servers_words(self):
+        """BIND-32: at most 2 kB of them."""
+        for status in (400, 404, 422, 500):
+            model = self.model().answer("/x", (status, b"z" * 5000, {}))
+            adapters = self.adapters(model, ASYA_TARGET_PATH="/x")
+            with self.subTest(status), self.assertRaises(adapters.TargetError) as raised:
+                adapters.rest({})
+            self.assertIn(f"/x answered {status}: zzz", str(raised.exception))
+            self.assertEqual(str(raised.exception).count("z"), 2048)
+            self.assertEqual(len(model.asked("/x")), 1)
+
+    def test_a_server_that_does_not_answer_fails_the_message(self):
+        """BIND-32"""
+        model = self.model()
+        adapters = self.adapters(model, ASYA_TARGET_TIMEOUT="0.2")
+        with contextlib.closing(socket.socket()) as silent:
+            silent.bind(("127.0.0.1", 0))
+            silent.listen()
+            adapters.TARGET._url = "http://127.0.0.1:%d" % silent.getsockname()[1]
+            with self.assertRaisesRegex(adapters.TargetError, "did not answer in time"):
+                adapters.rest({})
+
+
+class WayTest(AdapterTestCase):
+    def test_no_proxy_stands_between_containers_of_a_pod(self):
+        """BIND-32"""
+        model = self.model().answer("/", {"ok": 1}).answer("", {"ok": 1})
+        proxy = "http://127.0.0.1:9"
+        adapters = self.adapters(model, http_proxy=proxy, HTTP_PROXY=proxy, https_proxy=proxy)
+        self.assertEqual(adapters.rest({}), [{"ok": 1}])
+
+    @unittest.skipUnless(OPENSSL, "no openssl to make a certificate with")
+    def test_a_certificate_of_nobody_is_accepted_in_the_pod(self):
+        """BIND-32"""
+        model = self.model(tls=True).answer("/", {"ok": 1})
+        adapters = self.adapters(model, ASYA_TARGET_PATH="/")
+        self.assertEqual(adapters.rest({}), [{"ok": 1}])
+
+    def test_a_token_is_sent_and_not_shown(self):
+        """BIND-32"""
+        model = self.model().answer("/x", 401)
+        adapters = self.adapters(model, ASYA_TARGET_PATH="/x", ASYA_TARGET_TOKEN="secret")
+        with self.assertRaises(adapters.TargetError) as raised:
+            adapters.rest({})
+        self.assertEqual(model.asked("/x")[0]["headers"]["Authorization"], "Bearer secret")
+        self.assertNotIn("secret", str(raised.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
