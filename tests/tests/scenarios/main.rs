@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 mod attempts;
 mod bad_objects;
 mod caches;
+mod certificates;
 mod compat;
 mod config_errors;
 mod crash;

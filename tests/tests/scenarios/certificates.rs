@@ -1,0 +1,350 @@
+//! The webhook's certificates: one Secret, which the leader keeps whatever is done to it, and by which replicas serve.
+
+mod rotation;
+
+use std::time::{Duration, Instant};
+
+use asya_certs::certificate::{Certificate, Fingerprint};
+use asya_certs::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
+use asya_certs::mint::{Authority, Settings};
+use asya_certs::secret::TlsSecret;
+use asya_certs::serve::{Certificates, Trusted};
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::{Instance, Launch, Operator};
+use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use crate::own_cluster;
+
+const SERVICE: &str = "asya-webhook";
+const SECRET: &str = "asya-webhook-tls";
+const SOON: Duration = Duration::from_secs(20);
+/// CERT-2: from the death of a leader to the next one at work.
+const TAKEOVER: Duration = Duration::from_secs(15);
+/// CERT-3: from a change of the Secret to a replica that serves by it.
+const FOLLOWED: Duration = Duration::from_secs(2);
+
+/// An operator that keeps certificates, and a replica of the webhook that follows them.
+struct Stage {
+    cluster: Cluster,
+    operator: Operator,
+    secrets: Api<TlsSecret>,
+    replica: Certificates,
+    /// Every private key that there was.
+    keys: std::sync::Mutex<Vec<String>>,
+}
+
+impl Stage {
+    async fn set(cluster: &Cluster) -> Result<Self> {
+        let operator = Operator::install(cluster, json!({})).await?;
+        let client = cluster.client();
+        allow(&client, &operator).await?;
+        let replica = Certificates::new(names(operator.namespace()));
+        replica.trust(Trusted::All);
+        let (namespace, name) = (operator.namespace().to_owned(), SECRET.to_owned());
+        tokio::spawn(replica.clone().follow(client.clone(), namespace, name));
+        Ok(Self {
+            cluster: cluster.clone(),
+            secrets: Api::namespaced(client, operator.namespace()),
+            operator,
+            replica,
+            keys: std::sync::Mutex::default(),
+        })
+    }
+
+    /// Starts an instance that keeps certificates, with these flags besides.
+    async fn start(&self, name: &str, flags: &[&str]) -> Result<Instance> {
+        let own = [
+            &*format!("--webhook-service={SERVICE}"),
+            "--webhook-ca-spread=2s",
+        ];
+        let args = own.iter().chain(flags).map(|flag| (*flag).to_owned());
+        let launch = Launch {
+            args: args.collect(),
+            ..Launch::default()
+        };
+        let instance = self.operator.launch(name, launch).await?;
+        instance.wait_ready().await?;
+        Ok(instance)
+    }
+
+    async fn secret(&self) -> Result<TlsSecret, kube::Error> {
+        let secret = self.secrets.get(SECRET).await?;
+        let mut keys = self.keys.lock().unwrap();
+        for key in [LEAF_KEY, AUTHORITY_KEY, NEXT_KEY] {
+            let text = secret.data.get(key).unwrap_or_default();
+            let text = String::from_utf8_lossy(text);
+            let secret = text
+                .lines()
+                .filter(|line| line.len() > 20 && !line.contains("-----"));
+            keys.extend(secret.map(str::to_owned));
+        }
+        Ok(secret)
+    }
+
+    /// Waits until the Secret is as it should be and the replica serves by it.
+    async fn good(&self, what: &str) -> Result<TlsSecret> {
+        let names = names(self.operator.namespace());
+        let secret = eventually(format!("{what} is repaired"), SOON, async || {
+            let secret = self.secret().await?;
+            let bundle = secret.bundle();
+            let (leaf, _) = (bundle.leaf?, bundle.signer?);
+            leaf.judge(&names, Timestamp::now())?;
+            check(bundle.next.is_none(), "a rotation is under way")?;
+            Ok(secret)
+        })
+        .await?;
+        let ends = leaf(&secret).not_after;
+        let followed = Instant::now();
+        eventually(
+            format!("the replica serves after {what}"),
+            FOLLOWED,
+            async || {
+                let shown = self.replica.shown();
+                check(shown.leaf_ends == Some(ends), format_args!("{shown:?}"))?;
+                self.replica.ready(Timestamp::now()).map_err(NotYet::new)
+            },
+        )
+        .await?;
+        eprintln!("{what}: the replica serves {:?} later", followed.elapsed());
+        Ok(secret)
+    }
+
+    /// Puts this into the Secret, as a user's hand might, and waits for the repair.
+    async fn breaks(&self, what: &str, change: impl FnOnce(&mut Data)) -> Result<TlsSecret> {
+        let before = self.secret().await?;
+        let mut broken = before.clone();
+        change(&mut broken.data);
+        let broken = self
+            .secrets
+            .replace(SECRET, &PostParams::default(), &broken)
+            .await?;
+        let started = Instant::now();
+        eventually(format!("{what} is noticed"), SOON, async || {
+            let now = self.secret().await?;
+            let ready = self.replica.ready(Timestamp::now());
+            assert_eq!(ready, Ok(()), "the last good leaf is served all the while");
+            let changed = now.metadata.resource_version != broken.metadata.resource_version;
+            check(changed, "as it was broken")
+        })
+        .await?;
+        eprintln!("{what}: first write after {:?}", started.elapsed());
+        self.good(what).await
+    }
+
+    /// CERT-8
+    async fn nothing_leaked(&self, instances: &[&Instance]) -> Result<()> {
+        let events = Api::<Event>::all(self.cluster.client());
+        let events = events.list(&ListParams::default()).await?;
+        let mut said = serde_json::to_string(&events.items)?;
+        for instance in instances {
+            said += &instance.log();
+        }
+        let keys = self.keys.lock().unwrap();
+        assert!(keys.len() > 10 && said.len() > 1000);
+        for key in keys.iter() {
+            // In the Secret's form, too.
+            let form = serde_json::to_string(&k8s_openapi::ByteString(key.clone().into_bytes()))?;
+            let form = form.trim_matches('"').trim_end_matches('=');
+            assert!(!said.contains(key) && !said.contains(form), "a private key");
+        }
+        assert!(!said.contains("PRIVATE KEY"));
+        Ok(())
+    }
+}
+
+/// What the chart will allow (CFG-10): the Secret by its name.
+async fn allow(client: &Client, operator: &Operator) -> Result<()> {
+    let namespace = operator.namespace();
+    let role: Role = serde_json::from_value(json!({
+        "metadata": {"name": "certificates"},
+        "rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get", "list", "watch", "update"]},
+        ],
+    }))?;
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "certificates"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "certificates"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": operator.user()}],
+    }))?;
+    let params = PostParams::default();
+    Api::namespaced(client.clone(), namespace)
+        .create(&params, &role)
+        .await?;
+    Api::namespaced(client.clone(), namespace)
+        .create(&params, &binding)
+        .await?;
+    Ok(())
+}
+
+fn names(namespace: &str) -> Vec<String> {
+    let full = format!("{SERVICE}.{namespace}.svc");
+    vec![full.clone(), format!("{full}.cluster.local")]
+}
+
+fn leaf(secret: &TlsSecret) -> Certificate {
+    secret.bundle().leaf.unwrap().certificate
+}
+
+fn signer(secret: &TlsSecret) -> Fingerprint {
+    secret.bundle().signer.unwrap().certificate.fingerprint
+}
+
+/// What somebody does to the Secret.
+type Fault<'a> = &'a dyn Fn(&mut Data);
+
+/// A leaf of this authority, made by other settings or at another time.
+fn put_leaf(data: &mut Data, authority: &Authority, settings: &Settings, made: Timestamp) {
+    let leaf = authority.issue(settings, made).unwrap();
+    data.set(LEAF, &leaf.certificate.pem());
+    data.set(LEAF_KEY, &leaf.key);
+}
+
+/// CERT-1, CERT-2, CERT-3, CERT-5, CERT-8
+#[tokio::test]
+async fn the_webhooks_certificates_are_kept_whatever_is_done_to_them() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        rabbitmq: false,
+        nodes: 1,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "certificates", async |_| {
+        let stage = Stage::set(&cluster).await?;
+        let first = stage.start("first", &[]).await?;
+        let secret = stage.good("a missing Secret").await?;
+        is_as_documented(&secret);
+        let second = stage.start("second", &[]).await?;
+        leaves_are_repaired(&stage, &secret).await?;
+        authorities_are_repaired(&stage).await?;
+        the_next_leader_goes_on(&stage, &first, &second).await?;
+        stage.nothing_leaked(&[&first, &second]).await?;
+        second.stop().await?;
+        rotation::reaches_every_handshake(&stage).await
+    })
+    .await;
+}
+
+fn is_as_documented(secret: &TlsSecret) {
+    assert_eq!(secret.kind.as_deref(), Some("kubernetes.io/tls"));
+    let leaf = leaf(secret);
+    let day = Duration::from_hours(24);
+    let left = |ends: Timestamp| Duration::try_from(ends.duration_since(Timestamp::now())).unwrap();
+    let nearly = |ends, days: u32| {
+        let whole = days * day;
+        (whole.saturating_sub(Duration::from_mins(5))..=whole).contains(&left(ends))
+    };
+    let bundle = secret.bundle();
+    assert!(nearly(leaf.not_after, 30), "{leaf:?}");
+    assert!(nearly(bundle.authorities[0].not_after, 365), "{bundle:?}");
+    assert!(leaf.not_before < Timestamp::now() - Duration::from_mins(9));
+    let managers = secret.metadata.managed_fields.iter().flatten();
+    let managers: Vec<_> = managers.filter_map(|it| it.manager.as_deref()).collect();
+    assert_eq!(managers, ["asya-operator/certs"]);
+}
+
+/// The authority makes a new leaf, and stays.
+async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
+    let ours = before.bundle().signer.map_err(Error::other)?;
+    let other =
+        Authority::new(&Settings::of(Vec::new()), Timestamp::now()).map_err(Error::other)?;
+    let (usual, day) = (
+        Settings::of(names(stage.operator.namespace())),
+        Duration::from_hours(24),
+    );
+    let nameless = Settings::of(names("elsewhere"));
+    let now = Timestamp::now();
+    let garbage = "-----BEGIN PRIVATE KEY-----\nZ2FyYmFnZQ==\n-----END PRIVATE KEY-----\n";
+    let faults: [(&str, Fault); 7] = [
+        ("tls.key that is garbage", &|data| {
+            data.set(LEAF_KEY, garbage);
+        }),
+        ("an empty tls.crt", &|data| data.set(LEAF, "")),
+        ("another's key", &|data| {
+            let leaf = other.issue(&usual, now).unwrap();
+            data.set(LEAF_KEY, &leaf.key);
+        }),
+        ("an expired leaf", &|data| {
+            put_leaf(data, &ours, &usual, now - 40 * day);
+        }),
+        ("a leaf of a clock set back", &|data| {
+            put_leaf(data, &ours, &usual, now + day);
+        }),
+        ("a leaf of other names", &|data| {
+            put_leaf(data, &ours, &nameless, now);
+        }),
+        ("a leaf of another CA", &|data| {
+            put_leaf(data, &other, &usual, now);
+        }),
+    ];
+    for (what, fault) in faults {
+        let repaired = stage.breaks(what, fault).await?;
+        assert_eq!(signer(&repaired), ours.certificate.fingerprint, "{what}");
+        assert_eq!(repaired.bundle().authorities.len(), 1, "{what}");
+    }
+    Ok(())
+}
+
+/// The leaf serves on while another authority becomes known.
+async fn authorities_are_repaired(stage: &Stage) -> Result<()> {
+    let before = stage.secret().await?;
+    let repaired = stage
+        .breaks("ca.key that is garbage", |data| {
+            data.set(AUTHORITY_KEY, "x");
+        })
+        .await?;
+    let fingerprints = |secret: &TlsSecret| -> Vec<Fingerprint> {
+        let all = secret.bundle().authorities;
+        all.iter().map(|it| it.fingerprint).collect()
+    };
+    let both = fingerprints(&repaired);
+    assert_eq!(
+        both,
+        [signer(&before), signer(&repaired)],
+        "old leaves are trusted"
+    );
+
+    stage
+        .secrets
+        .delete(SECRET, &DeleteParams::default())
+        .await?;
+    let anew = stage.good("a deleted Secret").await?;
+    assert!(!both.contains(&signer(&anew)));
+    let anew = stage
+        .breaks("ca.crt that is garbage", |data| data.set(AUTHORITIES, "x"))
+        .await?;
+    assert!(anew.data.get(NEXT).is_none());
+    Ok(())
+}
+
+async fn the_next_leader_goes_on(stage: &Stage, first: &Instance, second: &Instance) -> Result<()> {
+    let audit = stage.cluster.audit();
+    let mark = audit.mark().await?;
+    let before = stage.secret().await?;
+    first.kill().await;
+    let killed = Instant::now();
+    // What only a leader does shows that there is one.
+    let after = stage
+        .breaks("a leaf without a leader", |data| data.set(LEAF, ""))
+        .await?;
+    let took = killed.elapsed();
+    eprintln!("SIGKILL: the next leader had repaired the Secret after {took:?}");
+    assert!(took <= TAKEOVER, "{took:?}");
+    assert_eq!(signer(&after), signer(&before), "the same CA");
+    let writes = audit.writes_since(mark, &stage.operator.user()).await?;
+    let writes = writes.iter().filter(|write| write.name == SECRET);
+    let by: Vec<_> = writes
+        .map(|it| (&*it.verb, it.code, &*it.credential))
+        .collect();
+    assert_eq!(by, [("update", 200, second.credential())]);
+    Ok(())
+}
