@@ -28,6 +28,7 @@ fn every_fault_of_a_leaf_is_told() {
         certificate: LEAF,
     };
     let past = authority(ago(366 * DAY));
+    let future = authority(hence(DAY));
     let cases = [
         (usual(), None),
         (Held::default(), Some(Fault::Missing(LEAF))),
@@ -63,7 +64,11 @@ fn every_fault_of_a_leaf_is_told() {
             Some(Fault::Expired(LEAF)),
         ),
     ];
-    for (number, (held, wanted)) in cases.into_iter().enumerate() {
+    let early = Held::usual(&future, now());
+    let cases = cases
+        .into_iter()
+        .chain([(early, Some(Fault::NotYetValid(AUTHORITIES)))]);
+    for (number, (held, wanted)) in cases.enumerate() {
         let found = Leaf::read(&held.0).and_then(|leaf| leaf.judge(&names(), now()).map(drop));
         assert_eq!(found.err(), wanted, "case {number}");
     }

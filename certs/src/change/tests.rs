@@ -59,6 +59,12 @@ impl World {
         step
     }
 
+    /// Looks on until this is the step. A rotation has five.
+    fn look_until(&mut self, wanted: &Step) {
+        let steps: Vec<Step> = (0..5).map(|_| self.look()).collect();
+        assert!(steps.contains(wanted), "{steps:?}");
+    }
+
     /// The configurations have the Secret's bundle now, and it was read back.
     fn apply(&mut self) {
         self.applied = self.bundle().authorities;
@@ -139,7 +145,7 @@ fn a_rotation_goes_on_whoever_dies_and_every_leaf_is_trusted_all_the_time() {
 fn the_leaf_of_the_next_authority_waits_for_all_api_servers() {
     let due = authority(ago(250 * DAY));
     let mut world = World::new(Held::usual(&due, ago(DAY)));
-    while world.look() != Step::Await {}
+    world.look_until(&Step::Await);
     // Not applied for an hour, say.
     world.pass(Duration::from_hours(1));
     assert_eq!(world.look(), Step::Await);
@@ -163,6 +169,48 @@ fn the_leaf_of_the_next_authority_waits_for_all_api_servers() {
         both,
         [due.certificate.fingerprint, signer],
         "the same caBundle"
+    );
+}
+
+/// CERT-4
+#[test]
+fn an_old_authority_stays_for_one_leaf_lifetime_however_long_the_rotation_took() {
+    let due = authority(ago(250 * DAY));
+    let mut world = World::new(Held::usual(&due, ago(DAY)));
+    world.look_until(&Step::Await);
+    for _ in 0..40 {
+        world.pass(DAY);
+        world.look_until(&Step::Await);
+    }
+    world.apply();
+    world.pass(Duration::from_secs(30));
+    world.look_until(&Step::Switch);
+    for (days, authorities) in [(29, 2), (1, 1)] {
+        world.pass(days * DAY);
+        world.look_until(&Step::Keep);
+        assert_eq!(
+            world.bundle().authorities.len(),
+            authorities,
+            "{}",
+            world.now
+        );
+    }
+}
+
+/// CERT-5
+#[test]
+fn a_next_authority_that_is_of_no_use_goes() {
+    let ours = authority(ago(DAY));
+    let mut world = World::new(
+        Held::usual(&ours, ago(DAY))
+            .with(NEXT, "x")
+            .with(NEXT_KEY, "x"),
+    );
+    assert_eq!(world.look(), Step::Retire);
+    assert_eq!(world.look(), Step::Keep);
+    assert_eq!(
+        (world.data.get(NEXT), world.data.get(NEXT_KEY)),
+        (None, None)
     );
 }
 
@@ -197,10 +245,10 @@ fn a_lost_authority_stays_trusted_as_long_as_its_leaves_may_be_served() {
     );
     world.apply();
     world.pass(29 * DAY);
-    while world.look() != Step::Keep {}
+    world.look_until(&Step::Keep);
     assert!(world.bundle().authorities.contains(&lost.certificate));
     world.pass(DAY);
-    while world.look() != Step::Keep {}
+    world.look_until(&Step::Keep);
     assert!(!world.bundle().authorities.contains(&lost.certificate));
 }
 

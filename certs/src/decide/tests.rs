@@ -39,7 +39,7 @@ fn renew(fault: Fault) -> Step {
 #[test]
 fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
     let (ours, other) = (authority(ago(DAY)), authority(ago(DAY)));
-    let old = authority(ago(40 * DAY));
+    let (old, expired) = (authority(ago(40 * DAY)), authority(ago(366 * DAY)));
     let usual = || Held::usual(&ours, ago(DAY));
     let others_key = Held::usual(&other, ago(DAY));
     let others_key = std::str::from_utf8(others_key.0.get(LEAF_KEY).unwrap()).unwrap();
@@ -109,6 +109,10 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
         // An authority that nobody needs.
         (
             Held::usual(&old, now()).trusting(&[&other.certificate, &old.certificate]),
+            Step::Retire,
+        ),
+        (
+            usual().trusting(&[&expired.certificate, &ours.certificate]),
             Step::Retire,
         ),
     ];
