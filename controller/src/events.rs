@@ -1,16 +1,24 @@
 //! Events on actors (OPS-7): best effort, told beside a pass and never holding it up.
 
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use tracing::debug;
+mod series;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use asya_shared::names::{GROUP, MANAGED_BY};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tracing::debug;
 
-use crate::record::ActorRecord;
+use crate::record::{ActorRecord, Key};
+use series::{Series, Telling, Topic};
 
 /// What an Event tells; the name is its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Note {
     /// The actor's queue was made.
     QueueCreated,
@@ -31,14 +39,14 @@ pub enum Note {
 }
 
 impl Note {
-    fn type_(self) -> EventType {
+    fn type_(self) -> &'static str {
         match self {
-            Self::QueueCreated | Self::QueueRetired | Self::Orphaned => EventType::Normal,
+            Self::QueueCreated | Self::QueueRetired | Self::Orphaned => "Normal",
             Self::QueueRecreated
             | Self::DeliveryLimitInactive
             | Self::QueueDeletionFailed
             | Self::ValidationFailed
-            | Self::NotOwned => EventType::Warning,
+            | Self::NotOwned => "Warning",
         }
     }
 
@@ -55,47 +63,156 @@ impl Note {
     }
 }
 
+/// Longest note and longest name of an instance that the API server takes, in bytes.
+const LONGEST_NOTE: usize = 1024;
+const LONGEST_INSTANCE: usize = 128;
+
+/// As much of an actor's name as leaves room for a time in the name of an Event, in bytes.
+const LONGEST_PREFIX: usize = 200;
+
 /// Writes Events; repeated ones are counted up, not written anew.
 #[derive(Clone)]
 pub struct Events {
-    recorder: Recorder,
+    client: Client,
+    instance: Arc<str>,
+    series: Arc<Mutex<Series>>,
 }
 
 impl Events {
     /// Events by `client`, in the name of this instance.
     pub fn new(client: Client, instance: &str) -> Self {
-        let reporter = Reporter {
-            controller: MANAGED_BY.to_owned(),
-            instance: Some(instance.to_owned()),
-        };
         Self {
-            recorder: Recorder::new(client, reporter),
+            client,
+            instance: clipped(instance, LONGEST_INSTANCE).into(),
+            series: Arc::default(),
         }
     }
 
     /// Tells users of `actor`.
-    pub fn tell(&self, actor: &ActorRecord, note: Note, text: String) {
-        let key = &actor.metadata.key;
-        let about = ObjectReference {
-            api_version: Some(format!("{GROUP}/v1alpha1")),
-            kind: Some("AsyncActor".to_owned()),
-            name: Some(key.name.to_string()),
-            namespace: Some(key.namespace.to_string()),
-            uid: Some(actor.metadata.uid.to_string()),
-            ..ObjectReference::default()
+    pub fn tell(&self, actor: &ActorRecord, note: Note, text: &str) {
+        let (now, key) = (Timestamp::now(), &actor.metadata.key);
+        let topic = Topic {
+            actor: actor.metadata.uid.clone(),
+            note,
+            text: shortened(text).into(),
         };
-        let recorder = self.recorder.clone();
+        let name = name(&key.name, now);
+        let telling = self.with(|series| series.next(&topic, &name, now));
+        let write = match telling {
+            Telling::Silence => {
+                debug!(reason = ?note, text, "event was not written: the actor causes too many");
+                return;
+            }
+            Telling::First => Write::Create,
+            Telling::Again { name, count } => Write::CountUp { name, count },
+        };
+        let event = self.event(key, &topic, name, now);
+        let events = self.clone();
         tokio::spawn(async move {
-            let event = Event {
-                type_: note.type_(),
-                reason: format!("{note:?}"),
-                note: Some(text),
-                action: note.action().to_owned(),
-                secondary: None,
-            };
-            if let Err(error) = recorder.publish(&event, &about).await {
-                debug!(%error, reason = event.reason, "event was not written");
+            if let Err(error) = events.write(&topic, &event, write).await {
+                events.with(|series| series.forget(&topic));
+                debug!(%error, reason = ?topic.note, "event was not written");
             }
         });
+    }
+
+    fn event(&self, key: &Key, topic: &Topic, name: String, now: Timestamp) -> Event {
+        Event {
+            metadata: ObjectMeta {
+                name: Some(name),
+                namespace: Some(key.namespace.to_string()),
+                ..ObjectMeta::default()
+            },
+            event_time: Some(MicroTime(now)),
+            type_: Some(topic.note.type_().to_owned()),
+            reason: Some(format!("{:?}", topic.note)),
+            action: Some(topic.note.action().to_owned()),
+            note: Some(topic.text.to_string()),
+            regarding: Some(ObjectReference {
+                api_version: Some(format!("{GROUP}/v1alpha1")),
+                kind: Some("AsyncActor".to_owned()),
+                name: Some(key.name.to_string()),
+                namespace: Some(key.namespace.to_string()),
+                uid: Some(topic.actor.to_string()),
+                ..ObjectReference::default()
+            }),
+            reporting_controller: Some(MANAGED_BY.to_owned()),
+            reporting_instance: Some(self.instance.to_string()),
+            ..Event::default()
+        }
+    }
+
+    async fn write(&self, topic: &Topic, event: &Event, write: Write) -> Result<(), kube::Error> {
+        let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
+        let api: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        if let Write::CountUp { name, count } = write {
+            let series = json!({"series": {"count": count, "lastObservedTime": event.event_time}});
+            let params = PatchParams::default();
+            match api.patch(&name, &params, &Patch::Merge(&series)).await {
+                // People delete Events.
+                Err(kube::Error::Api(status)) if status.is_not_found() => {
+                    let anew = event.metadata.name.as_deref().unwrap_or_default();
+                    self.with(|series| series.begin_anew(topic, anew));
+                }
+                written => return written.map(drop),
+            }
+        }
+        api.create(&PostParams::default(), event).await.map(drop)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Series) -> T) -> T {
+        look(&mut self.series.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+enum Write {
+    Create,
+    CountUp { name: String, count: i32 },
+}
+
+fn name(actor: &str, now: Timestamp) -> String {
+    // What is cut may end where no name may.
+    let prefix = clipped(actor, LONGEST_PREFIX).trim_end_matches(['.', '-']);
+    format!("{prefix}.{:x}", now.as_nanosecond())
+}
+
+fn shortened(text: &str) -> String {
+    const REST: &str = " …";
+    if text.len() <= LONGEST_NOTE {
+        return text.to_owned();
+    }
+    format!("{}{REST}", clipped(text, LONGEST_NOTE - REST.len()))
+}
+
+/// The beginning of `text`, of at most so many bytes.
+fn clipped(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::{LONGEST_NOTE, name, shortened};
+
+    /// OPS-7
+    #[test]
+    fn texts_and_names_of_any_length_make_events_that_the_api_server_takes() {
+        assert_eq!(shortened("short"), "short");
+        let exact = "x".repeat(LONGEST_NOTE);
+        assert_eq!(shortened(&exact), exact);
+        for letter in ["x", "ü", "语", "🦀"] {
+            let short = shortened(&letter.repeat(LONGEST_NOTE + 1));
+            assert!(short.len() <= LONGEST_NOTE && short.len() > LONGEST_NOTE - 8);
+            assert!(short.ends_with(" …"), "what is missing is shown");
+        }
+        let now = Timestamp::from_second(1).unwrap();
+        assert_eq!(name("echo", now), "echo.3b9aca00");
+        let long = format!("{}.b{}", "a".repeat(199), "c".repeat(52));
+        assert_eq!(
+            name(&long, now),
+            format!("{}.3b9aca00", "a".repeat(199)),
+            "a name never ends with a dot before a dot"
+        );
     }
 }

@@ -61,7 +61,7 @@ pub async fn report(
         return Ok(Retry::OnChange);
     };
     if let Some((note, text)) = note(&observed.previous, &report.status) {
-        context.events.tell(&observed.actor, note, text.to_owned());
+        context.events.tell(&observed.actor, note, text);
     }
     if let Some(wait) = settling::wait(observed, &report.status, now) {
         return Ok(report.retry.sooner(Retry::After(wait)));
@@ -69,7 +69,7 @@ pub async fn report(
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;
         for (note, text) in report.notes {
-            context.events.tell(&observed.actor, note, text);
+            context.events.tell(&observed.actor, note, &text);
         }
     }
     Ok(report.retry)

@@ -26,6 +26,7 @@ mod crash;
 mod crd;
 mod dead_letters;
 mod deletion;
+mod events;
 mod former;
 mod hanging;
 mod harness;

@@ -60,9 +60,7 @@ pub(super) async fn delete(
     release_namespace(context, observed).await?;
     if observed.deletion.orphans {
         let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
-        context
-            .events
-            .tell(&observed.actor, Note::Orphaned, text.to_owned());
+        context.events.tell(&observed.actor, Note::Orphaned, text);
     }
     remove_finalizer(context, &observed.actor).await?;
     Ok(Outcome::Gone)
@@ -82,7 +80,7 @@ async fn delete_queues(
             // Its messages are counted late: until it is known to be empty it stays.
             Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
             Err(fault) => {
-                let (note, text) = (Note::QueueDeletionFailed, fault.message.clone());
+                let (note, text) = (Note::QueueDeletionFailed, &fault.message);
                 context.events.tell(&observed.actor, note, text);
                 held = held.or(Some(fault));
             }

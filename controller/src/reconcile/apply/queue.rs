@@ -58,5 +58,5 @@ fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
         "{verb} queue {} on transport {}",
         desired.names.queue, desired.transport.name
     );
-    context.events.tell(&observed.actor, note, text);
+    context.events.tell(&observed.actor, note, &text);
 }
