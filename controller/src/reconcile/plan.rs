@@ -24,12 +24,21 @@ pub use child::{Step, is_unchanged, not_owned, plan_child, recorded};
 /// What to do in this pass.
 #[derive(Debug)]
 pub enum Plan {
-    /// Write no child and no queue; with what keeps the workload from being scaled.
-    Rest(Option<Fault>),
+    /// Write no child and no queue, ask no broker.
+    Rest(Rest),
     /// Bring queue and workload to what is wanted.
     Ensure(Ensure),
     /// Take down what we made.
     Delete(deletion::Delete),
+}
+
+/// What a look shows to be wrong with an actor that is paused.
+#[derive(Debug, Default, PartialEq)]
+pub struct Rest {
+    /// With its workload.
+    pub workload: Option<Fault>,
+    /// With what scales that.
+    pub scaling: Option<Fault>,
 }
 
 /// The parts of a pass over an actor that lives, in the order in which they are done.
@@ -97,6 +106,16 @@ pub enum ScalingStep {
     Unwanted(Removal),
 }
 
+impl WorkloadStep {
+    /// What keeps the workload from being what it should be.
+    fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Refuse(fault) => Some(fault.clone()),
+            Self::Keep | Self::Create | Self::Update { .. } => None,
+        }
+    }
+}
+
 impl ScalingStep {
     /// What keeps the workload from being scaled.
     pub fn fault(&self) -> Option<Fault> {
@@ -115,7 +134,10 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let workload = plan_workload(observed);
     let scaling = plan_scaling_step(observed, &workload, now);
     if observed.actor.annotations.paused || is_done_once(observed) {
-        return Plan::Rest(scaling.as_ref().and_then(ScalingStep::fault));
+        return Plan::Rest(Rest {
+            workload: workload.fault(),
+            scaling: scaling.as_ref().and_then(ScalingStep::fault),
+        });
     }
     Plan::Ensure(Ensure {
         add_finalizer: !has_finalizer(observed),

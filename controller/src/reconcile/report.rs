@@ -6,6 +6,7 @@ mod leftovers;
 mod queue;
 mod scaling;
 mod settling;
+mod transport;
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use conditions::Conditions;
 use super::apply::{Ensured, Outcome, QueueState};
 use super::observe::Observed;
 use super::pods::Pods;
-use super::state::{self, Counts, Facts, Verdict, WorkloadReady};
+use super::state::{self, Counts, Facts, LeftAlone, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
 use crate::events::Note;
 use crate::queue::depths::Told;
@@ -138,7 +139,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
             .map(|own| &*own.workload.template_hash),
         now,
     );
-    let (transport_fault, spec_fault) = faults(observed, ensured);
+    let (transport_fault, spec_fault) = transport::faults(observed, ensured);
     let limit = desired.and_then(|desired| desired.spec.timeout_in_force().progress);
     let since = progressing_since(observed, ensured, now);
     let hpa = scaling::hpa(observed, ensured);
@@ -148,7 +149,12 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let verdict = state::decide(&Facts {
         deleting: false,
         refused: spec_fault,
-        transport: transport_fault,
+        transport: transport::wrong(observed, ensured, transport_fault),
+        left_alone: observed
+            .actor
+            .annotations
+            .paused
+            .then_some(LeftAlone::Paused),
         child: ensured.fault.as_ref(),
         workload: ensured.workload.as_deref(),
         pods: &pods,
@@ -208,19 +214,6 @@ fn progressing_since(observed: &Observed, ensured: &Ensured, now: Timestamp) -> 
         && previous.ready_replicas == ready;
     let since = previous.progressing_since.as_ref().filter(|_| same);
     since.map_or(now, |since| since.0)
-}
-
-/// What is wrong with the transport, and what with the spec.
-fn faults<'a>(
-    observed: &'a Observed,
-    ensured: &'a Ensured,
-) -> (Option<&'a Fault>, Option<&'a Fault>) {
-    match (&observed.desired, &ensured.queue) {
-        (Err(fault), _) if fault.reason.is_of_transport() => (Some(fault), None),
-        (Err(fault), _) => (None, Some(fault)),
-        (Ok(_), QueueState::Fault(fault)) => (Some(fault), None),
-        (Ok(_), _) => (None, None),
-    }
 }
 
 /// Everything but STATUS and the conditions.
@@ -303,25 +296,7 @@ fn conditions(
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);
-    match (transport_fault, &ensured.queue, &observed.desired) {
-        (Some(fault), _, _) => {
-            conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
-        }
-        (None, QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) => {
-            let text = format!("queue {} is ready", desired.names.queue);
-            conditions.set(TRANSPORT_READY, Some(true), Reason::QueueReady, &text);
-        }
-        (None, QueueState::Unmanaged, _) => {
-            let text = "queue management is disabled; the transport is configured";
-            conditions.set(
-                TRANSPORT_READY,
-                Some(true),
-                Reason::TransportValidated,
-                text,
-            );
-        }
-        (None, _, _) => {}
-    }
+    transport::tell(&mut conditions, observed, ensured, transport_fault);
     if let Some(WorkloadReady {
         ready,
         reason,

@@ -17,8 +17,10 @@ pub struct Facts<'a> {
     pub deleting: bool,
     /// The spec cannot be acted on.
     pub refused: Option<&'a Fault>,
-    /// The queue cannot be used.
-    pub transport: Option<&'a Fault>,
+    /// Why the queue cannot be used.
+    pub transport: Option<&'a str>,
+    /// Why nobody makes a workload that is not there.
+    pub left_alone: Option<LeftAlone>,
     /// The workload could not be made what it should be.
     pub child: Option<&'a Fault>,
     /// The workload as last seen.
@@ -41,6 +43,13 @@ pub struct Facts<'a> {
     pub progress_limit: Option<Duration>,
     /// Now.
     pub now: Timestamp,
+}
+
+/// Why children are not written (FW-21).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftAlone {
+    /// The actor is paused.
+    Paused,
 }
 
 /// STATUS, and the condition that goes with it.
@@ -101,9 +110,9 @@ fn of_fault(fault: &Fault) -> Verdict {
 }
 
 fn without_workload(facts: &Facts<'_>) -> Verdict {
-    match facts.transport {
-        Some(fault) => {
-            let message = format!("the workload waits for its queue: {}", fault.message);
+    match (facts.transport, facts.left_alone) {
+        (Some(cause), _) => {
+            let message = format!("the workload waits for its queue: {cause}");
             verdict(
                 State::TransportError,
                 None,
@@ -111,7 +120,13 @@ fn without_workload(facts: &Facts<'_>) -> Verdict {
                 message,
             )
         }
-        None => verdict(
+        (None, Some(LeftAlone::Paused)) => verdict(
+            State::Creating,
+            Some(false),
+            Reason::Paused,
+            "there is no workload, and none is made while the actor is paused".to_owned(),
+        ),
+        (None, None) => verdict(
             State::Creating,
             Some(false),
             Reason::Progressing,

@@ -112,9 +112,10 @@ impl QueueState {
 /// When the API server fails in a way that is not the actor's fault.
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
     match plan {
-        Plan::Rest(fault) => Ok(Outcome::Ensured(Ensured {
+        Plan::Rest(seen) => Ok(Outcome::Ensured(Ensured {
             workload: observed.workload.ours().cloned(),
-            scaling: seen_scaling(observed, fault),
+            fault: seen.workload,
+            scaling: seen_scaling(observed, seen.scaling),
             ..Ensured::default()
         })),
         Plan::Ensure(mut plan) => {

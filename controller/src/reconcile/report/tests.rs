@@ -1,3 +1,4 @@
+mod paused;
 mod scaling;
 
 use std::time::Duration;
@@ -201,18 +202,6 @@ fn unusable_spec_is_told_where_its_fault_lies() {
     );
 }
 
-/// STA-8, FW-21
-#[test]
-fn what_was_never_looked_at_is_not_called_ready() {
-    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
-    let observed = observed(&actor(&paused, &spec(&json!({})), &json!({})));
-    let outcome = Outcome::Ensured(Ensured::default());
-    let report = make(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
-    let (ready, reason, message) = condition(&report.status, "Ready");
-    assert_eq!((ready, reason), ("False", "Paused"));
-    assert!(message != "all that it needs is ready", "{message}");
-}
-
 /// API-8, FW-25
 #[test]
 fn inventory_remembers_what_was_applied_and_nothing_else() {
@@ -340,23 +329,6 @@ fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
         ("False", "QueueDeletionFailed", "refused")
     );
     assert!(make(&observed, &Outcome::Gone, at("2026-01-01T00:02:00Z")).is_none());
-}
-
-/// API-3
-#[test]
-fn paused_actor_says_so() {
-    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
-    let mut observed = observed(&actor(&paused, &spec(&json!({})), &json!({})));
-    observed.previous = report(&lives(), running(&lives())).status;
-    let ensured = Ensured {
-        workload: Some(workload(&deployment(&observed))),
-        ..Ensured::default()
-    };
-    let status = report(&observed, ensured).status;
-    assert_eq!(
-        (condition(&status, "Ready").0, condition(&status, "Ready").1),
-        ("True", "Paused")
-    );
 }
 
 /// STA-4

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use serde_json::json;
 
-use super::{Facts, Verdict, decide};
+use super::{Facts, LeftAlone, Verdict, decide};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::testing::workload;
 use crate::reconcile::{Fault, Reason};
@@ -20,6 +20,7 @@ struct Row {
     deleting: bool,
     refused: Option<Fault>,
     transport: Option<Fault>,
+    left_alone: Option<LeftAlone>,
     child: Option<Fault>,
     workload: Option<Arc<WorkloadRecord>>,
     pods: Pods,
@@ -47,6 +48,7 @@ fn row(name: &'static str) -> Row {
         deleting: false,
         refused: None,
         transport: None,
+        left_alone: None,
         child: None,
         workload: None,
         pods: Pods::default(),
@@ -150,7 +152,8 @@ impl Row {
         decide(&Facts {
             deleting: self.deleting,
             refused: self.refused.as_ref(),
-            transport: self.transport.as_ref(),
+            transport: self.transport.as_ref().map(|fault| &*fault.message),
+            left_alone: self.left_alone,
             child: self.child.as_ref(),
             workload: self.workload.as_deref(),
             pods: &self.pods,
@@ -213,6 +216,9 @@ fn without_workload() -> Vec<Row> {
             .failing(Class::RuntimeError)
             .transport(R::QueueMissing)
             .is(S::TransportError, NO, R::RuntimeError),
+        row("paused before there was a workload")
+            .with(|row| row.left_alone = Some(LeftAlone::Paused))
+            .is(S::Creating, NO, R::Paused),
         row("refused")
             .child(R::ReconcileError)
             .is(S::WorkloadError, NO, R::ReconcileError),

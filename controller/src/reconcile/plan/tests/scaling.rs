@@ -6,7 +6,7 @@ use crate::reconcile::Reason;
 use crate::reconcile::apply::entry;
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, deployment, observed, pod, record, spec};
+use crate::reconcile::testing::{actor, deployment, observed, pod, record, spec, workload};
 use crate::record::ChildRecord;
 use crate::scaling::testing::scaled_object;
 
@@ -104,17 +104,21 @@ fn actor_that_is_reconciled_once_gets_all_its_children_first() {
     assert!(matches!(plan(&seen, now()), Plan::Rest(None)));
 }
 
-/// API-3, KEDA-9
+/// API-3, KEDA-9, SA-3
 #[test]
-fn paused_actor_still_tells_what_keeps_it_from_being_scaled() {
+fn paused_actor_still_tells_whose_its_names_are_and_what_keeps_it_from_being_scaled() {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let scaled = spec(&json!({"scaling": {"enabled": true}}));
     let mut seen: Observed = observed(&actor(&paused, &scaled, &json!({})));
     seen.scaling.installed = false;
-    let Plan::Rest(Some(fault)) = plan(&seen, now()) else {
+    let foreign =
+        json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
+    seen.workload = Child::Foreign(workload(&foreign));
+    let Plan::Rest(found) = plan(&seen, now()) else {
         panic!()
     };
-    assert_eq!(fault.reason, Reason::KedaNotInstalled);
+    let reasons = [found.workload, found.scaling].map(|fault| fault.unwrap().reason);
+    assert_eq!(reasons, [Reason::NotOwned, Reason::KedaNotInstalled]);
 }
 
 /// WRK-3, WRK-6
