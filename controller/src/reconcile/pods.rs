@@ -88,8 +88,8 @@ impl Pods {
     }
 
     fn problem(&mut self, pod: &PodRecord, now: Timestamp) -> Option<Problem> {
-        let mut exited = None;
-        if let Some((problem, at)) = &pod.failed_exit {
+        let mut exited = Vec::new();
+        for (problem, at) in &pod.failed_exits {
             let ends =
                 at.0.checked_add(FAILED_EXIT_COUNTS)
                     .unwrap_or(Timestamp::MAX);
@@ -98,7 +98,7 @@ impl Pods {
                     self.failure_ends
                         .map_or(ends, |earliest| earliest.min(ends)),
                 );
-                exited = Some(problem.clone());
+                exited.push(problem.clone());
             }
         }
         pod.problem

@@ -34,8 +34,8 @@ pub struct PodRecord {
     pub unready_since: Option<Time>,
     /// What keeps it from running, as far as its fields tell.
     pub problem: Option<Problem>,
-    /// Container that last ended with an error, and when.
-    pub failed_exit: Option<(Problem, Time)>,
+    /// Of each class the container that last ended with an error, and when.
+    pub failed_exits: Box<[(Problem, Time)]>,
 }
 
 /// Why a pod does not run.
@@ -154,7 +154,7 @@ impl Record for PodRecord {
                 .filter(|_| !is_ready && status.phase == "Running")
                 .and_then(|condition| condition.last_transition_time.clone()),
             problem: status.problem(),
-            failed_exit: status.failed_exit(),
+            failed_exits: status.failed_exits(),
         }
     }
 
@@ -215,10 +215,20 @@ impl<'a> RawStatus<'a> {
         })
     }
 
-    fn failed_exit(&self) -> Option<(Problem, Time)> {
-        self.containers()
-            .filter_map(RawContainer::failed_exit)
-            .max_by(|one, other| one.1.0.cmp(&other.1.0))
+    /// Which of them counts is a matter of time: the first class wins, but not for ever (STA-2, STA-3).
+    fn failed_exits(&self) -> Box<[(Problem, Time)]> {
+        let mut last: Vec<(Problem, Time)> = Vec::new();
+        for exit in self.containers().filter_map(RawContainer::failed_exit) {
+            match last
+                .iter_mut()
+                .find(|(known, _)| known.class == exit.0.class)
+            {
+                Some(known) if known.1.0 < exit.1.0 => *known = exit,
+                Some(_) => {}
+                None => last.push(exit),
+            }
+        }
+        last.into()
     }
 }
 

@@ -313,12 +313,36 @@ fn only_an_exit_with_an_error_is_remembered() {
         "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}},
         "lastState": {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}}]})
     };
-    assert_eq!(pod(&exited(0)).failed_exit, None);
-    let (problem, at) = pod(&exited(137)).failed_exit.unwrap();
+    assert!(pod(&exited(0)).failed_exits.is_empty());
+    let [(problem, at)] = &*pod(&exited(137)).failed_exits else {
+        panic!()
+    };
     assert_eq!(
         (problem.class, at.0.as_second()),
         (Class::RuntimeError, 1_767_225_600)
     );
+}
+
+/// STA-2, STA-3
+#[test]
+fn last_error_exit_of_each_class_is_remembered() {
+    let exited = |name: &str, second: u8| {
+        json!({"name": name, "state": {"terminated":
+            {"exitCode": 1, "reason": "Error", "finishedAt": format!("2026-01-01T00:00:0{second}Z")}}})
+    };
+    let record = pod(&json!({
+        "initContainerStatuses": [exited("setup", 1)],
+        "containerStatuses": [exited("asya-runtime", 2), exited("helper", 4), exited("asya-sidecar", 3), exited("other", 0)],
+    }));
+    let of = |class| {
+        let mut exits = record.failed_exits.iter();
+        let (problem, _) = exits.find(|(problem, _)| problem.class == class).unwrap();
+        problem.container.as_deref().unwrap()
+    };
+    assert_eq!(record.failed_exits.len(), 3);
+    assert_eq!(of(Class::RuntimeError), "asya-runtime");
+    assert_eq!(of(Class::SidecarError), "asya-sidecar");
+    assert_eq!(of(Class::WorkloadError), "helper");
 }
 
 #[test]

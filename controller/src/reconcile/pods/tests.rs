@@ -93,6 +93,29 @@ fn error_exit_counts_for_ten_minutes() {
     );
 }
 
+/// STA-2, STA-3
+#[test]
+fn first_class_wins_among_error_exits_as_long_as_it_counts() {
+    let exited = |name: &str, seconds| {
+        json!({"name": name, "state": {"running": {}},
+            "lastState": {"terminated": {"exitCode": 2, "reason": "Error", "finishedAt": ago(seconds)}}})
+    };
+    let told = |runtime| {
+        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}],
+            "containerStatuses": [exited("asya-sidecar", 5), exited("asya-runtime", runtime)]});
+        let counts = count(&[pod("p", &json!({}), &status)]);
+        let class = counts.failure.map(|(problem, _)| problem.class);
+        (class, counts.failure_ends)
+    };
+    let ends = |seconds| Some(now() + SignedDuration::from_secs(seconds));
+    assert_eq!(
+        told(590),
+        (Some(Class::RuntimeError), ends(10)),
+        "the sidecar's exit is later, but of a later class"
+    );
+    assert_eq!(told(601), (Some(Class::SidecarError), ends(595)));
+}
+
 /// STA-3
 #[test]
 fn first_class_wins_over_all_pods_and_the_smallest_name_speaks() {
