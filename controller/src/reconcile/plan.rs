@@ -7,12 +7,12 @@ pub mod retired;
 use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
-use asya_shared::applied::Sealed;
 use asya_shared::inject::Replicas;
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
 
-use super::desired::Standalone;
+use super::desired::{Desired, Standalone};
+use super::observe::known::is_same;
 use super::observe::{Child, Observed, QueueSeen};
 use super::{Fault, Reason, Retry};
 use crate::queue::{Serving, Standing};
@@ -46,6 +46,8 @@ pub struct Rest {
 pub struct Ensure {
     /// Put our finalizer on the actor first (FIN-1).
     pub add_finalizer: bool,
+    /// Write no child: this spec has had what it asked for, once (FW-21).
+    pub done_once: bool,
     /// About the queue.
     pub queue: QueueStep,
     /// About the `ServiceAccount`: applied before the workload, deleted after it.
@@ -69,6 +71,8 @@ pub enum QueueStep {
     Await,
     /// It is somebody's business, not ours (QUE-12).
     Unmanaged,
+    /// It is not the one that the pods know, which are left alone (FW-21).
+    Leave,
     /// Create it.
     Create,
     /// Bring it to what is wanted, with its messages.
@@ -131,9 +135,10 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.metadata.deleting {
         return Plan::Delete(deletion::plan_deletion(observed, now));
     }
+    let done_once = is_done_once(observed);
     let workload = plan_workload(observed);
     let scaling = plan_scaling_step(observed, &workload, now);
-    if observed.actor.annotations.paused || is_done_once(observed) {
+    if observed.actor.annotations.paused {
         return Plan::Rest(Rest {
             workload: workload.fault(),
             scaling: scaling.as_ref().and_then(ScalingStep::fault),
@@ -141,6 +146,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     }
     Plan::Ensure(Ensure {
         add_finalizer: !has_finalizer(observed),
+        done_once,
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
         scaling,
@@ -153,21 +159,11 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     })
 }
 
-/// FW-21: what was applied for this spec is left alone, whatever became of it since.
-fn is_done_once(observed: &Observed) -> bool {
-    let Some(own) = observed.standalone() else {
-        return false;
-    };
-    let is_recorded = |wanted: &Sealed| {
-        let entry = recorded(&observed.previous.inventory, wanted.kind(), wanted.name());
-        entry.and_then(|entry| entry.hash.as_deref()) == Some(&wanted.hash)
-    };
+/// FW-21: once the actor was ready with this spec, what was made for it is left alone, whatever becomes of it, and
+/// whatever the installation would make today.
+pub(super) fn is_done_once(observed: &Observed) -> bool {
     observed.actor.annotations.once
-        && has_finalizer(observed)
-        && matches!(observed.queue, QueueSeen::Verified | QueueSeen::NotAsked)
-        && own
-            .children()
-            .is_some_and(|mut children| children.all(is_recorded))
+        && observed.previous.ready_generation == Some(observed.actor.generation)
 }
 
 pub(super) fn has_finalizer(observed: &Observed) -> bool {
@@ -182,6 +178,9 @@ fn plan_queue(observed: &Observed) -> QueueStep {
     let Ok(desired) = &observed.desired else {
         return QueueStep::Keep(None);
     };
+    if is_done_once(observed) && !knows_queue(observed, desired) {
+        return QueueStep::Leave;
+    }
     let queue = &desired.names.queue;
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
@@ -208,6 +207,12 @@ fn plan_queue(observed: &Observed) -> QueueStep {
             retry: Retry::Slowly,
         }),
     }
+}
+
+/// Whether the pods that there are take their messages from the queue that would be wanted today.
+fn knows_queue(observed: &Observed, desired: &Desired) -> bool {
+    let before = observed.previous.queue.as_ref();
+    before.is_none_or(|before| is_same(before, &desired.queue()))
 }
 
 fn plan_workload(observed: &Observed) -> WorkloadStep {

@@ -35,6 +35,7 @@ pub enum Reason {
     SidecarError,
     WorkloadError,
     PendingResources,
+    WorkloadMissing,
     PodsNotReady,
     ProgressDeadlineExceeded,
     PodsReady,

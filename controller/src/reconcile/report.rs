@@ -23,6 +23,7 @@ use conditions::Conditions;
 
 use super::apply::{Ensured, Outcome, QueueState};
 use super::observe::Observed;
+use super::plan::is_done_once;
 use super::pods::Pods;
 use super::state::{self, Counts, Facts, LeftAlone, Verdict, WorkloadReady};
 use super::{Context, Error, Fault, Reason, Retry};
@@ -132,13 +133,7 @@ fn of_deletion(observed: &Observed, fault: Option<&Fault>, now: Timestamp) -> As
 
 fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let desired = observed.desired.as_deref().ok();
-    let pods = Pods::count(
-        &observed.pods,
-        observed
-            .standalone()
-            .map(|own| &*own.workload.template_hash),
-        now,
-    );
+    let pods = Pods::count(&observed.pods, template_hash(observed, ensured), now);
     let (transport_fault, spec_fault) = transport::faults(observed, ensured);
     let limit = desired.and_then(|desired| desired.spec.timeout_in_force().progress);
     let since = progressing_since(observed, ensured, now);
@@ -150,11 +145,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         deleting: false,
         refused: spec_fault,
         transport: transport::wrong(observed, ensured, transport_fault),
-        left_alone: observed
-            .actor
-            .annotations
-            .paused
-            .then_some(LeftAlone::Paused),
+        left_alone: left_alone(observed),
         child: ensured.fault.as_ref(),
         workload: ensured.workload.as_deref(),
         pods: &pods,
@@ -173,6 +164,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     status.progressing_since = verdict.progressing.then_some(Time(since));
     let verdicts = (&verdict, scaling.as_ref());
     status.conditions = conditions(observed, ensured, transport_fault, verdicts, now);
+    status.ready_generation = ready_generation(observed, &status);
     summarize(&mut status);
     let scaling_fault = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
     let faults = [
@@ -200,6 +192,42 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         notes: queues.notes,
         status,
     }
+}
+
+/// What the newest pods bear: the workload may have an older template than it would get today, as long as it is
+/// left alone.
+fn template_hash<'a>(observed: &'a Observed, ensured: &'a Ensured) -> Option<&'a str> {
+    let wanted = || {
+        observed
+            .standalone()
+            .map(|own| &*own.workload.template_hash)
+    };
+    match &ensured.workload {
+        Some(workload) => workload.template_hash.as_deref(),
+        None => wanted(),
+    }
+}
+
+fn left_alone(observed: &Observed) -> Option<LeftAlone> {
+    if observed.actor.annotations.paused {
+        return Some(LeftAlone::Paused);
+    }
+    is_done_once(observed).then_some(LeftAlone::Done)
+}
+
+/// FW-21: a fact of its own, because conditions steer nothing (FW-30). While pods of an older template work, the actor
+/// is not ready with this spec.
+fn ready_generation(observed: &Observed, status: &AsyncActorStatus) -> Option<i64> {
+    let annotations = &observed.actor.annotations;
+    let generation = observed.actor.generation;
+    let known = observed.previous.ready_generation;
+    let known = known.filter(|known| *known == generation);
+    let mut conditions = status.conditions.iter();
+    let is_ready = conditions.any(|it| it.type_ == READY && it.status == "True")
+        && status.status != Some(State::Updating)
+        && !annotations.paused;
+    let reached = is_ready.then_some(generation);
+    known.or(reached).filter(|_| annotations.once)
 }
 
 fn url(status: &AsyncActorStatus) -> Option<&String> {

@@ -50,6 +50,8 @@ pub struct Facts<'a> {
 pub enum LeftAlone {
     /// The actor is paused.
     Paused,
+    /// It has had what it asked for, once.
+    Done,
 }
 
 /// STATUS, and the condition that goes with it.
@@ -125,6 +127,14 @@ fn without_workload(facts: &Facts<'_>) -> Verdict {
             Some(false),
             Reason::Paused,
             "there is no workload, and none is made while the actor is paused".to_owned(),
+        ),
+        (None, Some(LeftAlone::Done)) => verdict(
+            State::WorkloadError,
+            Some(false),
+            Reason::WorkloadMissing,
+            "the workload is gone, and asya.sh/reconcile: Once leaves it so; change the spec, or remove that \
+             annotation, to have it made anew"
+                .to_owned(),
         ),
         (None, None) => verdict(
             State::Creating,

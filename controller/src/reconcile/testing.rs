@@ -116,6 +116,10 @@ pub(super) fn deployment(observed: &Observed) -> Value {
         .standalone()
         .map(|own| own.workload.kept.hash.clone())
         .unwrap_or_default();
+    let template = observed
+        .standalone()
+        .map(|own| own.workload.template_hash.clone())
+        .unwrap_or_default();
     json!({
         "metadata": {
             "name": "a", "namespace": "ns", "uid": "workload-uid", "resourceVersion": "9", "generation": 1,
@@ -123,7 +127,10 @@ pub(super) fn deployment(observed: &Observed) -> Value {
             "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "actor-uid", "controller": true}],
             "managedFields": [{"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
         },
-        "spec": {"replicas": 1},
+        "spec": {
+            "replicas": 1,
+            "template": {"metadata": {"annotations": {"asya.sh/template-hash": template}}},
+        },
         "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1},
     })
 }

@@ -1,5 +1,7 @@
 //! The record of a workload of ours, the same for both kinds.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -30,6 +32,8 @@ pub struct WorkloadRecord {
     pub owns_replicas: bool,
     /// Whether kubectl or Helm wrote fields of it that have not been reclaimed (FW-22).
     pub reclaimable: bool,
+    /// Hash of its template, by which its newest pods are known.
+    pub template_hash: Option<Box<str>>,
     /// Rises with each change of the spec.
     pub generation: i64,
     /// Replicas asked for.
@@ -102,15 +106,40 @@ impl<K> PartialEq for OfKind<K> {
 pub struct RawWorkload<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
-    #[serde(default)]
-    spec: RawSpec,
+    #[serde(borrow, default)]
+    spec: RawSpec<'a>,
     #[serde(borrow, default)]
     status: RawStatus<'a>,
 }
 
 #[derive(Deserialize, Default)]
-struct RawSpec {
+#[serde(default)]
+struct RawSpec<'a> {
     replicas: Option<i32>,
+    #[serde(borrow)]
+    template: RawTemplate<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawTemplate<'a> {
+    #[serde(borrow)]
+    metadata: Option<RawTemplateMetadata<'a>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RawTemplateMetadata<'a> {
+    #[serde(borrow)]
+    annotations: Option<HashMap<Cow<'a, str>, Cow<'a, str>>>,
+}
+
+impl RawTemplate<'_> {
+    fn hash(&self) -> Option<Box<str>> {
+        let annotations = self.metadata.as_ref()?.annotations.as_ref()?;
+        let hash = annotations.get(annotation::TEMPLATE_HASH)?;
+        Some(hash.as_ref().into())
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -137,6 +166,7 @@ impl WorkloadRecord {
             owns_replicas: applied.is_some_and(|fields| fields.replicas),
             reclaimable: raw.metadata.is_written_by(is_tool)
                 && raw.metadata.annotation(annotation::RECLAIMED).as_deref() != Some("true"),
+            template_hash: raw.spec.template.hash(),
             generation: raw.metadata.generation,
             desired: raw.spec.replicas.unwrap_or(1),
             observed_generation: raw.status.observed_generation,

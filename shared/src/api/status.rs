@@ -31,6 +31,10 @@ pub struct AsyncActorStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// Generation of the spec with which the actor was ready, while asya.sh/reconcile is Once: its objects are left
+    /// alone until the spec changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_generation: Option<i64>,
     /// Ready sums up the others: TransportReady (the queue), WorkloadReady (the pods), ScalingReady (KEDA); a
     /// binding has TargetResolved, Injected and Conflict, too.
     // Several managers may write conditions: without the key they would overwrite each other (API-1).

@@ -34,6 +34,9 @@ pub(super) async fn ensure(
         return Ok(ensured);
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
+    if plan.done_once {
+        return Ok(ensured);
+    }
     if plan.workload == WorkloadStep::Create && waits_for_queue(observed, own, &ensured.queue) {
         return Ok(ensured);
     }

@@ -28,6 +28,7 @@ pub(super) async fn ensure_queue(
         }
         QueueStep::Await => return Ok(QueueState::Unanswered),
         QueueStep::Unmanaged => return Ok(QueueState::Unmanaged),
+        QueueStep::Leave => return Ok(QueueState::Untouched),
         QueueStep::Refuse(fault) => return Ok(QueueState::Fault(fault)),
         QueueStep::Create => client.create(&queue).await,
         QueueStep::Update => client.update(&queue).await,

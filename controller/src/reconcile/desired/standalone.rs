@@ -27,19 +27,6 @@ pub struct Standalone {
     pub scaling: Option<Result<ScalingObjects, Untriggerable>>,
 }
 
-impl Standalone {
-    /// What belongs to the actor alone; `None` as long as KEDA cannot be told of its queue.
-    pub fn children(&self) -> Option<impl Iterator<Item = &Sealed>> {
-        let scaling = self.scaling.as_ref().map(Result::as_ref).transpose().ok()?;
-        let of_keda = scaling.into_iter().flat_map(|objects| {
-            let authentication = objects.trigger_authentication.as_ref();
-            authentication.into_iter().chain([&objects.scaled_object])
-        });
-        let own = self.service_account.iter().chain([&self.workload.kept]);
-        Some(own.chain(of_keda))
-    }
-}
-
 /// What they are made from.
 pub(super) struct Inputs<'a> {
     pub(super) installation: &'a Installation,

@@ -16,38 +16,11 @@ const UPDATE: WorkloadStep = WorkloadStep::Update {
 
 mod conditions;
 mod fields;
+mod once;
 mod scaling;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
-}
-
-/// FW-21
-#[test]
-fn actor_that_is_reconciled_once_is_left_alone_until_its_spec_changes() {
-    let once = json!({"annotations": {"asya.sh/reconcile": "Once"}});
-    let with = |extra: &Value| {
-        let mut seen = observed(&actor(&once, &spec(extra), &json!({})));
-        seen.queue = QueueSeen::Verified;
-        seen
-    };
-    let mut drifted = deployment(&new());
-    drifted["metadata"]["managedFields"] = json!([]);
-    let mut seen = recorded(with(&json!({})), &drifted);
-    assert!(matches!(plan(&seen, now()), Plan::Rest(_)), "drift stays");
-    seen.workload = Child::Absent;
-    assert!(
-        matches!(plan(&seen, now()), Plan::Rest(_)),
-        "even what is gone"
-    );
-    let mut changed = with(&json!({"timeout": {"processing": 5}}));
-    changed.previous = seen.previous.clone();
-    assert_eq!(ensure(&changed).workload, WorkloadStep::Create);
-    assert_eq!(
-        ensure(&with(&json!({}))).workload,
-        WorkloadStep::Create,
-        "not applied yet"
-    );
 }
 
 /// An actor that lives, of which nothing exists yet.

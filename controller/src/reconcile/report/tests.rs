@@ -1,3 +1,4 @@
+mod once;
 mod paused;
 mod scaling;
 

@@ -219,6 +219,9 @@ fn without_workload() -> Vec<Row> {
         row("paused before there was a workload")
             .with(|row| row.left_alone = Some(LeftAlone::Paused))
             .is(S::Creating, NO, R::Paused),
+        row("gone, and made only once")
+            .with(|row| row.left_alone = Some(LeftAlone::Done))
+            .is(S::WorkloadError, NO, R::WorkloadMissing),
         row("refused")
             .child(R::ReconcileError)
             .is(S::WorkloadError, NO, R::ReconcileError),

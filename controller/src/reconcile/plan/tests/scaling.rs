@@ -1,12 +1,11 @@
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
-use super::{ensure, new, now, recorded, with_spec};
+use super::{ensure, new, now, with_spec};
 use crate::reconcile::Reason;
-use crate::reconcile::apply::entry;
-use crate::reconcile::observe::{Child, Observed, QueueSeen};
+use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, deployment, observed, pod, record, spec, workload};
+use crate::reconcile::testing::{actor, observed, pod, record, spec, workload};
 use crate::record::ChildRecord;
 use crate::scaling::testing::scaled_object;
 
@@ -72,36 +71,6 @@ fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
         panic!()
     };
     assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
-}
-
-/// FW-21
-#[test]
-fn actor_that_is_reconciled_once_gets_all_its_children_first() {
-    let once = json!({"annotations": {"asya.sh/reconcile": "Once"}});
-    let scaled = spec(&json!({"scaling": {"enabled": true}}));
-    let mut seen = observed(&actor(&once, &scaled, &json!({})));
-    seen.queue = QueueSeen::Verified;
-    let object = deployment(&seen);
-    let mut seen = recorded(seen, &object);
-    assert!(
-        matches!(plan(&seen, now()), Plan::Ensure(_)),
-        "not scaled yet"
-    );
-    let wanted = seen.standalone().unwrap().scaling.clone();
-    let wanted = wanted.unwrap().unwrap();
-    let found = scaled_object(&json!({}));
-    let of_keda = [Some(wanted.scaled_object), wanted.trigger_authentication];
-    for child in of_keda.into_iter().flatten() {
-        let mut applied = entry(
-            ("keda.sh", child.kind()),
-            &found.metadata,
-            &found.last,
-            &child.hash,
-        );
-        applied.name = child.name().to_owned();
-        seen.previous.inventory.push(applied);
-    }
-    assert!(matches!(plan(&seen, now()), Plan::Rest(None)));
 }
 
 /// API-3, KEDA-9, SA-3

@@ -1,0 +1,81 @@
+use asya_shared::api::QueueStatus;
+use serde_json::{Value, json};
+
+use super::{ensure, now, recorded};
+use crate::queue::Standing;
+use crate::reconcile::desired::Mode;
+use crate::reconcile::observe::{Child, Observed, QueueSeen};
+use crate::reconcile::plan::{Plan, QueueStep, WorkloadStep, plan};
+use crate::reconcile::testing::{actor, deployment, observed, spec};
+
+/// An actor with these annotations, of this generation, that was ready with generation 2.
+fn was_ready(annotations: &Value, generation: i64) -> Observed {
+    let metadata = json!({"annotations": annotations, "generation": generation});
+    let mut seen = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+    seen.queue = QueueSeen::Verified;
+    seen.previous.ready_generation = Some(2);
+    seen
+}
+
+fn once(generation: i64) -> Observed {
+    was_ready(&json!({"asya.sh/reconcile": "Once"}), generation)
+}
+
+/// FW-21
+#[test]
+fn actor_that_is_reconciled_once_is_left_alone_after_it_was_ready_until_its_spec_changes() {
+    let mut drifted = deployment(&once(2));
+    drifted["metadata"]["managedFields"] = json!([]);
+    let mut seen = recorded(once(2), &drifted);
+    assert!(ensure(&seen).done_once, "drift stays");
+    seen.workload = Child::Absent;
+    assert!(ensure(&seen).done_once, "even what is gone");
+    assert!(
+        !ensure(&once(3)).done_once,
+        "another spec is brought about, once"
+    );
+    assert!(!ensure(&was_ready(&json!({}), 2)).done_once);
+
+    let mut applied = recorded(once(2), &deployment(&once(2)));
+    applied.previous.ready_generation = None;
+    assert!(
+        !ensure(&applied).done_once,
+        "that all was applied does not make it ready"
+    );
+    let both = json!({"asya.sh/reconcile": "Once", "asya.sh/paused": "true"});
+    assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Rest(_)));
+}
+
+/// FW-21: neither a new script nor a new image of the sidecar is a change of the spec.
+#[test]
+fn what_the_installation_would_make_today_is_no_reason_to_roll() {
+    let mut seen = recorded(once(2), &deployment(&once(2)));
+    if let Ok(desired) = &mut seen.desired {
+        let Mode::Standalone(own) = &mut desired.mode;
+        own.workload.kept.hash = "of another script".to_owned();
+        own.workload.template_hash = "of another script".to_owned();
+    }
+    let step = ensure(&seen);
+    assert!(step.done_once);
+    assert!(
+        matches!(step.workload, WorkloadStep::Update { .. }),
+        "without Once it would roll"
+    );
+}
+
+/// FW-21, QUE-13, QUE-22: the queue is no child, and is looked after, as long as it is the one that the pods know.
+#[test]
+fn queue_of_an_actor_that_is_done_comes_back_and_is_not_replaced_by_another() {
+    let queue = |name: &str| {
+        let mut seen = once(2);
+        seen.queue = QueueSeen::Standing(Standing::Absent);
+        seen.previous.queue = Some(QueueStatus {
+            transport: "mq".to_owned(),
+            name: name.to_owned(),
+            ..QueueStatus::default()
+        });
+        ensure(&seen).queue
+    };
+    assert_eq!(queue("asya-a"), QueueStep::Create);
+    assert_eq!(queue("asya-ns-a"), QueueStep::Leave);
+}
