@@ -340,7 +340,7 @@ fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, Strin
 fn is_rolling(facts: &Facts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
     let counts_are_current = workload.observed_generation >= workload.generation;
     facts.pods.old > 0
-        || (counts_are_current && workload.total > workload.updated && workload.updated > 0)
+        || (counts_are_current && workload.rolling)
         || (facts.previous == Some(State::Updating) && ready < desired)
 }
 

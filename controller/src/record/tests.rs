@@ -116,8 +116,8 @@ fn workload_record_holds_counts_and_controller() {
     let of_kind = deployment(&json!([]));
     let record = &of_kind.record;
     assert_eq!(
-        (record.desired, record.total, record.ready, record.updated),
-        (3, 3, 1, 2)
+        (record.desired, record.total, record.ready, record.rolling),
+        (3, 3, 1, true)
     );
     assert_eq!(&*record.metadata.controller.as_ref().unwrap().uid, "u-a");
     assert_eq!(of_kind.concerns(), Concerns::Actor(Key::new("ns", "a")));

@@ -44,8 +44,8 @@ pub struct WorkloadRecord {
     pub total: i32,
     /// Pods that are ready.
     pub ready: i32,
-    /// Pods of the current template.
-    pub updated: i32,
+    /// Whether pods of an earlier revision are left.
+    pub rolling: bool,
     /// Why pods cannot be created.
     pub replica_failure: Option<ReplicaFailure>,
 }
@@ -150,7 +150,22 @@ struct RawStatus<'a> {
     ready_replicas: i32,
     updated_replicas: i32,
     #[serde(borrow)]
+    current_revision: Cow<'a, str>,
+    #[serde(borrow)]
+    update_revision: Cow<'a, str>,
+    #[serde(borrow)]
     conditions: Vec<RawCondition<'a>>,
+}
+
+impl RawStatus<'_> {
+    fn is_rolling(&self, kind: WorkloadKind) -> bool {
+        match kind {
+            WorkloadKind::Deployment => self.replicas > self.updated_replicas,
+            // It counts pods that go among all, and not among the updated ones, whatever they go for. Its revision
+            // is the current one once every pod is of it and ready.
+            WorkloadKind::StatefulSet => self.current_revision != self.update_revision,
+        }
+    }
 }
 
 impl WorkloadRecord {
@@ -172,7 +187,7 @@ impl WorkloadRecord {
             observed_generation: raw.status.observed_generation,
             total: raw.status.replicas,
             ready: raw.status.ready_replicas,
-            updated: raw.status.updated_replicas,
+            rolling: raw.status.is_rolling(kind),
             replica_failure: failure.map(|condition| ReplicaFailure {
                 reason: condition.reason.as_ref().into(),
                 message: condition.message.as_ref().into(),

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Facts, LeftAlone, Verdict, decide};
 use crate::reconcile::pods::Pods;
-use crate::reconcile::testing::workload;
+use crate::reconcile::testing::{stateful_set, workload};
 use crate::reconcile::{Fault, Reason};
 use crate::record::{Class, HpaRecord, Problem, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
@@ -75,6 +75,19 @@ fn pods(name: &'static str, [desired, total, updated, ready]: [i32; 4]) -> Row {
     row.workload = Some(workload(&object));
     row.pods.current_ready = ready.min(updated);
     row
+}
+
+/// The same about a `StatefulSet`, which is `rolling` when its revisions differ.
+fn of_set(name: &'static str, [desired, total, updated, ready]: [i32; 4], rolling: bool) -> Row {
+    let revision = if rolling { "older" } else { "newer" };
+    let object = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
+        "spec": {"replicas": desired},
+        "status": {"observedGeneration": 1, "replicas": total, "readyReplicas": ready, "updatedReplicas": updated,
+            "currentRevision": revision, "updateRevision": "newer"},
+    });
+    pods(name, [desired, total, updated, ready])
+        .with(|row| row.workload = Some(stateful_set(&object)))
 }
 
 impl Row {
@@ -283,6 +296,18 @@ fn changes() -> Vec<Row> {
             .old(1)
             .is(S::Updating, YES, R::RollingOut),
         pods("counts show old ones", [2, 3, 1, 2]).is(S::Updating, YES, R::RollingOut),
+        pods("no new one is counted yet", [1, 1, 0, 1]).is(S::Updating, YES, R::RollingOut),
+        of_set("the only pod stops for its successor", [1, 1, 0, 0], true)
+            .leaving(1)
+            .is(S::Updating, NO, R::Progressing),
+        of_set("its successor starts", [1, 1, 1, 0], true).is(S::Updating, NO, R::Progressing),
+        of_set("one of two is replaced", [2, 2, 1, 1], true).is(S::Updating, YES, R::RollingOut),
+        of_set("somebody deleted the only pod", [1, 1, 0, 0], false)
+            .leaving(1)
+            .is(S::ScalingUp, NO, R::Progressing),
+        of_set("fewer are wished, two go", [1, 3, 1, 3], false)
+            .leaving(2)
+            .is(S::ScalingDown, YES, R::PodsReady),
         pods("rolled out, not ready", [2, 2, 2, 0])
             .was(Some(S::Updating), 2)
             .is(S::Updating, NO, R::Progressing),

@@ -72,6 +72,47 @@ async fn updating_is_told_of_another_template() {
     .await;
 }
 
+/// STA-4 row 10, WRK-2
+#[tokio::test]
+async fn restart_and_fewer_pods_of_a_stateful_set_are_told_as_what_they_are() {
+    Case::watch("sets", async |case| {
+        let scenario = case.scenario;
+        let name = scenario.name("set");
+        let mut actor = actor(&name, "slowstop", 1);
+        actor["spec"]["workload"]["kind"] = json!("StatefulSet");
+        case.apply(&actor).await?;
+        case.is(workload("Running", "PodsReady"), &name).await?;
+
+        let mark = case.witness.mark();
+        let set = format!("statefulset/{name}");
+        scenario.kubectl(&["rollout", "restart", &set]).await?;
+        let restarted = workload("Updating", "RollingOut");
+        case.witness.first(mark, &name, restarted, SOON).await?;
+        scenario
+            .kubectl(&["rollout", "status", &set, "--timeout=60s"])
+            .await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let states = case.witness.states(mark, &name);
+        assert_eq!(states, ["Updating", "Running"]);
+
+        actor["spec"]["workload"]["replicas"] = json!(3);
+        case.apply(&actor).await?;
+        let mark = case.witness.mark();
+        let all = workload("Running", "PodsReady");
+        case.witness.first(mark, &name, all, SOON).await?;
+        actor["spec"]["workload"]["replicas"] = json!(1);
+        let mark = case.witness.mark();
+        case.apply(&actor).await?;
+        let fewer = workload("ScalingDown", "PodsReady");
+        case.witness.first(mark, &name, fewer, SOON).await?;
+        case.witness.first(mark, &name, all, SOON).await?;
+        let states = case.witness.states(mark, &name);
+        assert!(!states.contains(&"Updating".to_owned()), "{states:?}");
+        Ok(())
+    })
+    .await;
+}
+
 /// STA-4, STA-6
 #[tokio::test]
 async fn scaling_up_is_told_of_more_replicas() {

@@ -63,7 +63,16 @@ impl Case<'_> {
         .await;
     }
 
-    /// The same on a cluster of its own, with an operator.
+    /// Runs a scenario of several values, none of which is timed.
+    async fn watch(name: &str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
+        Scenario::run(name, async |scenario| {
+            let witness = Witness::start(&scenario.actors()).await?;
+            body(&Case { scenario, witness }).await
+        })
+        .await;
+    }
+
+    /// Runs the scenario of one value on a cluster of its own, with an operator.
     async fn run_on_its_own(
         state: &'static str,
         options: Options,

@@ -92,6 +92,17 @@ impl Witness {
         .ok_or_else(|| Error::Other(format!("{actor} has no condition {condition}")))
     }
 
+    /// What an actor's status was seen to be after a mark, one after the other.
+    pub(super) fn states(&self, mark: usize, actor: &str) -> Vec<String> {
+        let mut states = self.with(|seen| -> Vec<String> {
+            let of_actor = seen.iter().skip(mark).filter(|seen| seen.actor == actor);
+            let states = of_actor.filter_map(|seen| seen.status["status"].as_str());
+            states.map(str::to_owned).collect()
+        });
+        states.dedup();
+        states
+    }
+
     fn with<T>(&self, look: impl FnOnce(&Vec<Sighting>) -> T) -> T {
         look(&self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
