@@ -24,6 +24,7 @@ mod patch;
 mod queue;
 mod reconcile;
 mod record;
+mod refusals;
 mod runtime;
 mod scaling;
 mod script;

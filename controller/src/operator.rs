@@ -7,6 +7,7 @@ use asya_shared::names::label;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, join_all};
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
 
@@ -16,7 +17,7 @@ use crate::keda;
 use crate::pass::{self, Pace, Work};
 use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
-use crate::record::{Concerns, Key, PodEventRecord, Record};
+use crate::record::{Concerns, Key, PodEventRecord, Record, RefusalRecord};
 use crate::store::{Scope, Store};
 use crate::watch::{Keeps, Selector, Watch};
 use crate::work_queue::WorkQueue;
@@ -31,6 +32,9 @@ const SHARED: &str = "app.kubernetes.io/part-of=asya";
 const POD_WARNINGS: &str = "involvedObject.kind=Pod,type=Warning,\
     reason!=BackOff,reason!=Failed,reason!=FailedCreatePodSandBox,\
     reason!=FailedScheduling,reason!=FailedToRetrieveImagePullSecret,reason!=Unhealthy";
+
+/// What tells of pods that a `StatefulSet` is not allowed to make.
+const SET_REFUSALS: &str = "involvedObject.kind=StatefulSet,type=Warning,reason=FailedCreate";
 
 /// What runs in every replica, leader or not: the caches stay warm (FW-11).
 #[derive(Clone)]
@@ -71,6 +75,7 @@ impl Operator {
             metrics.records("HorizontalPodAutoscaler", stores.hpas.len());
             metrics.records("Pod", stores.pods.len());
             metrics.records("Event", stores.mounts.len());
+            metrics.records(&RefusalRecord::what(), workloads.refusals.len());
             metrics.records("ConfigMap", config_maps.objects.store.len());
             metrics.records("ServiceAccount", service_accounts.store.len());
             metrics.records("ScaledObject", scaled_objects.store.len());
@@ -257,7 +262,8 @@ impl Watches {
                 Operator::wake,
             ),
             self.task(scope, &stores.pods, Some(label::ASYA), Operator::wake),
-            self.task_of_mounts(scope),
+            self.task_of_events::<PodEventRecord>(scope, stores.mounts.clone(), POD_WARNINGS),
+            self.task_of_events::<RefusalRecord>(scope, workloads.refusals.clone(), SET_REFUSALS),
             // Those of others are rivals.
             self.task(scope, &stores.hpas, None, Operator::wake),
             self.task_of_keda(scope, &scaled_objects.store, None),
@@ -306,14 +312,21 @@ impl Watches {
         run.boxed()
     }
 
-    /// Volumes that pods cannot mount.
-    fn task_of_mounts(&self, scope: &Scope) -> BoxFuture<'static, ()> {
+    /// Of Events, which tell what no object does.
+    fn task_of_events<R>(
+        &self,
+        scope: &Scope,
+        told: Arc<dyn Keeps<R>>,
+        fields: &'static str,
+    ) -> BoxFuture<'static, ()>
+    where
+        R: Record<Kind = Event>,
+    {
         let selector = Selector {
-            fields: Some(POD_WARNINGS),
+            fields: Some(fields),
             ..Selector::default()
         };
-        let mounts: Arc<dyn Keeps<PodEventRecord>> = self.operator.context.stores.mounts.clone();
-        let (watch, operator) = (self.watch(scope, mounts, selector), self.operator.clone());
+        let (watch, operator) = (self.watch(scope, told, selector), self.operator.clone());
         watch.run(move |concerns| operator.wake(concerns)).boxed()
     }
 
@@ -337,7 +350,7 @@ impl Watches {
             selector,
             served: None,
             store,
-            gate: readiness.gate(&format!("watch {}{place}", R::Kind::kind(&()))),
+            gate: readiness.gate(&format!("watch {}{place}", R::what())),
             metrics: Arc::clone(&self.operator.context.metrics),
         }
     }

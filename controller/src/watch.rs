@@ -117,7 +117,7 @@ impl<R: Record> Watch<R> {
     }
 
     async fn follow(&self, opened: bool, concerned: &impl Fn(Concerns)) {
-        let kind = R::Kind::kind(&());
+        let kind = R::what();
         let (mut failures, mut listed) = (0, opened);
         loop {
             let mut events = std::pin::pin!(self.events());
@@ -173,7 +173,7 @@ impl<R: Record> Watch<R> {
             Event::InitApply(seen) | Event::Apply(seen) => store.show(scope, &seen),
             Event::Delete(seen) => store.removed(scope, &seen),
             Event::InitDone => {
-                let kind = R::Kind::kind(&());
+                let kind = R::what();
                 self.metrics.watch_healthy(&kind, true);
                 self.gate.ready();
                 store.relisted(scope)
@@ -194,7 +194,7 @@ impl<R: Record> Watch<R> {
     }
 
     fn works_again(&self) {
-        let kind = R::Kind::kind(&());
+        let kind = R::what();
         self.metrics.watch_healthy(&kind, true);
         info!(%kind, "watch works again");
     }

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::applier::Applier;
 use crate::objects::{Objects, WriteError};
 use crate::record::{Key, OfKind, WorkloadRecord};
+use crate::refusals::Refusals;
 
 pub use fields::is_tool;
 pub use immutable::SELECTOR;
@@ -26,15 +27,19 @@ pub struct Workloads {
     pub deployments: Objects<OfKind<Deployment>>,
     /// `StatefulSet`s.
     pub stateful_sets: Objects<OfKind<StatefulSet>>,
+    /// Pods that these are not allowed to make.
+    pub refusals: Arc<Refusals>,
 }
 
 impl Workloads {
     /// Workloads that are applied by `applier`.
     pub fn new(applier: &Applier) -> Self {
+        let stateful_sets = Objects::new(applier);
         Self {
             applier: applier.clone(),
             deployments: Objects::new(applier),
-            stateful_sets: Objects::new(applier),
+            refusals: Arc::new(Refusals::of(&stateful_sets.store)),
+            stateful_sets,
         }
     }
 

@@ -28,6 +28,7 @@ use crate::record::{
     ActorRecord, ChildRecord, Controller, HpaRecord, Judged, Key, PodRecord, ScaledObjectRecord,
     TriggerAuthentication, WorkloadRecord,
 };
+use crate::refusals::Refusal;
 use crate::scaling::plan::is_overdue;
 
 /// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
@@ -45,6 +46,8 @@ pub struct Observed {
     pub workload: Child<WorkloadRecord>,
     /// A workload of ours of the kind that is no longer wanted (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
+    /// What keeps its pods from being made, where the workload itself does not tell.
+    pub refusal: Option<Refusal>,
     /// The object under its `ServiceAccount`'s name.
     pub service_account: Child<ChildRecord<ServiceAccount>>,
     /// What scales the workload.
@@ -233,9 +236,14 @@ pub async fn observe(
     let owner_of =
         |queue: &QueueStatus| context.claims.owner_of(&queue.transport, &queue.name, key);
     let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
+    let pods = pods(context, &actor);
+    let refusals = &context.workloads.refusals;
+    let refusal = workload.ours();
+    let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
     let mut observed = Observed {
         queues,
-        pods: pods(context, &actor),
+        pods,
+        refusal,
         service_account,
         scaling: scaling(context, &actor, own, adopts).await?,
         desired,

@@ -148,6 +148,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         left_alone: left_alone(observed),
         child: ensured.fault.as_ref(),
         workload: ensured.workload.as_deref(),
+        refusal: observed.refusal.as_ref(),
         pods: &pods,
         scaling: scaling.as_ref(),
         hpa,

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::pods::{self, Pods};
 use super::{Fault, Reason};
 use crate::record::{Class, HpaRecord, WorkloadRecord};
+use crate::refusals::Refusal;
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
 
@@ -25,6 +26,8 @@ pub struct Facts<'a> {
     pub child: Option<&'a Fault>,
     /// The workload as last seen.
     pub workload: Option<&'a WorkloadRecord>,
+    /// What keeps pods from being made, where the workload itself does not tell.
+    pub refusal: Option<&'a Refusal>,
     /// Its pods.
     pub pods: &'a Pods,
     /// Condition `ScalingReady`; `None` while scaling is off.
@@ -167,7 +170,12 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
             unless_scaling_fails(facts, verdict)
         }
     };
-    let of_pods = [unready_too_long(facts), facts.pods.failure_ends];
+    let refused_until = facts.refusal.map(|refusal| refusal.ends);
+    let of_pods = [
+        unready_too_long(facts),
+        facts.pods.failure_ends,
+        refused_until,
+    ];
     let ends = of_pods
         .into_iter()
         .filter(|_| counts.ready < counts.desired)
@@ -319,7 +327,8 @@ fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, Strin
         .failure
         .as_ref()
         .map(|(problem, pod)| (problem.class, pods::message(problem, pod)));
-    let refused = workload.replica_failure.as_ref().map(|failure| {
+    let told = facts.refusal.map(|refusal| &refusal.failure);
+    let refused = workload.replica_failure.as_ref().or(told).map(|failure| {
         let class = if failure.is_quota() {
             Class::PendingResources
         } else {

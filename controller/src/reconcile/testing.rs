@@ -85,6 +85,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         previous,
         workload: Child::Absent,
         former: None,
+        refusal: None,
         service_account: Child::Absent,
         scaling: ScalingSeen {
             installed: true,

@@ -1,4 +1,5 @@
-//! The record of an Event about a pod, as far as it tells of a volume that cannot be mounted (STA-2).
+//! Records of Events: about a pod, as far as they tell of a volume that cannot be mounted, and about a `StatefulSet`
+//! whose pods are refused (STA-2).
 
 use std::borrow::Cow;
 
@@ -26,6 +27,20 @@ pub struct PodEventRecord {
     pub pod_uid: Box<str>,
     /// The volume that cannot be mounted; other Events have none.
     pub problem: Option<Problem>,
+    /// When it was told last.
+    pub last: Timestamp,
+}
+
+/// An Event about a `StatefulSet` that could not make a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusalRecord {
+    metadata: Metadata,
+    /// The `StatefulSet`.
+    pub set: Key,
+    /// Tells it from an earlier one of its name.
+    pub set_uid: Box<str>,
+    /// The API server's words.
+    pub message: Box<str>,
     /// When it was told last.
     pub last: Timestamp,
 }
@@ -98,6 +113,36 @@ impl Record for PodEventRecord {
     }
 
     /// Its pod knows.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
+    }
+}
+
+impl Record for RefusalRecord {
+    type Kind = Event;
+    type Raw<'de> = RawEvent<'de>;
+
+    fn what() -> Cow<'static, str> {
+        "StatefulSet Event".into()
+    }
+
+    fn project(raw: RawEvent<'_>) -> Self {
+        let of = &raw.involved_object;
+        let words = raw.message.split_once(" failed error: ");
+        Self {
+            metadata: raw.metadata.keep(),
+            set: Key::new(&of.namespace, &of.name),
+            set_uid: of.uid.as_ref().into(),
+            message: words.map_or(&*raw.message, |(_, words)| words).into(),
+            last: raw.last(),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Its `StatefulSet` knows.
     fn concerns(&self) -> Concerns {
         Concerns::Nobody
     }

@@ -19,6 +19,7 @@ mod scale_target;
 mod scaled_object;
 mod workload;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ pub use actor::ActorRecord;
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
 pub use crd::CrdRecord;
-pub use event::PodEventRecord;
+pub use event::{PodEventRecord, RefusalRecord};
 pub use fingerprint::Fingerprint;
 pub use hpa::{HpaRecord, Inactive};
 pub use keda::TriggerAuthentication;
@@ -38,7 +39,7 @@ pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
-pub use workload::{OfKind, WorkloadRecord};
+pub use workload::{OfKind, ReplicaFailure, WorkloadRecord};
 
 /// Namespace and name of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +104,10 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     /// The fields that are decoded, borrowed from the API server's text.
     type Raw<'de>: Deserialize<'de>;
 
+    /// What is watched, in logs and metrics: the kind, unless there are several watches of it.
+    fn what() -> Cow<'static, str> {
+        Self::Kind::kind(&())
+    }
     /// Makes the record.
     fn project(raw: Self::Raw<'_>) -> Self;
     /// What all records have.

@@ -10,7 +10,8 @@ use super::{Facts, LeftAlone, Verdict, decide};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::testing::{stateful_set, workload};
 use crate::reconcile::{Fault, Reason};
-use crate::record::{Class, HpaRecord, Problem, WorkloadRecord};
+use crate::record::{Class, HpaRecord, Problem, ReplicaFailure, WorkloadRecord};
+use crate::refusals::Refusal;
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::testing::hpa;
 
@@ -23,6 +24,7 @@ struct Row {
     left_alone: Option<LeftAlone>,
     child: Option<Fault>,
     workload: Option<Arc<WorkloadRecord>>,
+    refusal: Option<Refusal>,
     pods: Pods,
     scaling: Option<ScalingReady>,
     hpa: Option<Arc<HpaRecord>>,
@@ -51,6 +53,7 @@ fn row(name: &'static str) -> Row {
         left_alone: None,
         child: None,
         workload: None,
+        refusal: None,
         pods: Pods::default(),
         scaling: None,
         hpa: None,
@@ -169,6 +172,7 @@ impl Row {
             left_alone: self.left_alone,
             child: self.child.as_ref(),
             workload: self.workload.as_deref(),
+            refusal: self.refusal.as_ref(),
             pods: &self.pods,
             scaling: self.scaling.as_ref(),
             hpa: self.hpa.as_deref(),
@@ -471,6 +475,32 @@ fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error
         refused("pods \"x\" is forbidden: violates PodSecurity"),
         State::WorkloadError
     );
+}
+
+/// STA-2, STA-6
+#[test]
+fn refusal_that_only_events_tell_of_counts_as_one_of_the_workload() {
+    let refused = |message: &str| {
+        let refusal = Refusal {
+            failure: ReplicaFailure {
+                reason: "FailedCreate".into(),
+                message: message.into(),
+            },
+            ends: now() + SignedDuration::from_secs(30),
+        };
+        of_set("", [2, 1, 1, 1], false)
+            .with(|row| row.refusal = Some(refusal))
+            .decide()
+    };
+    let verdict = refused("pods \"a-1\" is forbidden: exceeded quota: q");
+    assert_eq!(verdict.state, State::PendingResources);
+    assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(30)));
+    assert_eq!(
+        verdict.workload.unwrap().message,
+        "pods cannot be created: pods \"a-1\" is forbidden: exceeded quota: q"
+    );
+    let verdict = refused("pods \"a-1\" is forbidden: violates PodSecurity");
+    assert_eq!(verdict.state, State::Degraded);
 }
 
 /// WRK-5

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::{Error, Result};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ResourceQuota;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::{Case, SOON, Told, actor, kubelet, workload};
@@ -115,7 +116,21 @@ async fn pending_resources_is_told_of_a_node_and_of_a_quota() {
         let name = case.scenario.name("quota");
         let refused = actor(&name, "hold", 1);
         let why = "an actor beyond the quota; its Deployment says so";
-        case.tells(told, why, &name, case.apply(&refused)).await
+        case.tells(told, why, &name, case.apply(&refused)).await?;
+
+        let name = case.scenario.name("set");
+        let mut refused = actor(&name, "ready", 2);
+        refused["spec"]["workload"]["kind"] = json!("StatefulSet");
+        let why = "a StatefulSet beyond the quota; an Event says so";
+        case.tells(told, why, &name, case.apply(&refused)).await?;
+        let message = case.witness.message(&name, "WorkloadReady")?;
+        assert!(message.contains("exceeded quota: none"), "{message}");
+        quotas.delete("none", &DeleteParams::default()).await?;
+        // Its controller tries again when it is told to look.
+        let again = Patch::Merge(json!({"metadata": {"labels": {"example.com/look": "again"}}}));
+        let sets = case.scenario.api::<StatefulSet>();
+        sets.patch(&name, &PatchParams::default(), &again).await?;
+        case.is(workload("Running", "PodsReady"), &name).await
     })
     .await;
 }
