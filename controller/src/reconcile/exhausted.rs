@@ -65,6 +65,7 @@ mod tests {
             };
             let deleting = Outcome::Deleting {
                 fault: Some(fault(retry)),
+                deleted: Vec::new(),
                 retry,
             };
             for mut outcome in [Outcome::Ensured(ensured), deleting] {

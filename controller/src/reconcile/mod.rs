@@ -152,11 +152,14 @@ pub async fn reconcile(
     key: &Key,
     attempt: Attempt,
 ) -> Result<Option<Retry>, Error> {
-    let Some(observed) = observe::observe(context, key, Timestamp::now()).await? else {
+    let Some(mut observed) = observe::observe(context, key, Timestamp::now()).await? else {
         return Ok(None);
     };
     let now = Timestamp::now();
     let plan = plan::plan(&observed, now);
+    if plan.is_the_end() {
+        report::announce_end(context, &mut observed, now).await?;
+    }
     let mut outcome = match apply::apply(context, &observed, plan).await {
         // A status that stays empty helps nobody, whosever fault it is (STA-7).
         Err(error) if attempt.failures >= TOLD_AFTER => apply::interrupted(&observed, error)?,

@@ -32,6 +32,19 @@ pub enum Plan {
     Delete(deletion::Delete),
 }
 
+impl Plan {
+    /// Whether nothing but its queues stands between the actor and its end.
+    pub fn is_the_end(&self) -> bool {
+        matches!(
+            self,
+            Self::Delete(deletion::Delete {
+                then: deletion::Then::Finish { .. },
+                ..
+            })
+        )
+    }
+}
+
 /// What a look shows to be wrong with an actor that is paused.
 #[derive(Debug, Default, PartialEq)]
 pub struct Rest {

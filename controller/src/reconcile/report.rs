@@ -102,8 +102,12 @@ fn note<'a>(before: &'a AsyncActorStatus, after: &'a AsyncActorStatus) -> Option
 pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
     match outcome {
         Outcome::Gone => None,
-        Outcome::Deleting { fault, retry } => Some(Report {
-            status: of_deletion(observed, fault.as_ref(), now),
+        Outcome::Deleting {
+            fault,
+            deleted,
+            retry,
+        } => Some(Report {
+            status: of_deletion(observed, fault.as_ref(), deleted, now),
             retry: *retry,
             notes: Vec::new(),
         }),
@@ -111,7 +115,35 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
     }
 }
 
-fn of_deletion(observed: &Observed, fault: Option<&Fault>, now: Timestamp) -> AsyncActorStatus {
+/// Tells that an actor goes before the last thing of it does, if nobody could know so far: another finalizer may hold
+/// it for long (FIN-2).
+///
+/// # Errors
+/// When the API server fails, or the actor has changed.
+pub async fn announce_end(
+    context: &Context,
+    observed: &mut Observed,
+    now: Timestamp,
+) -> Result<(), Error> {
+    if observed.previous.status == Some(State::Terminating) {
+        return Ok(());
+    }
+    let status = of_deletion(observed, None, &[], now);
+    match write(context, &observed.actor, &status).await {
+        // One that was stored before the CRD had its rules may not be written at all, and goes all the same.
+        Err(Error::Api(kube::Error::Api(refusal))) if refusal.code == 422 => return Ok(()),
+        written => written?,
+    }
+    observed.previous = status;
+    Ok(())
+}
+
+fn of_deletion(
+    observed: &Observed,
+    fault: Option<&Fault>,
+    deleted: &[&str],
+    now: Timestamp,
+) -> AsyncActorStatus {
     let mut status = AsyncActorStatus {
         status: Some(State::Terminating),
         observed_generation: Some(observed.actor.generation),
@@ -128,6 +160,10 @@ fn of_deletion(observed: &Observed, fault: Option<&Fault>, now: Timestamp) -> As
         "the actor is being deleted",
     );
     status.conditions = conditions.list;
+    // Written with what changes anyway (FW-25).
+    if status != observed.previous {
+        status.inventory = inventory::of_deletion(observed, deleted);
+    }
     status
 }
 

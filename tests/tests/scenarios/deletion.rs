@@ -10,7 +10,7 @@ use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use crate::{minimal_actor, own_cluster};
@@ -64,6 +64,55 @@ async fn foreground_deletion_takes_pods_and_workload_before_the_queue_and_the_ac
         assert!(!has_queue(scenario.cluster(), &name).await?);
         let left = scenario.api::<Deployment>().get_opt(&name).await?;
         assert!(left.is_none(), "the Deployment outlived its actor");
+        Ok(())
+    })
+    .await;
+}
+
+/// FIN-2, STA-4 row 1: whether or not there is anything to take down, and whoever else holds it.
+#[tokio::test]
+async fn end_in_one_pass_is_told_too_and_a_longer_one_tells_what_becomes_of_each_object() {
+    Scenario::run("ends", async |scenario| {
+        let (empty, full) = (scenario.name("empty"), scenario.name("full"));
+        let mut nothing = minimal_actor(&empty);
+        nothing["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] = json!(["sh"]);
+        let mut pods = minimal_actor(&full);
+        pods["spec"]["workload"]["template"]["metadata"]["labels"] =
+            json!({"kwok.test/mode": "slowstop"});
+        for actor in [&mut nothing, &mut pods] {
+            actor["metadata"]["finalizers"] = json!(["example.com/backup"]);
+            scenario.apply(actor).await?;
+        }
+        scenario.actor_status(&empty, "WorkloadError", SOON).await?;
+        let running = scenario.actor_status(&full, "Running", SOON).await?;
+        assert_eq!(running.data["status"]["inventory"][0]["phase"], "Applied");
+        for name in [&empty, &full] {
+            let actors = scenario.actors();
+            actors.delete(name, &DeleteParams::default()).await?;
+            let found = scenario.actor_status(name, "Terminating", SOON).await?;
+            for entry in found.data["status"]["inventory"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                assert_eq!(entry["phase"], "Deleting", "{entry}");
+            }
+            eventually("only the other finalizer holds it", SOON, async || {
+                let left = actors
+                    .get(name)
+                    .await?
+                    .metadata
+                    .finalizers
+                    .unwrap_or_default();
+                check(left == ["example.com/backup"], format_args!("{left:?}"))
+            })
+            .await?;
+            let release = json!({"metadata": {"finalizers": null}});
+            actors
+                .patch(name, &PatchParams::default(), &Patch::Merge(release))
+                .await?;
+            scenario.actor_gone(name, SOON).await?;
+        }
         Ok(())
     })
     .await;

@@ -15,7 +15,7 @@ use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::deletion::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
 };
-use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::reconcile::{Context, Error, Fault, Reason, Retry, Step};
 use crate::record::{ActorRecord, Key, Record, Seen};
 
 /// Runs the plan of an actor that goes.
@@ -29,9 +29,13 @@ pub(super) async fn delete(
         ScalingRemoval::Delete(removal) => scaling::remove(context, observed, removal).await?,
         ScalingRemoval::Orphan => scaling::orphan(context, observed).await?,
     }
+    let mut deleted = deleted_kinds(&plan.scaling);
     for removal in &plan.workloads {
         match removal {
-            WorkloadRemoval::Delete(workload) => context.workloads.delete(workload).await?,
+            WorkloadRemoval::Delete(workload) => {
+                context.workloads.delete(workload).await?;
+                deleted.push(workload.kind.name());
+            }
             WorkloadRemoval::Orphan(workload) => context.workloads.orphan(workload, uid).await?,
         }
     }
@@ -49,7 +53,11 @@ pub(super) async fn delete(
         Then::Gone => return Ok(Outcome::Gone),
         Then::Wait(wait) => {
             let retry = wait.map_or(Retry::OnChange, Retry::After);
-            return Ok(Outcome::Deleting { fault: None, retry });
+            return Ok(Outcome::Deleting {
+                fault: None,
+                deleted,
+                retry,
+            });
         }
         Then::Finish { queues } => queues,
     };
@@ -64,6 +72,20 @@ pub(super) async fn delete(
     }
     remove_finalizer(context, &observed.actor).await?;
     Ok(Outcome::Gone)
+}
+
+fn deleted_kinds(scaling: &ScalingRemoval) -> Vec<&'static str> {
+    let ScalingRemoval::Delete(removal) = scaling else {
+        return Vec::new();
+    };
+    let steps = [
+        ("ScaledObject", &removal.scaled_object),
+        ("TriggerAuthentication", &removal.trigger_authentication),
+    ];
+    let deleted = steps
+        .into_iter()
+        .filter(|(_, step)| matches!(step, Step::Delete(_)));
+    deleted.map(|(kind, _)| kind).collect()
 }
 
 /// Deletes them all; one that cannot be deleted does not keep the others. Answers what holds the actor,
@@ -88,7 +110,11 @@ async fn delete_queues(
     }
     let retry = held.as_ref().map(|fault| fault.retry);
     let retry = retry.or(wait.map(Retry::After));
-    Ok(retry.map(|retry| Outcome::Deleting { fault: held, retry }))
+    Ok(retry.map(|retry| Outcome::Deleting {
+        fault: held,
+        deleted: Vec::new(),
+        retry,
+    }))
 }
 
 /// A queue cannot be brought back: that its actor still goes is read from the API server itself, not

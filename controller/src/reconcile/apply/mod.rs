@@ -35,6 +35,8 @@ pub enum Outcome {
     Deleting {
         /// Why its queue could not be deleted.
         fault: Option<Fault>,
+        /// Kinds of the objects that were deleted in this pass.
+        deleted: Vec<&'static str>,
         /// When to look again.
         retry: Retry,
     },

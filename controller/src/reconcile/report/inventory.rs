@@ -11,17 +11,15 @@ const DELETING: &str = "Deleting";
 /// What status remembers: answers to applies, never what a watch shows, where a rival's write would pass for ours.
 pub(super) fn inventory(observed: &Observed, ensured: &Ensured) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
-    entries.retain_mut(|entry| match standing(observed, ensured, entry) {
-        Standing::Stands => {
-            entry.phase = Some(APPLIED.to_owned());
-            true
-        }
-        Standing::Goes => {
-            entry.phase = Some(DELETING.to_owned());
-            true
-        }
-        Standing::Gone => false,
-    });
+    let wanted = ensured.workload.as_deref();
+    let workloads = Workloads {
+        wanted,
+        // Not removed before the wanted one is there (WRK-6).
+        former_goes: wanted.is_some(),
+        // One that was lost is made again without asking for its queue (QUE-4).
+        lost_counts: wanted.is_none(),
+    };
+    follow(&mut entries, |entry| standing(observed, &workloads, entry));
     for applied in &ensured.applied {
         let same = |entry: &&mut InventoryEntry| {
             (&entry.group, &entry.kind, &entry.name)
@@ -36,13 +34,54 @@ pub(super) fn inventory(observed: &Observed, ensured: &Ensured) -> Vec<Inventory
     entries
 }
 
+/// The same at the actor's end, after a pass that deleted the objects of these kinds: each goes when its turn comes.
+pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<InventoryEntry> {
+    let mut entries = observed.previous.inventory.clone();
+    let former = observed.former.as_ref();
+    let workloads = Workloads {
+        wanted: observed.workload.ours().map(|workload| &**workload),
+        former_goes: former.is_some_and(|former| former.metadata.deleting),
+        lost_counts: false,
+    };
+    follow(&mut entries, |entry| {
+        match standing(observed, &workloads, entry) {
+            Standing::Stands if deleted.contains(&&*entry.kind) => Standing::Goes,
+            standing => standing,
+        }
+    });
+    entries
+}
+
+/// Brings entries to what became of their objects.
+fn follow(
+    entries: &mut Vec<InventoryEntry>,
+    mut standing: impl FnMut(&InventoryEntry) -> Standing,
+) {
+    entries.retain_mut(|entry| {
+        let phase = match standing(entry) {
+            Standing::Stands => APPLIED,
+            Standing::Goes => DELETING,
+            Standing::Gone => return false,
+        };
+        entry.phase = Some(phase.to_owned());
+        true
+    });
+}
+
+/// What is known of workloads.
+struct Workloads<'a> {
+    wanted: Option<&'a WorkloadRecord>,
+    former_goes: bool,
+    lost_counts: bool,
+}
+
 enum Standing {
     Stands,
     Goes,
     Gone,
 }
 
-fn standing(observed: &Observed, ensured: &Ensured, entry: &InventoryEntry) -> Standing {
+fn standing(observed: &Observed, workloads: &Workloads<'_>, entry: &InventoryEntry) -> Standing {
     let of = |deleting: Option<bool>| match deleting {
         None => Standing::Gone,
         Some(true) => Standing::Goes,
@@ -59,15 +98,14 @@ fn standing(observed: &Observed, ensured: &Ensured, entry: &InventoryEntry) -> S
         }
         kind => {
             let is = |workload: &WorkloadRecord| workload.kind.name() == kind;
-            let workload = ensured.workload.as_ref();
             let former = observed.former.as_ref();
-            if workload.is_some_and(|it| is(it)) {
-                of(workload.map(|it| it.metadata.deleting))
+            let wanted = workloads.wanted;
+            if wanted.is_some_and(is) {
+                of(wanted.map(|it| it.metadata.deleting))
             } else if former.is_some_and(|it| is(it)) {
-                // Not removed before the wanted one is there (WRK-6).
-                of(Some(workload.is_some()))
+                of(Some(workloads.former_goes))
             } else {
-                of(workload.is_none().then_some(false))
+                of(workloads.lost_counts.then_some(false))
             }
         }
     }

@@ -1,3 +1,4 @@
+mod ending;
 mod once;
 mod paused;
 mod scaling;
@@ -307,6 +308,7 @@ fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
             &observed,
             &Outcome::Deleting {
                 fault,
+                deleted: Vec::new(),
                 retry: Retry::OnChange,
             },
             at("2026-01-01T00:02:00Z"),

@@ -1,0 +1,64 @@
+use asya_shared::api::AsyncActorStatus;
+use serde_json::json;
+
+use super::{at, lives, report, running};
+use crate::reconcile::apply::Outcome;
+use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::report::make;
+use crate::reconcile::testing::{deployment, workload};
+use crate::reconcile::{Fault, Reason, Retry};
+
+/// An actor that goes, whose Deployment is there and is being deleted or not.
+fn goes(deleting: bool) -> Observed {
+    let mut observed = lives();
+    observed.previous = report(&observed, running(&observed)).status;
+    let mut object = deployment(&observed);
+    if deleting {
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:30Z");
+    }
+    observed.workload = Child::Ours(workload(&object));
+    observed
+}
+
+fn told(observed: &Observed, fault: Option<Fault>, deleted: &[&'static str]) -> AsyncActorStatus {
+    let outcome = Outcome::Deleting {
+        fault,
+        deleted: deleted.to_vec(),
+        retry: Retry::OnChange,
+    };
+    make(observed, &outcome, at("2026-01-01T00:02:00Z"))
+        .unwrap()
+        .status
+}
+
+fn phases(status: &AsyncActorStatus) -> Vec<&str> {
+    let phases = status.inventory.iter().map(|entry| entry.phase.as_deref());
+    phases.map(Option::unwrap_or_default).collect()
+}
+
+/// FW-25, FIN-2
+#[test]
+fn inventory_of_an_actor_that_goes_tells_what_stands_what_goes_and_what_is_gone() {
+    let waits = goes(false);
+    assert_eq!(
+        phases(&told(&waits, None, &["ScaledObject"])),
+        ["Applied"],
+        "what scales it goes first"
+    );
+    assert_eq!(phases(&told(&waits, None, &["Deployment"])), ["Deleting"]);
+    assert_eq!(phases(&told(&goes(true), None, &[])), ["Deleting"]);
+    let mut gone = goes(false);
+    gone.workload = Child::Absent;
+    assert!(told(&gone, None, &[]).inventory.is_empty());
+}
+
+/// FW-25
+#[test]
+fn phases_alone_are_no_reason_to_write_and_are_told_with_the_next_change() {
+    let mut observed = goes(false);
+    observed.previous = told(&observed, None, &["Deployment"]);
+    observed.workload = Child::Absent;
+    assert_eq!(told(&observed, None, &[]), observed.previous);
+    let fault = Fault::until_change(Reason::QueueDeletionFailed, "refused");
+    assert!(told(&observed, Some(fault), &[]).inventory.is_empty());
+}
