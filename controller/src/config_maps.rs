@@ -56,7 +56,7 @@ impl ConfigMaps {
             }
             Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
             record => match self.live(key).await? {
-                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key))),
+                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
                 Some(live) if record.is_some() && says(&live, &wanted.object) => {
                     known.remember(record.as_deref());
                     if known.0.is_some() {
@@ -65,6 +65,9 @@ impl ConfigMaps {
                 }
                 _ => {}
             },
+        }
+        if let Err(fault) = self.objects.may_apply(key).await? {
+            return Ok(Err(fault));
         }
         let manager = ConfigMapRecord::manager_of(&key.name);
         match self.objects.apply(key, manager, &wanted.object).await {
@@ -164,12 +167,55 @@ fn says(live: &ConfigMap, object: &Value) -> bool {
         && same("/metadata/annotations", live.metadata.annotations.as_ref())
 }
 
-fn not_owned(key: &Key) -> Fault {
+/// SA-3
+fn not_owned(key: &Key, live: &ConfigMap) -> Fault {
+    let mut owners = live.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    let labels = live.metadata.labels.as_ref();
+    let manager = labels.and_then(|labels| labels.get(label::MANAGED_BY));
+    let whose = match (owner, manager) {
+        (Some(owner), _) => format!("belongs to {} {}", owner.kind, owner.name),
+        (None, Some(manager)) => format!("is managed by {manager}"),
+        (None, None) => "was not made by this operator".to_owned(),
+    };
     Fault {
         reason: Reason::NotOwned,
-        message: format!(
-            "ConfigMap {key} exists and was not made by this operator; rename or delete it"
-        ),
+        message: format!("ConfigMap {key} exists and {whose}; rename or delete it"),
         retry: Retry::Slowly,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Key, Reason, not_owned};
+
+    /// SA-3
+    #[test]
+    fn config_map_of_a_name_that_we_need_is_told_with_its_owner() {
+        let told = |metadata: Value| {
+            let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            let fault = not_owned(&Key::new("ns", "asya-runtime"), &live);
+            assert_eq!(fault.reason, Reason::NotOwned);
+            fault.message
+        };
+        let owners = json!([
+            {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "1"},
+            {"apiVersion": "example.com/v1", "kind": "Site", "name": "web", "uid": "2", "controller": true},
+        ]);
+        let helm = json!({"app.kubernetes.io/managed-by": "Helm"});
+        for (metadata, whose) in [
+            (json!({}), "was not made by this operator"),
+            (json!({"labels": helm}), "is managed by Helm"),
+            (
+                json!({"labels": helm, "ownerReferences": owners}),
+                "belongs to Site web",
+            ),
+        ] {
+            let wanted =
+                format!("ConfigMap ns/asya-runtime exists and {whose}; rename or delete it");
+            assert_eq!(told(metadata), wanted);
+        }
     }
 }

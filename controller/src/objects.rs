@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::applier::Applier;
 use crate::patch::{is_failed_test, remove, replace, test};
+use crate::reconcile::{Error, Fault};
 use crate::record::{Key, Record, Seen};
 use crate::store::Store;
 
@@ -64,6 +65,14 @@ where
     pub async fn live(&self, key: &Key) -> Result<Option<Arc<R>>, kube::Error> {
         let live = self.api(key).get_opt(&key.name).await?;
         Ok(live.map(|seen| seen.record))
+    }
+
+    /// Whether the account is there in whose name the object would be applied (FW-27).
+    ///
+    /// # Errors
+    /// When the API server does not tell. That there is none is the inner error.
+    pub async fn may_apply(&self, key: &Key) -> Result<Result<(), Fault>, Error> {
+        self.applier.check(&key.namespace).await
     }
 
     /// Makes the object what `object` says.

@@ -7,6 +7,7 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 use crate::ownership::told;
@@ -78,6 +79,23 @@ async fn objects_are_applied_in_the_name_of_an_account_that_is_named_with_the_ru
         let users = names("deployments");
         assert!(!users.is_empty() && users.iter().all(|it| *it == user), "{users:?}");
         assert!(names("asyncactors").iter().all(|user| user.is_empty()));
+
+        // The API server would act for an account that is gone, too, as long as a role is bound to its name.
+        let delete = |what| ["delete", what, "--wait=true"];
+        scenario
+            .kubectl(&delete("serviceaccount/asya-applier"))
+            .await?;
+        scenario.kubectl(&delete("configmap/asya-runtime")).await?;
+        let told = told(scenario, "acted", "WorkloadReady", "NotAuthorized").await?;
+        let message = told["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&format!("{account}does not exist")), "{message}");
+        let scripts = scenario.api::<ConfigMap>().get_opt("asya-runtime").await?;
+        assert!(scripts.is_none(), "nobody was there to apply it");
+        scenario
+            .kubectl(&["create", "serviceaccount", ACCOUNT])
+            .await?;
+        scenario.actor_status("acted", "Running", SOON).await?;
+        scenario.api::<ConfigMap>().get("asya-runtime").await?;
         Ok(())
     })
     .await;

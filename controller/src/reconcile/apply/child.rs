@@ -32,6 +32,9 @@ where
     let Step::Apply { take_over } = step else {
         return Ok(Ok(None));
     };
+    if let Err(fault) = objects.may_apply(key).await? {
+        return Ok(Err(fault));
+    }
     let heir = wanted.object.pointer("/metadata/ownerReferences/0/uid");
     let heir = heir.and_then(Value::as_str).unwrap_or_default();
     if let Some(found) = found.ours().map(|found| found.metadata())
