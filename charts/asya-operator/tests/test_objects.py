@@ -104,8 +104,8 @@ class Objects(ChartCase):
         """OPS-9, SEC-2: Secrets are read by name and never listed."""
         wanted = {
             ("asya.sh", "asyncactors"): "get list watch patch",
-            ("asya.sh", "asyncactors/status"): "patch update",
-            ("asya.sh", "asyncactors/finalizers"): "patch update",
+            ("asya.sh", "asyncactors/status"): "patch",
+            ("asya.sh", "asyncactors/finalizers"): "update",
             ("apps", "deployments"): "get list watch create patch delete",
             ("apps", "statefulsets"): "get list watch create patch delete",
             ("", "configmaps"): "get list watch create patch delete",
@@ -116,7 +116,7 @@ class Objects(ChartCase):
             ("", "pods"): "get list watch",
             ("", "namespaces"): "get list watch",
             ("", "secrets"): "get",
-            ("", "events"): "list watch create patch",
+            ("", "events"): "list watch",
             ("events.k8s.io", "events"): "create patch",
             ("apiextensions.k8s.io", "customresourcedefinitions"): "get list watch",
         }

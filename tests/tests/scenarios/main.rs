@@ -43,6 +43,7 @@ mod ownership;
 mod reclaim;
 mod restore;
 mod retired;
+mod rights;
 mod scaling;
 mod sqs;
 mod standalone;

@@ -1,0 +1,195 @@
+//! What the operator writes in an actor's life: in which order, and by which rights.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::audit::Write;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::minimal_actor;
+
+const SOON: Duration = Duration::from_mins(1);
+const HOME: &str = "asya-system";
+const NAME: &str = "asya-operator";
+const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
+
+/// An actor that needs one object of every kind: a role at SQS, and scaling.
+fn with_all(name: &str, kind: &str) -> Value {
+    let mut actor = minimal_actor(name);
+    actor["metadata"]["annotations"] =
+        json!({"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"});
+    actor["spec"]["transport"] = json!("sqs");
+    actor["spec"]["workload"]["kind"] = json!(kind);
+    actor["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 1});
+    actor
+}
+
+/// The same Event twice, with another in between (OPS-7).
+async fn cause_events(scenario: &Scenario, name: &str) -> Result<()> {
+    let bad = |key: &str, value: Value| {
+        let mut actor = minimal_actor(name);
+        actor["spec"]["workload"]["template"]["spec"]["containers"][0][key] = value;
+        actor
+    };
+    let (command, named) = (bad("command", json!(["sh"])), bad("name", json!("handler")));
+    for (actor, events, counted) in [(&command, 1, 0), (&named, 2, 0), (&command, 2, 1)] {
+        scenario.apply(actor).await?;
+        eventually(format_args!("{events} Events"), SOON, async || {
+            let about = format!("regarding.name={name},reason=ValidationFailed");
+            let list = ListParams::default().fields(&about);
+            let found = scenario.api::<Event>().list(&list).await?.items;
+            let again = found.iter().filter(|it| it.series.is_some()).count();
+            check(
+                (found.len(), again) == (events, counted),
+                format_args!("{found:?}"),
+            )
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// A right: group, resource and verb.
+type Right = (String, String, String);
+
+/// What a write needed: an apply that makes an object needs both.
+fn needed(write: &Write) -> Vec<Right> {
+    let resource = match &*write.subresource {
+        "" => write.resource.clone(),
+        subresource => format!("{}/{subresource}", write.resource),
+    };
+    let right = |verb: &str| (write.group.clone(), resource.clone(), verb.to_owned());
+    let made = write.verb == "patch" && write.code == 201;
+    let verbs = [Some(&*write.verb), made.then_some("create")];
+    verbs.into_iter().flatten().map(right).collect()
+}
+
+/// The rights to write among rules.
+fn granted(rules: Option<Vec<PolicyRule>>) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in rules.unwrap_or_default() {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let verbs = rule.verbs.iter().filter(|verb| WRITES.contains(&&***verb));
+                rights.extend(verbs.map(|verb| (group.clone(), resource.clone(), verb.clone())));
+            }
+        }
+    }
+    rights
+}
+
+fn right(group: &str, resource: &str, verb: &str) -> Right {
+    (group.to_owned(), resource.to_owned(), verb.to_owned())
+}
+
+/// The kinds of the children that were written, each when it was first written so.
+fn order(writes: &[Write], verb: &str, of: &[&str]) -> Vec<String> {
+    let mut order: Vec<String> = Vec::new();
+    let mut writes: Vec<_> = writes.iter().filter(|write| write.verb == verb).collect();
+    writes.sort_by_key(|write| write.time);
+    for write in writes {
+        if of.contains(&&*write.resource) && !order.contains(&write.resource) {
+            order.push(write.resource.clone());
+        }
+    }
+    order
+}
+
+/// API-9, OPS-9, FW-24, FIN-2
+#[tokio::test]
+async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_grants_no_others() {
+    Scenario::run("rights", async |scenario| {
+        let (user, audit) = (
+            scenario.cluster().operator_user()?,
+            scenario.cluster().audit(),
+        );
+        let mark = audit.mark().await?;
+        let (one, other) = (scenario.name("one"), scenario.name("other"));
+        scenario.apply(&with_all(&one, "StatefulSet")).await?;
+        scenario.actor_status(&one, "Running", SOON).await?;
+        scenario.apply(&with_all(&other, "Deployment")).await?;
+        scenario.actor_status(&other, "Running", SOON).await?;
+        let bad = scenario.name("bad");
+        cause_events(scenario, &bad).await?;
+        let made = audit.writes_in(mark, scenario.namespace()).await?;
+        scenario
+            .kubectl(&["delete", "asya", &bad, &other, "--timeout=60s"])
+            .await?;
+        // The last one takes with it what actors share.
+        scenario
+            .kubectl(&["delete", "asya", &one, "--timeout=60s"])
+            .await?;
+        eventually("what actors share is gone", SOON, async || {
+            let left = scenario.api::<ConfigMap>().get_opt("asya-runtime").await?;
+            check(left.is_none(), "the script is there")
+        })
+        .await?;
+
+        let coming = [
+            "serviceaccounts",
+            "configmaps",
+            "statefulsets",
+            "triggerauthentications",
+            "scaledobjects",
+        ];
+        let first: Vec<Write> = made
+            .into_iter()
+            .filter(|write| write.user == user && !write.name.contains(&*other))
+            .collect();
+        assert_eq!(order(&first, "patch", &coming), coming, "{first:#?}");
+        let mut writes = audit.writes_since(mark, &user).await?;
+        writes.retain(|write| write.namespace == scenario.namespace());
+        let going = [
+            "scaledobjects",
+            "triggerauthentications",
+            "statefulsets",
+            "serviceaccounts",
+            "configmaps",
+        ];
+        let of_one: Vec<Write> = writes
+            .iter()
+            .filter(|write| !write.name.contains(&*other))
+            .cloned()
+            .collect();
+        assert_eq!(order(&of_one, "delete", &going), going, "{of_one:#?}");
+
+        assert!(
+            writes.iter().all(|write| write.code != 403),
+            "a right is missing: {writes:#?}"
+        );
+        let mut exercised: BTreeSet<Right> = writes.iter().flat_map(needed).collect();
+        // At the start: other scenarios show what becomes of the CRD.
+        let crds = "customresourcedefinitions";
+        exercised.extend(["create", "patch"].map(|verb| right("apiextensions.k8s.io", crds, verb)));
+        // What blockOwnerDeletion asks for where admission looks at it.
+        exercised.insert(right("asya.sh", "asyncactors/finalizers", "update"));
+        let client = scenario.client();
+        let role = Api::<ClusterRole>::all(client.clone()).get(NAME).await?;
+        assert_eq!(granted(role.rules), exercised);
+
+        let leases = eventually("the lease is renewed", SOON, async || {
+            let all = audit.writes_in(mark, HOME).await.map_err(NotYet::new)?;
+            let leases = all.iter().filter(|write| write.resource == "leases");
+            let exercised: BTreeSet<Right> = leases.flat_map(needed).collect();
+            check(!exercised.is_empty(), "no write")?;
+            Ok(exercised)
+        })
+        .await?;
+        let group = "coordination.k8s.io";
+        assert_eq!(leases, BTreeSet::from([right(group, "leases", "update")]));
+        let role = Api::<Role>::namespaced(client, HOME).get(NAME).await?;
+        let granted = granted(role.rules);
+        let both = ["create", "update"].map(|verb| right(group, "leases", verb));
+        assert_eq!(granted, BTreeSet::from(both), "made once, then replaced");
+        Ok(())
+    })
+    .await;
+}
