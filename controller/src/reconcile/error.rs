@@ -125,8 +125,10 @@ fn is_refusal(status: &Status) -> bool {
 mod tests {
     use kube::core::Status;
 
-    use super::{Error, refused};
-    use crate::reconcile::Reason;
+    use std::time::Duration;
+
+    use super::{BUSY, Error, refused};
+    use crate::reconcile::{Reason, Retry};
 
     fn answer(code: u16, message: &str) -> kube::Error {
         let reason = if code == 409 { "Conflict" } else { "" };
@@ -158,6 +160,38 @@ mod tests {
                 text.contains("quota"),
                 "FW-28: {text}"
             );
+        }
+    }
+
+    /// FW-28, FW-32
+    #[test]
+    fn when_to_look_again_depends_on_what_failed() {
+        let busy: Status = serde_json::from_str(
+            r#"{"status": "Failure", "code": 429, "details": {"retryAfterSeconds": 7}}"#,
+        )
+        .unwrap();
+        let unreachable = kube::Error::Service("connection refused".into());
+        for (error, kind, wanted) in [
+            (Error::Stale("an object"), "stale", Retry::Now),
+            (
+                Error::Busy("busy".to_owned()),
+                "broker_busy",
+                Retry::After(BUSY),
+            ),
+            (
+                Error::Api(kube::Error::Api(busy.boxed())),
+                "api_throttled",
+                Retry::After(Duration::from_secs(7)),
+            ),
+            (Error::Api(answer(429, "")), "api_throttled", Retry::Soon),
+            (Error::Api(answer(500, "")), "api_failed", Retry::Soon),
+            (Error::Api(answer(503, "")), "api_failed", Retry::Soon),
+            (Error::Api(answer(409, "")), "api_refused", Retry::Soon),
+            (Error::Api(answer(403, "")), "api_refused", Retry::Slowly),
+            (Error::Api(answer(422, "")), "api_refused", Retry::Slowly),
+            (Error::Api(unreachable), "api_unreachable", Retry::Soon),
+        ] {
+            assert_eq!((error.kind(), error.retry()), (kind, wanted), "{error}");
         }
     }
 

@@ -116,3 +116,31 @@ async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_
     );
     running.abort();
 }
+
+/// FW-12
+#[test]
+fn rule_that_a_refused_watch_needs_is_named() {
+    let refused = |code| kube::core::Status::failure("no", "Forbidden").with_code(code);
+    let rule = r#"{apiGroups: [""], resources: ["configmaps"], verbs: [get, list, watch]}"#;
+    for (error, wanted) in [
+        (
+            Error::InitialListFailed(kube::Error::Api(refused(403).boxed())),
+            Some(rule),
+        ),
+        (
+            Error::WatchStartFailed(kube::Error::Api(refused(403).boxed())),
+            Some(rule),
+        ),
+        (
+            Error::InitialListFailed(kube::Error::Api(
+                kube::core::Status::failure("later", "Timeout")
+                    .with_code(504)
+                    .boxed(),
+            )),
+            None,
+        ),
+    ] {
+        let named = missing_rule::<ConfigMapRecord>(&error);
+        assert_eq!(named.as_deref(), wanted, "{error}");
+    }
+}

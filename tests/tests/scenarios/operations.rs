@@ -3,27 +3,31 @@
 use std::time::Duration;
 
 use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
 
-fn log_lines(scenario: &Scenario) -> Vec<Value> {
+fn log_text(scenario: &Scenario) -> String {
     let state = scenario.cluster().state();
     let instances = state
         .operator
         .iter()
         .flat_map(|operator| &operator.instances);
     let logs = instances.filter_map(|instance| std::fs::read_to_string(&instance.log).ok());
-    let lines: Vec<_> = logs
-        .flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>())
-        .collect();
-    lines
-        .iter()
+    // The last line may be half written.
+    logs.map(|log| log[..log.rfind('\n').map_or(0, |end| end + 1)].to_owned())
+        .collect()
+}
+
+fn log_lines(scenario: &Scenario) -> Vec<Value> {
+    log_text(scenario)
+        .lines()
         .filter_map(|line| serde_json::from_str(line).ok())
         .collect()
 }
@@ -47,6 +51,49 @@ async fn log_line_of_a_pass_names_its_actor_and_pass() {
         assert_eq!(span["uid"].as_str(), actor.metadata.uid.as_deref());
         assert_eq!(span["generation"], 1);
         assert!(span["id"].is_number(), "{span}");
+        Ok(())
+    })
+    .await;
+}
+
+/// OPS-5
+#[tokio::test]
+async fn log_is_json_without_secrets_keeps_known_texts_and_is_silent_about_actors_at_rest() {
+    Scenario::run("quiet", async |scenario| {
+        let name = scenario.name("silent");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let about = || {
+            let lines = log_lines(scenario).into_iter();
+            lines
+                .filter(|line| line["span"]["namespace"] == scenario.namespace())
+                .collect::<Vec<_>>()
+        };
+        let before = about();
+        // A pass that has nothing to do, and the generation as its witness.
+        let mut again = minimal_actor(&name);
+        again["spec"]["timeout"] = json!({"progress": 700});
+        scenario.apply(&again).await?;
+        eventually("the change was seen", SOON, async || {
+            let actor = scenario.actors().get(&name).await?;
+            let status = &actor.data["status"];
+            check(status["observedGeneration"] == 2, status)
+        })
+        .await?;
+        assert_eq!(about(), before, "a pass said something");
+
+        let text = log_text(scenario);
+        for line in text.lines() {
+            let parsed: Value = serde_json::from_str(line).unwrap_or_default();
+            assert!(parsed["message"].is_string(), "no JSON: {line}");
+            assert!(!line.contains(OPERATOR_PASSWORD), "a secret: {line}");
+        }
+        for known in ["Transport registry loaded", "Runtime ConfigMap reconciled"] {
+            assert!(
+                text.contains(&format!("\"message\":\"{known}\"")),
+                "{known}"
+            );
+        }
         Ok(())
     })
     .await;

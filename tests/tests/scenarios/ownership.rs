@@ -121,7 +121,7 @@ async fn deployment_without_an_owner_is_taken_over_only_when_the_actor_says_so()
     .await;
 }
 
-/// QUE-3, FIN-4
+/// QUE-3, FIN-4, VAL-16
 #[tokio::test]
 async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
     Scenario::run("claims", async |scenario| {
@@ -154,6 +154,16 @@ async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
             .cluster()
             .kubectl(&with("--for=jsonpath={.status.status}=TransportError"))
             .await?;
+        let cause =
+            "jsonpath={.status.conditions[?(@.type=='TransportReady')]['reason', 'message']}";
+        let told = scenario
+            .cluster()
+            .kubectl(&["get", "asya", &name, "-n", &other, "-o", cause])
+            .await?;
+        let owner = format!("{}/{name}", scenario.namespace());
+        let wanted =
+            format!("QueueConflict spec.transport: queue {queue} already belongs to {owner};");
+        assert!(told.starts_with(&wanted), "{told}");
         let made = scenario
             .cluster()
             .kubectl(&["get", "deployments", "-n", &other, "-o", "name"])

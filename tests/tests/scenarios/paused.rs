@@ -1,0 +1,92 @@
+//! An actor that is paused.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::OPERATOR_AGENT;
+use asya_tests::rabbitmq::OPERATOR;
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::minimal_actor;
+use crate::scaling::condition;
+
+const SOON: Duration = Duration::from_secs(30);
+
+async fn annotate(scenario: &Scenario, actor: &str, annotation: &str) -> Result<()> {
+    let kubectl = ["annotate", "--overwrite", "asya", actor, annotation];
+    scenario.kubectl(&kubectl).await.map(drop)
+}
+
+/// Waits until a pass has seen this generation of a paused actor.
+async fn seen_paused(scenario: &Scenario, actor: &str, generation: i64) -> Result<[String; 2]> {
+    let what = format!("{actor} is seen to be paused");
+    eventually(what, SOON, async || {
+        let found = scenario.actors().get(actor).await?;
+        let (ready, workload) = (
+            condition(&found, "Ready"),
+            condition(&found, "WorkloadReady"),
+        );
+        check(
+            ready.1 == "Paused" && found.data["status"]["observedGeneration"] == generation,
+            &found.data["status"],
+        )?;
+        Ok([ready.0, workload.1])
+    })
+    .await
+}
+
+/// API-3, FW-21, FIN-2
+#[tokio::test]
+async fn paused_actor_is_left_alone_says_so_and_still_goes() {
+    Scenario::run("paused", async |scenario| {
+        let name = scenario.name("halted");
+        let queue = format!("asya-{name}");
+        let (deployments, rabbitmq) =
+            (scenario.api::<Deployment>(), scenario.cluster().rabbitmq()?);
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        annotate(scenario, &name, "asya.sh/paused=true").await?;
+        let [ready, _] = seen_paused(scenario, &name, 1).await?;
+        assert_eq!(ready, "True", "what works does so while it is paused");
+
+        let (audit, log) = (scenario.cluster().audit(), rabbitmq.access_log());
+        let user = scenario.cluster().operator_user()?;
+        let (mark, calls) = (audit.mark().await?, log.mark()?);
+        deployments.delete(&name, &DeleteParams::default()).await?;
+        rabbitmq.delete_queue(&queue).await?;
+        let mut changed = minimal_actor(&name);
+        changed["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
+        changed["spec"]["workload"]["replicas"] = json!(2);
+        scenario.apply(&changed).await?;
+        let [ready, reason] = seen_paused(scenario, &name, 2).await?;
+        assert_eq!([&*ready, &*reason], ["False", "Paused"], "nothing is made");
+        let mut writes = audit.writes_since(mark, &user).await?;
+        writes.retain(|write| {
+            write.namespace == scenario.namespace() && write.subresource != "status"
+        });
+        assert_eq!(writes, []);
+        let mut calls = log.calls_since(calls, OPERATOR)?;
+        calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT) && call.path.contains(&queue));
+        assert_eq!(calls, []);
+
+        annotate(scenario, &name, "asya.sh/paused=false").await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let made = deployments.get(&name).await?;
+        assert_eq!(made.spec.and_then(|spec| spec.replicas), Some(2));
+        let found = rabbitmq.queue(&queue).await?;
+        assert!(found.is_some(), "the health pass brings it back, or a pass");
+        annotate(scenario, &name, "asya.sh/reconcile=Paused").await?;
+        seen_paused(scenario, &name, 2).await?;
+        scenario.kubectl(&["delete", "asya", &name]).await?;
+        scenario.actor_gone(&name, SOON).await?;
+        let left = deployments.get_opt(&name).await?;
+        assert!(left.is_none(), "the Deployment outlived its actor");
+        assert_eq!(rabbitmq.queue(&queue).await?, None);
+        Ok(())
+    })
+    .await;
+}
