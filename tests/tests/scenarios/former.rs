@@ -27,7 +27,7 @@ const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
 const ACTORS: [&str; 3] = ["worker", "scaled", "reader"];
 
 /// What it wrote: whole objects, by PUT.
-fn as_the_former() -> PostParams {
+pub(crate) fn as_the_former() -> PostParams {
     PostParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PostParams::default()
@@ -35,7 +35,7 @@ fn as_the_former() -> PostParams {
 }
 
 /// An actor as it is stored: defaults written out, the finalizer on it.
-fn actor(name: &str) -> Value {
+pub(crate) fn actor(name: &str) -> Value {
     let scaling = if name == "scaled" {
         json!({"enabled": true, "minReplicas": 0, "maxReplicas": 10, "queueLength": 5, "pollingInterval": 1, "cooldownPeriod": 60})
     } else {
@@ -106,7 +106,7 @@ fn owner(child: &str) -> &str {
     child.strip_suffix("-trigger-auth").unwrap_or(child)
 }
 
-fn deployment(name: &str, uid: &str) -> Value {
+pub(crate) fn deployment(name: &str, uid: &str) -> Value {
     let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
     let mounts = json!([{"name": "socket-dir", "mountPath": "/var/run/asya"}, {"name": "tmp", "mountPath": "/tmp"}]);
     let mut deployment = json!({

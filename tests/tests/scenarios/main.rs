@@ -37,6 +37,7 @@ mod keda;
 mod leader;
 mod lifecycle;
 mod messages;
+mod migration;
 mod namespaces;
 mod operations;
 mod ownership;

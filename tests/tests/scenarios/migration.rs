@@ -1,0 +1,135 @@
+//! From a former operator whose queues bear their namespace, back to it, and here again (docs/migration.md).
+
+use std::time::Duration;
+
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::former::{actor, as_the_former, deployment};
+use crate::own_cluster;
+
+const SOON: Duration = Duration::from_mins(1);
+const NAME: &str = "worker";
+const MESSAGES: usize = 12;
+
+/// The image and the environment of the sidecar in a Deployment.
+async fn sidecar(scenario: &Scenario) -> Result<Value, NotYet> {
+    let found = json!(scenario.api::<Deployment>().get(NAME).await?);
+    let containers = found["spec"]["template"]["spec"]["containers"].as_array();
+    let mut containers = containers.into_iter().flatten();
+    let sidecar = containers.find(|it| it["name"] == "asya-sidecar");
+    Ok(sidecar.cloned().unwrap_or_default())
+}
+
+fn variable(container: &Value, name: &str) -> Value {
+    let mut all = container["env"].as_array().into_iter().flatten();
+    let found = all.find(|it| it["name"] == name);
+    found.map(|it| it["value"].clone()).unwrap_or_default()
+}
+
+/// Waits until all pods are of the newest template.
+async fn rolled(scenario: &Scenario, image: &str) -> Result<()> {
+    let deployments = scenario.api::<Deployment>();
+    eventually(format_args!("pods with {image} run"), SOON, async || {
+        let sidecar = sidecar(scenario).await?;
+        check(sidecar["image"] == image, &sidecar["image"])?;
+        let status = deployments.get(NAME).await?.status.unwrap_or_default();
+        let counts = [
+            status.replicas,
+            status.updated_replicas,
+            status.ready_replicas,
+        ];
+        check(counts == [Some(2); 3], format_args!("{counts:?}"))
+    })
+    .await
+}
+
+/// What stands where such an operator was stopped. Answers its Deployment, as it writes it and as it stands.
+async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> {
+    let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/asyncactors.yaml");
+    let apply = ["apply", "--server-side", "--filename", crd];
+    scenario.kubectl(&apply).await?;
+    let established = [
+        "wait",
+        "--for=condition=Established",
+        "crd/asyncactors.asya.sh",
+    ];
+    scenario.kubectl(&established).await?;
+    let rabbitmq = scenario.cluster().rabbitmq()?;
+    rabbitmq.declare(queue, json!({})).await?;
+    for number in 0..MESSAGES {
+        assert!(rabbitmq.publish("", queue, &number.to_string()).await?);
+    }
+    let stored = serde_json::from_value(actor(NAME))?;
+    let stored = scenario.actors().create(&as_the_former(), &stored).await?;
+    let theirs = deployment(NAME, &stored.uid().unwrap_or_default());
+    let made: Deployment = serde_json::from_value(theirs.clone())?;
+    let deployments = scenario.api::<Deployment>();
+    Ok((theirs, deployments.create(&as_the_former(), &made).await?))
+}
+
+/// Back: the former operator writes whole objects, by PUT.
+async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
+    let deployments = scenario.api::<Deployment>();
+    let live = deployments.get(NAME).await?;
+    theirs["metadata"]["resourceVersion"] = json!(live.resource_version());
+    let theirs = serde_json::from_value(theirs)?;
+    deployments.replace(NAME, &as_the_former(), &theirs).await?;
+    rolled(scenario, "asya-sidecar:old").await?;
+    let stands = scenario.actors().get(NAME).await?;
+    assert_eq!(stands.finalizers(), ["asya.sh/finalizer"]);
+    assert_eq!(stands.data["spec"], actor(NAME)["spec"]);
+    Ok(())
+}
+
+/// QUE-1, QUE-6, WRK-7
+#[tokio::test]
+async fn queue_with_its_namespace_in_its_name_is_kept_on_the_way_here_back_and_here_again() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok((*cluster).clone()), "moves", async |scenario| {
+        let (rabbitmq, deployments) = (cluster.rabbitmq()?, scenario.api::<Deployment>());
+        let queue = format!("asya-{}-{NAME}", scenario.namespace());
+        let (theirs, made) = leave(scenario, &queue).await?;
+        let messages = async || rabbitmq.messages(&queue, 99, true).await;
+        let wanted = messages().await?;
+        assert_eq!(wanted.len(), MESSAGES);
+
+        let ours = "example.com/asya-sidecar:1";
+        let values = json!({
+            "sidecar": {"image": ours},
+            "transports": {"rabbitmq": {"config": {"queues": {"nameTemplate": "asya-{namespace}-{actor}"}}}},
+        });
+        let operator = Operator::install(&cluster, values).await?;
+        let mut instance = operator.start("operator").await?;
+        rolled(scenario, ours).await?;
+        let running = scenario.actor_status(NAME, "Running", SOON).await?;
+        assert_eq!(running.data["status"]["queue"]["name"], queue);
+        assert_eq!(deployments.get(NAME).await?.uid(), made.uid());
+        assert_eq!(messages().await?, wanted);
+        let default = rabbitmq.queue(&format!("asya-{NAME}")).await?;
+        assert_eq!(default, None, "a second queue was made");
+        let sidecar = sidecar(scenario).await.map_err(|it| Error::other(format!("{it:?}")))?;
+        let name = variable(&sidecar, "ASYA_ACTOR_NAME");
+        assert_eq!(name, format!("{}-{NAME}", scenario.namespace()));
+
+        instance.stop().await?;
+        take_back(scenario, theirs).await?;
+        assert_eq!(messages().await?, wanted);
+
+        instance.restart().await?;
+        instance.wait_ready().await?;
+        rolled(scenario, ours).await?;
+        scenario.actor_status(NAME, "Running", SOON).await?;
+        assert_eq!(deployments.get(NAME).await?.uid(), made.uid());
+        assert_eq!(messages().await?, wanted);
+        Ok(())
+    })
+    .await;
+}
