@@ -10,10 +10,12 @@ use super::{Facts, LeftAlone, Verdict, decide};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::testing::{stateful_set, workload};
 use crate::reconcile::{Fault, Reason};
-use crate::record::{Class, HpaRecord, Problem, ReplicaFailure, WorkloadRecord};
+use crate::record::{Class, HpaRecord, Problem, WorkloadRecord};
 use crate::refusals::Refusal;
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::testing::hpa;
+
+mod refusals;
 
 /// A row of STA-4: what is so, and what must follow.
 struct Row {
@@ -451,56 +453,6 @@ fn next_look_is_exactly_when_an_unready_pod_begins_to_count() {
     let verdict = pods("", [2, 2, 2, 1]).progressing_for(590).decide();
     assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(10)));
     assert_eq!(pods("", [1, 1, 1, 1]).decide().again, None);
-}
-
-/// STA-2
-#[test]
-fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error() {
-    let refused = |message: &str| {
-        let mut row = pods("", [1, 0, 0, 0]);
-        row.workload = Some(workload(&json!({
-            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
-            "spec": {"replicas": 1},
-            "status": {"observedGeneration": 1, "conditions": [
-                {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message},
-            ]},
-        })));
-        row.decide().state
-    };
-    assert_eq!(
-        refused("pods \"x\" is forbidden: exceeded quota: q"),
-        State::PendingResources
-    );
-    assert_eq!(
-        refused("pods \"x\" is forbidden: violates PodSecurity"),
-        State::WorkloadError
-    );
-}
-
-/// STA-2, STA-6
-#[test]
-fn refusal_that_only_events_tell_of_counts_as_one_of_the_workload() {
-    let refused = |message: &str| {
-        let refusal = Refusal {
-            failure: ReplicaFailure {
-                reason: "FailedCreate".into(),
-                message: message.into(),
-            },
-            ends: now() + SignedDuration::from_secs(30),
-        };
-        of_set("", [2, 1, 1, 1], false)
-            .with(|row| row.refusal = Some(refusal))
-            .decide()
-    };
-    let verdict = refused("pods \"a-1\" is forbidden: exceeded quota: q");
-    assert_eq!(verdict.state, State::PendingResources);
-    assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(30)));
-    assert_eq!(
-        verdict.workload.unwrap().message,
-        "pods cannot be created: pods \"a-1\" is forbidden: exceeded quota: q"
-    );
-    let verdict = refused("pods \"a-1\" is forbidden: violates PodSecurity");
-    assert_eq!(verdict.state, State::Degraded);
 }
 
 /// WRK-5

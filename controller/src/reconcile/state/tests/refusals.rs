@@ -1,0 +1,58 @@
+use asya_shared::api::State;
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::json;
+
+use super::{now, of_set, pods};
+use crate::reconcile::testing::workload;
+use crate::record::ReplicaFailure;
+use crate::refusals::Refusal;
+
+/// STA-2
+#[test]
+fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error() {
+    let refused = |message: &str| {
+        let mut row = pods("", [1, 0, 0, 0]);
+        row.workload = Some(workload(&json!({
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
+            "spec": {"replicas": 1},
+            "status": {"observedGeneration": 1, "conditions": [
+                {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message},
+            ]},
+        })));
+        row.decide().state
+    };
+    assert_eq!(
+        refused("pods \"x\" is forbidden: exceeded quota: q"),
+        State::PendingResources
+    );
+    assert_eq!(
+        refused("pods \"x\" is forbidden: violates PodSecurity"),
+        State::WorkloadError
+    );
+}
+
+/// STA-2, STA-6
+#[test]
+fn refusal_that_only_events_tell_of_counts_as_one_of_the_workload() {
+    let refused = |message: &str| {
+        let refusal = Refusal {
+            failure: ReplicaFailure {
+                reason: "FailedCreate".into(),
+                message: message.into(),
+            },
+            ends: now() + SignedDuration::from_secs(30),
+        };
+        of_set("", [2, 1, 1, 1], false)
+            .with(|row| row.refusal = Some(refusal))
+            .decide()
+    };
+    let verdict = refused("pods \"a-1\" is forbidden: exceeded quota: q");
+    assert_eq!(verdict.state, State::PendingResources);
+    assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(30)));
+    assert_eq!(
+        verdict.workload.unwrap().message,
+        "pods cannot be created: pods \"a-1\" is forbidden: exceeded quota: q"
+    );
+    let verdict = refused("pods \"a-1\" is forbidden: violates PodSecurity");
+    assert_eq!(verdict.state, State::Degraded);
+}
