@@ -3,8 +3,9 @@
 //! its actor's messages, so its name is nobody else's, however old (QUE-13).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use asya_shared::claims::{self, Name, Place, Use};
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
 
@@ -22,19 +23,6 @@ struct Inner {
     by_name: HashMap<Place, BTreeMap<Key, Use>>,
 }
 
-/// A queue's name on a transport.
-type Place = (Arc<str>, String);
-
-/// What a name is to an actor. Of several uses of one name the first counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Use {
-    /// It holds messages of a queue that the actor has left.
-    Retired,
-    /// The actor's queue, or what was so before its spec changed.
-    Queue,
-    DeadLetters,
-}
-
 /// Of two the smaller owns a name: who holds a retired queue before the others, then the older; among
 /// those of one second the smaller uid.
 type Rank<'a> = (bool, &'a (Timestamp, Box<str>));
@@ -45,14 +33,6 @@ struct Claim {
     age: (Timestamp, Box<str>),
     /// Each name once; first the queue that the spec asks for, where that can be had.
     names: Vec<Name>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Name {
-    place: Place,
-    use_: Use,
-    /// Whether the spec asks for it.
-    wanted: bool,
 }
 
 impl Claims {
@@ -99,50 +79,21 @@ impl Claims {
 impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
         let Key { namespace, name } = &actor.metadata.key;
-        let mut claim = Self {
+        let told = &actor.told;
+        let retired = told.retired_queues.iter();
+        let known = retired
+            .map(|queue| (queue, Use::Retired))
+            .chain(told.queue.iter().map(|queue| (queue, Use::Queue)))
+            .map(|(queue, use_)| (&*queue.transport, &*queue.name, use_));
+        let transport = actor.transport.as_deref();
+        let claim = Self {
             age: (
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
             ),
-            names: Vec::new(),
+            names: claims::names(transports, (namespace, name), transport, known),
         };
-        if let Some(transport) = actor.transport.as_deref()
-            && let Ok(transport) = transports.usable(transport)
-        {
-            let queue = transport.names_of(namespace, name).queue;
-            claim.add(transports, &transport.name, &queue, Use::Queue);
-            claim.names.iter_mut().for_each(|name| name.wanted = true);
-        }
-        let retired = actor.told.retired_queues.iter();
-        let known = retired
-            .map(|queue| (queue, Use::Retired))
-            .chain(actor.told.queue.iter().map(|queue| (queue, Use::Queue)));
-        for (queue, use_) in known {
-            claim.add(transports, &queue.transport, &queue.name, use_);
-        }
         (!claim.names.is_empty()).then_some(claim)
-    }
-
-    /// With its dead letter queue: one that all share is nobody's own, but still no actor's queue.
-    fn add(&mut self, transports: &TransportsConfig, transport: &str, queue: &str, use_: Use) {
-        let dlq = transports
-            .usable(transport)
-            .ok()
-            .map(|transport| &transport.queues().dlq)
-            .filter(|dlq| dlq.enabled)
-            .map(|dlq| (dlq.name_for(queue), Use::DeadLetters));
-        let on: Arc<str> = transport.into();
-        for (name, use_) in [(queue.to_owned(), use_)].into_iter().chain(dlq) {
-            let place = (Arc::clone(&on), name);
-            match self.names.iter_mut().find(|known| known.place == place) {
-                Some(known) => known.use_ = use_.min(known.use_),
-                None => self.names.push(Name {
-                    place,
-                    use_,
-                    wanted: false,
-                }),
-            }
-        }
     }
 }
 
@@ -180,9 +131,7 @@ impl Inner {
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
             let users = self.by_name.get(&own.place).into_iter().flatten();
             users
-                .filter(move |(user, use_)| {
-                    *user != key && (own.use_, **use_) != (Use::DeadLetters, Use::DeadLetters)
-                })
+                .filter(move |(user, use_)| *user != key && !own.use_.is_shared_with(**use_))
                 .map(move |(user, _)| (user, own))
         })
     }

@@ -5,6 +5,7 @@
 pub mod admission;
 pub mod api;
 pub mod applied;
+pub mod claims;
 pub mod config;
 pub mod hash;
 pub mod inject;
