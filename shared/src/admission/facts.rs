@@ -17,6 +17,9 @@ pub struct Facts {
     /// Ready replicas of the webhook; `None`: nobody counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
+    /// Hash of the runtime's script and adapters, as pods mount them (ROLL-8).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scripts: Option<String>,
     /// Fingerprints of the authorities that every `caBundle` holds (CERT-7).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted: Vec<String>,
@@ -68,6 +71,7 @@ mod tests {
                 missing_rule: Some("apiGroups: [kaito.sh]".to_owned()),
             }],
             replicas: Some(2),
+            scripts: Some("0123456789abcdef".to_owned()),
             trusted: vec!["ab12".to_owned()],
         };
         assert_eq!(Facts::read(&facts.to_data()), facts);

@@ -46,6 +46,8 @@ struct OwnerReference<'a> {
     kind: Text<'a>,
     #[serde(borrow, default)]
     name: Text<'a>,
+    #[serde(borrow, default)]
+    uid: Text<'a>,
     #[serde(default)]
     controller: Option<bool>,
 }
@@ -162,13 +164,22 @@ impl<'a> PodView<'a> {
     /// The pod's controller owner: where an Event about the pod can be told before it has a name (OBS-2).
     #[must_use]
     pub fn controller(&self) -> Option<Controller<'_>> {
-        let owners = self.metadata.as_ref()?.owner_references.as_ref()?;
-        let owner = owners.iter().find(|it| it.controller == Some(true))?;
-        Some(Controller {
+        self.controller_reference().map(|owner| Controller {
             api_version: owner.api_version.as_ref(),
             kind: owner.kind.as_ref(),
             name: owner.name.as_ref(),
         })
+    }
+
+    /// The uid of [`PodView::controller`].
+    #[must_use]
+    pub fn controller_uid(&self) -> Option<&str> {
+        self.controller_reference().map(|owner| owner.uid.as_ref())
+    }
+
+    fn controller_reference(&self) -> Option<&OwnerReference<'a>> {
+        let owners = self.metadata.as_ref()?.owner_references.as_ref()?;
+        owners.iter().find(|it| it.controller == Some(true))
     }
 
     pub(super) fn annotation(&self, key: &str) -> Option<&str> {
