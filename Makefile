@@ -15,7 +15,7 @@ CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 INTEGRATION := $(filter-out scenarios,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
 
 # What the image holds, and its name.
-PROGRAMS := asya-controller
+PROGRAMS := asya-controller asya-webhook
 IMAGE_FOLDER := $(dir $(BIN))image
 IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya-operator/Chart.yaml)
 
@@ -26,22 +26,22 @@ SCENARIOS := $(shell expr 3 '*' $$(nproc))
 NAME ?=
 
 .PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
-.PHONY: controller harness rust python go
+.PHONY: programs harness rust python go
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: controller harness ## Start a cluster with the operator, run a first actor, end everything
+demo: programs harness ## Start a cluster with the operator, run a first actor, end everything
 	@$(BIN)/asya-cluster demo $(ARGS)
 
-up: controller harness ## Start a cluster with the operator and leave it running
+up: programs harness ## Start a cluster with the operator and leave it running
 	@$(BIN)/asya-cluster up $(ARGS)
 
 down: harness ## End the cluster that `make up` started
 	@$(BIN)/asya-cluster down
 
-build: rust ## Build the controller for release: target/release/asya-controller
-	cargo build --release $(LOCKED) -p asya-controller
+build: rust ## Build both programs for release: target/release/asya-controller, target/release/asya-webhook
+	$(PROGRAMS:%=cargo build --release $(LOCKED) -p % &&) true
 
 image: rust python ## An image archive of both programs, without an engine: target/image/asya-operator.tar; IMAGE=NAME:TAG
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
@@ -69,7 +69,7 @@ test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
 	@$(BIN)/asya-cluster build tools helm3
 	python3 -m unittest discover -s charts/asya-operator/tests
 
-test-scenarios: controller harness ## Scenarios on a real Kubernetes; NAME=... for some of them
+test-scenarios: programs harness ## Scenarios on a real Kubernetes; NAME=... for some of them
 	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
 test-brokers: harness ## Tests of the brokers' clients, on real brokers
@@ -82,9 +82,11 @@ test-scripts: python ## Tests of the scripts in .ci/ and image/
 requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"
 	@python3 .ci/requirements.py $(ONLY)
 
-# The controller is built by itself, so that what is tested has the features of what is shipped.
-controller: rust
-	cargo build $(LOCKED) -p asya-controller
+# Each program is built by itself, so that what is tested has the features of what is shipped.
+programs: rust $(PROGRAMS)
+
+$(PROGRAMS):
+	cargo build $(LOCKED) -p $@
 
 # asya-cluster, with the features and thus the dependencies of `make test-unit`.
 harness: rust go

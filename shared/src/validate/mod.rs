@@ -29,6 +29,7 @@ use crate::config::TransportsConfig;
 
 pub use decode::decode;
 pub use place::{crosses_namespaces, in_excluded_namespace};
+pub use target::target_taken;
 pub use transport::queue_taken;
 pub use violation::{Violation, joined};
 pub use warnings::{Warning, warnings};

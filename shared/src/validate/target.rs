@@ -1,7 +1,7 @@
 //! The target of a binding.
 
-use super::Subject;
 use super::violation::Findings;
+use super::{Subject, Violation};
 use crate::api::{WorkloadRef, messages};
 
 /// BIND-14.
@@ -47,5 +47,16 @@ pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Findings) {
     let completes = |it: &WorkloadRef| matches!(it.kind.as_str(), "Job" | "CronJob");
     if subject.spec.workload_ref.as_ref().is_some_and(completes) {
         found.add("spec.workloadRef.kind", messages::NO_JOBS);
+    }
+}
+
+/// BIND-45: another actor has bound the target. Who that is, an index knows.
+#[must_use]
+pub fn target_taken(target: &WorkloadRef, owner_namespace: &str, owner_name: &str) -> Violation {
+    let WorkloadRef { kind, name, .. } = target;
+    Violation {
+        path: "spec.workloadRef".to_owned(),
+        problem: format!("{kind}/{name} is already bound by {owner_namespace}/{owner_name}"),
+        fix: Some("delete that actor or choose another target".to_owned()),
     }
 }

@@ -1,0 +1,242 @@
+//! Validation of `AsyncActor`s (VAC-1 to VAC-7, ADM-5, ADM-6).
+
+mod target;
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asya_shared::api::AsyncActorSpec;
+use asya_shared::names::{GROUP, annotation};
+use asya_shared::validate::{self, Subject, Violation, Write};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::facts::Known;
+use crate::index::{Contact, Index, Key};
+use crate::outcome::{Reason, Verdict};
+use crate::review::{Answer, Denied, Request, Served};
+
+/// What this path serves.
+const SERVED: Served = Served {
+    group: GROUP,
+    version: "v1alpha1",
+    kind: "AsyncActor",
+    resource: "asyncactors",
+    operations: &["CREATE", "UPDATE"],
+};
+
+/// HTTP's code for an object that breaks rules.
+const INVALID: u16 = 422;
+
+/// What becomes of an actor that breaks a rule (VAC-3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub enum Mode {
+    /// It is refused.
+    #[default]
+    Enforce,
+    /// It is allowed, and each error is a warning.
+    Warn,
+    /// Nothing is judged.
+    Off,
+}
+
+/// Judges actors.
+pub struct Actors {
+    /// What becomes of one that breaks a rule.
+    pub mode: Mode,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// All other actors.
+    pub index: Arc<Index>,
+    /// How old what the index says may be.
+    pub contact: Contact,
+    /// What the controller tells.
+    pub facts: Known,
+}
+
+/// What is read of an actor.
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    deletion_timestamp: Option<Cow<'a, str>>,
+}
+
+impl<'a> Object<'a> {
+    fn read(raw: Option<&'a RawValue>) -> Option<Self> {
+        serde_json::from_str(raw?.get()).ok()
+    }
+
+    fn spec(&self) -> &'a str {
+        self.spec.map_or("{}", RawValue::get)
+    }
+}
+
+impl Actors {
+    /// The verdict on a request.
+    pub fn judge(&self, request: &Request<'_>) -> Verdict {
+        if !request.is(&SERVED) {
+            return Verdict::not_served(request);
+        }
+        if self.mode == Mode::Off {
+            return Verdict::allowed(Reason::Off);
+        }
+        let Some(actor) = Object::read(request.object) else {
+            return Verdict {
+                answer: Answer::warned(
+                    "asya-webhook: the actor cannot be read; asya-controller judges it",
+                ),
+                reason: Reason::Unreadable,
+                told: None,
+            };
+        };
+        // Else its finalizer could never go.
+        if actor.metadata.deletion_timestamp.is_some() {
+            return Verdict::allowed(Reason::Deleting);
+        }
+        let old = Object::read(request.old_object).filter(|_| request.operation == "UPDATE");
+        if old.as_ref().is_some_and(|old| old.spec() == actor.spec()) {
+            return Verdict::allowed(Reason::Unchanged);
+        }
+        let key = Key::new(&request.namespace, &actor.metadata.name);
+        let spec = match validate::decode(actor.spec()) {
+            Ok(spec) => spec,
+            Err(unreadable) => return self.verdict(&key, &[unreadable], Vec::new()),
+        };
+        // What cannot be read was never judged: its fields bind nobody.
+        let old = old.and_then(|old| validate::decode(old.spec()).ok());
+        if old.as_ref() == Some(&spec) {
+            return Verdict::allowed(Reason::Unchanged);
+        }
+        let annotations = actor.metadata.annotations.unwrap_or_default();
+        let write = match (&*request.operation, &old) {
+            ("CREATE", _) => Write::Create,
+            (_, Some(old)) => Write::Update { old },
+            (_, None) => Write::Stored,
+        };
+        let subject = Subject {
+            name: &key.name,
+            namespace: &key.namespace,
+            spec: &spec,
+            role_arn: annotations.get(annotation::ROLE_ARN).map(AsRef::as_ref),
+            write,
+            transports: &self.index.platform.transports,
+        };
+        let mut errors = validate::check(&subject);
+        let mut warnings: Vec<String> = validate::warnings(&subject)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        errors.extend(validate::crosses_namespaces(&subject));
+        errors.extend(validate::in_excluded_namespace(&subject, &self.namespace));
+        let is_new = |old: &AsyncActorSpec| old.workload_ref != spec.workload_ref;
+        if old.as_ref().is_none_or(is_new) {
+            let findings = target::judge(&spec, &self.facts.now());
+            errors.extend(findings.errors);
+            warnings.extend(findings.warnings.iter().map(ToString::to_string));
+        }
+        let conflicts = self.conflicts(&key, &spec, old.as_ref());
+        if self.contact.is_lost() {
+            warnings.extend(conflicts.iter().map(unsure));
+        } else {
+            errors.extend(conflicts);
+        }
+        errors.sort();
+        warnings.sort();
+        self.verdict(&key, &errors, warnings)
+    }
+
+    /// What other actors have that this one would need; only what its write asks for anew (ADM-6).
+    fn conflicts(
+        &self,
+        key: &Key,
+        spec: &AsyncActorSpec,
+        old: Option<&AsyncActorSpec>,
+    ) -> Vec<Violation> {
+        let changed = |part: fn(&AsyncActorSpec, &AsyncActorSpec) -> bool| {
+            old.is_none_or(|old| part(old, spec))
+        };
+        let queue = changed(|old, new| old.transport != new.transport)
+            .then(|| self.index.holder(key, &spec.transport))
+            .flatten()
+            .map(|(owner, queue)| validate::queue_taken(&queue, &owner.namespace, &owner.name));
+        let target = spec
+            .workload_ref
+            .as_ref()
+            .filter(|_| changed(|old, new| old.workload_ref != new.workload_ref))
+            .and_then(|target| Some((target, self.index.binder(key, target)?)))
+            .map(|(target, owner)| validate::target_taken(target, &owner.namespace, &owner.name));
+        queue.into_iter().chain(target).collect()
+    }
+
+    fn verdict(&self, key: &Key, errors: &[Violation], warnings: Vec<String>) -> Verdict {
+        if errors.is_empty() {
+            return Verdict {
+                answer: Answer {
+                    warnings,
+                    ..Answer::default()
+                },
+                reason: Reason::Valid,
+                told: None,
+            };
+        }
+        let (answer, reason) = if self.mode == Mode::Warn {
+            let errors = errors.iter().map(ToString::to_string);
+            let answer = Answer {
+                warnings: errors.chain(warnings).collect(),
+                ..Answer::default()
+            };
+            (answer, Reason::InvalidWarned)
+        } else {
+            let answer = Answer {
+                denied: Some(Denied {
+                    code: INVALID,
+                    message: message(key, errors),
+                }),
+                warnings,
+                patch: None,
+            };
+            (answer, Reason::Invalid)
+        };
+        Verdict {
+            answer,
+            reason,
+            told: None,
+        }
+    }
+}
+
+/// All errors, a line each (VAC-1).
+fn message(key: &Key, errors: &[Violation]) -> String {
+    let plural = if errors.len() == 1 { "" } else { "s" };
+    let mut text = format!("AsyncActor {key} has {} error{plural}:", errors.len());
+    for error in errors {
+        text.push_str("\n  ");
+        text.push_str(&error.to_string());
+    }
+    text
+}
+
+/// VAC-5.
+fn unsure(conflict: &Violation) -> String {
+    format!(
+        "{conflict} (not refused: the webhook has no contact with the API server, this may be out of date)"
+    )
+}
+
+#[cfg(test)]
+mod tests;

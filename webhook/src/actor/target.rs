@@ -1,0 +1,76 @@
+//! What is known of a target's kind before anybody looks at the target (VAC-4, VAC-6).
+
+use asya_shared::admission::facts::Facts;
+use asya_shared::api::{AsyncActorSpec, BindingRollout, BindingStrategy, ModeSpec, WorkloadRef};
+use asya_shared::resolve;
+use asya_shared::validate::{Violation, Warning};
+
+/// What was found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// The binding cannot work.
+    pub errors: Vec<Violation>,
+    /// It can, and users should know something.
+    pub warnings: Vec<Warning>,
+}
+
+/// Judges a binding that is new.
+pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
+    let mut found = Findings::default();
+    let Ok(ModeSpec::Binding(binding)) = spec.mode() else {
+        return found;
+    };
+    let target = binding.target;
+    let WorkloadRef { kind, name, .. } = target;
+    if resolve::resolver(target.group(), kind).is_none() {
+        let message = resolve::unsupported(target).message;
+        let text = message.strip_prefix("spec.workloadRef: ");
+        let text = text.unwrap_or(&message);
+        found.errors.push(Violation::new("spec.workloadRef", text));
+    }
+    kind_is_readable(target, facts, &mut found);
+    let mut warn = |path: &str, text: String| {
+        let path = path.to_owned();
+        found.warnings.push(Warning { path, text });
+    };
+    if binding.strategy == BindingStrategy::Pod && binding.rollout == BindingRollout::Always {
+        warn(
+            "spec.binding.rollout",
+            format!("pods of {kind}/{name} will be restarted; OnRestart avoids it"),
+        );
+    }
+    if binding.required && facts.replicas == Some(1) {
+        warn(
+            "spec.binding.required",
+            format!(
+                "the operator's webhook has one replica: while that is away, no pod of {kind}/{name} starts; run two"
+            ),
+        );
+    }
+    found
+}
+
+fn kind_is_readable(target: &WorkloadRef, facts: &Facts, found: &mut Findings) {
+    let (group, kind) = (target.group(), &target.kind);
+    let unreadable = facts
+        .unreadable
+        .iter()
+        .find(|it| it.group == group && it.kind == *kind);
+    let Some(unreadable) = unreadable else {
+        return;
+    };
+    match &unreadable.missing_rule {
+        Some(rule) => found.errors.push(Violation {
+            path: "spec.workloadRef".to_owned(),
+            problem: format!("asya-controller may not read {kind}.{group}"),
+            fix: Some(format!(
+                "add this rule to its ClusterRole:\n{}",
+                rule.trim_end()
+            )),
+        }),
+        None => found.warnings.push(Warning {
+            path: "spec.workloadRef.kind".to_owned(),
+            text: format!("{kind}.{group} is not installed; the actor binds when it is"),
+        }),
+    }
+}

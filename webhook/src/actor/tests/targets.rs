@@ -1,0 +1,119 @@
+//! What is known of a target's kind.
+
+use asya_shared::admission::facts::{Facts, UnreadableKind};
+use serde_json::{Value, json};
+
+use super::{World, refusal};
+use crate::actor::Mode;
+use crate::outcome::Reason;
+use crate::testing::{actor, binding};
+
+fn told(facts: Facts) -> World {
+    let world = World::new(Mode::Enforce);
+    world.judge.facts.tell(facts);
+    world
+}
+
+fn unreadable(missing_rule: Option<&str>) -> Facts {
+    let kind = UnreadableKind {
+        group: "apps".to_owned(),
+        kind: "Deployment".to_owned(),
+        missing_rule: missing_rule.map(str::to_owned),
+    };
+    Facts {
+        unreadable: vec![kind],
+        ..Facts::default()
+    }
+}
+
+fn quiet(kind: &str) -> Value {
+    let mut spec = binding(kind, "phi");
+    spec["binding"] = json!({"rollout": "OnRestart"});
+    spec
+}
+
+/// VAC-4
+#[test]
+fn a_kind_that_the_controller_may_not_read_is_refused_with_the_missing_rule() {
+    let rule = "- apiGroups: [apps]\n  resources: [deployments]\n  verbs: [get, list, watch]\n";
+    let world = told(unreadable(Some(rule)));
+    let verdict = world.create(&actor("models", "a", &quiet("Deployment")));
+    assert_eq!(
+        refusal(&verdict),
+        format!(
+            "AsyncActor models/a has 1 error:\n  spec.workloadRef: asya-controller may not read Deployment.apps; \
+             add this rule to its ClusterRole:\n{}",
+            rule.trim_end()
+        )
+    );
+    let verdict = world.create(&actor("models", "a", &quiet("StatefulSet")));
+    assert_eq!(verdict.reason, Reason::Valid);
+}
+
+/// VAC-4
+#[test]
+fn a_kind_that_is_not_installed_is_a_warning() {
+    let verdict = told(unreadable(None)).create(&actor("models", "a", &quiet("Deployment")));
+    assert_eq!(verdict.reason, Reason::Valid);
+    assert_eq!(
+        verdict.answer.warnings,
+        ["spec.workloadRef.kind: Deployment.apps is not installed; the actor binds when it is"]
+    );
+}
+
+/// VAC-4
+#[test]
+fn a_kind_that_cannot_be_bound_is_refused() {
+    let world = told(Facts::default());
+    let verdict = world.create(&actor("models", "a", &quiet("DaemonSet")));
+    let text = "spec.workloadRef: DaemonSet of group apps cannot be bound; bind one of ";
+    assert!(refusal(&verdict).contains(text), "{verdict:?}");
+}
+
+/// VAC-6
+#[test]
+fn what_a_new_binding_does_to_pods_is_a_warning() {
+    let world = told(Facts {
+        replicas: Some(1),
+        ..Facts::default()
+    });
+    let warnings = |spec: &Value| world.create(&actor("models", "a", spec)).answer.warnings;
+    let mut always = binding("Deployment", "phi");
+    let restarts =
+        "spec.binding.rollout: pods of Deployment/phi will be restarted; OnRestart avoids it";
+    assert_eq!(warnings(&always), [restarts]);
+    assert_eq!(warnings(&quiet("Deployment")), [""; 0]);
+    always["binding"] = json!({"strategy": "Template"});
+    assert_eq!(warnings(&always), [""; 0]);
+
+    let mut required = quiet("Deployment");
+    required["binding"]["required"] = json!(true);
+    assert_eq!(
+        warnings(&required),
+        [
+            "spec.binding.required: the operator's webhook has one replica: while that is away, no pod of \
+             Deployment/phi starts; run two"
+        ]
+    );
+    for replicas in [None, Some(2)] {
+        world.judge.facts.tell(Facts {
+            replicas,
+            ..Facts::default()
+        });
+        assert_eq!(warnings(&required), [""; 0]);
+    }
+}
+
+/// ADM-6
+#[test]
+fn kinds_are_judged_when_the_target_is_new() {
+    let world = told(unreadable(Some("r")));
+    let old = actor("models", "a", &quiet("Deployment"));
+    let mut new = old.clone();
+    new["spec"]["timeout"] = json!({"processing": 5});
+    let verdict = world.update(&old, &new);
+    assert_eq!(
+        (verdict.reason, verdict.answer.warnings),
+        (Reason::Valid, Vec::new())
+    );
+}

@@ -1,0 +1,321 @@
+//! The actors, as reviews ask for them: who claims a queue's name, who binds a target, which actors have pods
+//! in a namespace. Filled by one watch; asked without waiting for anything (ADM-7).
+
+mod record;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use asya_shared::api::WorkloadRef;
+use asya_shared::claims::{self, Name, Place, Use};
+use asya_shared::config::{Settings, TransportsConfig};
+use asya_shared::inject::bound::{ActorInputs, BoundActor};
+use asya_shared::validate;
+use k8s_openapi::jiff::Timestamp;
+
+pub use record::{Actor, Key, Seen};
+pub use watch::{Contact, follow};
+
+/// The bindings of a namespace.
+pub type Bindings = Arc<[Arc<BoundActor>]>;
+
+/// What every pod gets from the installation.
+#[derive(Debug)]
+pub struct Platform {
+    /// The configured transports.
+    pub transports: TransportsConfig,
+    /// What else pods need to know of it.
+    pub settings: Settings,
+}
+
+/// All actors.
+#[derive(Debug)]
+pub struct Index {
+    /// What they are judged by.
+    pub platform: Platform,
+    inner: RwLock<Inner>,
+    /// Hash of the runtime's scripts (ROLL-8). Who changes anything holds it, so that nothing is rendered by an
+    /// old one.
+    scripts_hash: Mutex<String>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    actors: HashMap<Key, Entry>,
+    by_name: HashMap<Place, BTreeMap<Key, Use>>,
+    /// By namespace.
+    bindings: HashMap<Box<str>, OfNamespace>,
+    /// What a running list has yet to show.
+    relist: Option<HashSet<Key>>,
+    synced: bool,
+}
+
+#[derive(Debug, Default)]
+struct OfNamespace {
+    keys: HashSet<Key>,
+    /// Those whose spec can be read and whose kind is known, for reviews.
+    bound: Bindings,
+}
+
+/// What is kept of an actor.
+#[derive(Debug)]
+struct Entry {
+    /// The older comes first; among those of one second the one with the smaller uid.
+    age: (Timestamp, Box<str>),
+    names: Vec<Name>,
+    binding: Option<Binding>,
+}
+
+/// What is kept of a binding.
+#[derive(Debug)]
+struct Binding {
+    target: WorkloadRef,
+    /// What it is rendered from.
+    actor: Arc<Actor>,
+    bound: Option<Arc<BoundActor>>,
+}
+
+impl Entry {
+    fn of(actor: &Arc<Actor>, platform: &Platform, scripts_hash: &str) -> Self {
+        let Key { namespace, name } = &actor.key;
+        let told = &actor.told;
+        let retired = told.retired_queues.iter();
+        let known = retired
+            .map(|queue| (queue, Use::Retired))
+            .chain(told.queue.iter().map(|queue| (queue, Use::Queue)))
+            .map(|(queue, use_)| (&*queue.transport, &*queue.name, use_));
+        let transport = actor.transport.as_deref();
+        let binding = actor.target.clone().map(|target| Binding {
+            target,
+            bound: render(actor, platform, scripts_hash).map(Arc::new),
+            actor: Arc::clone(actor),
+        });
+        Self {
+            age: (
+                actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
+                actor.uid.clone(),
+            ),
+            names: claims::names(&platform.transports, (namespace, name), transport, known),
+            binding,
+        }
+    }
+}
+
+/// What a review needs of a binding; none of a spec that the types cannot hold, or of a kind without a resolver.
+fn render(actor: &Actor, platform: &Platform, scripts_hash: &str) -> Option<BoundActor> {
+    let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
+    BoundActor::new(&ActorInputs {
+        namespace: &actor.key.namespace,
+        name: &actor.key.name,
+        uid: &actor.uid,
+        created: actor.created.as_ref(),
+        deleting: actor.deleting,
+        spec: &spec,
+        role_arn: actor.role_arn.as_deref(),
+        bound: actor.told.bound_since.is_some(),
+        resolved: actor.told.resolved_target.as_ref(),
+        transports: &platform.transports,
+        settings: &platform.settings,
+        scripts_hash,
+    })
+}
+
+impl Binding {
+    /// Whether it is an object, or leads to it, of the same namespace.
+    fn reaches(&self, target: &WorkloadRef) -> bool {
+        let own = &self.target;
+        let same =
+            own.group() == target.group() && (&own.kind, &own.name) == (&target.kind, &target.name);
+        let is_it = |link: &String| link.split_once('/') == Some((&target.kind, &target.name));
+        let resolved = self.actor.told.resolved_target.as_ref();
+        same || resolved.is_some_and(|it| it.chain.iter().any(is_it))
+    }
+}
+
+impl Index {
+    /// Without actors yet.
+    pub fn new(platform: Platform) -> Self {
+        Self {
+            platform,
+            inner: RwLock::default(),
+            scripts_hash: Mutex::default(),
+        }
+    }
+
+    /// Whether a list has been complete.
+    pub fn is_synced(&self) -> bool {
+        self.read().synced
+    }
+
+    /// Number of actors.
+    pub fn len(&self) -> usize {
+        self.read().actors.len()
+    }
+
+    /// Who else has one of the names that an actor would claim on a transport, and the name; of several the one
+    /// that owns it (VAC-4).
+    pub fn holder(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
+        let transports = &self.platform.transports;
+        let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
+        let inner = &*self.read();
+        let rivals = names.iter().flat_map(|name| {
+            let users = inner.by_name.get(&name.place).into_iter().flatten();
+            users
+                .filter(|(user, use_)| *user != key && !name.use_.is_shared_with(**use_))
+                .filter_map(move |(user, use_)| {
+                    let age = &inner.actors.get(user)?.age;
+                    Some(((*use_ != Use::Retired, age), user, name))
+                })
+        });
+        let (_, user, name) = rivals.min_by(|(one, ..), (other, ..)| one.cmp(other))?;
+        Some((user.clone(), name.place.1.clone()))
+    }
+
+    /// The oldest other actor that binds a target in the actor's namespace (VAC-4).
+    pub fn binder(&self, key: &Key, target: &WorkloadRef) -> Option<Key> {
+        let inner = self.read();
+        let bindings = inner.bindings.get(&*key.namespace)?;
+        let rivals = bindings.keys.iter().filter(|other| *other != key);
+        let rivals = rivals.filter_map(|other| {
+            let entry = inner.actors.get(other)?;
+            let reaches = entry.binding.as_ref()?.reaches(target);
+            reaches.then_some((&entry.age, other))
+        });
+        rivals.min().map(|(_, other)| other.clone())
+    }
+
+    /// The bindings of a namespace, as reviews need them.
+    pub fn bindings_in(&self, namespace: &str) -> Bindings {
+        let inner = self.read();
+        let bindings = inner.bindings.get(namespace);
+        bindings.map(|it| Arc::clone(&it.bound)).unwrap_or_default()
+    }
+
+    /// The runtime's scripts have this hash now.
+    pub fn scripts(&self, hash: &str) {
+        let mut current = self.writing();
+        if *current == hash {
+            return;
+        }
+        hash.clone_into(&mut current);
+        let all = self.read();
+        let actors = all.actors.values();
+        let bindings = actors.filter_map(|entry| entry.binding.as_ref());
+        let actors: Vec<_> = bindings.map(|it| Arc::clone(&it.actor)).collect();
+        drop(all);
+        for actor in actors {
+            let entry = Entry::of(&actor, &self.platform, &current);
+            self.write().put(&actor.key, entry);
+        }
+    }
+
+    /// An actor is there, or has changed.
+    pub fn show(&self, actor: &Arc<Actor>) {
+        let scripts_hash = self.writing();
+        let entry = Entry::of(actor, &self.platform, &scripts_hash);
+        let mut inner = self.write();
+        if let Some(missing) = &mut inner.relist {
+            missing.remove(&actor.key);
+        }
+        inner.put(&actor.key, entry);
+    }
+
+    /// An actor is gone.
+    pub fn removed(&self, key: &Key) {
+        let _writing = self.writing();
+        self.write().remove(key);
+    }
+
+    /// A list begins: what it does not show until [`Index::relisted`] is gone.
+    pub fn relisting(&self) {
+        let mut inner = self.write();
+        inner.relist = Some(inner.actors.keys().cloned().collect());
+    }
+
+    /// A list is complete.
+    pub fn relisted(&self) {
+        let _writing = self.writing();
+        let mut inner = self.write();
+        for key in inner.relist.take().unwrap_or_default() {
+            inner.remove(&key);
+        }
+        inner.synced = true;
+    }
+
+    fn writing(&self) -> MutexGuard<'_, String> {
+        let writing = self.scripts_hash.lock();
+        writing.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Inner> {
+        // A panic between two map operations leaves all maps usable: the next list repairs them.
+        self.inner.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
+        self.inner.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// In place of what was there.
+    fn put(&mut self, key: &Key, entry: Entry) {
+        self.forget(key);
+        for Name { place, use_, .. } in &entry.names {
+            let users = self.by_name.entry(place.clone()).or_default();
+            users.insert(key.clone(), *use_);
+        }
+        let binds = entry.binding.is_some();
+        self.actors.insert(key.clone(), entry);
+        self.rebind(key, binds);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        self.forget(key);
+        self.actors.remove(key);
+        self.rebind(key, false);
+    }
+
+    fn forget(&mut self, key: &Key) {
+        for Name { place, .. } in self.actors.get(key).iter().flat_map(|it| &it.names) {
+            if let Some(users) = self.by_name.get_mut(place) {
+                users.remove(key);
+                if users.is_empty() {
+                    self.by_name.remove(place);
+                }
+            }
+        }
+    }
+
+    /// Makes the namespace's list anew: one change costs that, and each review nothing.
+    fn rebind(&mut self, key: &Key, binds: bool) {
+        let namespace = &*key.namespace;
+        if !binds
+            && !self
+                .bindings
+                .get(namespace)
+                .is_some_and(|it| it.keys.contains(key))
+        {
+            return;
+        }
+        let of_namespace = self.bindings.entry(namespace.into()).or_default();
+        if binds {
+            of_namespace.keys.insert(key.clone());
+        } else {
+            of_namespace.keys.remove(key);
+        }
+        let actors = of_namespace
+            .keys
+            .iter()
+            .filter_map(|key| self.actors.get(key));
+        let bound = actors.filter_map(|it| it.binding.as_ref()?.bound.clone());
+        of_namespace.bound = bound.collect();
+        if of_namespace.keys.is_empty() {
+            self.bindings.remove(namespace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

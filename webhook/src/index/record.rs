@@ -1,0 +1,199 @@
+//! What the index keeps of an `AsyncActor`, projected while the API server's text is decoded. Decoding must not
+//! fail: one bad object would fail every list.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use asya_shared::api::{AsyncActor, ResolvedTarget, WorkloadRef};
+use asya_shared::names::annotation;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// Namespace and name of an actor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    /// Namespace.
+    pub namespace: Arc<str>,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// The key of `name` in `namespace`.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// An actor, as an event of the watch or a list shows it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    meta: ObjectMeta,
+    /// What is kept.
+    pub actor: Arc<Actor>,
+}
+
+/// What is read of an actor.
+#[derive(Debug)]
+pub struct Actor {
+    /// Namespace and name.
+    pub key: Key,
+    /// Tells it from an earlier actor of its name.
+    pub uid: Box<str>,
+    /// When it was made.
+    pub created: Option<Time>,
+    /// Whether its deletion has begun.
+    pub deleting: bool,
+    /// The transport that its spec names.
+    pub transport: Option<Box<str>>,
+    /// What its spec binds.
+    pub target: Option<WorkloadRef>,
+    /// The whole spec of a binding, as text.
+    pub spec: Option<Box<RawValue>>,
+    /// Its annotation `eks.amazonaws.com/role-arn`.
+    pub role_arn: Option<Box<str>>,
+    /// What its status tells.
+    pub told: Told,
+}
+
+/// What a status tells; nothing where it cannot be read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Told {
+    /// The queue that was verified last.
+    pub queue: Option<QueueName>,
+    /// Those that the actor has left.
+    pub retired_queues: Box<[QueueName]>,
+    /// Since when its pods get the sidecar.
+    pub bound_since: Option<Time>,
+    /// What its target led to.
+    pub resolved_target: Option<ResolvedTarget>,
+}
+
+/// A queue at a broker.
+#[derive(Debug, Deserialize)]
+pub struct QueueName {
+    /// The transport.
+    pub transport: Box<str>,
+    /// Its name there.
+    pub name: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct RawActor<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawMetadata<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    namespace: Cow<'a, str>,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    #[serde(borrow)]
+    resource_version: Cow<'a, str>,
+    creation_timestamp: Option<Time>,
+    #[serde(borrow, default)]
+    deletion_timestamp: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    transport: Option<Box<str>>,
+    workload_ref: Option<WorkloadRef>,
+}
+
+fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let RawActor {
+            metadata,
+            spec: raw,
+            status,
+        } = RawActor::deserialize(deserializer)?;
+        let spec: Option<Spec> = read(raw);
+        let (transport, target) =
+            spec.map_or((None, None), |spec| (spec.transport, spec.workload_ref));
+        let role_arn = metadata.annotations.as_ref().and_then(|annotations| {
+            let role = annotations.get(annotation::ROLE_ARN)?;
+            target.as_ref().map(|_| role.as_ref().into())
+        });
+        let actor = Actor {
+            role_arn,
+            key: Key::new(&metadata.namespace, &metadata.name),
+            uid: metadata.uid.as_ref().into(),
+            created: metadata.creation_timestamp,
+            deleting: metadata.deletion_timestamp.is_some(),
+            transport,
+            spec: raw.filter(|_| target.is_some()).map(ToOwned::to_owned),
+            target,
+            told: read(status).unwrap_or_default(),
+        };
+        let meta = ObjectMeta {
+            name: Some(metadata.name.into_owned()),
+            namespace: Some(metadata.namespace.into_owned()),
+            resource_version: Some(metadata.resource_version.into_owned()),
+            ..ObjectMeta::default()
+        };
+        Ok(Self {
+            meta,
+            actor: Arc::new(actor),
+        })
+    }
+}
+
+impl Resource for Seen {
+    type DynamicType = ();
+    type Scope = <AsyncActor as Resource>::Scope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        AsyncActor::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        AsyncActor::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        AsyncActor::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        AsyncActor::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}

@@ -1,0 +1,163 @@
+use std::sync::Arc;
+
+use asya_shared::api::WorkloadRef;
+use serde_json::{Value, json};
+
+use super::{Index, Key, Seen};
+use crate::testing::{bound, platform, show};
+
+fn seen(namespace: &str, name: &str, spec: &Value) -> Seen {
+    let actor = json!({
+        "metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"},
+        "spec": spec,
+    });
+    serde_json::from_str(&actor.to_string()).unwrap()
+}
+
+fn binding(target: &str) -> Value {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": target});
+    json!({"transport": "mq", "workloadRef": target})
+}
+
+fn target(name: &str) -> WorkloadRef {
+    serde_json::from_value(binding(name)["workloadRef"].clone()).unwrap()
+}
+
+struct World {
+    index: Index,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            index: Index::new(platform()),
+        }
+    }
+
+    fn show(&self, seen: &Seen) {
+        self.index.show(&seen.actor);
+    }
+
+    fn holder(&self, name: &str) -> Option<String> {
+        let holder = self.index.holder(&Key::new("asking", name), "mq");
+        holder.map(|(key, _)| key.to_string())
+    }
+
+    fn binder(&self, name: &str) -> Option<String> {
+        let binder = self.index.binder(&Key::new("a", "asking"), &target(name));
+        binder.map(|key| key.to_string())
+    }
+}
+
+#[test]
+fn what_an_actor_no_longer_asks_for_is_free() {
+    let world = World::new();
+    world.show(&seen("a", "x", &binding("one")));
+    assert_eq!(world.holder("x").as_deref(), Some("a/x"));
+    assert_eq!(world.binder("one").as_deref(), Some("a/x"));
+
+    world.show(&seen("a", "x", &binding("two")));
+    assert_eq!(
+        (world.binder("one"), world.binder("two")),
+        (None, Some("a/x".to_owned()))
+    );
+
+    world.index.removed(&Key::new("a", "x"));
+    assert_eq!((world.holder("x"), world.binder("two")), (None, None));
+    assert_eq!(world.index.len(), 0);
+}
+
+#[test]
+fn what_a_list_does_not_show_is_gone() {
+    let world = World::new();
+    world.show(&seen("a", "stays", &json!({"transport": "mq"})));
+    world.show(&seen("a", "goes", &json!({"transport": "mq"})));
+    assert!(!world.index.is_synced());
+    world.index.relisting();
+    world.show(&seen("a", "stays", &json!({"transport": "mq"})));
+    world.show(&seen("a", "comes", &json!({"transport": "mq"})));
+    // Nothing is lost while the list runs.
+    assert!(world.holder("goes").is_some());
+    world.index.relisted();
+    assert!(world.index.is_synced());
+    assert_eq!(world.holder("goes"), None);
+    assert!(world.holder("stays").is_some() && world.holder("comes").is_some());
+}
+
+/// One bad object would fail every list.
+#[test]
+fn an_actor_is_read_whatever_users_and_others_wrote_into_it() {
+    for (spec, status) in [
+        (json!(null), json!(null)),
+        (json!([1]), json!("x")),
+        (json!({"transport": 7}), json!({"queue": 7})),
+        (
+            json!({"transport": "mq", "workloadRef": "x"}),
+            json!({"boundSince": "soon"}),
+        ),
+    ] {
+        let actor = json!({
+            "metadata": {"name": "x", "uid": "u", "resourceVersion": "1", "labels": [7]},
+            "spec": spec, "status": status,
+        });
+        let read: Result<Seen, _> = serde_json::from_str(&actor.to_string());
+        assert!(read.is_ok(), "{actor}: {read:?}");
+    }
+}
+
+#[test]
+fn bindings_stand_by_namespace_as_reviews_need_them() {
+    let world = World::new();
+    let names = |namespace: &str| {
+        let bindings = world.index.bindings_in(namespace);
+        let mut names: Vec<_> = bindings.iter().map(|it| it.name.clone()).collect();
+        names.sort();
+        names
+    };
+    show(&world.index, &bound("a", "one", "x"));
+    show(&world.index, &bound("a", "two", "y"));
+    show(&world.index, &bound("b", "three", "x"));
+    world.show(&seen(
+        "a",
+        "standalone",
+        &json!({"transport": "mq", "workload": {}}),
+    ));
+    let mut unreadable = bound("a", "unreadable", "z");
+    unreadable["spec"]["timeout"] = json!({"processing": "soon"});
+    show(&world.index, &unreadable);
+    assert_eq!(
+        (names("a"), names("b")),
+        (
+            vec!["one".to_owned(), "two".to_owned()],
+            vec!["three".to_owned()]
+        )
+    );
+
+    // An unreadable spec binds its target all the same: only the controller can tell what becomes of it.
+    assert_eq!(world.binder("z").as_deref(), Some("a/unreadable"));
+    world.index.removed(&Key::new("a", "one"));
+    world.index.removed(&Key::new("b", "three"));
+    assert_eq!(
+        (names("a"), names("b")),
+        (vec!["two".to_owned()], Vec::new())
+    );
+}
+
+/// A reader never waits for a writer that waits for anything.
+#[test]
+fn reviews_of_many_threads_ask_at_once() {
+    let world = Arc::new(World::new());
+    world.show(&seen("a", "x", &binding("one")));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..1_000 {
+                    assert!(world.holder("x").is_some());
+                }
+            });
+        }
+        for _ in 0..1_000 {
+            world.show(&seen("a", "x", &binding("one")));
+        }
+    });
+}

@@ -1,0 +1,104 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{Contact, Index, follow};
+use crate::testing::{Fake, platform};
+
+fn actor(name: &str, version: &str) -> Value {
+    let mut actor = crate::testing::actor("a", name, &json!({"transport": "mq"}));
+    actor["metadata"]["resourceVersion"] = json!(version);
+    actor
+}
+
+struct World {
+    fake: Fake,
+    index: Arc<Index>,
+    contact: Contact,
+    following: tokio::task::JoinHandle<()>,
+}
+
+impl World {
+    async fn start(fake: Fake) -> Self {
+        *fake.listed.lock().await = vec![actor("listed", "1")];
+        let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
+        let client = fake.client(&contact);
+        let following = follow(client, Arc::clone(&index), contact.clone());
+        Self {
+            fake,
+            index,
+            contact,
+            following: tokio::spawn(following),
+        }
+    }
+
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
+        let limit = tokio::time::Instant::now() + Duration::from_mins(2);
+        while !holds(self) {
+            assert!(!self.following.is_finished() && tokio::time::Instant::now() < limit);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_index_follows_lists_and_events() {
+    let world = World::start(Fake::default()).await;
+    world
+        .until(|it| it.index.is_synced() && it.fake.asked() == 2)
+        .await;
+    assert_eq!(world.index.len(), 1);
+    world.fake.tell("ADDED", &actor("new", "6")).await;
+    world.until(|it| it.index.len() == 2).await;
+    world.fake.tell("DELETED", &actor("listed", "7")).await;
+    world.until(|it| it.index.len() == 1).await;
+}
+
+/// VAC-5
+#[tokio::test(start_paused = true)]
+async fn contact_is_what_the_api_server_answers_also_while_nothing_happens() {
+    let world = World::start(Fake::default()).await;
+    assert!(world.contact.is_lost() && world.contact.age().is_none());
+    world
+        .until(|it| it.index.is_synced() && it.fake.asked() == 2)
+        .await;
+    assert!(!world.contact.is_lost());
+
+    // Each watch ends by itself, and the next one is an answer.
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let asked = world.fake.asked();
+        world.fake.cut().await;
+        world.until(|it| it.fake.asked() > asked).await;
+        assert!(world.contact.age().unwrap() < Duration::from_secs(2));
+    }
+
+    *world.fake.down.lock().await = Some(StatusCode::SERVICE_UNAVAILABLE);
+    world.fake.cut().await;
+    tokio::time::sleep(Duration::from_secs(29)).await;
+    assert!(!world.contact.is_lost());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(world.contact.is_lost());
+    // What is known stays known.
+    assert_eq!(world.index.len(), 1);
+
+    *world.fake.down.lock().await = None;
+    world.until(|it| !it.contact.is_lost()).await;
+    assert_eq!(world.contact.failure(), None);
+}
+
+/// AVL-2: the CRD is not there yet.
+#[tokio::test(start_paused = true)]
+async fn what_is_in_the_way_of_the_first_list_is_told() {
+    let fake = Fake::default();
+    *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
+    let world = World::start(fake).await;
+    world.until(|it| it.contact.failure().is_some()).await;
+    let failure = world.contact.failure().unwrap();
+    assert!(failure.contains("away"), "{failure}");
+    assert!(!world.index.is_synced());
+    *world.fake.down.lock().await = None;
+    world.until(|it| it.index.is_synced()).await;
+}

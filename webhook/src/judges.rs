@@ -1,0 +1,34 @@
+//! Who judges which path.
+
+use crate::actor::Actors;
+use crate::events::{Events, Told};
+use crate::outcome::{Path, Verdict};
+use crate::pod::Pods;
+use crate::review::Request;
+use crate::routes::Judge;
+
+/// All judges.
+pub struct Judges {
+    /// Of actors.
+    pub actors: Actors,
+    /// Of pods.
+    pub pods: Pods,
+    /// Where Events are left.
+    pub events: Events,
+}
+
+impl Judge for Judges {
+    fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
+        match path {
+            Path::Actors => self.actors.judge(request),
+            Path::Pods | Path::RequiredPods => self.pods.judge(path, request),
+        }
+    }
+
+    fn tell(&self, told: Told) {
+        self.events.tell(told);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! The admission webhook of Asya's `AsyncActor`s.
+
+mod actor;
+mod args;
+mod client;
+mod events;
+mod facts;
+mod health;
+mod index;
+mod judges;
+mod metrics;
+mod outcome;
+mod pod;
+mod readiness;
+mod review;
+mod routes;
+mod server;
+#[cfg(test)]
+mod testing;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_certs::serve::{Certificates, Trusted};
+use clap::Parser;
+use k8s_openapi::jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use tracing_subscriber::EnvFilter;
+
+use crate::actor::Actors;
+use crate::args::Args;
+use crate::client::Clients;
+use crate::facts::Known;
+use crate::index::{Contact, Index, Platform};
+use crate::judges::Judges;
+use crate::metrics::Metrics;
+use crate::pod::Pods;
+use crate::readiness::Readiness;
+
+/// Reviews under way get this long when no new ones are taken (AVL-3).
+const FINISH: Duration = Duration::from_secs(5);
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    // Before anything speaks TLS.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    if let Err(error) = start_logging(&args.log_level) {
+        eprintln!("--log-level {}: {error}", args.log_level);
+        return ExitCode::from(2);
+    }
+    match run(args).await {
+        Ok(code) => code,
+        Err(error) => {
+            error!(%error, "stopped");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// JSON lines. kube's client logs whole answers that it cannot decode, Secrets among them: it is silenced.
+fn start_logging(level: &str) -> Result<(), BoxError> {
+    let filter = EnvFilter::try_new(level)?.add_directive("kube_client::client=off".parse()?);
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_env_filter(filter)
+        .try_init()
+}
+
+async fn run(args: Args) -> Result<ExitCode, BoxError> {
+    let platform = Platform {
+        transports: args.transports()?,
+        settings: args.settings()?,
+    };
+    for warning in &platform.transports.warnings {
+        warn!(warning, "transport configuration");
+    }
+    let index = Arc::new(Index::new(platform));
+    let (contact, facts) = (Contact::default(), Known::default());
+    let certificates = Certificates::new(args.tls_names.clone());
+    let readiness = Readiness::new(&index, &contact, &certificates, &facts, args.has_facts());
+    let metrics = measured(&contact, &certificates);
+    let mut signals = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
+
+    let reviews = health::bind(&args.webhook_bind_address, "--webhook-bind-address").await?;
+    let probes = health::bind(
+        &args.health_probe_bind_address,
+        "--health-probe-bind-address",
+    )
+    .await?;
+    let health = health::routes(readiness.pending(), Arc::clone(&metrics));
+    tokio::spawn(async { axum::serve(probes, health).await });
+
+    let clients = Clients::new(args.kubeconfig.as_deref(), &contact).await?;
+    watch(&args, &clients, &index, &contact, &certificates, &facts);
+    let (told, writer) = events::events(clients.others, &args.pod_name);
+    tokio::spawn(writer.run());
+    let judges = Judges {
+        actors: Actors {
+            mode: args.validation,
+            namespace: args.namespace.clone(),
+            index: Arc::clone(&index),
+            contact,
+            facts,
+        },
+        pods: Pods {
+            namespace: args.namespace.clone(),
+            index,
+        },
+        events: told,
+    };
+    let tls = TlsAcceptor::from(Arc::new(asya_certs::serve::tls(certificates)?));
+    let stop = CancellationToken::new();
+    let routes = routes::routes(judges, metrics);
+    let served = tokio::spawn(server::serve(reviews, tls, routes, stop.clone(), FINISH));
+    info!(address = args.webhook_bind_address, "serving reviews");
+
+    tokio::select! {
+        _ = signals.0.recv() => {}
+        _ = signals.1.recv() => {}
+    }
+    info!("stopping");
+    readiness.stop();
+    let drained = async {
+        tokio::time::sleep(args.shutdown_delay()).await;
+        stop.cancel();
+        let _ = served.await;
+    };
+    tokio::select! {
+        () = drained => Ok(ExitCode::SUCCESS),
+        _ = signals.0.recv() => Ok(ExitCode::FAILURE),
+        _ = signals.1.recv() => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Metrics, with those that are read off what they measure.
+fn measured(contact: &Contact, certificates: &Certificates) -> Arc<Metrics> {
+    let metrics = Arc::new(Metrics::new());
+    let (contact, certificates) = (contact.clone(), certificates.clone());
+    metrics.before_scrape(move |metrics| {
+        metrics.reflector_age(contact.age());
+        metrics.certificates(&certificates.shown(), Timestamp::now());
+    });
+    metrics
+}
+
+/// Starts the watches: actors, the certificate, and what the controller tells.
+fn watch(
+    args: &Args,
+    clients: &Clients,
+    index: &Arc<Index>,
+    contact: &Contact,
+    certificates: &Certificates,
+    facts: &Known,
+) {
+    tokio::spawn(index::follow(
+        clients.actors.clone(),
+        Arc::clone(index),
+        contact.clone(),
+    ));
+    let (namespace, secret) = (args.namespace.clone(), args.tls_secret.clone());
+    let followed = certificates.clone();
+    tokio::spawn(followed.follow(clients.others.clone(), namespace.clone(), secret));
+    if !args.has_facts() {
+        certificates.trust(Trusted::All);
+        return;
+    }
+    let (client, name) = (clients.others.clone(), args.facts_config_map.clone());
+    let (index, certificates, facts) = (Arc::clone(index), certificates.clone(), facts.clone());
+    tokio::spawn(async move {
+        let heard = |told| {
+            let told = facts.tell(told);
+            certificates.trust(Trusted::read(told.trusted.iter().map(String::as_str)));
+            index.scripts(told.scripts.as_deref().unwrap_or_default());
+        };
+        facts::follow(client, &namespace, &name, heard).await;
+    });
+}

@@ -1,0 +1,257 @@
+//! What `/metrics` tells (section 7 of the specification of admission). Labels take few values: none is a
+//! pod's, a container's or free text (OBS-1).
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use asya_certs::serve::Shown;
+use k8s_openapi::jiff::Timestamp;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+use tokio::time::Instant;
+
+use crate::outcome::{Path, Reason};
+
+/// Seconds.
+const DURATIONS: [f64; 12] = [
+    0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
+];
+/// Bytes.
+const SIZES: [f64; 8] = [
+    256.0,
+    1024.0,
+    4096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+];
+
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+type Refresh = Box<dyn Fn(&Metrics) + Send + Sync>;
+
+/// Every metric of the webhook.
+pub struct Metrics {
+    registry: Registry,
+    refresh: Mutex<Vec<Refresh>>,
+    reviews: Family<Labels<5>, Counter>,
+    durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    review_bytes: Histogram,
+    patch_bytes: Histogram,
+    in_flight: Gauge,
+    reflector_age: Gauge,
+    cert_expiry: Family<Labels<1>, Gauge>,
+    cert_reloads: Family<Labels<1>, Counter>,
+}
+
+/// How a review ended, in the words of the label `result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The pod gets a patch.
+    Patched,
+    /// The pod has all that it needs.
+    Empty,
+    /// Nothing is changed.
+    Allowed,
+    /// The request is refused.
+    Denied,
+    /// No verdict was reached.
+    Error,
+}
+
+impl Ended {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Patched => "patched",
+            Self::Empty => "empty",
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A review that has been answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Reviewed {
+    /// Where it came in.
+    pub path: Path,
+    /// What was to be done, in Kubernetes' words; `other` where it is none of them.
+    pub operation: &'static str,
+    /// How it ended.
+    pub ended: Ended,
+    /// Why.
+    pub reason: Reason,
+    /// Whether nothing was going to be stored.
+    pub dry_run: bool,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All metrics, at 0.
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let own = registry.sub_registry_with_prefix("asya_webhook");
+        let durations: Family<Labels<1>, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(DURATIONS));
+        for path in Path::ALL {
+            drop(durations.get_or_create(&[("path", path.label())]));
+        }
+        Self {
+            reviews: add(
+                own,
+                "reviews",
+                "Reviews by path, operation, result and reason",
+            ),
+            durations: register(
+                own,
+                "review_duration_seconds",
+                "Time from the end of a review's headers to its answer",
+                durations,
+            ),
+            review_bytes: register(
+                own,
+                "review_bytes",
+                "Size of reviews",
+                Histogram::new(SIZES),
+            ),
+            patch_bytes: register(own, "patch_bytes", "Size of patches", Histogram::new(SIZES)),
+            in_flight: add(own, "in_flight", "Reviews that are being answered"),
+            reflector_age: add(
+                own,
+                "reflector_age_seconds",
+                "Time since the API server last answered the watch of AsyncActors; -1 before the first list",
+            ),
+            cert_expiry: add(
+                own,
+                "cert_expiry_seconds",
+                "Time until the certificate in use (leaf), or its authority (ca), expires",
+            ),
+            cert_reloads: add(
+                own,
+                "cert_reloads",
+                "Certificates taken from the Secret, by result",
+            ),
+            registry,
+            refresh: Mutex::default(),
+        }
+    }
+
+    /// Counts a review as being answered until the guard is dropped, and times it.
+    pub fn begin(self: &Arc<Self>, path: Path) -> InFlight {
+        self.in_flight.inc();
+        InFlight {
+            metrics: Arc::clone(self),
+            path,
+            started: Instant::now(),
+        }
+    }
+
+    /// A review was answered.
+    pub fn reviewed(&self, review: &Reviewed) {
+        let labels = [
+            ("path", review.path.label()),
+            ("operation", review.operation),
+            ("result", review.ended.label()),
+            ("reason", review.reason.label()),
+            ("dry_run", if review.dry_run { "true" } else { "false" }),
+        ];
+        self.reviews.get_or_create(&labels).inc();
+    }
+
+    /// Size of a review's body.
+    pub fn review_bytes(&self, bytes: usize) {
+        self.review_bytes.observe(size(bytes));
+    }
+
+    /// Size of a patch.
+    pub fn patch_bytes(&self, bytes: usize) {
+        self.patch_bytes.observe(size(bytes));
+    }
+
+    /// How long ago the API server was last heard of; `None` before it was.
+    pub fn reflector_age(&self, age: Option<Duration>) {
+        let seconds = age.map_or(-1, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
+        self.reflector_age.set(seconds);
+    }
+
+    /// What is known of the certificate in use.
+    pub fn certificates(&self, shown: &Shown, now: Timestamp) {
+        for (kind, ends) in [("leaf", shown.leaf_ends), ("ca", shown.authority_ends)] {
+            if let Some(ends) = ends {
+                let seconds = ends.as_second() - now.as_second();
+                self.cert_expiry
+                    .get_or_create(&[("kind", kind)])
+                    .set(seconds);
+            }
+        }
+        for (result, count) in [("served", shown.swapped), ("refused", shown.refused)] {
+            let counter = self.cert_reloads.get_or_create(&[("result", result)]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Reads gauges off what they measure, right before each scrape, so that they cannot drift.
+    pub fn before_scrape(&self, refresh: impl Fn(&Self) + Send + Sync + 'static) {
+        let mut all = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Box::new(refresh));
+    }
+
+    /// The text of all metrics.
+    ///
+    /// # Errors
+    /// When a value cannot be written.
+    pub fn text(&self) -> Result<String, fmt::Error> {
+        let refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
+        refresh.iter().for_each(|refresh| refresh(self));
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+/// A review that is being answered.
+pub struct InFlight {
+    metrics: Arc<Metrics>,
+    path: Path,
+    started: Instant,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.metrics.in_flight.dec();
+        self.metrics
+            .durations
+            .get_or_create(&[("path", self.path.label())])
+            .observe(self.started.elapsed().as_secs_f64());
+    }
+}
+
+/// Exact up to sizes that cannot be.
+#[expect(clippy::cast_precision_loss, reason = "a body has at most 8 MiB")]
+fn size(bytes: usize) -> f64 {
+    bytes as f64
+}
+
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    register(registry, name, help, M::default())
+}
+
+fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_certs::serve::Shown;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Ended, Metrics, Reviewed};
+use crate::outcome::{Path, Reason};
+
+const DOCS: &str = include_str!("../../../docs/spec/admission.md");
+
+/// Everything that can be told has been told once.
+fn text() -> String {
+    let metrics = Arc::new(Metrics::new());
+    drop(metrics.begin(Path::Pods));
+    metrics.reviewed(&Reviewed {
+        path: Path::Pods,
+        operation: "CREATE",
+        ended: Ended::Patched,
+        reason: Reason::Valid,
+        dry_run: false,
+    });
+    metrics.review_bytes(100_000);
+    metrics.patch_bytes(4_000);
+    metrics.reflector_age(Some(Duration::from_secs(7)));
+    let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+    let shown = Shown {
+        leaf_ends: Some(now + Duration::from_hours(1)),
+        authority_ends: Some(now - Duration::from_secs(5)),
+        swapped: 2,
+        refused: 1,
+    };
+    // Scraped twice, counted once.
+    metrics.certificates(&shown, now);
+    metrics.certificates(&shown, now);
+    metrics.text().unwrap()
+}
+
+/// OBS-1
+#[test]
+fn every_metric_stands_in_the_documents() {
+    let text = text();
+    let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut count = 0;
+    for line in names {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        let documented = format!("`{name}{suffix}`");
+        assert!(
+            DOCS.contains(&documented),
+            "{documented} is not in docs/spec/admission.md"
+        );
+        count += 1;
+    }
+    assert_eq!(count, 8);
+}
+
+/// OBS-1
+#[test]
+fn every_label_takes_few_values() {
+    let allowed = [
+        "path",
+        "operation",
+        "result",
+        "reason",
+        "dry_run",
+        "kind",
+        "le",
+    ];
+    for line in text().lines().filter(|line| !line.starts_with('#')) {
+        let Some((_, rest)) = line.split_once('{') else {
+            continue;
+        };
+        let labels = rest.split_once('}').unwrap().0;
+        for label in labels.split(',') {
+            let name = label.split('=').next().unwrap();
+            assert!(allowed.contains(&name), "{line}");
+        }
+    }
+}
+
+#[test]
+fn reviews_are_counted_timed_and_measured() {
+    let text = text();
+    for line in [
+        r#"asya_webhook_reviews_total{path="/mutate/pods",operation="CREATE",result="patched",reason="Valid",dry_run="false"} 1"#,
+        r#"asya_webhook_review_duration_seconds_count{path="/mutate/pods"} 1"#,
+        r#"asya_webhook_review_duration_seconds_bucket{le="0.00025",path="/mutate/pods"}"#,
+        r#"asya_webhook_review_bytes_bucket{le="262144.0"} 1"#,
+        r#"asya_webhook_patch_bytes_bucket{le="1024.0"} 0"#,
+        "asya_webhook_in_flight 0",
+        "asya_webhook_reflector_age_seconds 7",
+        r#"asya_webhook_cert_expiry_seconds{kind="leaf"} 3600"#,
+        r#"asya_webhook_cert_expiry_seconds{kind="ca"} -5"#,
+        r#"asya_webhook_cert_reloads_total{result="served"} 2"#,
+        r#"asya_webhook_cert_reloads_total{result="refused"} 1"#,
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}

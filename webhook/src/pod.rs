@@ -1,0 +1,170 @@
+//! Pods that are being created: those of a binding get its sidecar (INJ-1 to INJ-3).
+
+use std::sync::Arc;
+
+use asya_shared::admission::KUBERNETES_NAMESPACES;
+use asya_shared::inject::bound::{Action, Decision, PodView, Reason as Row, ReviewPath, decide};
+
+use crate::events::{About, Note, Told};
+use crate::index::Index;
+use crate::outcome::{Path, Reason, Verdict};
+use crate::review::{Answer, Request, Served};
+
+/// What these paths serve.
+const SERVED: Served = Served {
+    group: "",
+    version: "v1",
+    kind: "Pod",
+    resource: "pods",
+    operations: &["CREATE"],
+};
+
+/// HTTP's codes of what is refused.
+const FORBIDDEN: u16 = 403;
+const UNREADABLE: u16 = 422;
+
+/// Judges pods.
+pub struct Pods {
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// All bindings.
+    pub index: Arc<Index>,
+}
+
+impl Pods {
+    /// The verdict on a request.
+    pub fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
+        if !request.is(&SERVED) {
+            return Verdict::not_served(request);
+        }
+        let namespace = &*request.namespace;
+        if namespace == self.namespace || KUBERNETES_NAMESPACES.contains(&namespace) {
+            return Verdict::allowed(Reason::Pod(Row::NotServed));
+        }
+        if !self.index.is_synced() {
+            return Verdict {
+                answer: path.without_verdict("the actors are not known yet"),
+                reason: Reason::NotSynced,
+                told: None,
+            };
+        }
+        let bindings = self.index.bindings_in(namespace);
+        if bindings.is_empty() && path == Path::Pods {
+            return Verdict::allowed(Reason::Pod(Row::NoActor));
+        }
+        let pod = request.object.map(|it| PodView::decode(it.get()));
+        let Some(Ok(pod)) = pod else {
+            return unreadable(path);
+        };
+        let policy = if path == Path::RequiredPods {
+            ReviewPath::Required
+        } else {
+            ReviewPath::Optional
+        };
+        let decision = decide(bindings.iter().map(AsRef::as_ref), policy, &pod);
+        verdict(path, decision, &pod, request.is_dry_run())
+    }
+}
+
+/// ADM-3.
+fn unreadable(path: Path) -> Verdict {
+    let answer = match path {
+        Path::RequiredPods => Answer::denied(
+            UNREADABLE,
+            "asya-webhook: the pod cannot be read, and must not start without the sidecar",
+        ),
+        _ => path.without_verdict("the pod cannot be read"),
+    };
+    Verdict {
+        answer,
+        reason: Reason::Pod(Row::Unreadable),
+        told: None,
+    }
+}
+
+fn verdict(by: Path, decision: Decision<'_>, pod: &PodView<'_>, dry_run: bool) -> Verdict {
+    let told = Some(&decision).filter(|_| !dry_run);
+    let told = told.and_then(|decision| told_of(decision, pod));
+    let Decision {
+        reason,
+        action,
+        warnings,
+        ..
+    } = decision;
+    let patch = match action {
+        Action::Allow => None,
+        Action::Deny(text) => {
+            return Verdict {
+                answer: Answer::denied(FORBIDDEN, text),
+                reason: Reason::Pod(reason),
+                told,
+            };
+        }
+        Action::Mark(patch) | Action::Inject(patch) => match patch.to_json() {
+            Ok(text) => Some(text.into_bytes()),
+            Err(_) => {
+                return Verdict {
+                    answer: by.without_verdict("the patch cannot be written"),
+                    reason: Reason::Panicked,
+                    told: None,
+                };
+            }
+        },
+    };
+    Verdict {
+        answer: Answer {
+            denied: None,
+            warnings,
+            patch,
+        },
+        reason: Reason::Pod(reason),
+        told,
+    }
+}
+
+/// What users of the actor, and of whoever makes the pods, are told (OBS-2).
+fn told_of(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<Told> {
+    let actor = decision.actor?;
+    let owner = pod.controller();
+    let pod_of = owner.map_or_else(
+        || "a pod".to_owned(),
+        |it| format!("a pod of {}/{}", it.kind, it.name),
+    );
+    let reason = decision.reason;
+    let (note, text) = match (&decision.action, reason) {
+        (Action::Inject(_), _) => (
+            Note::Injected,
+            format!(
+                "{pod_of} gets asya-runtime and asya-sidecar of AsyncActor {}",
+                actor.name
+            ),
+        ),
+        (Action::Deny(text), _) => (Note::InjectionDenied, text.clone()),
+        // Whether it is marked now or was marked before.
+        (Action::Mark(_), _) => {
+            let why = decision.warnings.first().cloned();
+            let why = why.unwrap_or_else(|| format!("{pod_of} gets no sidecar ({reason})"));
+            (Note::InjectionSkipped, why)
+        }
+        (Action::Allow, _) => return None,
+    };
+    let owner = owner
+        .filter(|it| matches!(it.kind, "ReplicaSet" | "StatefulSet"))
+        .map(|it| About {
+            api_version: it.api_version.into(),
+            kind: it.kind.into(),
+            name: it.name.into(),
+            uid: pod.controller_uid().unwrap_or_default().into(),
+        });
+    Some(Told {
+        namespace: actor.namespace.as_str().into(),
+        actor: About::actor(&actor.name, &actor.uid),
+        owner,
+        note,
+        reason: reason.as_str(),
+        text,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+//! Whether reviews should be sent to us (AVL-2).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use asya_certs::serve::Certificates;
+use asya_shared::api::AsyncActor;
+use k8s_openapi::jiff::Timestamp;
+use kube::CustomResourceExt;
+
+use crate::facts::Known;
+use crate::health::Pending;
+use crate::index::{Contact, Index};
+
+/// What readiness depends on. A clone looks at the same.
+#[derive(Clone)]
+pub struct Readiness {
+    index: Arc<Index>,
+    contact: Contact,
+    certificates: Certificates,
+    /// None where nobody tells any.
+    facts: Option<Known>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Readiness {
+    /// Of these parts; `told` says whether there is somebody who tells facts.
+    pub fn new(
+        index: &Arc<Index>,
+        contact: &Contact,
+        certificates: &Certificates,
+        facts: &Known,
+        told: bool,
+    ) -> Self {
+        Self {
+            index: Arc::clone(index),
+            contact: contact.clone(),
+            certificates: certificates.clone(),
+            facts: told.then(|| facts.clone()),
+            stopping: Arc::default(),
+        }
+    }
+
+    /// We are not ready any more, for good (AVL-3).
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    /// What is not ready, for the probe.
+    pub fn pending(&self) -> Pending {
+        let readiness = self.clone();
+        Arc::new(move || readiness.list())
+    }
+
+    /// What has been seen once counts for good: the API server may be away, and the controller, too (AVL-6).
+    fn list(&self) -> Vec<String> {
+        let mut pending = Vec::new();
+        if self.stopping.load(Ordering::Relaxed) {
+            pending.push("process: stopping".to_owned());
+        }
+        if !self.index.is_synced() {
+            let kind = AsyncActor::crd_name();
+            let why = self.contact.failure();
+            let why = why.unwrap_or_else(|| "not listed yet".to_owned());
+            pending.push(format!("{kind}: {why}"));
+        }
+        if self.facts.as_ref().is_some_and(|facts| !facts.is_told()) {
+            pending.push("facts: asya-controller has not told any yet".to_owned());
+        }
+        if let Err(why) = self.certificates.ready(Timestamp::now()) {
+            pending.push(format!("certificate: {why}"));
+        }
+        pending
+    }
+}
+
+#[cfg(test)]
+mod tests;

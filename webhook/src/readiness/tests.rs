@@ -1,0 +1,57 @@
+use std::sync::Arc;
+
+use asya_certs::data::{AUTHORITIES, Data, LEAF, LEAF_KEY};
+use asya_certs::mint::{Authority, Settings};
+use asya_certs::serve::{Certificates, Trusted};
+use asya_shared::admission::facts::Facts;
+use k8s_openapi::jiff::Timestamp;
+
+use super::Readiness;
+use crate::facts::Known;
+use crate::index::{Contact, Index};
+use crate::testing::platform;
+
+/// AVL-2, AVL-3
+#[test]
+fn ready_is_who_knows_actors_and_facts_and_has_a_trusted_leaf_until_it_stops() {
+    let names = vec!["asya-webhook.asya-system.svc".to_owned()];
+    let (index, facts) = (Arc::new(Index::new(platform())), Known::default());
+    let certificates = Certificates::new(names.clone());
+    let readiness = Readiness::new(&index, &Contact::default(), &certificates, &facts, true);
+    let pending = readiness.pending();
+    assert_eq!(pending().len(), 3, "{:?}", pending());
+    assert_eq!(pending()[0], "asyncactors.asya.sh: not listed yet");
+
+    index.relisting();
+    index.relisted();
+    facts.tell(Facts::default());
+    assert_eq!(pending().len(), 1);
+    assert!(pending()[0].starts_with("certificate: "), "{:?}", pending());
+
+    let (settings, now) = (Settings::of(names), Timestamp::now());
+    let authority = Authority::new(&settings, now).unwrap();
+    let leaf = authority.issue(&settings, now).unwrap();
+    let mut data = Data::default();
+    data.set(LEAF, &leaf.certificate.pem());
+    data.set(LEAF_KEY, &leaf.key);
+    data.set(AUTHORITIES, &authority.certificate.pem());
+    certificates.offer(Some(data), now);
+    assert_eq!(pending().len(), 1, "trusted by nobody yet");
+    certificates.trust(Trusted::All);
+    assert_eq!(pending(), [""; 0]);
+
+    readiness.stop();
+    assert_eq!(pending(), ["process: stopping"]);
+}
+
+#[test]
+fn facts_are_waited_for_where_somebody_tells_them() {
+    let (index, facts) = (Arc::new(Index::new(platform())), Known::default());
+    let certificates = Certificates::new(Vec::new());
+    let pending = |told| {
+        let readiness = Readiness::new(&index, &Contact::default(), &certificates, &facts, told);
+        let pending = readiness.pending()();
+        pending.iter().any(|it| it.starts_with("facts: "))
+    };
+    assert!(pending(true) && !pending(false));
+}

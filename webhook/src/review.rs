@@ -1,0 +1,279 @@
+//! `AdmissionReview`: what of a request is read, and how an answer is written (ADM-2, ADM-3, ADM-8).
+
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// A request, borrowed from the body. Objects stay text until somebody needs a part of one.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request<'a> {
+    /// Names the request; the answer repeats it.
+    #[serde(borrow, default)]
+    pub uid: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kind: Named<'a>,
+    #[serde(borrow, default)]
+    resource: Named<'a>,
+    #[serde(borrow, default)]
+    sub_resource: Cow<'a, str>,
+    /// Namespace of the object: a pod from a template may not carry it itself (INJ-3).
+    #[serde(borrow, default)]
+    pub namespace: Cow<'a, str>,
+    /// CREATE, UPDATE, DELETE or CONNECT.
+    #[serde(borrow, default)]
+    pub operation: Cow<'a, str>,
+    /// The object as it is going to be.
+    #[serde(borrow, default)]
+    pub object: Option<&'a RawValue>,
+    /// The object as it is stored.
+    #[serde(borrow, default)]
+    pub old_object: Option<&'a RawValue>,
+    #[serde(default)]
+    dry_run: Option<bool>,
+}
+
+/// A group, a version, and a kind or resource of them.
+#[derive(Debug, Default, Deserialize)]
+struct Named<'a> {
+    #[serde(borrow, default)]
+    group: Cow<'a, str>,
+    #[serde(borrow, default)]
+    version: Cow<'a, str>,
+    #[serde(borrow, default, alias = "resource", rename = "kind")]
+    name: Cow<'a, str>,
+}
+
+/// What a path serves: one resource, by some operations.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// API group; empty for the core group.
+    pub group: &'static str,
+    /// Version of that group.
+    pub version: &'static str,
+    /// Kind of the object.
+    pub kind: &'static str,
+    /// Its plural.
+    pub resource: &'static str,
+    /// Operations.
+    pub operations: &'static [&'static str],
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    request: Option<Request<'a>>,
+}
+
+/// Why a body is no review that can be answered. Never quotes the body: Secrets' values pass here.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Not JSON, or not of a review's shape.
+    NotJson {
+        /// Line in the body.
+        line: usize,
+        /// Column in that line.
+        column: usize,
+    },
+    /// Another kind or version.
+    Other,
+    /// Without a request.
+    NoRequest,
+    /// Without the uid of the request.
+    NoUid,
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected a {KIND} of {API_VERSION} with request.uid: ")?;
+        match self {
+            Self::NotJson { line, column } => {
+                write!(f, "cannot be read at line {line}, column {column}")
+            }
+            Self::Other => f.write_str("apiVersion or kind is another"),
+            Self::NoRequest => f.write_str("there is no request"),
+            Self::NoUid => f.write_str("there is no uid"),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Reads the request of a review.
+    ///
+    /// # Errors
+    /// When there is nothing that an answer could be given to (400).
+    pub fn read(body: &'a [u8]) -> Result<Self, Unreadable> {
+        let envelope: Envelope<'_> =
+            serde_json::from_slice(body).map_err(|error| Unreadable::NotJson {
+                line: error.line(),
+                column: error.column(),
+            })?;
+        if envelope.api_version != API_VERSION || envelope.kind != KIND {
+            return Err(Unreadable::Other);
+        }
+        let request = envelope.request.ok_or(Unreadable::NoRequest)?;
+        if request.uid.is_empty() {
+            return Err(Unreadable::NoUid);
+        }
+        Ok(request)
+    }
+
+    /// Whether nothing of it is going to be stored (ADM-4).
+    pub fn is_dry_run(&self) -> bool {
+        self.dry_run.unwrap_or_default()
+    }
+
+    /// Whether it is what a path serves.
+    pub fn is(&self, served: &Served) -> bool {
+        let of_group = |it: &Named<'_>| it.group == served.group && it.version == served.version;
+        of_group(&self.kind)
+            && of_group(&self.resource)
+            && self.kind.name == served.kind
+            && self.resource.name == served.resource
+            && self.sub_resource.is_empty()
+            && served.operations.contains(&&*self.operation)
+    }
+
+    /// What it is about, for messages: all of this is the API server's own vocabulary.
+    pub fn subject(&self) -> String {
+        let Named { group, name, .. } = &self.resource;
+        let dot = if group.is_empty() { "" } else { "." };
+        let slash = if self.sub_resource.is_empty() {
+            ""
+        } else {
+            "/"
+        };
+        let (operation, sub) = (&self.operation, &self.sub_resource);
+        format!("{operation} {name}{dot}{group}{slash}{sub}")
+    }
+}
+
+/// A verdict on a request.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Why the request is refused; else it is allowed.
+    pub denied: Option<Denied>,
+    /// What the user is told beside the outcome.
+    pub warnings: Vec<String>,
+    /// JSON Patch, as text.
+    pub patch: Option<Vec<u8>>,
+}
+
+/// Why a request is refused.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// HTTP status that the client of the API server gets.
+    pub code: u16,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl Answer {
+    /// Allowed, with nothing to say.
+    pub fn allowed() -> Self {
+        Self::default()
+    }
+
+    /// Allowed, with something to say.
+    pub fn warned(warning: impl Into<String>) -> Self {
+        Self {
+            warnings: vec![warning.into()],
+            ..Self::default()
+        }
+    }
+
+    /// Refused.
+    pub fn denied(code: u16, message: impl Into<String>) -> Self {
+        Self {
+            denied: Some(Denied {
+                code,
+                message: message.into(),
+            }),
+            ..Self::default()
+        }
+    }
+
+    /// The review that answers the request of this uid.
+    ///
+    /// # Errors
+    /// None that could occur: every part is text.
+    pub fn write(&self, uid: &str) -> serde_json::Result<Vec<u8>> {
+        let patch = self.patch.as_deref().map(|patch| STANDARD.encode(patch));
+        // The patch is what makes an answer large; the rest is about 300 bytes.
+        let mut text = Vec::with_capacity(512 + patch.as_ref().map_or(0, String::len));
+        let review = Written {
+            api_version: API_VERSION,
+            kind: KIND,
+            response: Response {
+                uid,
+                allowed: self.denied.is_none(),
+                status: self.denied.as_ref().map(Status::of),
+                patch_type: patch.is_some().then_some("JSONPatch"),
+                patch,
+                warnings: &self.warnings,
+            },
+        };
+        serde_json::to_writer(&mut text, &review)?;
+        Ok(text)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Written<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    code: u16,
+    reason: &'static str,
+    message: &'a str,
+}
+
+impl<'a> Status<'a> {
+    fn of(denied: &'a Denied) -> Self {
+        let reason = match denied.code {
+            403 => "Forbidden",
+            422 => "Invalid",
+            _ => "InternalError",
+        };
+        Self {
+            code: denied.code,
+            reason,
+            message: &denied.message,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

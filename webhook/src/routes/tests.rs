@@ -1,0 +1,215 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Request as HttpRequest, StatusCode};
+use futures::StreamExt;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::{AT_ONCE, Judge, LARGEST, routes};
+use crate::events::Told;
+use crate::metrics::Metrics;
+use crate::outcome::{Path, Reason, Verdict};
+use crate::review::Request;
+
+/// What a test's judge does.
+#[derive(Clone, Copy)]
+enum Does {
+    Allows,
+    Panics,
+}
+
+impl Judge for Does {
+    fn judge(&self, _: Path, _: &Request<'_>) -> Verdict {
+        match self {
+            Self::Allows => Verdict::allowed(Reason::Valid),
+            Self::Panics => panic!("a fault"),
+        }
+    }
+
+    fn tell(&self, _: Told) {}
+}
+
+fn review() -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {"uid": "u1", "operation": "CREATE", "dryRun": true},
+    })
+}
+
+fn post(path: Path, body: impl Into<Body>) -> HttpRequest<Body> {
+    HttpRequest::post(path.label())
+        .header("content-type", "application/json; charset=utf-8")
+        .body(body.into())
+        .unwrap()
+}
+
+async fn ask(router: &Router, request: HttpRequest<Body>) -> (StatusCode, String) {
+    let answer = router.clone().oneshot(request).await.unwrap();
+    let status = answer.status();
+    let body = axum::body::to_bytes(answer.into_body(), LARGEST)
+        .await
+        .unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+async fn response(router: &Router, path: Path) -> Value {
+    let (status, body) = ask(router, post(path, review().to_string())).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    serde_json::from_str::<Value>(&body).unwrap()["response"].clone()
+}
+
+fn desk(judge: Does) -> (Router, Arc<Metrics>) {
+    let metrics = Arc::new(Metrics::new());
+    (routes(judge, Arc::clone(&metrics)), metrics)
+}
+
+/// ADM-1
+#[tokio::test]
+async fn every_path_answers_reviews() {
+    let (router, _) = desk(Does::Allows);
+    for path in Path::ALL {
+        assert_eq!(
+            response(&router, path).await,
+            json!({"uid": "u1", "allowed": true})
+        );
+    }
+    let unknown = HttpRequest::post("/validate/pods")
+        .body(Body::empty())
+        .unwrap();
+    assert_eq!(ask(&router, unknown).await.0, StatusCode::NOT_FOUND);
+}
+
+/// ADM-3
+#[tokio::test]
+async fn bad_requests_get_a_code_and_one_line() {
+    let (router, metrics) = desk(Does::Allows);
+    let typed = |media: &str| {
+        HttpRequest::post(Path::Pods.label())
+            .header("content-type", media)
+            .body(Body::from(review().to_string()))
+            .unwrap()
+    };
+    let get = HttpRequest::get(Path::Pods.label())
+        .body(Body::empty())
+        .unwrap();
+    let untyped = HttpRequest::post(Path::Pods.label())
+        .body(Body::empty())
+        .unwrap();
+    let beta = review().to_string().replace("k8s.io/v1", "k8s.io/v1beta1");
+    let rows = [
+        (post(Path::Pods, "{"), 400, "admission.k8s.io/v1"),
+        (post(Path::Pods, ""), 400, "request.uid"),
+        (post(Path::Pods, "[1]"), 400, "line 1"),
+        (post(Path::Pods, beta), 400, "apiVersion or kind"),
+        (get, 405, ""),
+        (untyped, 415, "application/json"),
+        (typed("application/yaml"), 415, "application/json"),
+        (typed("application/jsonp"), 415, "application/json"),
+    ];
+    for (row, (request, code, text)) in rows.into_iter().enumerate() {
+        let (status, body) = ask(&router, request).await;
+        assert_eq!(status.as_u16(), code, "row {row}: {body}");
+        assert!(
+            body.contains(text) && !body.contains('\n'),
+            "row {row}: {body}"
+        );
+    }
+    let text = metrics.text().unwrap();
+    assert!(
+        text.contains(r#"result="error",reason="BadRequest""#),
+        "{text}"
+    );
+}
+
+/// ADM-3: a body that says that it is too large is not read at all, one that does not is read up to the limit.
+#[tokio::test]
+async fn bodies_beyond_8_mib_are_not_read() {
+    let (router, _) = desk(Does::Allows);
+    let mut said = post(
+        Path::Actors,
+        Body::from_stream(futures::stream::pending::<Piece>()),
+    );
+    let headers = said.headers_mut();
+    headers.insert("content-length", (LARGEST + 1).into());
+    assert_eq!(ask(&router, said).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+
+    let pieces = futures::stream::repeat_with(|| Piece::Ok(Bytes::from(vec![b' '; 1 << 20])));
+    let unsaid = post(
+        Path::Actors,
+        Body::from_stream(pieces.take(9).chain(futures::stream::pending())),
+    );
+    assert_eq!(ask(&router, unsaid).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+
+    let mut largest = review().to_string();
+    largest.push_str(&" ".repeat(LARGEST - largest.len()));
+    assert_eq!(
+        ask(&router, post(Path::Actors, largest)).await.0,
+        StatusCode::OK
+    );
+}
+
+type Piece = Result<Bytes, std::io::Error>;
+
+/// ADM-3
+#[tokio::test]
+async fn a_panic_is_answered_as_the_path_says() {
+    let (router, metrics) = desk(Does::Panics);
+    let required = response(&router, Path::RequiredPods).await;
+    assert_eq!(required["allowed"], false);
+    assert_eq!(required["status"]["code"], 500);
+    for path in [Path::Pods, Path::Actors] {
+        let answer = response(&router, path).await;
+        assert_eq!(answer["allowed"], true);
+        assert_eq!(answer["warnings"].as_array().unwrap().len(), 1);
+    }
+    let text = metrics.text().unwrap();
+    let counted = r#"reviews_total{path="/mutate/pods",operation="CREATE",result="error",reason="Panicked",dry_run="true"} 1"#;
+    assert!(text.contains(counted), "{text}");
+    assert!(text.contains("asya_webhook_in_flight 0"), "{text}");
+}
+
+/// ADM-3
+#[tokio::test(start_paused = true)]
+async fn a_request_that_does_not_arrive_is_given_up_after_2_s() {
+    let (router, metrics) = desk(Does::Allows);
+    let started = tokio::time::Instant::now();
+    let slow = Body::from_stream(futures::stream::pending::<Piece>());
+    let (status, _) = ask(&router, post(Path::RequiredPods, slow)).await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(started.elapsed().as_secs(), 2);
+    let text = metrics.text().unwrap();
+    assert!(text.contains(r#"reason="Deadline""#), "{text}");
+    assert!(text.contains("asya_webhook_in_flight 0"), "{text}");
+}
+
+/// AVL-6
+#[tokio::test(start_paused = true)]
+async fn of_257_reviews_at_once_the_last_waits_a_second() {
+    let (router, metrics) = desk(Does::Allows);
+    let hanging = (0..AT_ONCE).map(|_| {
+        let body = Body::from_stream(futures::stream::pending::<Piece>());
+        ask(&router, post(Path::Pods, body))
+    });
+    let started = tokio::time::Instant::now();
+    let late = async {
+        // All others have their places by then.
+        while !metrics.text().unwrap().contains("in_flight 256") {
+            tokio::task::yield_now().await;
+        }
+        let (status, body) = ask(&router, post(Path::Pods, review().to_string())).await;
+        (status, body, started.elapsed())
+    };
+    let (hung, (status, body, elapsed)) = tokio::join!(join_all(hanging), late);
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
+    assert_eq!(elapsed, Duration::from_secs(1));
+    assert!(
+        hung.iter()
+            .all(|(status, _)| *status == StatusCode::SERVICE_UNAVAILABLE)
+    );
+    // Those that gave up have left their places.
+    assert_eq!(response(&router, Path::Pods).await["allowed"], true);
+}

@@ -1,0 +1,198 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_certs::data::{AUTHORITIES, Data, LEAF, LEAF_KEY};
+use asya_certs::mint::{Authority, Settings};
+use asya_certs::serve::Certificates;
+use axum::Router;
+use axum::routing::get;
+use http::{Request, StatusCode, Version};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::jiff::Timestamp;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_util::sync::CancellationToken;
+
+use super::serve;
+
+const HOST: &str = "asya-webhook.asya-system.svc";
+
+/// A server with a certificate of its own.
+struct Running {
+    address: SocketAddr,
+    roots: RootCertStore,
+    stop: CancellationToken,
+    ended: JoinHandle<()>,
+    /// A request to `/slow` has come.
+    came: Arc<Notify>,
+    /// It may be answered.
+    go: Arc<Notify>,
+}
+
+impl Running {
+    async fn start() -> Self {
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let (settings, now) = (Settings::of(vec![HOST.to_owned()]), Timestamp::now());
+        let authority = Authority::new(&settings, now).unwrap();
+        let leaf = authority.issue(&settings, now).unwrap();
+        let mut data = Data::default();
+        data.set(LEAF, &leaf.certificate.pem());
+        data.set(LEAF_KEY, &leaf.key);
+        data.set(AUTHORITIES, &authority.certificate.pem());
+        let certificates = Certificates::new(vec![HOST.to_owned()]);
+        certificates.offer(Some(data), now);
+        let tls = asya_certs::serve::tls(certificates).unwrap();
+        let tls = TlsAcceptor::from(Arc::new(tls));
+        let (came, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (comes, goes) = (Arc::clone(&came), Arc::clone(&go));
+        let slow = async move || {
+            comes.notify_one();
+            goes.notified().await;
+            "slow"
+        };
+        let routes = Router::new()
+            .route("/", get(async || "quick"))
+            .route("/slow", get(slow));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let ended = tokio::spawn(serve(
+            listener,
+            tls,
+            routes,
+            stop.clone(),
+            Duration::from_secs(5),
+        ));
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate.der().clone()).unwrap();
+        Self {
+            address,
+            roots,
+            stop,
+            ended,
+            came,
+            go,
+        }
+    }
+
+    async fn connect(
+        &self,
+        protocols: &[&str],
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut config = ClientConfig::builder_with_protocol_versions(versions)
+            .with_root_certificates(self.roots.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from(HOST).unwrap();
+        TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await
+    }
+
+    async fn http2(&self) -> http2::SendRequest<Empty<Bytes>> {
+        let stream = self.connect(&["h2"], rustls::ALL_VERSIONS).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+        let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+        let (sender, connection) = handshake.await.unwrap();
+        tokio::spawn(connection);
+        sender
+    }
+}
+
+fn request(path: &str) -> Request<Empty<Bytes>> {
+    Request::get(format!("https://{HOST}{path}"))
+        .body(Empty::new())
+        .unwrap()
+}
+
+/// CERT-8
+#[tokio::test]
+async fn both_versions_of_tls_and_of_http_are_spoken() {
+    let server = Running::start().await;
+    for version in rustls::ALL_VERSIONS {
+        let stream = server.connect(&["http/1.1"], &[*version]).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        let answer = sender.send_request(request("/")).await.unwrap();
+        assert_eq!(
+            (answer.status(), answer.version()),
+            (StatusCode::OK, Version::HTTP_11)
+        );
+    }
+    let answer = server
+        .http2()
+        .await
+        .send_request(request("/"))
+        .await
+        .unwrap();
+    assert_eq!(
+        (answer.status(), answer.version()),
+        (StatusCode::OK, Version::HTTP_2)
+    );
+}
+
+/// CERT-8
+#[tokio::test(start_paused = true)]
+async fn who_does_not_shake_hands_is_left_after_5_s() {
+    let server = Running::start().await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let started = tokio::time::Instant::now();
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
+    assert_eq!(started.elapsed().as_secs(), 5);
+}
+
+/// AVL-3
+#[tokio::test]
+async fn at_the_end_what_is_under_way_is_answered_and_nothing_else_begins() {
+    let server = Running::start().await;
+    let (mut idle, mut busy) = (server.http2().await, server.http2().await);
+    assert_eq!(
+        idle.send_request(request("/")).await.unwrap().status(),
+        StatusCode::OK
+    );
+    let slow = tokio::spawn(busy.send_request(request("/slow")));
+    server.came.notified().await;
+
+    server.stop.cancel();
+    // GOAWAY: the client knows that nothing can be asked any more, so it asks somebody else.
+    while !idle.is_closed() {
+        tokio::task::yield_now().await;
+    }
+    while TcpStream::connect(server.address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!server.ended.is_finished());
+    server.go.notify_one();
+    let answer = slow.await.unwrap().unwrap();
+    assert_eq!(
+        answer.into_body().collect().await.unwrap().to_bytes(),
+        "slow"
+    );
+    server.ended.await.unwrap();
+}
+
+/// AVL-3
+#[tokio::test(start_paused = true)]
+async fn what_does_not_end_is_cut_off_after_5_s() {
+    let server = Running::start().await;
+    let mut busy = server.http2().await;
+    let slow = tokio::spawn(busy.send_request(request("/slow")));
+    server.came.notified().await;
+    let started = tokio::time::Instant::now();
+    server.stop.cancel();
+    server.ended.await.unwrap();
+    assert_eq!(started.elapsed().as_secs(), 5);
+    slow.abort();
+}
