@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use crate::config_maps::ConfigMaps;
 use crate::reconcile::{Error, Fault, Retry};
 use crate::record::Key;
+use crate::script::ADAPTERS;
 
 /// Keeps the script where actors need it.
 pub struct RuntimeScript {
@@ -36,7 +37,7 @@ impl RuntimeScript {
         namespace: &str,
     ) -> Result<Result<(), Fault>, Error> {
         let key = Key::new(namespace, RUNTIME_CONFIG_MAP);
-        let wanted = runtime_config_map(namespace, &self.script);
+        let wanted = runtime_config_map(namespace, &self.script, ADAPTERS);
         let ensured = config_maps.ensure(&key, &wanted).await?;
         if let Ok(true) = ensured {
             info!(namespace, "Runtime ConfigMap reconciled");

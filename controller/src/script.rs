@@ -7,6 +7,8 @@ use crate::args::Args;
 
 /// The script of this build.
 const EMBEDDED: &str = include_str!("../runtime/asya_runtime.py");
+/// What stands beside the script, whichever it is: the handlers of bindings (BIND-30).
+pub const ADAPTERS: &str = include_str!("../runtime/asya_adapters.py");
 /// Where a chart may mount another.
 const MOUNTED: &str = "/runtime/asya_runtime.py";
 

@@ -97,6 +97,8 @@ pub const SIDECAR_CONTAINER: &str = "asya-sidecar";
 pub const RUNTIME_CONFIG_MAP: &str = "asya-runtime";
 /// Key of the script in that `ConfigMap`.
 pub const RUNTIME_SCRIPT_KEY: &str = "asya_runtime.py";
+/// Key of the adapters beside it, which pods of a binding use (BIND-30).
+pub const RUNTIME_ADAPTERS_KEY: &str = "asya_adapters.py";
 /// What the names of the transports' `ConfigMap`s begin with (KEDA-6).
 pub const TRANSPORT_CONFIG_MAP: &str = "asya-transport";
 

@@ -9,7 +9,9 @@ use super::labels::{selector, to_json};
 use super::template::{PodInputs, pod_template};
 use crate::api::WorkloadKind;
 use crate::applied::{Sealed, child_labels, owner_reference};
-use crate::names::{RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label};
+use crate::names::{
+    RUNTIME_ADAPTERS_KEY, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label,
+};
 
 /// What is written of a workload's number of pods (WRK-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,9 +125,10 @@ pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) 
     }))
 }
 
-/// The `ConfigMap` with the runtime script. All actors of the namespace share it, so it has no owner (RUN-2).
+/// The `ConfigMap` with the runtime script and the adapters. All actors of the namespace share it, so it has no owner
+/// (RUN-2, BIND-30).
 #[must_use]
-pub fn runtime_config_map(namespace: &str, script: &str) -> Sealed {
+pub fn runtime_config_map(namespace: &str, script: &str, adapters: &str) -> Sealed {
     Sealed::new(json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -138,7 +141,7 @@ pub fn runtime_config_map(namespace: &str, script: &str) -> Sealed {
                 label::PART_OF: "asya",
             },
         },
-        "data": {RUNTIME_SCRIPT_KEY: script},
+        "data": {RUNTIME_SCRIPT_KEY: script, RUNTIME_ADAPTERS_KEY: adapters},
     }))
 }
 

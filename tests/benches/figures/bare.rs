@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::crowd::{Crowd, Light, Pods, follow};
 
 const SCRIPT: &str = include_str!("../../../controller/runtime/asya_runtime.py");
+const ADAPTERS: &str = include_str!("../../../controller/runtime/asya_adapters.py");
 const EXCHANGE: &str = "asya";
 
 /// What we read of a Deployment's status.
@@ -162,7 +163,7 @@ impl Bare {
 
     /// What a namespace and the broker need once.
     async fn prepare(&self, crowd: &Crowd) -> Result<()> {
-        let script = runtime_config_map(&crowd.namespace, SCRIPT).object;
+        let script = runtime_config_map(&crowd.namespace, SCRIPT, ADAPTERS).object;
         let api = crowd.api::<Light<NotUsed>>(&self.client, "", "ConfigMap");
         let params = PatchParams::apply(manager::RUNTIME).force();
         api.patch("asya-runtime", &params, &Patch::Apply(script))

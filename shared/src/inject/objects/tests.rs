@@ -200,7 +200,7 @@ fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
 /// RUN-1, RUN-2
 #[test]
 fn script_is_shared_by_its_namespace() {
-    let Sealed { object, hash } = runtime_config_map("team-a", "print()");
+    let Sealed { object, hash } = runtime_config_map("team-a", "print()", "import os");
     assert_eq!(
         object,
         json!({
@@ -216,8 +216,9 @@ fn script_is_shared_by_its_namespace() {
                 },
                 "annotations": {"asya.sh/applied-hash": hash},
             },
-            "data": {"asya_runtime.py": "print()"},
+            "data": {"asya_runtime.py": "print()", "asya_adapters.py": "import os"},
         })
     );
-    assert_ne!(runtime_config_map("team-a", "pass").hash, hash);
+    assert_ne!(runtime_config_map("team-a", "pass", "import os").hash, hash);
+    assert_ne!(runtime_config_map("team-a", "print()", "pass").hash, hash);
 }
