@@ -20,6 +20,9 @@ pub struct ResolvedTarget {
     /// UID of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// The adapter that speaks the model's protocol, where the target says it and its pods do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
     /// Label selector of its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<String>,

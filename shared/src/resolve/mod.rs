@@ -2,10 +2,22 @@
 //! workload makes them, how they roll and scale, and where the model answers. Everything here is pure: the shell
 //! reads the objects that a resolver asks for, and the webhook knows [`pods_of`] before anything is resolved.
 
+mod bento;
 mod family;
+mod fields;
+mod generic;
+mod kaito;
+mod knative;
+mod kserve;
+mod llm;
 mod object;
+mod owned;
+mod owner;
 mod plain;
 mod pods;
+mod ray;
+mod seldon;
+mod seldon2;
 mod selector;
 mod server;
 
@@ -20,18 +32,21 @@ pub use family::Family;
 pub use object::{GroupKind, ObjectRef, controller_of};
 pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch};
 pub use selector::{Operator, Requirement, Selector};
-pub use server::{ContainerShape, DEFAULT_CONTAINER, Server, main_container};
+pub use server::{ContainerShape, DEFAULT_CONTAINER, Server, adapter_of, main_container};
+
+use owner::has_owner;
 
 /// How one kind of target is understood.
 pub trait Resolver: Sync {
-    /// The kind of target.
+    /// The kind of target; [`ANY`] of the one that knows no kind.
     fn group_kind(&self) -> GroupKind<'static>;
 
     /// The pods of a target of this name as far as its kind tells: known before anything is resolved, so that a
     /// pod is recognised that is born in the same second as its target (RES-5).
     fn convention(&self, name: &str) -> PodMatch;
 
-    /// The kinds that must be read and watched to resolve a target.
+    /// The kinds that must be read and watched to resolve a target: whole objects, with `apiVersion` and `kind`. One
+    /// that the API server does not know is one without objects.
     fn related(&self) -> &[GroupKind<'static>] {
         &[]
     }
@@ -44,11 +59,14 @@ pub trait Resolver: Sync {
     fn server(&self, containers: &[ContainerShape<'_>], main: Option<&str>) -> Server;
 }
 
-/// What was read beside the target: objects of the kinds that [`Resolver::related`] names, of its namespace.
+/// What was read beside the target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Related {
-    /// The objects, by kind.
+    /// Objects of the kinds that [`Resolver::related`] names, of the target's namespace.
     pub objects: BTreeMap<GroupKind<'static>, Vec<Value>>,
+    /// The controller owner of the target, that object's owner, and so on upwards, as far as they can be read and at
+    /// most four: a plain workload follows what its owner does (RES-4).
+    pub owners: Vec<Value>,
 }
 
 /// What became of a target.
@@ -79,6 +97,8 @@ pub struct Target {
     pub scale: Scale,
     /// Where the model answers.
     pub server: Server,
+    /// The adapter, where the target says it and its pods do not tell.
+    pub adapter: Option<&'static str>,
     /// What users should know.
     pub warnings: Vec<Finding>,
 }
@@ -89,8 +109,9 @@ pub const MAX_CHAIN: usize = 10;
 /// How pods that exist already are replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roll {
-    /// An annotation at this path (tokens, the annotation's own key left out) of the target makes its owner roll.
-    AnnotateTarget(Vec<&'static str>),
+    /// An annotation at this path (tokens, the annotation's own key left out) of this object, which is the target or
+    /// owns it, makes the controller behind it roll.
+    Annotate(ObjectRef, Vec<&'static str>),
     /// An annotation in the pod template of each of these workloads.
     AnnotateTemplate(Vec<ObjectRef>),
     /// Nothing rolls them: they are evicted one by one.
@@ -134,6 +155,12 @@ pub enum FindingReason {
     ScalingNotSupported,
     /// The workload belongs to an object that should be bound instead (RES-4).
     HasOwner,
+    /// Nothing is known of the controller that made the workload (RES-24).
+    UnknownOwner,
+    /// Something to know before scaling; for actors that scale.
+    ScalingCaveat,
+    /// Something to know of a target of this kind, or as it is set up.
+    BindingCaveat,
 }
 
 impl FindingReason {
@@ -149,6 +176,9 @@ impl FindingReason {
             Self::Ambiguous => "Ambiguous",
             Self::ScalingNotSupported => "ScalingNotSupported",
             Self::HasOwner => "HasOwner",
+            Self::UnknownOwner => "UnknownOwner",
+            Self::ScalingCaveat => "ScalingCaveat",
+            Self::BindingCaveat => "BindingCaveat",
         }
     }
 }
@@ -170,31 +200,92 @@ impl Finding {
     }
 }
 
-/// Every kind that can be bound.
-static RESOLVERS: [&dyn Resolver; 2] = [&plain::DEPLOYMENT, &plain::STATEFUL_SET];
-
-/// The resolver of a kind; `None`: `UnsupportedTarget`, by [`unsupported`].
-#[must_use]
-pub fn resolver(group: &str, kind: &str) -> Option<&'static dyn Resolver> {
-    RESOLVERS.into_iter().find(|it| {
-        let GroupKind {
-            group: its_group,
-            kind: its_kind,
-        } = it.group_kind();
-        its_group == group && its_kind == kind
-    })
+impl From<Result<Target, Resolution>> for Resolution {
+    fn from(read: Result<Target, Resolution>) -> Self {
+        read.map_or_else(|other| other, |target| Self::Found(Box::new(target)))
+    }
 }
 
-/// All resolvers: what the controller may have to watch.
+impl Scale {
+    /// Nothing is scaled, for this reason and with this remedy.
+    fn refused(message: impl Into<String>) -> Self {
+        Self::Refused(Finding::new(FindingReason::ScalingNotSupported, message))
+    }
+}
+
+/// Several workloads answer.
+fn ambiguous(target: &ObjectRef, workloads: impl Iterator<Item = ObjectRef>) -> Resolution {
+    let mut names: Vec<_> = workloads.map(|it| it.to_string()).collect();
+    names.sort();
+    Resolution::Refused(Finding::new(
+        FindingReason::Ambiguous,
+        format!(
+            "{target} has several workloads: {}; set spec.workloadRef to one of them, in a new AsyncActor",
+            names.join(", ")
+        ),
+    ))
+}
+
+/// The kind of the resolver that knows no kind.
+pub const ANY: GroupKind<'static> = GroupKind {
+    group: "*",
+    kind: "*",
+};
+
+/// Kinds that the controller reads in this release.
+static SERVED: [&dyn Resolver; 2] = [&plain::DEPLOYMENT, &plain::STATEFUL_SET];
+
+/// Kinds whose rows are known.
+static KNOWN: [&dyn Resolver; 11] = [
+    &kaito::WORKSPACE,
+    &kaito::INFERENCE_SET,
+    &kserve::INFERENCE_SERVICE,
+    &llm::LLM_INFERENCE_SERVICE,
+    &ray::CLUSTER,
+    &ray::SERVICE,
+    &knative::KNATIVE_SERVICE,
+    &seldon::SELDON_DEPLOYMENT,
+    &seldon2::SELDON_SERVER,
+    &seldon2::SELDON_MODEL,
+    &bento::BENTO_DEPLOYMENT,
+];
+
+/// The resolver of a kind that the controller reads in this release; `None`: `UnsupportedTarget`, by [`unsupported`].
+#[must_use]
+pub fn resolver(group: &str, kind: &str) -> Option<&'static dyn Resolver> {
+    let wanted = GroupKind { group, kind };
+    SERVED.into_iter().find(|it| it.group_kind() == wanted)
+}
+
+/// How a kind is understood, whether or not the controller reads it yet: by its own row, else by who owns what (RES-3).
+/// Where the controller reads every kind, this is [`resolver`].
+#[must_use]
+pub fn any_resolver(group: &str, kind: &str) -> &'static dyn Resolver {
+    let served = resolver(group, kind);
+    let row = || known(GroupKind { group, kind });
+    served.or_else(row).unwrap_or(&generic::GENERIC)
+}
+
+fn known(kind: GroupKind<'_>) -> Option<&'static dyn Resolver> {
+    KNOWN.into_iter().find(|it| it.group_kind() == kind)
+}
+
+/// All resolvers of kinds that the controller reads: what it may have to watch.
 #[must_use]
 pub fn resolvers() -> &'static [&'static dyn Resolver] {
-    &RESOLVERS
+    &SERVED
+}
+
+/// Every kind that some row asks for.
+fn all_related() -> Vec<GroupKind<'static>> {
+    let related = KNOWN.into_iter().flat_map(Resolver::related);
+    related.copied().collect()
 }
 
 /// What to say of a target that has no resolver.
 #[must_use]
 pub fn unsupported(target: &WorkloadRef) -> Finding {
-    let known: Vec<_> = RESOLVERS
+    let known: Vec<_> = SERVED
         .into_iter()
         .map(|it| it.group_kind().to_string())
         .collect();
@@ -209,22 +300,28 @@ pub fn unsupported(target: &WorkloadRef) -> Finding {
 }
 
 /// The pods of a binding: what its kind tells by convention, or, once the target was resolved, what status says.
-/// `None` for a kind without a resolver.
+/// `None` for a kind that the controller does not read.
 #[must_use]
 pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> Option<PodMatch> {
-    let convention = resolver(target.group(), &target.kind)?.convention(&target.name);
-    let Some(resolved) = resolved else {
-        return Some(convention);
+    let row = resolver(target.group(), &target.kind)?;
+    Some(pods_by(row, &target.name, resolved))
+}
+
+/// As [`pods_of`], by the resolver of the target's kind. An object that groups the pods of several workloads keeps the
+/// owners of the convention.
+#[must_use]
+pub fn pods_by(row: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) -> PodMatch {
+    let convention = row.convention(name);
+    let Some(status) = status else {
+        return convention;
     };
-    let selector = resolved
-        .pod_selector
-        .as_deref()
-        .and_then(|text| Selector::parse(text).ok());
-    let owner = OwnerRule::of_workload(&resolved.api_version, &resolved.kind, &resolved.name);
-    Some(PodMatch {
+    let selector = status.pod_selector.as_deref();
+    let selector = selector.and_then(|text| Selector::parse(text).ok());
+    let owner = OwnerRule::of_workload(&status.api_version, &status.kind, &status.name);
+    PodMatch {
         labels: selector.unwrap_or(convention.labels),
         owner: owner.unwrap_or(convention.owner),
-    })
+    }
 }
 
 impl Target {
@@ -238,6 +335,7 @@ impl Target {
             name: self.workload.name.clone(),
             namespace: Some(namespace.to_owned()),
             uid: self.workload.uid.clone(),
+            adapter: self.adapter.map(str::to_owned),
             pod_selector: Some(selector).filter(|text| !text.is_empty()),
             chain: self
                 .chain

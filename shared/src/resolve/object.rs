@@ -39,7 +39,10 @@ impl ObjectRef {
     /// The object that this is, if it says its kind and name.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
-        let text = |path: &str| object.pointer(path).and_then(Value::as_str);
+        let text = |path: &str| {
+            let text = object.pointer(path).and_then(Value::as_str);
+            text.filter(|it| !it.is_empty())
+        };
         Some(Self {
             api_version: text("/apiVersion")?.to_owned(),
             kind: text("/kind")?.to_owned(),
@@ -69,7 +72,10 @@ impl fmt::Display for ObjectRef {
 pub fn controller_of(object: &Value) -> Option<ObjectRef> {
     let owners = object.pointer("/metadata/ownerReferences")?.as_array()?;
     let owner = owners.iter().find(|it| it["controller"] == true)?;
-    let text = |key: &str| owner.get(key).and_then(Value::as_str).map(str::to_owned);
+    let text = |key: &str| {
+        let text = owner.get(key).and_then(Value::as_str);
+        text.filter(|it| !it.is_empty()).map(str::to_owned)
+    };
     Some(ObjectRef {
         api_version: text("apiVersion")?,
         kind: text("kind")?,

@@ -2,25 +2,17 @@
 
 use serde_json::Value;
 
-use super::server::shapes;
+use super::fields::waiting;
+use super::owned::{APPS, of_deployment, of_stateful_set};
+use super::owner::follow;
+use super::server::{main_container, template_server};
 use super::{
-    ContainerShape, DEFAULT_CONTAINER, Family, Finding, FindingReason, GroupKind, ObjectRef,
-    OwnerRule, PodMatch, Related, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
-    controller_of, main_container,
+    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver,
+    Selector, Server, Target, controller_of,
 };
 
-pub(super) static DEPLOYMENT: Plain = Plain("Deployment", |name| OwnerRule::ReplicaSetOf {
-    deployment: name.to_owned(),
-});
-pub(super) static STATEFUL_SET: Plain = Plain("StatefulSet", |name| OwnerRule::Named {
-    kind: GroupKind {
-        group: APPS,
-        kind: "StatefulSet",
-    },
-    name: name.to_owned(),
-});
-
-const APPS: &str = "apps";
+pub(super) static DEPLOYMENT: Plain = Plain("Deployment", |name| of_deployment(name));
+pub(super) static STATEFUL_SET: Plain = Plain("StatefulSet", |name| of_stateful_set(name));
 
 /// Images by the beginning of their name, whose server's port and protocol are known (RES-11, RES-12).
 const KNOWN_IMAGES: [(&str, u16, &str); 2] = [
@@ -46,27 +38,28 @@ impl Resolver for Plain {
         }
     }
 
-    fn resolve(&self, target: &Value, _: &Related) -> Resolution {
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
         let kind = self.0;
-        let waiting = |what: &str| {
-            let message = format!("{kind}: {what} cannot be read; waiting until it can");
-            Resolution::Waiting(Finding::new(FindingReason::TargetNotReady, message))
+        let unread = |what: &str| {
+            waiting(format!(
+                "{kind}: {what} cannot be read; waiting until it can"
+            ))
         };
         let Some(workload) = ObjectRef::of(target) else {
-            return waiting("metadata.name");
+            return unread("metadata.name");
         };
         let selector = target.pointer("/spec/selector");
         let Some(labels) = selector.and_then(|it| Selector::from_json(it).ok()) else {
-            return waiting("spec.selector");
+            return unread("spec.selector");
         };
-        let Some(template) = target.pointer("/spec/template") else {
-            return waiting("spec.template");
-        };
-        let main = template
-            .pointer("/metadata/annotations")
-            .and_then(|annotations| annotations.get(DEFAULT_CONTAINER)?.as_str());
+        if target.pointer("/spec/template").is_none() {
+            return unread("spec.template");
+        }
         let owner = controller_of(target);
-        let warning = owner.as_ref().map(|owner| has_owner(&workload, owner));
+        let followed = match follow(target, &workload, owner.as_ref(), related) {
+            Ok(followed) => followed,
+            Err(finding) => return Resolution::Refused(finding),
+        };
         Resolution::Found(Box::new(Target {
             pods: PodMatch {
                 labels,
@@ -74,42 +67,31 @@ impl Resolver for Plain {
             },
             chain: vec![workload.clone()],
             owner,
-            roll: Roll::AnnotateTemplate(vec![workload.clone()]),
-            scale: Scale::Object(workload.clone()),
-            server: self.server(&shapes(template), main),
-            warnings: warning.into_iter().collect(),
+            roll: followed.roll,
+            scale: followed.scale,
+            server: template_server(self, target),
+            adapter: None,
+            warnings: followed.warnings,
             workload,
         }))
     }
 
     fn server(&self, containers: &[ContainerShape<'_>], main: Option<&str>) -> Server {
-        let Some(container) = main_container(containers, main) else {
-            return Server::on_port(None, "rest");
-        };
-        let image = name_of(container.image);
-        let known = KNOWN_IMAGES
-            .iter()
-            .find(|(name, ..)| image.starts_with(name));
-        match known {
-            Some((_, port, adapter)) => Server::on_port(Some(*port), adapter),
-            None => Server::on_port(container.port, "rest"),
-        }
+        server(containers, main)
     }
 }
 
-/// An image's name, without registry, folders, tag and digest.
-fn name_of(image: &str) -> &str {
-    image.rsplit('/').next().unwrap_or(image)
-}
-
-/// RES-4.
-fn has_owner(workload: &ObjectRef, owner: &ObjectRef) -> Finding {
-    let advice = match Family::of(owner.group_kind()) {
-        Family::Generic => "it may take back what is changed there".to_owned(),
-        _ => format!("set spec.workloadRef to {owner} instead, in a new AsyncActor"),
+/// By the image, else by the first port that is declared.
+pub(super) fn server(containers: &[ContainerShape<'_>], main: Option<&str>) -> Server {
+    let Some(container) = main_container(containers, main) else {
+        return Server::on_port(None, "rest");
     };
-    Finding::new(
-        FindingReason::HasOwner,
-        format!("{workload} belongs to {owner}: {advice}"),
-    )
+    let image = container.image_name();
+    let known = KNOWN_IMAGES
+        .iter()
+        .find(|(name, ..)| image.starts_with(name));
+    match known {
+        Some((_, port, adapter)) => Server::on_port(Some(*port), adapter),
+        None => Server::on_port(container.port, "rest"),
+    }
 }

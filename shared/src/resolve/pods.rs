@@ -1,6 +1,7 @@
 //! Which pods are a target's: by labels and by controller owner, both (RES-5).
 
 use super::object::group_of;
+use super::owned::{APPS, DAEMON_SET, LEADER_WORKER_SET, REPLICA_SET, STATEFUL_SET};
 use super::{GroupKind, Selector};
 
 /// Label that the Deployment controller puts on each of its pods: the last part of their `ReplicaSet`'s name.
@@ -8,9 +9,6 @@ pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
 /// The longest name of an object; the Deployment controller shortens a Deployment's name to it.
 const LONGEST_NAME: usize = 253;
-
-const APPS: &str = "apps";
-const REPLICA_SET: &str = "ReplicaSet";
 
 /// The pods of a target. A loose pod with copied labels is none of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +61,14 @@ pub struct Controller<'a> {
 }
 
 impl PodMatch {
+    /// No pod is one of them.
+    pub(super) fn nothing() -> Self {
+        Self {
+            labels: Selector::default(),
+            owner: OwnerRule::AnyOf(Vec::new()),
+        }
+    }
+
     /// Whether a pod with these labels and this controller owner is one of them.
     #[must_use]
     pub fn matches<'p>(
@@ -79,19 +85,24 @@ impl OwnerRule {
     /// The owner of the pods of a workload, where its kind tells.
     #[must_use]
     pub fn of_workload(api_version: &str, kind: &str, name: &str) -> Option<Self> {
-        match (group_of(api_version), kind) {
-            (APPS, "Deployment") => Some(Self::ReplicaSetOf {
+        let group = group_of(api_version);
+        if (group, kind) == (APPS, "Deployment") {
+            return Some(Self::ReplicaSetOf {
                 deployment: name.to_owned(),
-            }),
-            (APPS, "StatefulSet") => Some(Self::Named {
-                kind: GroupKind {
-                    group: APPS,
-                    kind: "StatefulSet",
-                },
-                name: name.to_owned(),
-            }),
-            _ => None,
+            });
         }
+        let kind = match (group, kind) {
+            (APPS, "StatefulSet") => STATEFUL_SET,
+            (APPS, "DaemonSet") => DAEMON_SET,
+            (APPS, "ReplicaSet") => REPLICA_SET,
+            // leaders are of a StatefulSet of its name, workers of one per leader
+            _ if (GroupKind { group, kind }) == LEADER_WORKER_SET => STATEFUL_SET,
+            _ => return None,
+        };
+        Some(Self::Named {
+            kind,
+            name: name.to_owned(),
+        })
     }
 
     fn matches<'p>(
@@ -117,11 +128,7 @@ impl OwnerRule {
                     })
             }
             Self::ReplicaSetOf { deployment } => {
-                let kind = GroupKind {
-                    group: APPS,
-                    kind: REPLICA_SET,
-                };
-                is_a(&kind)
+                is_a(&REPLICA_SET)
                     && label(POD_TEMPLATE_HASH)
                         .is_some_and(|hash| is_replica_set_of(owner.name, deployment, hash))
             }

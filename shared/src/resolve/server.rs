@@ -2,6 +2,10 @@
 
 use serde_json::Value;
 
+use super::Resolver;
+use super::owned::template;
+use crate::api::ResolvedTarget;
+
 /// Annotation by which a pod names the container that matters; injectors that put theirs first set it.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -24,6 +28,15 @@ pub struct ContainerShape<'a> {
     pub image: &'a str,
     /// The first port that it declares.
     pub port: Option<u16>,
+    /// Whether its probes ask by HTTPS.
+    pub https: bool,
+}
+
+impl ContainerShape<'_> {
+    /// The image's name, without registry, folders, tag and digest.
+    pub(super) fn image_name(&self) -> &str {
+        self.image.rsplit('/').next().unwrap_or(self.image)
+    }
 }
 
 /// Where the model answers, and in which protocol.
@@ -33,6 +46,16 @@ pub struct Server {
     pub url: Option<String>,
     /// The adapter that speaks its protocol: a function of `asya_adapters`.
     pub adapter: &'static str,
+}
+
+/// Adapters that a target itself may ask for, by what it says of its protocol.
+const OF_TARGETS: [&str; 2] = ["kserve_v1", "kserve_v2"];
+
+/// The adapter that status names for a target. A name that this release does not know is none.
+#[must_use]
+pub fn adapter_of(resolved: Option<&ResolvedTarget>) -> Option<&'static str> {
+    let named = resolved?.adapter.as_deref()?;
+    OF_TARGETS.into_iter().find(|it| *it == named)
 }
 
 impl Server {
@@ -60,8 +83,16 @@ pub fn main_container<'c, 'a>(
         .or_else(|| containers.first())
 }
 
-/// The containers of a pod template.
-pub(super) fn shapes(template: &Value) -> Vec<ContainerShape<'_>> {
+/// Where the pods of a workload answer, by its template.
+pub(super) fn template_server(resolver: &dyn Resolver, workload: &Value) -> Server {
+    let template = template(workload);
+    let main = template
+        .and_then(|it| it.pointer("/metadata/annotations"))
+        .and_then(|annotations| annotations.get(DEFAULT_CONTAINER)?.as_str());
+    resolver.server(&template.map(shapes).unwrap_or_default(), main)
+}
+
+fn shapes(template: &Value) -> Vec<ContainerShape<'_>> {
     let containers = template
         .pointer("/spec/containers")
         .and_then(Value::as_array);
@@ -69,12 +100,25 @@ pub(super) fn shapes(template: &Value) -> Vec<ContainerShape<'_>> {
         .into_iter()
         .flatten()
         .map(|container| ContainerShape {
-            name: container["name"].as_str().unwrap_or_default(),
-            image: container["image"].as_str().unwrap_or_default(),
+            name: text(container, "name"),
+            image: text(container, "image"),
             port: container
                 .pointer("/ports/0/containerPort")
                 .and_then(Value::as_u64)
                 .and_then(|port| u16::try_from(port).ok()),
+            https: PROBES.into_iter().any(|probe| {
+                let scheme = container.pointer(&format!("/{probe}/httpGet/scheme"));
+                scheme.and_then(Value::as_str) == Some("HTTPS")
+            }),
         })
         .collect()
+}
+
+const PROBES: [&str; 3] = ["readinessProbe", "livenessProbe", "startupProbe"];
+
+fn text<'a>(container: &'a Value, key: &str) -> &'a str {
+    container
+        .get(key)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }

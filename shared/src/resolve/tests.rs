@@ -4,6 +4,18 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod bento;
+mod generic;
+mod kaito;
+mod knative;
+mod kserve;
+mod llm;
+mod objects;
+mod odd;
+mod owners;
+mod ray;
+mod seldon;
+
 fn deployment() -> Value {
     json!({
         "apiVersion": "apps/v1",
@@ -123,6 +135,7 @@ fn the_model_is_found_behind_what_an_injector_puts_first() {
         name: "istio-proxy",
         image: "istio/proxyv2",
         port: Some(15090),
+        https: false,
     };
     let custom = ContainerShape {
         name: "agent",
@@ -132,6 +145,7 @@ fn the_model_is_found_behind_what_an_injector_puts_first() {
         name: "model",
         image: "me/model",
         port: Some(9000),
+        https: false,
     };
     let resolver = resolver("apps", "Deployment").unwrap();
     let url = |containers: &[ContainerShape<'_>], main| resolver.server(containers, main).url;

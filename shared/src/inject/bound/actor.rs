@@ -156,5 +156,5 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<State> {
         settings: inputs.settings,
         scripts_hash: inputs.scripts_hash,
     })?;
-    Some(State::InForce(Box::new(plan)))
+    Some(State::InForce(Box::new(plan.for_target(inputs.resolved))))
 }

@@ -65,9 +65,10 @@ impl Facts {
                     .server(&shapes, pod.annotation(DEFAULT_CONTAINER));
                 let url = given_url.clone().or(server.url)?;
                 let handler = given_handler.clone();
+                let adapter = plan.adapter.unwrap_or(server.adapter);
                 (
                     url,
-                    handler.unwrap_or_else(|| format!("{ADAPTERS}.{}", server.adapter)),
+                    handler.unwrap_or_else(|| format!("{ADAPTERS}.{adapter}")),
                 )
             }
         };

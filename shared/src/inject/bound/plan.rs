@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::facts::Facts;
 use super::ours::List;
 use super::resources;
-use crate::api::{AsyncActorSpec, EnvVar, ModeSpec, Resources, RuntimeInForce};
+use crate::api::{AsyncActorSpec, EnvVar, ModeSpec, ResolvedTarget, Resources, RuntimeInForce};
 use crate::config::{Settings, Transport};
 use crate::hash;
 use crate::inject::keyed::{BY_NAME, put};
@@ -17,7 +17,7 @@ use crate::inject::{list_at, runtime};
 use crate::names::{
     NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label,
 };
-use crate::resolve::{Family, GroupKind, Resolver, resolver};
+use crate::resolve::{Family, GroupKind, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
 pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
@@ -72,6 +72,8 @@ pub struct BoundPlan {
     pub(super) user: Option<i64>,
     pub(super) openshift: bool,
     pub(super) resolver: &'static dyn Resolver,
+    /// The adapter, if the target says it.
+    pub(super) adapter: Option<&'static str>,
     pub(super) labels: [(&'static str, String); 2],
     runtime: Value,
     sidecar: Value,
@@ -145,6 +147,7 @@ impl BoundPlan {
                 .and_then(|context| context.get("runAsUser")?.as_i64()),
             openshift: inputs.settings.binding.openshift,
             resolver,
+            adapter: None,
             labels: [label::ASYA, label::ACTOR].map(|key| (key, inputs.actor.to_owned())),
             sidecar: sidecar_container(inputs, &runtime, role),
             runtime,
@@ -163,6 +166,14 @@ impl BoundPlan {
         ]);
         plan.hash.platform = hash::of_value(&platform);
         Some(plan)
+    }
+
+    /// With what is known of the target since it was resolved. A pod that was told otherwise before keeps that, and is
+    /// not outdated by it.
+    #[must_use]
+    pub fn for_target(mut self, resolved: Option<&ResolvedTarget>) -> Self {
+        self.adapter = adapter_of(resolved);
+        self
     }
 
     /// How pods are told apart that this plan made.
@@ -200,6 +211,7 @@ impl PartialEq for BoundPlan {
         self.uid == other.uid
             && self.hash == other.hash
             && self.grace_seconds == other.grace_seconds
+            && self.adapter == other.adapter
             && self.labels == other.labels
     }
 }

@@ -86,8 +86,27 @@ pub(super) struct Container<'a> {
     image: Text<'a>,
     #[serde(default)]
     ports: Option<Vec<Port>>,
+    #[serde(borrow, default)]
+    readiness_probe: Option<Probe<'a>>,
+    #[serde(borrow, default)]
+    liveness_probe: Option<Probe<'a>>,
+    #[serde(borrow, default)]
+    startup_probe: Option<Probe<'a>>,
     #[serde(default)]
     pub(super) resources: Option<Resources>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Probe<'a> {
+    #[serde(borrow, default)]
+    http_get: Option<HttpGet<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HttpGet<'a> {
+    #[serde(borrow, default)]
+    scheme: Text<'a>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -224,7 +243,21 @@ impl Container<'_> {
             name: self.name.as_ref(),
             image: self.image.as_ref(),
             port: self.ports.iter().flatten().find_map(|it| it.container_port),
+            https: self.is_asked_by_https(),
         }
+    }
+
+    fn is_asked_by_https(&self) -> bool {
+        let probes = [
+            &self.readiness_probe,
+            &self.liveness_probe,
+            &self.startup_probe,
+        ];
+        let asked = probes
+            .into_iter()
+            .flatten()
+            .filter_map(|it| it.http_get.as_ref());
+        asked.into_iter().any(|it| it.scheme.as_ref() == "HTTPS")
     }
 }
 

@@ -5,3 +5,4 @@ mod contents;
 mod property;
 mod rows;
 mod second_call;
+mod target;

@@ -1,0 +1,98 @@
+//! Yatai's `BentoDeployment` (RES-23).
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, waiting};
+use super::owned::{DEPLOYMENT, Owned, of_deployment};
+use super::{
+    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, PodMatch, Related, Resolution,
+    Resolver, Roll, Scale, Selector, Server, Target, ambiguous,
+};
+
+pub(super) static BENTO_DEPLOYMENT: BentoDeployment = BentoDeployment;
+
+const KIND: GroupKind<'static> = GroupKind {
+    group: "serving.yatai.ai",
+    kind: "BentoDeployment",
+};
+const LABEL: &str = "yatai.ai/selector";
+
+pub(super) struct BentoDeployment;
+
+impl Resolver for BentoDeployment {
+    fn group_kind(&self) -> GroupKind<'static> {
+        KIND
+    }
+
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(LABEL, name)]),
+            owner: of_deployment(name),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[DEPLOYMENT]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, _: &[ContainerShape<'_>], _: Option<&str>) -> Server {
+        server()
+    }
+}
+
+impl BentoDeployment {
+    /// Runners have a Deployment each, with a name and a label of their own.
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let bento = Fields::of(target, KIND.kind)?;
+        let itself = &bento.itself;
+        let makes_its_pods = |it: &Owned<'_>| it.pod_label(LABEL) == Some(bento.name());
+        let owned = related.of(DEPLOYMENT, bento.uid).filter(makes_its_pods);
+        let workloads: Vec<_> = owned.filter_map(|it| ObjectRef::of(it.object)).collect();
+        let workload = match &workloads[..] {
+            [] => {
+                return Err(waiting(format!(
+                    "{itself}: no Deployment of its API server belongs to it yet; waiting until Yatai has made one"
+                )));
+            }
+            [one] => one.clone(),
+            several => return Err(ambiguous(itself, several.iter().cloned())),
+        };
+        let legacy = Finding::new(
+            FindingReason::BindingCaveat,
+            format!(
+                "{itself}: Yatai has had no release since 2024; deploy the Bento's image as a Deployment and bind that"
+            ),
+        );
+        Ok(Target {
+            pods: PodMatch {
+                owner: of_deployment(&*workload.name),
+                ..self.convention(bento.name())
+            },
+            chain: vec![itself.clone(), workload.clone()],
+            owner: None,
+            roll: Roll::Annotate(
+                itself.clone(),
+                vec!["spec", "extraPodMetadata", "annotations"],
+            ),
+            scale: Scale::refused(format!(
+                "{itself}: Yatai makes an HPA for it in any case; turn spec.scaling off, or deploy the Bento's image as a Deployment"
+            )),
+            server: server(),
+            adapter: None,
+            warnings: bento
+                .warning_of_owner()
+                .into_iter()
+                .chain([legacy])
+                .collect(),
+            workload,
+        })
+    }
+}
+
+fn server() -> Server {
+    Server::on_port(Some(3000), "rest")
+}

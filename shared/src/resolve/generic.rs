@@ -1,0 +1,111 @@
+//! Kinds that nobody here knows: their workload is found by who owns what (RES-3, RES-24).
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, waiting};
+use super::owned::{
+    DEPLOYMENT, LEADER_WORKER_SET, ON_THE_WAY, Reached, STATEFUL_SET, below, is_workload,
+    selector_of,
+};
+use super::server::template_server;
+use super::{
+    ContainerShape, Finding, FindingReason, GroupKind, OwnerRule, PodMatch, Related, Resolution,
+    Resolver, Roll, Scale, Server, Target, ambiguous, plain,
+};
+
+pub(super) static GENERIC: Generic = Generic;
+
+pub(super) struct Generic;
+
+impl Resolver for Generic {
+    fn group_kind(&self) -> GroupKind<'static> {
+        super::ANY
+    }
+
+    /// Nothing tells the pods before the workload is found.
+    fn convention(&self, _: &str) -> PodMatch {
+        PodMatch::nothing()
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &ON_THE_WAY
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, containers: &[ContainerShape<'_>], main: Option<&str>) -> Server {
+        plain::server(containers, main)
+    }
+}
+
+impl Generic {
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let root = Fields::of(target, "the target")?;
+        let itself = &root.itself;
+        let is_its_own = is_workload(itself.group_kind());
+        let mut reached = if is_its_own {
+            vec![Reached {
+                object: target,
+                workload: itself.clone(),
+                chain: Vec::new(),
+            }]
+        } else {
+            below(related, root.uid)
+        };
+        let Some(one) = reached.pop() else {
+            return Err(waiting(format!(
+                "{itself}: no workload belongs to it, down to four levels of owners; waiting for one, or name the object that owns the pods in a new AsyncActor"
+            )));
+        };
+        if !reached.is_empty() {
+            let all = reached.into_iter().chain([one]);
+            return Err(ambiguous(itself, all.map(|it| it.workload)));
+        }
+        let Reached {
+            object,
+            workload,
+            chain,
+        } = one;
+        let owner = OwnerRule::of_workload(&workload.api_version, &workload.kind, &workload.name);
+        let (Some(labels), Some(owner)) = (selector_of(object), owner) else {
+            return Err(waiting(format!(
+                "{workload}: spec.selector cannot be read; waiting until it can"
+            )));
+        };
+        let kind = workload.group_kind();
+        let has_template = kind == DEPLOYMENT || kind == STATEFUL_SET;
+        let unknown = Finding::new(
+            FindingReason::UnknownOwner,
+            format!(
+                "{workload} belongs to {itself}, of a kind that is not known: it may take back what is changed there"
+            ),
+        );
+        let own = root.warning_of_owner();
+        Ok(Target {
+            pods: PodMatch { labels, owner },
+            chain: std::iter::once(itself.clone()).chain(chain).collect(),
+            owner: None,
+            roll: if has_template {
+                Roll::AnnotateTemplate(vec![workload.clone()])
+            } else {
+                Roll::Evict
+            },
+            scale: if has_template || kind == LEADER_WORKER_SET {
+                Scale::Object(workload.clone())
+            } else {
+                Scale::refused(format!(
+                    "{workload}: the number of its pods is not ours to set; turn spec.scaling off"
+                ))
+            },
+            server: template_server(self, object),
+            adapter: None,
+            warnings: own
+                .into_iter()
+                .chain((!is_its_own).then_some(unknown))
+                .collect(),
+            workload,
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! KAITO: a `Workspace` is one model, an `InferenceSet` several of them (RES-13, RES-14).
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, refused, waiting};
+use super::owned::{DEPLOYMENT, Owned, STATEFUL_SET, of_deployment, of_stateful_set};
+use super::server::template_server;
+use super::{
+    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, OwnerRule, PodMatch, Related,
+    Resolution, Resolver, Roll, Scale, Selector, Server, Target, ambiguous, controller_of,
+};
+
+pub(super) static WORKSPACE: Workspace = Workspace;
+pub(super) static INFERENCE_SET: InferenceSet = InferenceSet;
+
+const KAITO: &str = "kaito.sh";
+const WORKSPACE_KIND: GroupKind<'static> = GroupKind {
+    group: KAITO,
+    kind: "Workspace",
+};
+const SET_KIND: GroupKind<'static> = GroupKind {
+    group: KAITO,
+    kind: "InferenceSet",
+};
+
+const WORKSPACE_LABEL: &str = "kaito.sh/workspace";
+const SET_LABEL: &str = "inferenceset.kaito.sh/created-by";
+/// With it KAITO makes a `ScaledObject` of its own.
+const AUTO_PROVISION: &str = "scaledobject.kaito.sh/auto-provision";
+/// It takes the server's port; the server itself moves to the next.
+const ROUTING_SIDECAR: &str = "llm-d-routing-sidecar";
+
+pub(super) struct Workspace;
+
+impl Resolver for Workspace {
+    fn group_kind(&self) -> GroupKind<'static> {
+        WORKSPACE_KIND
+    }
+
+    /// Jobs that tune a model have the label, too.
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(WORKSPACE_LABEL, name)]),
+            owner: OwnerRule::AnyOf(vec![of_stateful_set(name), of_deployment(name)]),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[STATEFUL_SET, DEPLOYMENT]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, containers: &[ContainerShape<'_>], _: Option<&str>) -> Server {
+        server(containers)
+    }
+}
+
+impl Workspace {
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let workspace = Fields::of(target, WORKSPACE_KIND.kind)?;
+        let itself = &workspace.itself;
+        if workspace.object(&["tuning"])?.is_some() {
+            return Err(refused(format!(
+                "{itself}: tuning is set, and a tuning job ends; bind a Workspace that sets inference"
+            )));
+        }
+        let nodes = workspace.number(&["status", "targetNodeCount"])?;
+        let made_by = workspace.text(&["metadata", "labels", SET_LABEL])?;
+        let object = workload_of(&workspace, related)?;
+        let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
+        let owner = OwnerRule::of_workload(&workload.api_version, &workload.kind, &workload.name);
+
+        let set = controller_of(target)
+            .filter(|owner| owner.group_kind() == SET_KIND)
+            .map(|owner| owner.to_string())
+            .or_else(|| made_by.map(|name| format!("{}/{name}", SET_KIND.kind)));
+        let mut warnings: Vec<_> = workspace.warning_of_owner().into_iter().collect();
+        let scale = match (set, nodes) {
+            (Some(set), _) => Scale::refused(format!(
+                "{itself} belongs to {set}, which scales it; set spec.workloadRef to {set} in a new AsyncActor, or turn spec.scaling off"
+            )),
+            (None, Some(1)) => {
+                warnings.push(Finding::new(
+                    FindingReason::ScalingCaveat,
+                    format!(
+                        "each further replica of {workload} needs a node of its own that fits {itself}, and KAITO adds none for it: provide them, or bind an InferenceSet"
+                    ),
+                ));
+                Scale::Object(workload.clone())
+            }
+            (None, Some(nodes)) => Scale::refused(format!(
+                "{itself}: status.targetNodeCount is {nodes}, so the replicas of {workload} are the nodes of one model; bind an InferenceSet, which scales by whole models, or turn spec.scaling off"
+            )),
+            (None, None) => Scale::refused(format!(
+                "{itself}: status.targetNodeCount is missing; scaling begins when KAITO has set it to 1"
+            )),
+        };
+        Ok(Target {
+            pods: PodMatch {
+                labels: Selector::of_labels([(WORKSPACE_LABEL, workspace.name())]),
+                owner: owner.unwrap_or_else(|| self.convention(workspace.name()).owner),
+            },
+            chain: vec![itself.clone(), workload.clone()],
+            owner: None,
+            roll: Roll::AnnotateTemplate(vec![workload.clone()]),
+            scale,
+            server: template_server(self, object),
+            adapter: None,
+            warnings,
+            workload,
+        })
+    }
+}
+
+fn not_made(workspace: &ObjectRef) -> Resolution {
+    waiting(format!(
+        "{workspace}: no StatefulSet belongs to it yet; waiting until KAITO has made one"
+    ))
+}
+
+/// A `StatefulSet` since v0.8, a Deployment up to v0.4.6, between them either.
+fn workload_of<'a>(workspace: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
+    let kinds = [STATEFUL_SET, DEPLOYMENT].into_iter();
+    let owned = kinds.flat_map(|kind| related.of(kind, workspace.uid));
+    let makes_its_pods = |it: &Owned<'_>| it.pod_label(WORKSPACE_LABEL) == Some(workspace.name());
+    let found: Vec<_> = owned.filter(makes_its_pods).collect();
+    match &found[..] {
+        [] => Err(not_made(&workspace.itself)),
+        [one] => Ok(one.object),
+        several => Err(ambiguous(
+            &workspace.itself,
+            several.iter().filter_map(|it| ObjectRef::of(it.object)),
+        )),
+    }
+}
+
+pub(super) struct InferenceSet;
+
+impl Resolver for InferenceSet {
+    fn group_kind(&self) -> GroupKind<'static> {
+        SET_KIND
+    }
+
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(SET_LABEL, name)]),
+            owner: OwnerRule::Kind(STATEFUL_SET),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[WORKSPACE_KIND, STATEFUL_SET]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, containers: &[ContainerShape<'_>], _: Option<&str>) -> Server {
+        server(containers)
+    }
+}
+
+impl InferenceSet {
+    /// The pods are told by label alone, so that those of a model that comes later are known, and none of the set's
+    /// models has to stand while it is scaled to zero.
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let set = Fields::of(target, SET_KIND.kind)?;
+        let itself = &set.itself;
+        let replicas = set.number(&["spec", "replicas"])?;
+        let auto_provision = set.annotation(AUTO_PROVISION)?;
+        let mut chain = vec![itself.clone()];
+        let mut workloads = Vec::new();
+        let mut template = None;
+        for workspace in related.of(WORKSPACE_KIND, set.uid) {
+            let Ok(fields) = Fields::of(workspace.object, WORKSPACE_KIND.kind) else {
+                continue;
+            };
+            chain.push(fields.itself.clone());
+            for owned in related.of(STATEFUL_SET, fields.uid) {
+                if owned.pod_label(WORKSPACE_LABEL) == Some(fields.name())
+                    && let Some(workload) = ObjectRef::of(owned.object)
+                {
+                    template = template.or(Some(owned.object));
+                    chain.push(workload.clone());
+                    workloads.push(workload);
+                }
+            }
+        }
+        if workloads.is_empty() && replicas != Some(0) {
+            return Err(waiting(format!(
+                "{itself}: none of its Workspaces has a StatefulSet yet; waiting until KAITO has made one"
+            )));
+        }
+        let mut warnings: Vec<_> = set.warning_of_owner().into_iter().collect();
+        let scale = if auto_provision == Some("true") {
+            Scale::refused(format!(
+                "{itself}: annotation {AUTO_PROVISION} is \"true\", so KAITO makes a ScaledObject of its own; remove that annotation, or turn spec.scaling off"
+            ))
+        } else {
+            warnings.push(Finding::new(
+                FindingReason::ScalingCaveat,
+                format!(
+                    "{itself}: KAITO before v0.11 cannot scale to 0; with such a release set spec.scaling.minReplicas to 1"
+                ),
+            ));
+            Scale::Object(itself.clone())
+        };
+        Ok(Target {
+            workload: itself.clone(),
+            pods: self.convention(set.name()),
+            chain,
+            owner: None,
+            roll: Roll::AnnotateTemplate(workloads),
+            scale,
+            server: template.map_or_else(|| server(&[]), |it| template_server(self, it)),
+            adapter: None,
+            warnings,
+        })
+    }
+}
+
+fn server(containers: &[ContainerShape<'_>]) -> Server {
+    let routed = containers.iter().any(|it| it.name == ROUTING_SIDECAR);
+    Server::on_port(Some(if routed { 5001 } else { 5000 }), "openai_chat")
+}

@@ -1,0 +1,117 @@
+//! Knative Serving: a Service's Revisions have a Deployment each (RES-20).
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, waiting};
+use super::owned::{CONFIGURATION, DEPLOYMENT, Owned, REPLICA_SET, REVISION, SERVICE};
+use super::server::main_container;
+use super::{
+    ContainerShape, GroupKind, ObjectRef, OwnerRule, PodMatch, Related, Resolution, Resolver, Roll,
+    Scale, Selector, Server, Target,
+};
+
+pub(super) static KNATIVE_SERVICE: KnativeService = KnativeService;
+
+const SERVICE_LABEL: &str = "serving.knative.dev/service";
+pub(super) const REVISION_LABEL: &str = "serving.knative.dev/revision";
+/// A Deployment has it since 1.22: until it changes, Knative leaves the Deployment alone.
+const HASH_LABEL: &str = "serving.knative.dev/deployment-hash";
+const DEFAULT_PORT: u16 = 8080;
+
+pub(super) struct KnativeService;
+
+impl Resolver for KnativeService {
+    fn group_kind(&self) -> GroupKind<'static> {
+        SERVICE
+    }
+
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(SERVICE_LABEL, name)]),
+            owner: OwnerRule::Kind(REPLICA_SET),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[CONFIGURATION, REVISION, DEPLOYMENT]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, containers: &[ContainerShape<'_>], main: Option<&str>) -> Server {
+        let port = main_container(containers, main).and_then(|it| it.port);
+        Server::on_port(Some(port.unwrap_or(DEFAULT_PORT)), "rest")
+    }
+}
+
+impl KnativeService {
+    /// Each Revision has a Deployment, and pods of the next one must be known when they are born: the Service itself
+    /// groups the pods.
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let service = Fields::of(target, SERVICE.kind)?;
+        let itself = &service.itself;
+        let template = ["spec", "template", "metadata", "name"];
+        let names_revisions = service.text(&template)?.is_some();
+        let Some(revision) = service.text(&["status", "latestReadyRevisionName"])? else {
+            return Err(waiting(format!(
+                "{itself}: status.latestReadyRevisionName is empty; waiting for the first Revision that is ready"
+            )));
+        };
+        let Some((below, deployment)) = deployment_of(target, revision, related) else {
+            return Err(waiting(format!(
+                "{itself}: the Deployment of Revision/{revision} does not belong to it yet; waiting until Knative has made it"
+            )));
+        };
+        let left_alone = deployment.label(HASH_LABEL).is_some();
+        let roll = match ObjectRef::of(deployment.object) {
+            Some(workload) if left_alone => Roll::AnnotateTemplate(vec![workload]),
+            // a Revision of this name exists already
+            _ if names_revisions => Roll::Evict,
+            _ => Roll::Annotate(
+                itself.clone(),
+                vec!["spec", "template", "metadata", "annotations"],
+            ),
+        };
+        Ok(Target {
+            workload: itself.clone(),
+            pods: self.convention(service.name()),
+            chain: std::iter::once(itself.clone()).chain(below).collect(),
+            owner: None,
+            roll,
+            scale: Scale::refused(format!(
+                "{itself}: Knative scales it by requests and takes back every other number; keep pods by annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off"
+            )),
+            server: super::server::template_server(self, deployment.object),
+            adapter: None,
+            warnings: service.warning_of_owner().into_iter().collect(),
+        })
+    }
+}
+
+/// The Deployment of a Revision, if both belong to this Service; and that Revision and it. Names only point
+/// at them.
+pub(super) fn deployment_of<'a>(
+    service: &'a Value,
+    revision: &str,
+    related: &'a Related,
+) -> Option<(Vec<ObjectRef>, Owned<'a>)> {
+    let uid = |object: &'a Value| object.pointer("/metadata/uid")?.as_str();
+    for configuration in related.of(CONFIGURATION, uid(service)?) {
+        let Some(configuration_uid) = uid(configuration.object) else {
+            continue;
+        };
+        let named = related
+            .of(REVISION, configuration_uid)
+            .find(|it| it.name() == revision);
+        let Some(named) = named else { continue };
+        let Some(deployment) = related.of(DEPLOYMENT, uid(named.object)?).next() else {
+            continue;
+        };
+        let between = [named.object, deployment.object];
+        let below = between.into_iter().filter_map(ObjectRef::of);
+        return Some((below.collect(), deployment));
+    }
+    None
+}

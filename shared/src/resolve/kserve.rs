@@ -1,0 +1,246 @@
+//! `KServe`'s `InferenceService`: a Deployment (RES-15), or a Knative Service (RES-16).
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, refused, waiting};
+use super::owned::{
+    CONFIGURATION, DEPLOYMENT, Owned, REPLICA_SET, REVISION, SERVICE, of_deployment,
+};
+use super::server::main_container;
+use super::{
+    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
+    Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target, ambiguous,
+    knative,
+};
+
+pub(super) static INFERENCE_SERVICE: InferenceService = InferenceService;
+
+pub(super) const KIND: GroupKind<'static> = GroupKind {
+    group: "serving.kserve.io",
+    kind: "InferenceService",
+};
+
+const LABEL: &str = "serving.kserve.io/inferenceservice";
+const COMPONENT: &str = "component";
+const PREDICTOR: &str = "predictor";
+const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
+const DEPLOYMENT_MODE: &str = "serving.kserve.io/deploymentMode";
+/// Where the annotations are that `KServe` copies to the pods.
+const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
+const PORT: u16 = 8080;
+const V1: &str = "kserve_v1";
+const V2: &str = "kserve_v2";
+/// Images, by the beginning of their name, of servers that do not speak version 1 of the protocol.
+const ONLY_V2: [&str; 2] = ["tritonserver", "mlserver"];
+
+/// Where a predictor may say which version of the protocol it speaks: its one model, or a field per framework.
+const MODELS: [&str; 10] = [
+    "model",
+    "sklearn",
+    "xgboost",
+    "tensorflow",
+    "pytorch",
+    "triton",
+    "onnx",
+    "huggingface",
+    "pmml",
+    "lightgbm",
+];
+
+pub(super) struct InferenceService;
+
+impl Resolver for InferenceService {
+    fn group_kind(&self) -> GroupKind<'static> {
+        KIND
+    }
+
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(LABEL, name), (COMPONENT, PREDICTOR)]),
+            owner: OwnerRule::Kind(REPLICA_SET),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[DEPLOYMENT, SERVICE, CONFIGURATION, REVISION]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, containers: &[ContainerShape<'_>], main: Option<&str>) -> Server {
+        let image = main_container(containers, main).map_or("", ContainerShape::image_name);
+        let only_v2 = ONLY_V2.iter().any(|it| image.starts_with(it));
+        Server::on_port(Some(PORT), if only_v2 { V2 } else { V1 })
+    }
+}
+
+impl InferenceService {
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let service = Fields::of(target, KIND.kind)?;
+        let itself = &service.itself;
+        let asked = service.annotation(DEPLOYMENT_MODE)?;
+        let mode = service.text(&["status", "deploymentMode"])?;
+        match mode.or(asked.filter(|it| *it == "ModelMesh")) {
+            Some("Standard" | "RawDeployment") => self.standard(&service, related),
+            Some("Knative" | "Serverless") => self.knative(&service, related),
+            Some("ModelMesh") => Err(refused(format!(
+                "{itself}: its deployment mode is ModelMesh, whose pods serve the models of others, too; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard"
+            ))),
+            Some(other) => Err(refused(format!(
+                "{itself}: status.deploymentMode is {other}, which is not known; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard"
+            ))),
+            None => Err(waiting(format!(
+                "{itself}: status.deploymentMode is empty; waiting until KServe has set it"
+            ))),
+        }
+    }
+
+    fn standard(&self, service: &Fields<'_>, related: &Related) -> Read<Target> {
+        let itself = &service.itself;
+        let adapter = adapter(service)?;
+        let scale_refused = scale_refused(service)?;
+        let object = predictor(service, related)?;
+        let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
+        let mut warnings: Vec<_> = service.warning_of_owner().into_iter().collect();
+        if has_canary(service)? {
+            warnings.push(Finding::new(
+                FindingReason::BindingCaveat,
+                format!(
+                    "{itself} has a canary: only pods of {workload} get the sidecar, and messages know no traffic split; bind another actor to a second InferenceService to compare two models"
+                ),
+            ));
+        }
+        Ok(Target {
+            pods: PodMatch {
+                owner: of_deployment(&*workload.name),
+                ..self.convention(service.name())
+            },
+            chain: vec![itself.clone(), workload.clone()],
+            owner: None,
+            roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
+            scale: scale_refused.map_or_else(|| Scale::Object(workload.clone()), Scale::Refused),
+            server: Server::on_port(Some(PORT), adapter),
+            adapter: Some(adapter),
+            warnings,
+            workload,
+        })
+    }
+
+    /// Each Revision has a Deployment, and pods of the next one must be known when they are born: the
+    /// `InferenceService` itself groups the pods.
+    fn knative(&self, service: &Fields<'_>, related: &Related) -> Read<Target> {
+        let itself = &service.itself;
+        let adapter = adapter(service)?;
+        let path = ["status", "components", PREDICTOR, "latestReadyRevision"];
+        let Some(revision) = service.text(&path)? else {
+            return Err(waiting(format!(
+                "{itself}: status.components.predictor.latestReadyRevision is empty; waiting for the first Revision that is ready"
+            )));
+        };
+        let services = related.of(SERVICE, service.uid);
+        let made = services.filter_map(|it| knative::deployment_of(it.object, revision, related));
+        let Some((below, _)) = made.into_iter().next() else {
+            return Err(waiting(format!(
+                "{itself}: the Deployment of Revision/{revision} does not belong to it yet; waiting until Knative has made it"
+            )));
+        };
+        let convention = self.convention(service.name());
+        let of_a_revision = Requirement {
+            key: knative::REVISION_LABEL.to_owned(),
+            operator: Operator::Exists,
+        };
+        let labels = convention.labels.requirements().iter().cloned();
+        Ok(Target {
+            workload: itself.clone(),
+            pods: PodMatch {
+                labels: Selector::new(labels.chain([of_a_revision])),
+                owner: convention.owner,
+            },
+            chain: std::iter::once(itself.clone()).chain(below).collect(),
+            owner: None,
+            roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
+            scale: Scale::refused(format!(
+                "{itself}: Knative scales it by requests and takes back every other number; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard, or turn spec.scaling off"
+            )),
+            server: Server::on_port(Some(PORT), adapter),
+            adapter: Some(adapter),
+            warnings: service.warning_of_owner().into_iter().collect(),
+        })
+    }
+}
+
+fn not_made(service: &ObjectRef) -> Resolution {
+    waiting(format!(
+        "{service}: no Deployment of its predictor belongs to it yet; waiting until KServe has made one"
+    ))
+}
+
+/// The predictor's Deployment; beside it there may be those of workers and canaries.
+fn predictor<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
+    let name = service.name();
+    let own_name = service.text(&["spec", PREDICTOR, "name"])?;
+    let is_predictor = |it: &Owned<'_>| it.pod_label(COMPONENT) == Some(PREDICTOR);
+    let owned = related.of(DEPLOYMENT, service.uid);
+    let found: Vec<_> = owned.filter(is_predictor).collect();
+    let hints = [
+        own_name.map(|own| format!("{name}-{own}-predictor")),
+        Some(format!("{name}-predictor")),
+        Some(format!("{name}-predictor-default")),
+    ];
+    let by_hint = hints
+        .iter()
+        .flatten()
+        .find_map(|hint| found.iter().find(|it| it.name() == hint));
+    match (&found[..], by_hint) {
+        ([], _) => Err(not_made(&service.itself)),
+        ([one], _) | (_, Some(one)) => Ok(one.object),
+        (several, None) => Err(ambiguous(
+            &service.itself,
+            several.iter().filter_map(|it| ObjectRef::of(it.object)),
+        )),
+    }
+}
+
+fn adapter(service: &Fields<'_>) -> Read<&'static str> {
+    for model in MODELS {
+        let path = ["spec", PREDICTOR, model, "protocolVersion"];
+        if let Some(version) = service.text(&path)? {
+            return Ok(if version == "v2" { V2 } else { V1 });
+        }
+    }
+    let triton = service.object(&["spec", PREDICTOR, "triton"])?.is_some();
+    Ok(if triton { V2 } else { V1 })
+}
+
+fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
+    let itself = &service.itself;
+    let class = service.annotation(AUTOSCALER_CLASS)?;
+    if service
+        .object(&["spec", PREDICTOR, "workerSpec"])?
+        .is_some()
+    {
+        return Ok(Some(Finding::new(
+            FindingReason::ScalingNotSupported,
+            format!(
+                "{itself}: spec.predictor.workerSpec is set, so its pods are the nodes of one model; turn spec.scaling off"
+            ),
+        )));
+    }
+    // without one KServe makes an HPA, which goes when we say that we scale (SO-5)
+    Ok(class.filter(|it| *it != "external").map(|class| {
+        Finding::new(
+            FindingReason::ScalingNotSupported,
+            format!(
+                "{itself}: annotation {AUTOSCALER_CLASS} is {class}, so KServe sets the replicas; set it to external, or turn spec.scaling off"
+            ),
+        )
+    }))
+}
+
+fn has_canary(service: &Fields<'_>) -> Read<bool> {
+    let percent = service.number(&["spec", PREDICTOR, "canaryTrafficPercent"])?;
+    let further = service.list(&["spec", "canary"])?;
+    Ok(percent.is_some() || !further.is_empty())
+}

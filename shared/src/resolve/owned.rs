@@ -1,0 +1,198 @@
+//! What belongs to whom: by the uid of the controller owner, never by a name alone (RES-2).
+
+use serde_json::Value;
+
+use super::object::group_of;
+use super::{GroupKind, ObjectRef, OwnerRule, Related, Selector, controller_of};
+
+pub(super) const APPS: &str = "apps";
+pub(super) const KNATIVE: &str = "serving.knative.dev";
+
+pub(super) const DEPLOYMENT: GroupKind<'static> = GroupKind {
+    group: APPS,
+    kind: "Deployment",
+};
+pub(super) const STATEFUL_SET: GroupKind<'static> = GroupKind {
+    group: APPS,
+    kind: "StatefulSet",
+};
+pub(super) const DAEMON_SET: GroupKind<'static> = GroupKind {
+    group: APPS,
+    kind: "DaemonSet",
+};
+pub(super) const REPLICA_SET: GroupKind<'static> = GroupKind {
+    group: APPS,
+    kind: "ReplicaSet",
+};
+pub(super) const LEADER_WORKER_SET: GroupKind<'static> = GroupKind {
+    group: "leaderworkerset.x-k8s.io",
+    kind: "LeaderWorkerSet",
+};
+pub(super) const SERVICE: GroupKind<'static> = GroupKind {
+    group: KNATIVE,
+    kind: "Service",
+};
+pub(super) const CONFIGURATION: GroupKind<'static> = GroupKind {
+    group: KNATIVE,
+    kind: "Configuration",
+};
+pub(super) const REVISION: GroupKind<'static> = GroupKind {
+    group: KNATIVE,
+    kind: "Revision",
+};
+
+/// The set of leaders and workers that a pod is of.
+const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
+/// The pod's place in its group; the leader's is 0.
+const LWS_WORKER: &str = "leaderworkerset.sigs.k8s.io/worker-index";
+
+/// A workload that belongs to a target.
+#[derive(Clone, Copy)]
+pub(super) struct Owned<'a> {
+    pub(super) object: &'a Value,
+}
+
+impl<'a> Owned<'a> {
+    pub(super) fn name(self) -> &'a str {
+        let name = self.object.pointer("/metadata/name");
+        name.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A label of the pods that it makes.
+    pub(super) fn pod_label(self, key: &str) -> Option<&'a str> {
+        let template = template(self.object)?;
+        template.pointer("/metadata/labels")?.get(key)?.as_str()
+    }
+
+    pub(super) fn label(self, key: &str) -> Option<&'a str> {
+        let labels = self.object.pointer("/metadata/labels")?;
+        labels.get(key)?.as_str()
+    }
+}
+
+/// The pod template of a workload; that of the leaders where it has leaders and workers.
+pub(super) fn template(workload: &Value) -> Option<&Value> {
+    let one = workload.pointer("/spec/template");
+    let of_leaders = || {
+        let both = workload.pointer("/spec/leaderWorkerTemplate")?;
+        let leaders = both.get("leaderTemplate").filter(|it| !it.is_null());
+        leaders.or_else(|| both.get("workerTemplate"))
+    };
+    one.or_else(of_leaders)
+}
+
+impl Related {
+    /// Objects of a kind whose controller owner has this uid.
+    pub(super) fn of<'a>(
+        &'a self,
+        kind: GroupKind<'static>,
+        uid: &'a str,
+    ) -> impl Iterator<Item = Owned<'a>> {
+        let objects = self.objects.get(&kind).into_iter().flatten();
+        let owned = objects.filter(move |it| {
+            controller_of(it).is_some_and(|owner| owner.uid.as_deref() == Some(uid))
+        });
+        owned.map(|object| Owned { object })
+    }
+}
+
+/// A workload at the end of a chain of owners that begins below the target.
+pub(super) struct Reached<'a> {
+    pub(super) object: &'a Value,
+    pub(super) workload: ObjectRef,
+    /// From below the target to the workload itself.
+    pub(super) chain: Vec<ObjectRef>,
+}
+
+/// Kinds that lead from a target to its workloads, and these.
+pub(super) const ON_THE_WAY: [GroupKind<'static>; 8] = [
+    DEPLOYMENT,
+    STATEFUL_SET,
+    DAEMON_SET,
+    REPLICA_SET,
+    LEADER_WORKER_SET,
+    SERVICE,
+    CONFIGURATION,
+    REVISION,
+];
+
+/// Kinds whose pods are their own.
+const WORKLOADS: [GroupKind<'static>; 5] = [
+    DEPLOYMENT,
+    STATEFUL_SET,
+    DAEMON_SET,
+    REPLICA_SET,
+    LEADER_WORKER_SET,
+];
+
+/// How far below a target its workload may be.
+const DEEPEST: usize = 4;
+
+pub(super) fn is_workload(kind: GroupKind<'_>) -> bool {
+    WORKLOADS.into_iter().any(|it| it == kind)
+}
+
+/// All workloads below an object, down to four levels.
+pub(super) fn below<'a>(related: &'a Related, uid: &'a str) -> Vec<Reached<'a>> {
+    let mut found = Vec::new();
+    let mut level: Vec<(&str, Vec<ObjectRef>)> = vec![(uid, Vec::new())];
+    for _ in 0..DEEPEST {
+        let mut next = Vec::new();
+        for (uid, chain) in level {
+            for kind in ON_THE_WAY {
+                for owned in related.of(kind, uid) {
+                    let Some(itself) = ObjectRef::of(owned.object) else {
+                        continue;
+                    };
+                    let mut chain = chain.clone();
+                    chain.push(itself.clone());
+                    if is_workload(kind) {
+                        found.push(Reached {
+                            object: owned.object,
+                            workload: itself,
+                            chain,
+                        });
+                    } else if let Some(uid) = owned
+                        .object
+                        .pointer("/metadata/uid")
+                        .and_then(Value::as_str)
+                    {
+                        next.push((uid, chain));
+                    }
+                }
+            }
+        }
+        level = next;
+    }
+    found
+}
+
+/// The selector of a workload's pods, as it says itself.
+pub(super) fn selector_of(workload: &Value) -> Option<Selector> {
+    let api_version = workload.get("apiVersion")?.as_str()?;
+    let kind = workload.get("kind")?.as_str()?;
+    if (group_of(api_version), kind) == (LEADER_WORKER_SET.group, LEADER_WORKER_SET.kind) {
+        return Some(leaders_of(workload.pointer("/metadata/name")?.as_str()?));
+    }
+    Selector::from_json(workload.pointer("/spec/selector")?).ok()
+}
+
+/// Only they answer for their group.
+fn leaders_of(name: &str) -> Selector {
+    Selector::of_labels([(LWS_NAME, name), (LWS_WORKER, "0")])
+}
+
+/// Pods of the `ReplicaSet`s of this Deployment.
+pub(super) fn of_deployment(name: impl Into<String>) -> OwnerRule {
+    OwnerRule::ReplicaSetOf {
+        deployment: name.into(),
+    }
+}
+
+/// Pods of this `StatefulSet`.
+pub(super) fn of_stateful_set(name: impl Into<String>) -> OwnerRule {
+    OwnerRule::Named {
+        kind: STATEFUL_SET,
+        name: name.into(),
+    }
+}

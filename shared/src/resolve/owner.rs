@@ -1,0 +1,138 @@
+//! Workloads that belong to an object which should be bound instead (RES-4).
+
+use serde_json::Value;
+
+use super::owned::{LEADER_WORKER_SET, REVISION, SERVICE};
+use super::{
+    Family, Finding, FindingReason, ObjectRef, Related, Resolution, Resolver, Roll, Scale,
+    controller_of, known,
+};
+
+/// What an owner's row says of a workload of its.
+pub(super) struct Followed {
+    pub(super) roll: Roll,
+    pub(super) scale: Scale,
+    pub(super) warnings: Vec<Finding>,
+}
+
+/// What to say of an object that belongs to another.
+pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
+    let advice = match Family::of(owner.group_kind()) {
+        Family::Generic => "it may take back what is changed there".to_owned(),
+        _ => format!("set spec.workloadRef to {owner} instead, in a new AsyncActor"),
+    };
+    Finding::new(
+        FindingReason::HasOwner,
+        format!("{object} belongs to {owner}: {advice}"),
+    )
+}
+
+/// How a plain workload rolls and scales, by what owns it. `Err`: its owner cannot be bound, and so neither can it.
+pub(super) fn follow(
+    target: &Value,
+    workload: &ObjectRef,
+    owner: Option<&ObjectRef>,
+    related: &Related,
+) -> Result<Followed, Finding> {
+    let as_its_own = |warnings| Followed {
+        roll: Roll::AnnotateTemplate(vec![workload.clone()]),
+        scale: Scale::Object(workload.clone()),
+        warnings,
+    };
+    let Some(direct) = owner else {
+        return Ok(as_its_own(Vec::new()));
+    };
+    // an eviction is the one way to a new pod that no owner takes back
+    let carefully = |owner: &ObjectRef, why: Option<String>| {
+        Followed {
+        roll: Roll::Evict,
+        scale: Scale::refused(why.unwrap_or_else(|| {
+            format!(
+                "{workload} belongs to {owner}, which may set its replicas; set spec.workloadRef to {owner} in a new AsyncActor, or turn spec.scaling off"
+            )
+        })),
+        warnings: vec![has_owner(workload, owner)],
+    }
+    };
+    let Some((object, row)) = row_above(target, related) else {
+        let kind = direct.group_kind();
+        let sets_replicas =
+            Family::of(kind) != Family::Generic || kind == REVISION || kind == LEADER_WORKER_SET;
+        return Ok(if sets_replicas {
+            carefully(direct, None)
+        } else {
+            as_its_own(vec![has_owner(workload, direct)])
+        });
+    };
+    let Some(owner) = ObjectRef::of(object) else {
+        return Ok(carefully(direct, None));
+    };
+    match row.resolve(object, &chain_only(target, related)) {
+        Resolution::Found(found) => {
+            let mut warnings = vec![has_owner(workload, &owner)];
+            warnings.extend(found.warnings);
+            Ok(Followed {
+                roll: match found.roll {
+                    Roll::AnnotateTemplate(_) => Roll::AnnotateTemplate(vec![workload.clone()]),
+                    other => other,
+                },
+                scale: found.scale,
+                warnings,
+            })
+        }
+        Resolution::Refused(finding) if finding.reason == FindingReason::UnsupportedTarget => {
+            Err(finding)
+        }
+        // the row is about another workload of its, or not known yet
+        Resolution::Waiting(finding) | Resolution::Refused(finding) => Ok(carefully(
+            &owner,
+            Some(format!(
+                "{workload} is not what scales {owner}: {}",
+                finding.message
+            )),
+        )),
+    }
+}
+
+/// The nearest owner of a known kind. A Knative Service belongs to an `InferenceService` in turn, which writes it.
+fn row_above<'a>(
+    target: &Value,
+    related: &'a Related,
+) -> Option<(&'a Value, &'static dyn Resolver)> {
+    let mut found = None;
+    let mut owner = controller_of(target);
+    for object in &related.owners {
+        let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+        let expected = owner.as_ref().and_then(|it| it.uid.as_deref());
+        if uid.is_none() || uid != expected {
+            break;
+        }
+        let itself = ObjectRef::of(object)?;
+        let kind = itself.group_kind();
+        match known(kind) {
+            Some(row) => found = Some((object, row)),
+            None if found.is_some() => break,
+            None => {}
+        }
+        if found.is_some() && kind != SERVICE {
+            break;
+        }
+        owner = controller_of(object);
+    }
+    found
+}
+
+/// The target and its owners, as an owner's row asks for them.
+fn chain_only(target: &Value, related: &Related) -> Related {
+    let mut chain = Related::default();
+    for object in related.owners.iter().chain([target]) {
+        let Some(itself) = ObjectRef::of(object) else {
+            continue;
+        };
+        let kinds = super::all_related();
+        if let Some(kind) = kinds.into_iter().find(|it| *it == itself.group_kind()) {
+            chain.objects.entry(kind).or_default().push(object.clone());
+        }
+    }
+    chain
+}

@@ -1,0 +1,206 @@
+//! `KubeRay`: workers of a cluster, or of all clusters that a service makes (RES-18, RES-19). They are bare pods.
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, refused, waiting};
+use super::{
+    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
+    Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
+};
+
+pub(super) static CLUSTER: Cluster = Cluster;
+pub(super) static SERVICE: Service = Service;
+
+const CLUSTER_KIND: GroupKind<'static> = GroupKind {
+    group: "ray.io",
+    kind: "RayCluster",
+};
+const SERVICE_KIND: GroupKind<'static> = GroupKind {
+    group: "ray.io",
+    kind: "RayService",
+};
+const CLUSTER_LABEL: &str = "ray.io/cluster";
+const NODE_TYPE: (&str, &str) = ("ray.io/node-type", "worker");
+const ORIGIN: &str = "ray.io/originated-from-cr-name";
+/// Letters and digits that a service adds to its name for each cluster.
+const SUFFIX: usize = 5;
+
+pub(super) struct Cluster;
+
+impl Resolver for Cluster {
+    fn group_kind(&self) -> GroupKind<'static> {
+        CLUSTER_KIND
+    }
+
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(CLUSTER_LABEL, name), NODE_TYPE]),
+            owner: OwnerRule::Named {
+                kind: CLUSTER_KIND,
+                name: name.to_owned(),
+            },
+        }
+    }
+
+    fn resolve(&self, target: &Value, _: &Related) -> Resolution {
+        self.read(target).into()
+    }
+
+    fn server(&self, _: &[ContainerShape<'_>], _: Option<&str>) -> Server {
+        server()
+    }
+}
+
+impl Cluster {
+    fn read(&self, target: &Value) -> Read<Target> {
+        let cluster = Fields::of(target, CLUSTER_KIND.kind)?;
+        let itself = &cluster.itself;
+        let autoscaled = judge(&cluster, &["spec"])?;
+        let own = cluster.warning_of_owner();
+        // Ray Serve's settings are not here to be read
+        let proxy = caveat(format!(
+            "{itself}: a worker answers on port 8000 only where Ray Serve runs a proxy on it; keep proxy_location: EveryNode in the Serve config, or set spec.runtime.targetURL"
+        ));
+        Ok(Target {
+            workload: itself.clone(),
+            pods: self.convention(cluster.name()),
+            chain: vec![itself.clone()],
+            owner: None,
+            roll: Roll::Evict,
+            scale: cannot_scale(itself),
+            server: server(),
+            adapter: None,
+            warnings: own.into_iter().chain(autoscaled).chain([proxy]).collect(),
+        })
+    }
+}
+
+pub(super) struct Service;
+
+impl Resolver for Service {
+    fn group_kind(&self) -> GroupKind<'static> {
+        SERVICE_KIND
+    }
+
+    /// Of every cluster that it makes: an upgrade brings a second one.
+    fn convention(&self, name: &str) -> PodMatch {
+        let (key, value) = NODE_TYPE;
+        let labels = [
+            Requirement {
+                key: CLUSTER_LABEL.to_owned(),
+                operator: Operator::Exists,
+            },
+            Requirement {
+                key: key.to_owned(),
+                operator: Operator::In(vec![value.to_owned()]),
+            },
+        ];
+        let named = |prefix: String| OwnerRule::Generated {
+            kind: CLUSTER_KIND,
+            prefix,
+            suffix: SUFFIX,
+        };
+        PodMatch {
+            labels: Selector::new(labels),
+            owner: OwnerRule::AnyOf(vec![
+                named(format!("{name}-")),
+                // up to v1.3
+                named(format!("{name}-raycluster-")),
+            ]),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[CLUSTER_KIND]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, _: &[ContainerShape<'_>], _: Option<&str>) -> Server {
+        server()
+    }
+}
+
+impl Service {
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let service = Fields::of(target, SERVICE_KIND.kind)?;
+        let itself = &service.itself;
+        let autoscaled = judge(&service, &["spec", "rayClusterConfig"])?;
+        let active = service.text(&["status", "activeServiceStatus", "rayClusterName"])?;
+        let serve = service.text(&["spec", "serveConfigV2"])?.unwrap_or("");
+
+        let clusters = related.of(CLUSTER_KIND, service.uid);
+        let made = clusters.filter(|it| it.label(ORIGIN).is_none_or(|it| it == service.name()));
+        let mut clusters: Vec<ObjectRef> = made.filter_map(|it| ObjectRef::of(it.object)).collect();
+        // the one that answers comes first
+        clusters.sort_by_key(|it| (Some(&*it.name) != active, it.name.clone()));
+        if clusters.is_empty() {
+            return Err(waiting(format!(
+                "{itself}: no RayCluster belongs to it yet; waiting until KubeRay has made one"
+            )));
+        }
+        let proxy = proxy_elsewhere(serve).map(|place| {
+            caveat(format!(
+                "{itself}: spec.serveConfigV2 sets proxy_location: {place}, so workers do not answer on port 8000; set it to EveryNode, or set spec.runtime.targetURL"
+            ))
+        });
+        let own = service.warning_of_owner().into_iter();
+        Ok(Target {
+            workload: itself.clone(),
+            pods: self.convention(service.name()),
+            chain: std::iter::once(itself.clone()).chain(clusters).collect(),
+            owner: None,
+            roll: Roll::Evict,
+            scale: cannot_scale(itself),
+            server: server(),
+            adapter: None,
+            warnings: own.chain(autoscaled).chain(proxy).collect(),
+        })
+    }
+}
+
+/// Whether there are workers at all, and who else counts them.
+fn judge(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>> {
+    let itself = &target.itself;
+    let at = |key| [cluster, &[key]].concat();
+    let groups = at("workerGroupSpecs");
+    if target.list(&groups)?.is_empty() {
+        return Err(refused(format!(
+            "{itself}: {} is empty, and a head is never bound; add a group of workers",
+            groups.join(".")
+        )));
+    }
+    let autoscaling = at("enableInTreeAutoscaling");
+    let on = target.flag(&autoscaling)?;
+    Ok(on.then(|| {
+        caveat(format!(
+            "{itself}: {} is true, and Ray's autoscaler does not see messages: it may remove a worker that handles one; turn it off, or set minReplicas of the workers",
+            autoscaling.join(".")
+        ))
+    }))
+}
+
+fn caveat(message: String) -> Finding {
+    Finding::new(FindingReason::BindingCaveat, message)
+}
+
+fn cannot_scale(target: &ObjectRef) -> Scale {
+    Scale::refused(format!(
+        "{target} has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off"
+    ))
+}
+
+/// Where Serve's proxies run, if that is not every node: a line of its configuration, which is YAML or JSON.
+fn proxy_elsewhere(config: &str) -> Option<&str> {
+    let (_, after) = config.split_once("proxy_location")?;
+    let place = after.trim_start_matches(['"', '\'', ':', ' ', '\t']);
+    let end = place.find(|c: char| !c.is_ascii_alphanumeric());
+    let place = end.map_or(place, |end| place.get(..end).unwrap_or_default());
+    (!place.is_empty() && place != "EveryNode").then_some(place)
+}
+
+fn server() -> Server {
+    Server::on_port(Some(8000), "rest")
+}

@@ -1,0 +1,172 @@
+//! Seldon Core 1 (RES-21).
+
+use serde_json::Value;
+
+use super::fields::{Fields, Read, waiting};
+use super::owned::{DEPLOYMENT, Owned, REPLICA_SET, of_deployment};
+use super::server::template_server;
+use super::{
+    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
+    Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
+};
+
+pub(super) static SELDON_DEPLOYMENT: SeldonDeployment = SeldonDeployment;
+
+const KIND: GroupKind<'static> = GroupKind {
+    group: "machinelearning.seldon.io",
+    kind: "SeldonDeployment",
+};
+const ID: &str = "seldon-deployment-id";
+const APP: &str = "app";
+/// It answers for all containers of a graph.
+const ENGINE: &str = "seldon-container-engine";
+
+pub(super) struct SeldonDeployment;
+
+impl Resolver for SeldonDeployment {
+    fn group_kind(&self) -> GroupKind<'static> {
+        KIND
+    }
+
+    fn convention(&self, name: &str) -> PodMatch {
+        PodMatch {
+            labels: Selector::of_labels([(ID, name)]),
+            owner: OwnerRule::Kind(REPLICA_SET),
+        }
+    }
+
+    fn related(&self) -> &[GroupKind<'static>] {
+        &[DEPLOYMENT]
+    }
+
+    fn resolve(&self, target: &Value, related: &Related) -> Resolution {
+        self.read(target, related).into()
+    }
+
+    fn server(&self, containers: &[ContainerShape<'_>], _: Option<&str>) -> Server {
+        let with_engine = containers.iter().any(|it| it.name == ENGINE);
+        Server::on_port(Some(if with_engine { 8000 } else { 9000 }), "rest")
+    }
+}
+
+impl SeldonDeployment {
+    fn read(&self, target: &Value, related: &Related) -> Read<Target> {
+        let seldon = Fields::of(target, KIND.kind)?;
+        let itself = &seldon.itself;
+        let names = deployments(&seldon)?;
+        let scale_refused = scale_refused(&seldon)?;
+        let is_told = |it: &Owned<'_>| names.contains(&it.name());
+        let found: Vec<_> = related.of(DEPLOYMENT, seldon.uid).filter(is_told).collect();
+        let workloads: Vec<_> = found
+            .iter()
+            .filter_map(|it| ObjectRef::of(it.object))
+            .collect();
+        let Some(first) = found.first() else {
+            return Err(waiting(format!(
+                "{itself}: no Deployment of status.deploymentStatus belongs to it yet; waiting until Seldon has made one"
+            )));
+        };
+        let only = match (&names[..], &workloads[..]) {
+            ([_], [only]) => Some(only.clone()),
+            _ => None,
+        };
+        let scale = match (scale_refused, &only) {
+            (Some(finding), _) => Scale::Refused(finding),
+            (None, Some(only)) => Scale::Object(only.clone()),
+            (None, None) => Scale::refused(format!(
+                "{itself} has several Deployments, {}, and one queue can scale one of them; make it one predictor with one component, or turn spec.scaling off",
+                names.join(" and ")
+            )),
+        };
+        let convention = self.convention(seldon.name());
+        let of_these = Requirement {
+            key: APP.to_owned(),
+            operator: Operator::In(names.iter().map(|it| (*it).to_owned()).collect()),
+        };
+        let labels = convention.labels.requirements().iter().cloned();
+        Ok(Target {
+            pods: PodMatch {
+                labels: Selector::new(labels.chain([of_these])),
+                owner: only
+                    .as_ref()
+                    .map_or(convention.owner, |it| of_deployment(&*it.name)),
+            },
+            workload: only.unwrap_or_else(|| itself.clone()),
+            chain: std::iter::once(itself.clone())
+                .chain(workloads.iter().cloned())
+                .collect(),
+            owner: None,
+            roll: Roll::AnnotateTemplate(workloads),
+            scale,
+            server: template_server(self, first.object),
+            adapter: None,
+            warnings: seldon.warning_of_owner().into_iter().collect(),
+        })
+    }
+}
+
+/// Names of its Deployments, without those that explain the answers of another.
+fn deployments<'a>(seldon: &Fields<'a>) -> Read<Vec<&'a str>> {
+    let path = ["status", "deploymentStatus"];
+    let mut names = Vec::new();
+    for (name, status) in seldon.object(&path)?.into_iter().flatten() {
+        let status = seldon.part(&["status", "deploymentStatus", name], status)?;
+        let explains = status.get("explainerFor").and_then(Value::as_str);
+        if explains.is_none_or(str::is_empty) {
+            names.push(name.as_str());
+        }
+    }
+    if names.is_empty() {
+        return Err(waiting(format!(
+            "{}: status.deploymentStatus is empty; waiting until Seldon has made a Deployment",
+            seldon.itself
+        )));
+    }
+    Ok(names)
+}
+
+fn scale_refused(seldon: &Fields<'_>) -> Read<Option<Finding>> {
+    let is_set = |part: &serde_json::Map<String, Value>, key: &str| {
+        part.get(key).is_some_and(|it| !it.is_null())
+    };
+    let mut found = None;
+    if seldon.number(&["spec", "replicas"])?.is_some() {
+        found = Some("spec.replicas");
+    }
+    let predictors = ["spec", "predictors"];
+    for predictor in seldon.list(&predictors)? {
+        let predictor = seldon.part(&predictors, predictor)?;
+        if is_set(predictor, "replicas") {
+            found = found.or(Some("spec.predictors[].replicas"));
+        }
+        let path = ["spec", "predictors", "componentSpecs"];
+        let components = match predictor.get("componentSpecs") {
+            None | Some(Value::Null) => &[],
+            Some(list) => list
+                .as_array()
+                .ok_or_else(|| seldon.of_unexpected_type(&path, "a list"))?
+                .as_slice(),
+        };
+        for component in components {
+            let component = seldon.part(&path, component)?;
+            for (key, shown) in [
+                ("replicas", "spec.predictors[].componentSpecs[].replicas"),
+                ("hpaSpec", "spec.predictors[].componentSpecs[].hpaSpec"),
+                ("kedaSpec", "spec.predictors[].componentSpecs[].kedaSpec"),
+            ] {
+                if is_set(component, key) {
+                    found = found.or(Some(shown));
+                }
+            }
+        }
+    }
+    Ok(found.map(|field| {
+        Finding::new(
+            FindingReason::ScalingNotSupported,
+            format!(
+                "{}: {field} is set, so Seldon sets the replicas; remove it, or turn spec.scaling off",
+                seldon.itself
+            ),
+        )
+    }))
+}

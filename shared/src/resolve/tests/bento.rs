@@ -1,0 +1,70 @@
+use serde_json::{Value, json};
+
+use super::objects::*;
+use crate::resolve::*;
+
+pub(super) fn bento() -> Value {
+    object(
+        "serving.yatai.ai/v2alpha1",
+        "BentoDeployment",
+        "iris",
+        &json!({"spec": {"bento": "iris-1", "ingress": {"enabled": true}, "runners": [{"name": "iris_clf"}]}}),
+    )
+}
+
+pub(super) fn deployment(bento: &Value, name: &str) -> Value {
+    let labels = json!({"yatai.ai/selector": name, "yatai.ai/bento-deployment": "iris"});
+    let containers =
+        json!([{"name": "main", "image": "bentos/iris:1", "ports": [{"containerPort": 3000}]}]);
+    by(bento, workload("Deployment", name, &labels, &containers))
+}
+
+/// RES-2, RES-23
+#[test]
+fn a_bento_deployment_is_its_api_server_and_not_its_runners() {
+    let target = bento();
+    let runner = deployment(&target, "iris-runner-0");
+    let it = found(&target, &[&runner, &deployment(&target, "iris")]);
+    assert_eq!(chain(&it), ["BentoDeployment/iris", "Deployment/iris"]);
+    let path = vec!["spec", "extraPodMetadata", "annotations"];
+    assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), path));
+    assert_eq!(
+        (url(&it), it.server.adapter),
+        ("http://127.0.0.1:3000", "rest")
+    );
+    let pod = |name| [("yatai.ai/selector", name), (POD_TEMPLATE_HASH, "5d8f7c")];
+    for pods in [it.pods, convention(&target)] {
+        assert!(has(
+            &pods,
+            &pod("iris"),
+            ("apps/v1", "ReplicaSet", "iris-5d8f7c")
+        ));
+        assert!(!has(
+            &pods,
+            &pod("iris-runner-0"),
+            ("apps/v1", "ReplicaSet", "iris-runner-0-5d8f7c")
+        ));
+    }
+    assert_eq!(
+        waits(&target, &[&runner]),
+        "BentoDeployment/iris: no Deployment of its API server belongs to it yet; waiting until Yatai has made one"
+    );
+}
+
+/// SO-4, RES-23
+#[test]
+fn a_bento_deployment_is_warned_of_and_never_scaled() {
+    let target = bento();
+    let own = deployment(&target, "iris");
+    assert_eq!(
+        not_scaled(&target, &[&own]),
+        "BentoDeployment/iris: Yatai makes an HPA for it in any case; turn spec.scaling off, or deploy the Bento's image as a Deployment"
+    );
+    assert_eq!(
+        warnings(&target, &[&own]),
+        [(
+            FindingReason::BindingCaveat,
+            "BentoDeployment/iris: Yatai has had no release since 2024; deploy the Bento's image as a Deployment and bind that".to_owned()
+        )]
+    );
+}

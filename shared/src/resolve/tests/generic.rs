@@ -1,0 +1,194 @@
+use serde_json::{Value, json};
+
+use super::knative;
+use super::objects::*;
+use crate::resolve::*;
+
+pub(super) fn thing() -> Value {
+    object(
+        "example.org/v1",
+        "Thing",
+        "big",
+        &json!({"spec": {"model": "m"}}),
+    )
+}
+
+pub(super) fn deployment(owner: &Value, name: &str) -> Value {
+    let containers =
+        json!([{"name": "main", "image": "me/model:1", "ports": [{"containerPort": 7000}]}]);
+    let labels = json!({"app": name});
+    by(owner, workload("Deployment", name, &labels, &containers))
+}
+
+/// RES-3, RES-24
+#[test]
+fn an_unknown_kind_is_the_one_workload_below_it() {
+    let target = thing();
+    let own = deployment(&target, "big-abc");
+    let it = found(
+        &target,
+        &[&own, &deployment(&knative::service(), "stranger")],
+    );
+    assert_eq!(chain(&it), ["Thing/big", "Deployment/big-abc"]);
+    assert_eq!(it.roll, Roll::AnnotateTemplate(vec![it.workload.clone()]));
+    assert_eq!(it.scale, Scale::Object(it.workload.clone()));
+    assert_eq!(
+        (url(&it), it.server.adapter),
+        ("http://127.0.0.1:7000", "rest")
+    );
+    let labels = [("app", "big-abc"), (POD_TEMPLATE_HASH, "5d8f7c")];
+    let owner = ("apps/v1", "ReplicaSet", "big-abc-5d8f7c");
+    assert!(has(&it.pods, &labels, owner));
+    assert!(!has(&convention(&target), &labels, owner));
+    assert_eq!(
+        warnings(&target, &[&own]),
+        [(
+            FindingReason::UnknownOwner,
+            "Deployment/big-abc belongs to Thing/big, of a kind that is not known: it may take back what is changed there".to_owned()
+        )]
+    );
+}
+
+/// RES-3
+#[test]
+fn several_workloads_are_ambiguous_and_none_is_waited_for() {
+    let target = thing();
+    assert_eq!(
+        refuses(
+            &target,
+            &[&deployment(&target, "b"), &deployment(&target, "a")]
+        ),
+        Finding::new(
+            FindingReason::Ambiguous,
+            "Thing/big has several workloads: Deployment/a, Deployment/b; set spec.workloadRef to one of them, in a new AsyncActor"
+        )
+    );
+    assert_eq!(
+        waits(&target, &[]),
+        "Thing/big: no workload belongs to it, down to four levels of owners; waiting for one, or name the object that owns the pods in a new AsyncActor"
+    );
+}
+
+/// RES-3
+#[test]
+fn the_walk_goes_four_levels_down_and_no_further() {
+    let target = thing();
+    let mut all = vec![by(&target, knative::service())];
+    all.extend(knative::below(&all[0].clone(), "hello", "00001"));
+    let it = found(&target, &all.iter().collect::<Vec<_>>());
+    assert_eq!(
+        chain(&it),
+        [
+            "Thing/big",
+            "Service/hello",
+            "Configuration/hello",
+            "Revision/hello-00001",
+            "Deployment/hello-00001-deployment"
+        ]
+    );
+    let between = by(
+        &target,
+        object("serving.knative.dev/v1", "Service", "upper", &json!({})),
+    );
+    all[0] = by(&between, knative::service());
+    all.push(between);
+    waits(&target, &all.iter().collect::<Vec<_>>());
+}
+
+/// RES-3
+#[test]
+fn a_circle_of_owners_ends() {
+    let target = thing();
+    let a = object("serving.knative.dev/v1", "Revision", "a", &json!({}));
+    let b = object("serving.knative.dev/v1", "Revision", "b", &json!({}));
+    waits(
+        &target,
+        &[&by(&target, a.clone()), &by(&b, a.clone()), &by(&a, b)],
+    );
+}
+
+fn leaders(owner: &Value) -> Value {
+    let template =
+        json!({"spec": {"containers": [{"name": "main", "image": "vllm/vllm-openai:v0.11.0"}]}});
+    let spec = json!({"spec": {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}});
+    by(
+        owner,
+        object(
+            "leaderworkerset.x-k8s.io/v1",
+            "LeaderWorkerSet",
+            "llm",
+            &spec,
+        ),
+    )
+}
+
+/// RES-3
+#[test]
+fn of_a_leader_worker_set_the_leaders_are_bound() {
+    let target = thing();
+    let own = leaders(&target);
+    let it = found(&target, &[&own]);
+    assert_eq!(chain(&it), ["Thing/big", "LeaderWorkerSet/llm"]);
+    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(scaled(&target, &[&own]), "LeaderWorkerSet/llm");
+    assert_eq!(
+        (url(&it), it.server.adapter),
+        ("http://127.0.0.1:8000", "openai_chat")
+    );
+    let leader = [
+        ("leaderworkerset.sigs.k8s.io/name", "llm"),
+        ("leaderworkerset.sigs.k8s.io/worker-index", "0"),
+    ];
+    assert!(has(&it.pods, &leader, ("apps/v1", "StatefulSet", "llm")));
+    let worker = [leader[0], ("leaderworkerset.sigs.k8s.io/worker-index", "1")];
+    assert!(!has(&it.pods, &worker, ("apps/v1", "StatefulSet", "llm-0")));
+    // named itself, it is its own workload
+    assert_eq!(chain(&found(&own, &[])), ["LeaderWorkerSet/llm"]);
+}
+
+/// RES-24
+#[test]
+fn workloads_whose_number_is_not_ours_are_bound_and_not_scaled() {
+    for kind in ["DaemonSet", "ReplicaSet"] {
+        let target = thing();
+        let mut own = deployment(&target, "big");
+        own["kind"] = json!(kind);
+        let it = found(&target, &[&own]);
+        assert_eq!(it.roll, Roll::Evict);
+        assert!(has(&it.pods, &[("app", "big")], ("apps/v1", kind, "big")));
+        assert_eq!(
+            not_scaled(&target, &[&own]),
+            format!("{kind}/big: the number of its pods is not ours to set; turn spec.scaling off")
+        );
+    }
+}
+
+/// RES-1
+#[test]
+fn a_workload_without_a_readable_selector_is_waited_for() {
+    let target = thing();
+    let mut own = deployment(&target, "big");
+    own["spec"]["selector"] = json!(7);
+    assert_eq!(
+        waits(&target, &[&own]),
+        "Deployment/big: spec.selector cannot be read; waiting until it can"
+    );
+}
+
+#[test]
+fn every_kind_has_a_resolver_and_only_those_that_are_read_are_served() {
+    assert_eq!(any_resolver("example.org", "Thing").group_kind(), ANY);
+    for known in [
+        "apps/Deployment",
+        "kaito.sh/Workspace",
+        "mlops.seldon.io/Model",
+    ] {
+        let (group, kind) = known.split_once('/').unwrap();
+        assert_eq!(
+            any_resolver(group, kind).group_kind(),
+            GroupKind { group, kind }
+        );
+    }
+    assert!(resolver("kaito.sh", "Workspace").is_none());
+    assert_eq!(any_resolver("", "Service").group_kind(), ANY);
+}

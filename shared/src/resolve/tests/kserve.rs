@@ -1,0 +1,292 @@
+use serde_json::{Value, json};
+
+use super::knative;
+use super::objects::*;
+use crate::resolve::*;
+
+pub(super) fn inference_service(mode: &str) -> Value {
+    object(
+        "serving.kserve.io/v1beta1",
+        "InferenceService",
+        "iris",
+        &json!({
+            "spec": {"predictor": {"minReplicas": 1, "model": {"modelFormat": {"name": "sklearn"}, "protocolVersion": "v1", "runtime": "kserve-sklearnserver", "storageUri": "gs://iris"}}},
+            "status": {"deploymentMode": mode, "url": "http://iris.example.com", "modelStatus": {"transitionStatus": "UpToDate"},
+                "components": {"predictor": {"url": "http://iris-predictor.example.com", "latestReadyRevision": "iris-predictor-00002", "latestCreatedRevision": "iris-predictor-00003"}}},
+        }),
+    )
+}
+
+/// What `KServe` makes of a component in mode Standard.
+pub(super) fn deployment(service: &Value, name: &str, component: &str) -> Value {
+    let labels = json!({"app": format!("isvc.{name}"), "component": component, "serving.kserve.io/inferenceservice": "iris"});
+    let containers = json!([{"name": "kserve-container", "image": "kserve/sklearnserver:v0.20.0"}]);
+    by(service, workload("Deployment", name, &labels, &containers))
+}
+
+const PREDICTOR: [(&str, &str); 3] = [
+    ("serving.kserve.io/inferenceservice", "iris"),
+    ("component", "predictor"),
+    (POD_TEMPLATE_HASH, "5d8f7c"),
+];
+
+/// RES-15
+#[test]
+fn in_mode_standard_the_predictors_deployment_is_bound() {
+    for mode in ["Standard", "RawDeployment"] {
+        let target = inference_service(mode);
+        let own = deployment(&target, "iris-predictor", "predictor");
+        let transformer = deployment(&target, "iris-transformer", "transformer");
+        let it = found(&target, &[&transformer, &own]);
+        assert_eq!(
+            chain(&it),
+            ["InferenceService/iris", "Deployment/iris-predictor"]
+        );
+        let annotations = vec!["metadata", "annotations"];
+        assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), annotations));
+        assert_eq!(it.scale, Scale::Object(it.workload.clone()));
+        assert_eq!(
+            (url(&it), it.adapter),
+            ("http://127.0.0.1:8080", Some("kserve_v1"))
+        );
+        assert_eq!(it.warnings, []);
+        let by_predictor = ("apps/v1", "ReplicaSet", "iris-predictor-5d8f7c");
+        let by_transformer = ("apps/v1", "ReplicaSet", "iris-transformer-5d8f7c");
+        assert!(has(&it.pods, &PREDICTOR, by_predictor));
+        assert!(!has(&it.pods, &PREDICTOR, by_transformer));
+        assert!(has(&convention(&target), &PREDICTOR, by_predictor));
+        let of_transformer = [PREDICTOR[0], ("component", "transformer"), PREDICTOR[2]];
+        assert!(!has(&convention(&target), &of_transformer, by_transformer));
+    }
+}
+
+/// RES-2, RES-15
+#[test]
+fn of_several_deployments_of_the_predictor_the_name_tells_the_one() {
+    let target = inference_service("Standard");
+    let of = |name: &str| deployment(&target, name, "predictor");
+    let resolved = |target: &Value, names: &[&str]| {
+        let made: Vec<_> = names.iter().map(|name| of(name)).collect();
+        found(target, &made.iter().collect::<Vec<_>>())
+            .workload
+            .name
+    };
+    assert_eq!(
+        resolved(&target, &["iris-predictor-worker", "iris-predictor"]),
+        "iris-predictor"
+    );
+    assert_eq!(
+        resolved(&target, &["iris-predictor-default"]),
+        "iris-predictor-default"
+    );
+    let named = with(
+        target.clone(),
+        &json!({"spec": {"predictor": {"name": "blue"}}}),
+    );
+    assert_eq!(
+        resolved(&named, &["iris-predictor", "iris-blue-predictor"]),
+        "iris-blue-predictor"
+    );
+    assert_eq!(
+        refuses(&target, &[&of("b"), &of("a")]).message,
+        "InferenceService/iris has several workloads: Deployment/a, Deployment/b; set spec.workloadRef to one of them, in a new AsyncActor"
+    );
+}
+
+/// RES-15
+#[test]
+fn an_inference_service_waits_for_its_mode_and_its_deployment() {
+    let new = with(inference_service(""), &json!({"status": null}));
+    for target in [&new, &inference_service("")] {
+        assert_eq!(
+            waits(target, &[]),
+            "InferenceService/iris: status.deploymentMode is empty; waiting until KServe has set it"
+        );
+    }
+    assert_eq!(
+        waits(&inference_service("Standard"), &[]),
+        "InferenceService/iris: no Deployment of its predictor belongs to it yet; waiting until KServe has made one"
+    );
+}
+
+/// RES-15
+#[test]
+fn model_mesh_and_modes_that_nobody_knows_are_refused() {
+    let mesh = "InferenceService/iris: its deployment mode is ModelMesh, whose pods serve the models of others, too; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard";
+    let asked =
+        json!({"metadata": {"annotations": {"serving.kserve.io/deploymentMode": "ModelMesh"}}});
+    for target in [
+        inference_service("ModelMesh"),
+        with(inference_service(""), &asked),
+    ] {
+        let finding = Finding::new(FindingReason::UnsupportedTarget, mesh);
+        assert_eq!(refuses(&target, &[]), finding);
+    }
+    assert_eq!(
+        refuses(&inference_service("Batch"), &[]).message,
+        "InferenceService/iris: status.deploymentMode is Batch, which is not known; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard"
+    );
+}
+
+/// SO-4, SO-5
+#[test]
+fn an_inference_service_that_kserve_scales_is_not_scaled_by_us() {
+    let of_class = |class: &str| {
+        let annotations = json!({"serving.kserve.io/autoscalerClass": class});
+        with(
+            inference_service("Standard"),
+            &json!({"metadata": {"annotations": annotations}}),
+        )
+    };
+    let own = deployment(
+        &inference_service("Standard"),
+        "iris-predictor",
+        "predictor",
+    );
+    for class in ["hpa", "keda", "none"] {
+        assert_eq!(
+            not_scaled(&of_class(class), &[&own]),
+            format!(
+                "InferenceService/iris: annotation serving.kserve.io/autoscalerClass is {class}, so KServe sets the replicas; set it to external, or turn spec.scaling off"
+            )
+        );
+    }
+    assert_eq!(
+        scaled(&of_class("external"), &[&own]),
+        "Deployment/iris-predictor"
+    );
+    let workers = json!({"spec": {"predictor": {"workerSpec": {"pipelineParallelSize": 2}}}});
+    assert_eq!(
+        not_scaled(&with(of_class("external"), &workers), &[&own]),
+        "InferenceService/iris: spec.predictor.workerSpec is set, so its pods are the nodes of one model; turn spec.scaling off"
+    );
+}
+
+/// RES-15
+#[test]
+fn a_canary_is_warned_of() {
+    let own = deployment(
+        &inference_service("Standard"),
+        "iris-predictor",
+        "predictor",
+    );
+    for canary in [
+        json!({"predictor": {"canaryTrafficPercent": 10}}),
+        json!({"canary": [{"trafficPercent": 10, "predictor": {"name": "new"}}]}),
+    ] {
+        let target = with(inference_service("Standard"), &json!({"spec": canary}));
+        assert_eq!(
+            warnings(&target, &[&own]),
+            [(
+                FindingReason::BindingCaveat,
+                "InferenceService/iris has a canary: only pods of Deployment/iris-predictor get the sidecar, and messages know no traffic split; bind another actor to a second InferenceService to compare two models".to_owned()
+            )]
+        );
+    }
+}
+
+/// RES-15
+#[test]
+fn the_protocol_is_that_of_the_model_or_of_its_server() {
+    let own = deployment(
+        &inference_service("Standard"),
+        "iris-predictor",
+        "predictor",
+    );
+    let adapter = |predictor: Value| {
+        let mut target = inference_service("Standard");
+        target["spec"]["predictor"] = predictor;
+        found(&target, &[&own]).adapter.unwrap()
+    };
+    assert_eq!(
+        adapter(json!({"model": {"protocolVersion": "v2"}})),
+        "kserve_v2"
+    );
+    assert_eq!(adapter(json!({"model": {}})), "kserve_v1");
+    assert_eq!(
+        adapter(json!({"sklearn": {"protocolVersion": "v2"}})),
+        "kserve_v2"
+    );
+    assert_eq!(
+        adapter(json!({"triton": {"storageUri": "gs://m"}})),
+        "kserve_v2"
+    );
+
+    let of_pod = |image| {
+        let containers = [ContainerShape {
+            image,
+            ..container("kserve-container", None)
+        }];
+        resolver_of(&inference_service("Standard"))
+            .server(&containers, None)
+            .adapter
+    };
+    assert_eq!(of_pod("nvcr.io/nvidia/tritonserver:25.01-py3"), "kserve_v2");
+    assert_eq!(of_pod("seldonio/mlserver:1.7.0"), "kserve_v2");
+    assert_eq!(of_pod("kserve/sklearnserver:v0.20.0"), "kserve_v1");
+}
+
+pub(super) fn on_knative(mode: &str) -> (Value, Vec<Value>) {
+    let target = inference_service(mode);
+    let mut service = by(&target, knative::service());
+    service["metadata"]["name"] = json!("iris-predictor");
+    let mut all = knative::below(&service, "iris-predictor", "00002");
+    all.extend(knative::below(&service, "iris-predictor", "00001"));
+    all.push(service);
+    (target, all)
+}
+
+/// RES-16, BIND-4
+#[test]
+fn in_mode_knative_every_revision_is_bound() {
+    for mode in ["Knative", "Serverless"] {
+        let (target, all) = on_knative(mode);
+        let all: Vec<_> = all.iter().collect();
+        let it = found(&target, &all);
+        assert_eq!(it.workload.to_string(), "InferenceService/iris");
+        assert_eq!(
+            chain(&it),
+            [
+                "InferenceService/iris",
+                "Revision/iris-predictor-00002",
+                "Deployment/iris-predictor-00002-deployment"
+            ]
+        );
+        let annotations = vec!["metadata", "annotations"];
+        assert_eq!(it.roll, Roll::Annotate(it.workload.clone(), annotations));
+        assert_eq!(url(&it), "http://127.0.0.1:8080");
+        assert_eq!(
+            not_scaled(&target, &all),
+            "InferenceService/iris: Knative scales it by requests and takes back every other number; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard, or turn spec.scaling off"
+        );
+        let owner = (
+            "apps/v1",
+            "ReplicaSet",
+            "iris-predictor-00009-deployment-5d8f7c",
+        );
+        let of_next = [
+            PREDICTOR[0],
+            PREDICTOR[1],
+            ("serving.knative.dev/revision", "iris-predictor-00009"),
+        ];
+        assert!(has(&it.pods, &of_next, owner));
+        assert!(!has(&it.pods, &of_next[..2], owner));
+        assert!(!has(&it.pods, &of_next, ("apps/v1", "StatefulSet", "iris")));
+    }
+}
+
+/// RES-2, RES-16
+#[test]
+fn in_mode_knative_a_revision_of_that_name_must_belong_to_the_service() {
+    let (target, mut all) = on_knative("Knative");
+    all.pop();
+    assert_eq!(
+        waits(&target, &all.iter().collect::<Vec<_>>()),
+        "InferenceService/iris: the Deployment of Revision/iris-predictor-00002 does not belong to it yet; waiting until Knative has made it"
+    );
+    let none_ready = with(target, &json!({"status": {"components": null}}));
+    assert_eq!(
+        waits(&none_ready, &[]),
+        "InferenceService/iris: status.components.predictor.latestReadyRevision is empty; waiting for the first Revision that is ready"
+    );
+}

@@ -1,0 +1,207 @@
+use serde_json::{Value, json};
+
+use super::objects::*;
+use crate::resolve::*;
+
+const WORKERS: &str = r#"[{"groupName": "gpu", "replicas": 2, "minReplicas": 1, "maxReplicas": 4, "rayStartParams": {},
+    "template": {"spec": {"containers": [{"name": "ray-worker", "image": "rayproject/ray:2.46.0"}]}}}]"#;
+
+fn config() -> Value {
+    let groups: Value = serde_json::from_str(WORKERS).unwrap();
+    json!({"rayVersion": "2.46.0", "headGroupSpec": {"template": {}}, "workerGroupSpecs": groups})
+}
+
+pub(super) fn cluster() -> Value {
+    let rest = json!({"spec": config(), "status": {"state": "ready", "desiredWorkerReplicas": 2}});
+    object("ray.io/v1", "RayCluster", "rc", &rest)
+}
+
+const WORKER: [(&str, &str); 2] = [("ray.io/cluster", "rc"), ("ray.io/node-type", "worker")];
+
+const PROXY: &str = "RayCluster/rc: a worker answers on port 8000 only where Ray Serve runs a proxy on it; keep proxy_location: EveryNode in the Serve config, or set spec.runtime.targetURL";
+
+/// RES-18, BIND-4
+#[test]
+fn the_workers_of_a_ray_cluster_are_bound_and_its_head_is_not() {
+    let target = cluster();
+    let it = found(&target, &[]);
+    assert_eq!(it.workload.to_string(), "RayCluster/rc");
+    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(
+        (url(&it), it.server.adapter),
+        ("http://127.0.0.1:8000", "rest")
+    );
+    let owner = ("ray.io/v1", "RayCluster", "rc");
+    let head = [("ray.io/cluster", "rc"), ("ray.io/node-type", "head")];
+    for pods in [it.pods, convention(&target)] {
+        assert!(has(&pods, &WORKER, owner));
+        assert!(!has(&pods, &head, owner));
+        assert!(!has(&pods, &WORKER, ("ray.io/v1", "RayCluster", "other")));
+    }
+    assert_eq!(
+        not_scaled(&target, &[]),
+        "RayCluster/rc has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off"
+    );
+    let proxy = (FindingReason::BindingCaveat, PROXY.to_owned());
+    assert_eq!(warnings(&target, &[]), [proxy]);
+}
+
+/// RES-18
+#[test]
+fn a_ray_cluster_without_workers_is_refused() {
+    for groups in [json!([]), json!(null)] {
+        let mut target = cluster();
+        target["spec"]["workerGroupSpecs"] = groups;
+        let message = "RayCluster/rc: spec.workerGroupSpecs is empty, and a head is never bound; add a group of workers";
+        let finding = Finding::new(FindingReason::UnsupportedTarget, message);
+        assert_eq!(refuses(&target, &[]), finding);
+    }
+}
+
+/// RES-18
+#[test]
+fn rays_own_autoscaler_is_warned_of() {
+    let target = with(
+        cluster(),
+        &json!({"spec": {"enableInTreeAutoscaling": true}}),
+    );
+    let [autoscaler, _proxy] = &warnings(&target, &[])[..] else {
+        panic!("one warning and the one of every cluster");
+    };
+    assert_eq!(
+        autoscaler.1,
+        "RayCluster/rc: spec.enableInTreeAutoscaling is true, and Ray's autoscaler does not see messages: it may remove a worker that handles one; turn it off, or set minReplicas of the workers"
+    );
+}
+
+pub(super) fn service() -> Value {
+    object(
+        "ray.io/v1",
+        "RayService",
+        "rs",
+        &json!({
+            "spec": {"serveConfigV2": "applications:\n- name: app\n", "rayClusterConfig": config()},
+            "status": {"serviceStatus": "Running", "activeServiceStatus": {"rayClusterName": "rs-x7k2p"}, "pendingServiceStatus": {"rayClusterName": "rs-9qwzt"}},
+        }),
+    )
+}
+
+pub(super) fn cluster_of(service: &Value, name: &str) -> Value {
+    let labels = json!({"metadata": {"labels": {"ray.io/originated-from-cr-name": "rs", "ray.io/originated-from-crd": "RayService"}}});
+    let made = object(
+        "ray.io/v1",
+        "RayCluster",
+        name,
+        &with(json!({"spec": config()}), &labels),
+    );
+    by(service, made)
+}
+
+/// RES-2, RES-19
+#[test]
+fn a_ray_service_has_the_workers_of_all_its_clusters() {
+    let target = service();
+    let clusters = [
+        cluster_of(&target, "rs-9qwzt"),
+        cluster_of(&target, "rs-x7k2p"),
+        cluster(),
+    ];
+    let it = found(&target, &clusters.iter().collect::<Vec<_>>());
+    assert_eq!(
+        chain(&it),
+        [
+            "RayService/rs",
+            "RayCluster/rs-x7k2p",
+            "RayCluster/rs-9qwzt"
+        ]
+    );
+    assert_eq!(it.workload.to_string(), "RayService/rs");
+    assert_eq!(it.roll, Roll::Evict);
+    assert_eq!(it.warnings, []);
+    assert!(matches!(it.scale, Scale::Refused(_)));
+    for pods in [it.pods, convention(&target)] {
+        for name in ["rs-x7k2p", "rs-00000", "rs-raycluster-x7k2p"] {
+            let labels = [("ray.io/cluster", name), ("ray.io/node-type", "worker")];
+            assert!(
+                has(&pods, &labels, ("ray.io/v1", "RayCluster", name)),
+                "{name}"
+            );
+            assert!(!has(&pods, &labels[..1], ("ray.io/v1", "RayCluster", name)));
+        }
+        let labels = [
+            ("ray.io/cluster", "rs-2-x7k2p"),
+            ("ray.io/node-type", "worker"),
+        ];
+        assert!(!has(
+            &pods,
+            &labels,
+            ("ray.io/v1", "RayCluster", "rs-2-x7k2p")
+        ));
+    }
+    assert_eq!(
+        waits(&target, &[&cluster()]),
+        "RayService/rs: no RayCluster belongs to it yet; waiting until KubeRay has made one"
+    );
+}
+
+/// RES-19
+#[test]
+fn a_ray_service_is_judged_by_the_cluster_that_it_describes() {
+    let mut target = service();
+    target["spec"]["rayClusterConfig"]["workerGroupSpecs"] = json!([]);
+    assert_eq!(
+        refuses(&target, &[]).message,
+        "RayService/rs: spec.rayClusterConfig.workerGroupSpecs is empty, and a head is never bound; add a group of workers"
+    );
+    let autoscaled = json!({"spec": {"rayClusterConfig": {"enableInTreeAutoscaling": true}}});
+    let own = cluster_of(&service(), "rs-x7k2p");
+    let [(_, message)] = &warnings(&with(service(), &autoscaled), &[&own])[..] else {
+        panic!("one warning");
+    };
+    assert_eq!(
+        message,
+        "RayService/rs: spec.rayClusterConfig.enableInTreeAutoscaling is true, and Ray's autoscaler does not see messages: it may remove a worker that handles one; turn it off, or set minReplicas of the workers"
+    );
+}
+
+/// RES-19
+#[test]
+fn a_proxy_that_runs_on_the_head_only_is_warned_of() {
+    let own = cluster_of(&service(), "rs-x7k2p");
+    let told = |config: &str| {
+        let target = with(service(), &json!({"spec": {"serveConfigV2": config}}));
+        warnings(&target, &[&own])
+    };
+    for config in [
+        "proxy_location: HeadOnly\napplications: []",
+        "{\"proxy_location\": \"HeadOnly\"}",
+    ] {
+        assert_eq!(
+            told(config),
+            [(
+                FindingReason::BindingCaveat,
+                "RayService/rs: spec.serveConfigV2 sets proxy_location: HeadOnly, so workers do not answer on port 8000; set it to EveryNode, or set spec.runtime.targetURL".to_owned()
+            )]
+        );
+    }
+    for config in [
+        "proxy_location: EveryNode",
+        "proxy_location",
+        "applications: []",
+    ] {
+        assert_eq!(told(config), [], "{config}");
+    }
+}
+
+/// RES-4
+#[test]
+fn a_cluster_of_a_service_advises_to_bind_the_service() {
+    let target = cluster_of(&service(), "rs-x7k2p");
+    assert_eq!(
+        warnings(&target, &[])[0],
+        (
+            FindingReason::HasOwner,
+            "RayCluster/rs-x7k2p belongs to RayService/rs: set spec.workloadRef to RayService/rs instead, in a new AsyncActor".to_owned()
+        )
+    );
+}
