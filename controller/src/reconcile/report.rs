@@ -209,7 +209,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
 }
 
 /// What the newest pods bear: the workload may have an older template than it would get today, as long as it is
-/// left alone.
+/// left alone. One that is on its way out is followed by one with the template of today.
 fn template_hash<'a>(observed: &'a Observed, ensured: &'a Ensured) -> Option<&'a str> {
     let wanted = || {
         observed
@@ -217,8 +217,8 @@ fn template_hash<'a>(observed: &'a Observed, ensured: &'a Ensured) -> Option<&'a
             .map(|own| &*own.workload.template_hash)
     };
     match &ensured.workload {
-        Some(workload) => workload.template_hash.as_deref(),
-        None => wanted(),
+        Some(workload) if !workload.metadata.deleting => workload.template_hash.as_deref(),
+        _ => wanted(),
     }
 }
 

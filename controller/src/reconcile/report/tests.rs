@@ -356,6 +356,23 @@ fn pods_of_an_older_template_make_a_rollout() {
     );
 }
 
+/// STA-4, FW-22
+#[test]
+fn workload_that_goes_so_that_another_takes_its_place_is_not_called_running() {
+    let mut observed = lives();
+    let mut goes = deployment(&observed);
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    goes["spec"]["template"] = json!({});
+    observed.pods = vec![pod("left", "of another template")];
+    let ensured = Ensured {
+        queue: QueueState::Ready(None),
+        workload: Some(workload(&goes)),
+        ..Ensured::default()
+    };
+    let status = report(&observed, ensured).status;
+    assert_eq!(status.status, Some(State::Updating));
+}
+
 /// WRK-5, STA-6
 #[test]
 fn number_of_pods_alone_is_told_once_the_youngest_is_ten_seconds_old() {
