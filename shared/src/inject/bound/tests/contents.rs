@@ -369,6 +369,13 @@ fn what_restarts_models_and_what_only_makes_pods_outdated() {
     ] {
         assert!(spec(rolls.clone()).0, "{rolls}");
     }
+    let of_role = |role_arn| Binding {
+        role_arn,
+        ..Binding::new(&json!({"transport": "cloud"}))
+    };
+    let (without_role, _) = hash_of(&of_role(None).actor());
+    assert_ne!(hash_of(&of_role(Some("r")).actor()).0, without_role);
+
     let settings = |change: fn(&mut Settings)| {
         let mut binding = base();
         change(&mut binding.settings);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::inject::bound::testing::{
     Binding, container, injected, names, patched, pod, review, review_by, reviewed,
 };
-use crate::inject::bound::{Action, PodView, Reason, ReviewPath, State};
+use crate::inject::bound::{Action, Path, PodView, Reason, ReviewPath, State};
 
 /// INJ-1, row 2
 #[test]
@@ -240,6 +240,12 @@ fn what_is_missing_is_made_first() {
 /// INJ-4
 #[test]
 fn a_key_with_slashes_and_tildes_is_one_token() {
+    let path = Path::of("metadata").then("a~1b/c").item(0).end();
+    assert_eq!(
+        serde_json::to_value(path).unwrap(),
+        "/metadata/a~01b~1c/0/-"
+    );
+
     let actor = Binding::new(&json!({})).actor();
     let mut before = pod(&json!({}));
     before["metadata"]["annotations"] =
@@ -315,6 +321,8 @@ fn a_pod_that_is_stopped_before_its_message_is_done_is_warned_of() {
     assert!(decision.warnings[0].contains("terminationGracePeriodSeconds is less than"));
     let after = reviewed(&actor, &pod(&json!({})));
     assert_eq!(after["spec"]["terminationGracePeriodSeconds"], 30);
+    let just_enough = Binding::new(&json!({"timeout": {"gracefulShutdown": 30}})).actor();
+    assert!(review(&just_enough, &pod(&json!({}))).warnings.is_empty());
 }
 
 /// ADM-8

@@ -189,7 +189,8 @@ fn only_what_was_damaged_is_restored() {
 #[test]
 fn restored_variables_stand_beside_those_of_others() {
     let actor = actor();
-    let mut pod = injected(&actor, &pod(&json!({})));
+    let good = injected(&actor, &pod(&json!({})));
+    let mut pod = good.clone();
     let env_list = at(&mut pod, "asya-sidecar")["env"].as_array_mut().unwrap();
     env_list.retain(|it| it["name"] != "ASYA_ACTOR_NAME");
     env_list
@@ -208,7 +209,7 @@ fn restored_variables_stand_beside_those_of_others() {
             .any(|it| it["name"] == "THEIRS" && it.get("valueFrom").is_some())
     );
     // a source in the place of an empty text
-    let mut pod = pod.clone();
+    let mut pod = good;
     let entries = at(&mut pod, "asya-sidecar")["env"].as_array_mut().unwrap();
     let empty = entries.iter_mut().find(|it| it["name"] == "EMPTY").unwrap();
     *empty = json!({"name": "EMPTY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
@@ -269,6 +270,26 @@ fn a_sidecar_in_the_other_list_moves_and_is_there_once() {
         container(&after, "last");
         assert_eq!(review(&of(new), &after).reason, Reason::AlreadyInjected);
     }
+}
+
+/// INJ-4: what goes is counted from the end.
+#[test]
+fn several_containers_in_the_wrong_list_all_move() {
+    let actor = actor();
+    let mut before = injected(&actor, &pod(&json!({})));
+    let ours = before["spec"]["containers"]
+        .as_array_mut()
+        .unwrap()
+        .split_off(1);
+    let theirs = json!({"name": "theirs", "image": "t"});
+    before["spec"]["initContainers"] = json!([ours[0], theirs, ours[1]]);
+    let after = reviewed(&actor, &before);
+    assert_eq!(names(&after, "initContainers"), ["theirs"]);
+    assert_eq!(
+        names(&after, "containers"),
+        ["model", "asya-runtime", "asya-sidecar"]
+    );
+    assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
 }
 
 /// INJ-9
