@@ -21,6 +21,8 @@ const WAITING: usize = 1024;
 const GAP: Duration = Duration::from_mins(1);
 /// Objects and reasons that are remembered; a crowd beyond that is told again sooner.
 const REMEMBERED: usize = 8192;
+/// Of an object's name, with room for what follows within the 253 characters of an Event's.
+const LONGEST_NAME: usize = 220;
 /// An Event that takes longer is given up.
 const LONGEST: Duration = Duration::from_secs(5);
 
@@ -162,15 +164,15 @@ impl Writer {
     }
 
     async fn write(&self, about: About, told: &Told) {
-        let namespace = told.namespace.to_string();
+        let (namespace, now) = (told.namespace.to_string(), Timestamp::now());
         let event = Event {
             metadata: ObjectMeta {
-                generate_name: Some(format!("{}.", about.name)),
+                name: Some(name_of(&about.name, now)),
                 namespace: Some(namespace.clone()),
                 ..ObjectMeta::default()
             },
             action: Some("Inject".to_owned()),
-            event_time: Some(MicroTime(Timestamp::now())),
+            event_time: Some(MicroTime(now)),
             note: Some(told.text.clone()),
             reason: Some(told.note.reason().to_owned()),
             regarding: Some(ObjectReference {
@@ -195,6 +197,12 @@ impl Writer {
             Err(_) => debug!("an Event was not written in time"),
         }
     }
+}
+
+/// As other reporters name theirs. A prefix for the API server to complete may not end in a dot.
+fn name_of(object: &str, now: Timestamp) -> String {
+    let object: String = object.chars().take(LONGEST_NAME).collect();
+    format!("{object}.{:x}", now.as_nanosecond())
 }
 
 #[cfg(test)]

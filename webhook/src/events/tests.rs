@@ -47,6 +47,10 @@ async fn actor_and_owner_are_told_once_a_minute_for_each_reason() {
     let kinds: Vec<_> = first.iter().map(|it| &it["regarding"]["kind"]).collect();
     assert_eq!(kinds, ["AsyncActor", "ReplicaSet"]);
     assert_eq!(first[0]["regarding"]["uid"], "u1");
+    let name = first[1]["metadata"]["name"].as_str().unwrap();
+    let (object, number) = name.rsplit_once('.').unwrap();
+    assert_eq!(object, "phi-7d9f");
+    assert!(u128::from_str_radix(number, 16).is_ok(), "{name}");
     assert_eq!(first[0]["reason"], "Injected");
     assert_eq!(first[0]["type"], "Normal");
     assert_eq!(first[0]["note"], "what happened");

@@ -9,14 +9,14 @@ use tower::ServiceExt;
 
 use super::Judges;
 use crate::actor::{Actors, Mode};
-use crate::events::events;
+use crate::events::{Events, events};
 use crate::facts::Known;
 use crate::index::{Contact, Index, follow};
 use crate::metrics::Metrics;
 use crate::outcome::Path;
 use crate::pod::Pods;
 use crate::routes::routes;
-use crate::testing::{Fake, actor, actor_review, binding, bound, platform, pod, pod_review};
+use crate::testing::{Fake, actor, actor_review, binding, bound, platform, pod, pod_review, show};
 
 async fn ask(router: &Router, path: Path, review: String) -> Value {
     let request = Request::post(path.label())
@@ -28,6 +28,22 @@ async fn ask(router: &Router, path: Path, review: String) -> Value {
         .await
         .unwrap();
     serde_json::from_slice::<Value>(&body).unwrap()["response"].clone()
+}
+
+fn desk(index: Arc<Index>, contact: Contact, events: Events) -> Router {
+    let namespace = "asya-system".to_owned();
+    let judges = Judges {
+        actors: Actors {
+            mode: Mode::Enforce,
+            namespace: namespace.clone(),
+            index: Arc::clone(&index),
+            contact,
+            facts: Known::default(),
+        },
+        pods: Pods { namespace, index },
+        events,
+    };
+    routes(judges, Arc::new(Metrics::new()))
 }
 
 /// ADM-7
@@ -44,21 +60,7 @@ async fn ten_thousand_reviews_ask_the_api_server_nothing() {
     while !index.is_synced() || fake.asked() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let judges = Judges {
-        actors: Actors {
-            mode: Mode::Enforce,
-            namespace: "asya-system".to_owned(),
-            index: Arc::clone(&index),
-            contact,
-            facts: Known::default(),
-        },
-        pods: Pods {
-            namespace: "asya-system".to_owned(),
-            index,
-        },
-        events: told,
-    };
-    let router = routes(judges, Arc::new(Metrics::new()));
+    let router = desk(index, contact, told);
     let rival = actor("models", "rival", &binding("Deployment", "mild"));
     let mut odd = pod("mild");
     odd["spec"]["hostNetwork"] = json!(true);
@@ -89,4 +91,78 @@ async fn ten_thousand_reviews_ask_the_api_server_nothing() {
     assert_eq!(fake.asked(), 2);
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(fake.asked(), 4);
+}
+
+/// ADM-3: whatever is broken in a review, there is an answer, and it is one of those that the API server knows.
+#[tokio::test]
+async fn damaged_reviews_are_answered() {
+    let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
+    index.relisting();
+    show(&index, &bound("models", "mild", "mild"));
+    index.relisted();
+    contact.heard();
+    let (told, _writer) = events(Fake::default().client(&contact), "pod-1");
+    let router = desk(index, contact, told);
+    let actor = actor("models", "a", &binding("Deployment", "x"));
+    let whole = [
+        (Path::Pods, pod_review("models", &pod("mild"), false)),
+        (
+            Path::RequiredPods,
+            pod_review("models", &pod("mild"), false),
+        ),
+        (Path::Actors, actor_review("models", &actor, false)),
+    ];
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..5_000 {
+        let (path, review) = &whole[random.usize(..whole.len())];
+        let body = damaged(&mut random, review.as_bytes());
+        let request = Request::post(path.label()).header("content-type", "application/json");
+        let request = request.body(Body::from(body.clone())).unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        let status = answer.status().as_u16();
+        let said = axum::body::to_bytes(answer.into_body(), 1 << 20)
+            .await
+            .unwrap();
+        let body = String::from_utf8_lossy(&body);
+        match status {
+            200 => {
+                let review: Value = serde_json::from_slice(&said).unwrap();
+                assert!(review["response"]["allowed"].is_boolean(), "{body}");
+                assert_ne!(review["response"]["status"]["code"], 500, "{body}");
+            }
+            status => assert_eq!(status, 400, "{body}"),
+        }
+    }
+    for deep in ["[".repeat(100_000), r#"{"request":"#.repeat(100_000)] {
+        let request = Request::post(Path::Pods.label()).header("content-type", "application/json");
+        let request = request.body(Body::from(deep)).unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), 400);
+    }
+}
+
+/// With a piece replaced, doubled or cut out.
+fn damaged(random: &mut fastrand::Rng, whole: &[u8]) -> Vec<u8> {
+    const PIECES: [&str; 8] = [
+        "null", "{}", "[]", "7", "\"\"", "true", "\\u0000", "{\"a\":",
+    ];
+    let mut body = whole.to_vec();
+    let from = random.usize(..body.len());
+    let to = (from + random.usize(..40)).min(body.len());
+    match random.u8(..4) {
+        0 => body.truncate(from),
+        1 => body[from] = random.u8(..),
+        2 => drop(body.splice(from..to, PIECES[random.usize(..PIECES.len())].bytes())),
+        // A whole value by another.
+        _ => {
+            let colon = body[from..].iter().position(|byte| *byte == b':');
+            let at = colon.map_or(from, |colon| from + colon + 1);
+            let end = body[at..]
+                .iter()
+                .position(|byte| matches!(byte, b',' | b'}'));
+            let end = end.map_or(body.len(), |end| at + end);
+            drop(body.splice(at..end, PIECES[random.usize(..PIECES.len())].bytes()));
+        }
+    }
+    body
 }
