@@ -28,6 +28,7 @@ pub mod rabbitmq;
 pub mod scenario;
 pub mod sqs;
 pub mod turn;
+pub mod webhook;
 
 use std::time::Duration;
 

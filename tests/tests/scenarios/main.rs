@@ -16,6 +16,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
+mod admission;
 mod attempts;
 mod bad_objects;
 mod caches;
