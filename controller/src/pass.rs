@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tracing::{Instrument, info_span, warn};
 
-use crate::reconcile::{self, Context, Error, Retry};
+use crate::reconcile::{self, Context, Error, Failure, Retry};
 use crate::record::Key;
 use crate::work_queue::{Attempt, Outcome};
 
@@ -51,7 +51,7 @@ pub async fn run(context: &Context, work: Work, attempt: Attempt, pace: Pace) ->
             Ok(Some(retry)) => pace.outcome(retry, attempt),
             Err(error) => {
                 warn!(%error, "the runtime script is not in its home namespace");
-                Outcome::Failed { after: None }
+                Outcome::FAILED
             }
         },
     }
@@ -68,14 +68,11 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Retry> {
         .instrument(span.clone())
         .await;
     let _entered = span.enter();
-    let failed = |retry: Retry| matches!(retry, Retry::Soon | Retry::Slowly);
     let retry = match &result {
         Ok(retry) => {
             match retry {
                 None | Some(Retry::OnChange) => timer.succeeded(),
-                Some(Retry::After(_) | Retry::Now | Retry::Soon | Retry::Slowly) => {
-                    timer.looks_again();
-                }
+                Some(_) => timer.looks_again(),
             }
             *retry
         }
@@ -89,7 +86,7 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Retry> {
             Some(error.retry())
         }
     };
-    if attempt.last && retry.is_some_and(failed) {
+    if attempt.last && retry.and_then(Retry::failure).is_some() {
         context.metrics.gave_up();
         warn!("not tried again until an event (--retry-attempts)");
     }
@@ -103,15 +100,23 @@ impl Pace {
             Retry::OnChange => Outcome::Again(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64())),
             Retry::Now => Outcome::Again(Duration::ZERO),
             Retry::After(delay) => Outcome::Again(delay),
-            Retry::Soon => Outcome::Failed { after: None },
-            Retry::Slowly => {
+            Retry::Soon => self.failed(Failure::Soon, attempt, None),
+            Retry::Slowly => self.failed(Failure::Slowly, attempt, None),
+            Retry::FailedAnd(failure, timer) => self.failed(failure, attempt, Some(timer)),
+        }
+    }
+
+    fn failed(self, failure: Failure, attempt: Attempt, timer: Option<Duration>) -> Outcome {
+        let after = match failure {
+            Failure::Soon => None,
+            Failure::Slowly => {
                 let full = SLOWLY
                     .saturating_mul(1 << attempt.failures.min(8))
                     .min(self.longest);
-                let after = Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()));
-                Outcome::Failed { after }
+                Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()))
             }
-        }
+        };
+        Outcome::Failed { after, timer }
     }
 }
 
@@ -120,7 +125,7 @@ mod tests {
     use std::time::Duration;
 
     use super::Pace;
-    use crate::reconcile::Retry;
+    use crate::reconcile::{Failure, Retry};
     use crate::work_queue::{Attempt, Outcome};
 
     const FIRST: Attempt = Attempt {
@@ -160,16 +165,26 @@ mod tests {
             pace.outcome(Retry::After(delay), FIRST),
             Outcome::Again(delay)
         );
+        assert_eq!(pace.outcome(Retry::Soon, FIRST), Outcome::FAILED);
+        let timer = Some(delay);
         assert_eq!(
-            pace.outcome(Retry::Soon, FIRST),
-            Outcome::Failed { after: None }
+            pace.outcome(Retry::FailedAnd(Failure::Soon, delay), FIRST),
+            Outcome::Failed { after: None, timer }
+        );
+        let slowly = pace.outcome(Retry::FailedAnd(Failure::Slowly, delay), FIRST);
+        assert!(
+            matches!(slowly, Outcome::Failed { after: Some(after), timer: Some(it) } if after < delay && it == delay),
+            "{slowly:?}"
         );
         for (failures, least, most) in [(0, 24, 30), (1, 48, 60), (2, 96, 120), (9, 240, 300)] {
             let attempt = Attempt {
                 failures,
                 last: false,
             };
-            let Outcome::Failed { after: Some(after) } = pace.outcome(Retry::Slowly, attempt)
+            let Outcome::Failed {
+                after: Some(after),
+                timer: None,
+            } = pace.outcome(Retry::Slowly, attempt)
             else {
                 panic!()
             };

@@ -66,7 +66,17 @@ pub enum Outcome {
     Failed {
         /// The delay that the error itself asks for.
         after: Option<Duration>,
+        /// A time after which to look again whatever comes of that. It is no attempt.
+        timer: Option<Duration>,
     },
+}
+
+impl Outcome {
+    /// Tried again after the key's backoff.
+    pub const FAILED: Self = Self::Failed {
+        after: None,
+        timer: None,
+    };
 }
 
 /// What a queue tells while it works; its methods are called without a lock.
@@ -206,7 +216,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
             error!(?key, panic, "a run panicked; its key is tried again");
             self.shared.observer.panicked();
         }
-        Outcome::Failed { after: None }
+        Outcome::FAILED
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {

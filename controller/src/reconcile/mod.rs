@@ -46,7 +46,7 @@ pub use error::Error;
 pub(crate) use error::refused;
 pub use observe::Child;
 pub use plan::{Step, not_owned, plan_child};
-pub use reason::{Fault, Reason, Retry};
+pub use reason::{Failure, Fault, Reason, Retry};
 
 /// An API server that fails so often in a row is told in the status of the actor that it keeps from its children.
 const TOLD_AFTER: u32 = 2;

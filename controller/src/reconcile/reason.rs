@@ -96,28 +96,56 @@ pub enum Retry {
     Now,
     /// The answer itself said when.
     After(Duration),
+    /// One thing failed, and another must be looked at after this time at the latest.
+    FailedAnd(Failure, Duration),
+}
+
+/// How soon it is tried again what failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Failure {
+    /// As [`Retry::Soon`].
+    Soon,
+    /// As [`Retry::Slowly`].
+    Slowly,
 }
 
 impl Retry {
-    /// The one of two that comes first.
+    /// What does justice to both: what failed more pressingly is tried again, and the first timer is kept,
+    /// for nobody knows yet which of them comes first.
     pub fn sooner(self, other: Self) -> Self {
-        if other.rank() < self.rank() {
-            other
-        } else {
-            self
+        if self == Self::Now || other == Self::Now {
+            return Self::Now;
+        }
+        let failure = first(self.failure(), other.failure());
+        match (failure, first(self.timer(), other.timer())) {
+            (Some(failure), Some(timer)) => Self::FailedAnd(failure, timer),
+            (Some(Failure::Soon), None) => Self::Soon,
+            (Some(Failure::Slowly), None) => Self::Slowly,
+            (None, Some(timer)) => Self::After(timer),
+            (None, None) => Self::OnChange,
         }
     }
 
-    /// `Soon` and `Slowly` stand where their first delays do.
-    fn rank(self) -> Duration {
+    /// Whether it is another attempt at what failed (FW-6).
+    pub fn failure(self) -> Option<Failure> {
         match self {
-            Self::Now => Duration::ZERO,
-            Self::Soon => Duration::from_secs(1),
-            Self::After(delay) => delay,
-            Self::Slowly => Duration::from_secs(30),
-            Self::OnChange => Duration::MAX,
+            Self::Soon => Some(Failure::Soon),
+            Self::Slowly => Some(Failure::Slowly),
+            Self::FailedAnd(failure, _) => Some(failure),
+            Self::OnChange | Self::Now | Self::After(_) => None,
         }
     }
+
+    fn timer(self) -> Option<Duration> {
+        match self {
+            Self::After(delay) | Self::FailedAnd(_, delay) => Some(delay),
+            Self::OnChange | Self::Now | Self::Soon | Self::Slowly => None,
+        }
+    }
+}
+
+fn first<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
+    one.into_iter().chain(other).min()
 }
 
 impl Fault {
@@ -127,6 +155,38 @@ impl Fault {
             reason,
             message: message.into(),
             retry: Retry::OnChange,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FW-7, FW-32
+    #[test]
+    fn of_two_reasons_to_look_again_neither_hides_the_other() {
+        let after = |seconds| Retry::After(Duration::from_secs(seconds));
+        let failed = |failure, seconds| Retry::FailedAnd(failure, Duration::from_secs(seconds));
+        let (soon, slowly) = (Failure::Soon, Failure::Slowly);
+        let rows = [
+            (Retry::OnChange, after(60), after(60)),
+            (after(60), after(5), after(5)),
+            (Retry::Soon, Retry::Slowly, Retry::Soon),
+            (Retry::Slowly, Retry::OnChange, Retry::Slowly),
+            (Retry::Slowly, after(60), failed(slowly, 60)),
+            (Retry::Slowly, after(5), failed(slowly, 5)),
+            (Retry::Soon, after(60), failed(soon, 60)),
+            (failed(slowly, 60), Retry::Soon, failed(soon, 60)),
+            (failed(slowly, 60), after(40), failed(slowly, 40)),
+            (failed(soon, 60), failed(slowly, 40), failed(soon, 40)),
+            (failed(soon, 60), Retry::Now, Retry::Now),
+            (Retry::Now, Retry::OnChange, Retry::Now),
+            (Retry::OnChange, Retry::OnChange, Retry::OnChange),
+        ];
+        for (one, other, both) in rows {
+            assert_eq!(one.sooner(other), both, "{one:?} and {other:?}");
+            assert_eq!(other.sooner(one), both, "{other:?} and {one:?}");
         }
     }
 }

@@ -139,21 +139,22 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
             return;
         };
         self.in_flight -= 1;
-        let (wait, retry) = match outcome {
-            Outcome::Done => (None, false),
-            Outcome::Again(after) => (Some(after), false),
-            Outcome::Failed { after } => {
+        let (attempt, timer) = match outcome {
+            Outcome::Done => (None, None),
+            Outcome::Again(after) => (None, Some(after)),
+            Outcome::Failed { after, timer } => {
                 let failures = slot.failures_after(run.retry);
                 let delay = after.unwrap_or_else(|| self.retry.delay(failures));
-                (self.retry.allows(failures).then_some(delay), true)
+                (self.retry.allows(failures).then_some(delay), timer)
             }
         };
-        slot.failures = if retry {
-            slot.failures_after(run.retry)
-        } else {
-            0
+        slot.failures = match outcome {
+            Outcome::Failed { .. } => slot.failures_after(run.retry),
+            Outcome::Done | Outcome::Again(_) => 0,
         };
-        let timer = wait.map(|wait| Due {
+        let (attempt, timer) = (attempt.map(|it| (it, true)), timer.map(|it| (it, false)));
+        let first = attempt.into_iter().chain(timer).min_by_key(|it| it.0);
+        let timer = first.map(|(wait, retry)| Due {
             when: slot.not_before(now + wait.min(LONGEST), self.gap),
             retry,
         });

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::*;
 
-const FAILED: Outcome = Outcome::Failed { after: None };
+const FAILED: Outcome = Outcome::FAILED;
 
 /// Gap 1 s, and retries after 1, 2, 4, 8, 10, 10, … s without chance.
 fn settings() -> Settings {

@@ -63,7 +63,7 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
                 };
                 return match hanging.call(LOOK, call).await {
                     Err(BrokerError::Busy(_)) => Outcome::Again(Duration::from_secs(1)),
-                    _ => Outcome::Failed { after: None },
+                    _ => Outcome::FAILED,
                 };
             }
             let call = async {

@@ -36,7 +36,7 @@ async fn an_error_may_carry_its_own_delay() {
     let bench = Bench::new(settings(), |_, nth| async move {
         let after = (nth == 1).then(|| Duration::from_secs(65));
         if nth < 3 {
-            Outcome::Failed { after }
+            Outcome::Failed { after, timer: None }
         } else {
             Outcome::Done
         }
@@ -44,6 +44,46 @@ async fn an_error_may_carry_its_own_delay() {
     bench.queue.now("a");
     bench.until(600_000).await;
     assert_eq!(bench.starts("a"), [0, 1000, 66_000, 70_000]);
+}
+
+/// FW-6, FW-7
+#[tokio::test(start_paused = true)]
+async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
+    let seconds = Duration::from_secs;
+    let bench = Bench::new(settings(), move |_, nth| async move {
+        Outcome::Failed {
+            after: Some(seconds(60)),
+            timer: (nth < 3).then(|| seconds(if nth == 1 { 20 } else { 90 })),
+        }
+    });
+    bench.queue.now("a");
+    bench.until(150_000).await;
+    assert_eq!(bench.starts("a"), [0, 60_000, 80_000, 140_000]);
+    let failures: Vec<_> = bench
+        .runs()
+        .iter()
+        .map(|run| run.attempt.failures)
+        .collect();
+    assert_eq!(
+        failures,
+        [0, 1, 2, 2],
+        "what a timer starts counts for nothing"
+    );
+
+    let few = settings_with(|settings| settings.retry.attempts = 1);
+    let bench = Bench::new(few, move |_, _| async move {
+        Outcome::Failed {
+            after: None,
+            timer: Some(seconds(30)),
+        }
+    });
+    bench.queue.now("a");
+    bench.until(70_000).await;
+    assert_eq!(
+        bench.starts("a"),
+        [0, 1000, 31_000, 61_000],
+        "also after the last attempt"
+    );
 }
 
 /// FW-6
