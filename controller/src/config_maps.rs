@@ -1,7 +1,7 @@
 //! `ConfigMap`s that the actors of a namespace share: made by the first that needs one, removed with the last
 //! actor (RUN-2).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asya_shared::applied::Sealed;
@@ -16,6 +16,7 @@ use crate::applier::Applier;
 use crate::objects::{Objects, WriteError};
 use crate::reconcile::{Error, Fault, Reason, Retry, refused};
 use crate::record::{ConfigMapRecord, Fingerprint, Key};
+use crate::store::{Scope, covers};
 
 /// Keeps the shared `ConfigMap`s.
 pub struct ConfigMaps {
@@ -85,7 +86,12 @@ impl ConfigMaps {
     /// When the API server fails.
     pub async fn remove(&self, key: &Key) -> Result<(), Error> {
         let entry = self.entry(key);
-        let mut known = entry.lock().await;
+        let removed = self.remove_known(key, &mut *entry.lock().await).await;
+        self.release(key, entry);
+        removed
+    }
+
+    async fn remove_known(&self, key: &Key, known: &mut Known) -> Result<(), Error> {
         let record = self.objects.store.get(key);
         let Some(record) = record.filter(|record| !record.orphaned) else {
             return Ok(());
@@ -122,6 +128,25 @@ impl ConfigMaps {
     fn entry(&self, key: &Key) -> Arc<AsyncMutex<Known>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(known.entry(key.clone()).or_default())
+    }
+
+    /// Keeps nothing of one that nobody needs any more, unless somebody is about to make it again.
+    fn release(&self, key: &Key, entry: Arc<AsyncMutex<Known>>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(entry);
+        if known
+            .get(key)
+            .is_some_and(|kept| Arc::strong_count(kept) == 1)
+        {
+            known.remove(key);
+        }
+    }
+
+    /// Drops what is known of every namespace that no longer is in one of `scopes`.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+        self.objects.store.forget_all_but(scopes);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|key, _| covers(scopes, key));
     }
 
     async fn live(&self, key: &Key) -> Result<Option<ConfigMap>, Error> {
@@ -187,9 +212,36 @@ fn not_owned(key: &Key, live: &ConfigMap) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::BoxError;
 
-    use super::{Key, Reason, not_owned};
+    use super::*;
+
+    fn config_maps() -> ConfigMaps {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            Err::<Response<Body>, BoxError>("no server".into())
+        });
+        ConfigMaps::new(&Applier::new(Client::new(server, "default"), None))
+    }
+
+    /// FW-14
+    #[tokio::test]
+    async fn what_nobody_needs_any_more_is_forgotten() {
+        let (maps, key) = (config_maps(), Key::new("ns", "asya-runtime"));
+        let known = || maps.known.lock().unwrap().len();
+        let another = maps.entry(&key);
+        maps.remove(&key).await.unwrap();
+        assert_eq!(known(), 1, "somebody is at it");
+        drop(another);
+        maps.remove(&key).await.unwrap();
+        assert_eq!(known(), 0);
+
+        maps.entry(&key);
+        maps.entry(&Key::new("other", "asya-runtime"));
+        maps.forget_all_but(&[Some("other".into())].into());
+        assert_eq!(known(), 1, "of a namespace that is no longer watched");
+    }
 
     /// SA-3
     #[test]

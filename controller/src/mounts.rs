@@ -4,14 +4,14 @@
 //! One entry per pod is kept, whatever number of Events tells of it, until the pod's containers start or
 //! the pod is gone.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::record::{Concerns, Key, PodEventRecord, PodRecord, Problem, Record, Seen};
-use crate::store::{Scope, Store};
+use crate::store::{Scope, Store, covers};
 use crate::watch::Keeps;
 
 /// The kubelet repeats itself within 2 minutes and 2 seconds: who has been silent for this long, while it told
@@ -89,6 +89,11 @@ impl Mounts {
     /// Pods of which something is kept.
     pub fn len(&self) -> usize {
         self.with(|inner| inner.of_pods.len())
+    }
+
+    /// Drops what is kept of every namespace that no longer is in one of `scopes`.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+        self.with(|inner| inner.of_pods.retain(|pod, _| covers(scopes, pod)));
     }
 
     /// Takes an Event. Answers whom it concerns, if it tells anything new.

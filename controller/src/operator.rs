@@ -111,15 +111,19 @@ impl Operator {
         for key in context.stores.actors.forget_all_but(scopes) {
             let transports = &context.installation.transports;
             context.claims.refresh(transports, &key, None);
+            context.doubts.settle(&key);
+            context.looks.forget(&key);
+            context.depths.forget(&key);
         }
         context.workloads.deployments.store.forget_all_but(scopes);
         context.workloads.stateful_sets.store.forget_all_but(scopes);
-        context.config_maps.objects.store.forget_all_but(scopes);
+        context.config_maps.forget_all_but(scopes);
         context.service_accounts.store.forget_all_but(scopes);
         context.scaled_objects.store.forget_all_but(scopes);
         context.trigger_authentications.store.forget_all_but(scopes);
         context.stores.hpas.forget_all_but(scopes);
         context.stores.pods.forget_all_but(scopes);
+        context.stores.mounts.forget_all_but(scopes);
     }
 
     /// Who scales by queue depth can do so now, or no longer can.

@@ -8,6 +8,11 @@ use crate::record::{Concerns, Key, Record, Seen};
 /// The namespace that a watch covers; `None` is the whole cluster.
 pub type Scope = Option<Arc<str>>;
 
+/// Whether one of `scopes` covers the namespace of `key`.
+pub fn covers(scopes: &BTreeSet<Scope>, key: &Key) -> bool {
+    scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
+}
+
 /// The newest records of a kind that the watches or our own writes have shown.
 #[derive(Debug)]
 pub struct Store<R> {
@@ -142,11 +147,48 @@ impl<R: Record> Store<R> {
         let dropped: Vec<Key> = inner
             .records
             .keys()
-            .filter(|key| !covered(key))
+            .filter(|key| !covers(scopes, key))
             .cloned()
             .collect();
         for key in &dropped {
             inner.remove(key);
+    /// The first list of a scope is on its way.
+    pub fn awaited(&self, scope: &Scope) {
+        self.lock().lists.insert(scope.clone(), List::Awaited);
+    }
+
+    /// The first list of a scope fails.
+    pub fn failing(&self, scope: &Scope) {
+        self.lock().lists.insert(scope.clone(), List::Failing);
+    }
+
+    /// A list is complete. Answers whether it is the first.
+    pub fn completed(&self, scope: &Scope) -> bool {
+        let before = self.lock().lists.insert(scope.clone(), List::Complete);
+        before != Some(List::Complete)
+    }
+
+    /// Nobody serves the kind any more: there are no objects, and a list to come is the first one again.
+    pub fn unserved(&self, scope: &Scope) -> Vec<Concerns> {
+        self.lock().lists.remove(scope);
+        self.relisting(scope);
+        self.relisted(scope)
+    }
+
+    /// Whether what is not shown of a namespace is not there.
+    pub fn is_listed(&self, namespace: &str) -> bool {
+        let inner = self.lock();
+        let covers = |scope: &Scope| scope.as_ref().is_none_or(|it| **it == *namespace);
+        let mut lists = inner.lists.iter();
+        lists.any(|(scope, list)| *list == List::Complete && covers(scope))
+    }
+
+    /// Whether the first list of any scope is on its way.
+    pub fn awaits_lists(&self) -> bool {
+        let inner = self.lock();
+        inner.lists.values().any(|list| *list == List::Awaited)
+    }
+
         }
         inner.shown.retain(|scope, _| scopes.contains(scope));
         inner.relists.retain(|scope, _| scopes.contains(scope));

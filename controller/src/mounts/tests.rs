@@ -218,3 +218,15 @@ fn what_is_kept_is_bounded_by_the_pods_in_trouble() {
     }
     assert!(watched.mounts.len() <= SWEEP);
 }
+
+/// FW-13, FW-14
+#[test]
+fn namespaces_that_are_no_longer_watched_are_forgotten() {
+    let watched = Watched::with_pod(&creating());
+    watched.told(0, MISSING);
+    let only = |namespace: &str| [Some(Arc::from(namespace))].into();
+    watched.mounts.forget_all_but(&only("ns"));
+    assert_eq!(watched.mounts.len(), 1);
+    watched.mounts.forget_all_but(&only("other"));
+    assert_eq!(watched.mounts.len(), 0);
+}
