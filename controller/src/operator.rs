@@ -227,6 +227,10 @@ impl Watches {
         }
         self.running.retain(|scope, _| scopes.contains(scope));
         self.operator.forget_all_but(scopes);
+        let actors = &self.operator.context.stores.actors;
+        scopes
+            .difference(&before)
+            .for_each(|scope| actors.awaited(scope));
         for scope in scopes.difference(&before) {
             let tasks = self.start_all(scope);
             self.running.insert(scope.clone(), tasks);

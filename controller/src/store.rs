@@ -26,6 +26,19 @@ struct Inner<R> {
     /// Newest version that each watch has shown: what an answer says that is older has been superseded.
     shown: HashMap<Scope, u64>,
     relists: HashMap<Scope, Relist>,
+    /// What is known of a scope's first list.
+    lists: HashMap<Scope, List>,
+}
+
+/// The first list of a scope. Until it is complete, what is not shown may be there all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// It is on its way.
+    Awaited,
+    /// It has failed, and nobody knows when it will come.
+    Failing,
+    /// It came.
+    Complete,
 }
 
 /// Names that a running relist has yet to show.
@@ -39,6 +52,7 @@ impl<R> Default for Store<R> {
                 by_actor: HashMap::new(),
                 shown: HashMap::new(),
                 relists: HashMap::new(),
+                lists: HashMap::new(),
             }),
         }
     }
@@ -138,20 +152,6 @@ impl<R: Record> Store<R> {
         missing.iter().flat_map(|key| inner.remove(key)).collect()
     }
 
-    /// Drops the records of every namespace that no longer is in one of `scopes`, and answers their names.
-    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
-        let mut inner = self.lock();
-        let covered = |key: &Key| {
-            scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
-        };
-        let dropped: Vec<Key> = inner
-            .records
-            .keys()
-            .filter(|key| !covers(scopes, key))
-            .cloned()
-            .collect();
-        for key in &dropped {
-            inner.remove(key);
     /// The first list of a scope is on its way.
     pub fn awaited(&self, scope: &Scope) {
         self.lock().lists.insert(scope.clone(), List::Awaited);
@@ -189,9 +189,21 @@ impl<R: Record> Store<R> {
         inner.lists.values().any(|list| *list == List::Awaited)
     }
 
+    /// Drops the records of every namespace that no longer is in one of `scopes`, and answers their names.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
+        let mut inner = self.lock();
+        let dropped: Vec<Key> = inner
+            .records
+            .keys()
+            .filter(|key| !covers(scopes, key))
+            .cloned()
+            .collect();
+        for key in &dropped {
+            inner.remove(key);
         }
         inner.shown.retain(|scope, _| scopes.contains(scope));
         inner.relists.retain(|scope, _| scopes.contains(scope));
+        inner.lists.retain(|scope, _| scopes.contains(scope));
         dropped
     }
 

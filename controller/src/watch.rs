@@ -43,6 +43,17 @@ pub trait Keeps<R>: Send + Sync {
     fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns>;
     /// A list is complete. Answers whom the objects that it did not show concern.
     fn relisted(&self, scope: &Scope) -> Vec<Concerns>;
+    /// The first list fails.
+    fn failing(&self, _: &Scope) {}
+    /// A list is complete. Answers whether anybody has waited for it.
+    fn completed(&self, _: &Scope) -> bool {
+        false
+    }
+    /// Of a kind that nobody serves there are no objects. Answers whom those concern that there were.
+    fn unserved(&self, scope: &Scope) -> Vec<Concerns> {
+        self.relisting(scope);
+        self.relisted(scope)
+    }
 }
 
 impl<R: Record> Keeps<R> for Store<R> {
@@ -60,6 +71,18 @@ impl<R: Record> Keeps<R> for Store<R> {
 
     fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
         Self::relisted(self, scope)
+    }
+
+    fn failing(&self, scope: &Scope) {
+        Self::failing(self, scope);
+    }
+
+    fn completed(&self, scope: &Scope) -> bool {
+        Self::completed(self, scope)
+    }
+
+    fn unserved(&self, scope: &Scope) -> Vec<Concerns> {
+        Self::unserved(self, scope)
     }
 }
 
@@ -99,9 +122,7 @@ impl<R: Record> Watch<R> {
         let mut opened = false;
         loop {
             if !*served.borrow_and_update() {
-                // Of a kind that nobody serves there are no objects.
-                self.store.relisting(&self.scope);
-                let gone = self.store.relisted(&self.scope);
+                let gone = self.store.unserved(&self.scope);
                 gone.into_iter().for_each(&concerned);
                 self.gate.ready();
                 opened = true;
@@ -118,7 +139,7 @@ impl<R: Record> Watch<R> {
 
     async fn follow(&self, opened: bool, concerned: &impl Fn(Concerns)) {
         let kind = R::what();
-        let (mut failures, mut listed) = (0, opened);
+        let (mut failures, mut listed) = (0, false);
         loop {
             let mut events = std::pin::pin!(self.events());
             while let Some(event) = self.next(&mut events, &mut failures).await {
@@ -141,6 +162,9 @@ impl<R: Record> Watch<R> {
                         self.failed(&kind, &error, failures);
                         // What has been listed serves on, as old as it is.
                         if !listed {
+                            self.store.failing(&self.scope);
+                        }
+                        if !listed && !opened {
                             self.gate.not_ready(&error.to_string());
                         }
                         tokio::time::sleep(backoff(failures)).await;
@@ -176,7 +200,14 @@ impl<R: Record> Watch<R> {
                 let kind = R::what();
                 self.metrics.watch_healthy(&kind, true);
                 self.gate.ready();
-                store.relisted(scope)
+                let mut concerns = store.relisted(scope);
+                if store.completed(scope) {
+                    concerns.push(match scope {
+                        Some(namespace) => Concerns::Namespace(Arc::clone(namespace)),
+                        None => Concerns::Everybody,
+                    });
+                }
+                concerns
             }
         }
     }

@@ -10,6 +10,7 @@ mod plan;
 mod pods;
 mod reason;
 mod report;
+mod sight;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -152,6 +153,9 @@ pub async fn reconcile(
     key: &Key,
     attempt: Attempt,
 ) -> Result<Option<Retry>, Error> {
+    if let Some(retry) = context.is_blind(key) {
+        return Ok(Some(retry));
+    }
     let Some(mut observed) = observe::observe(context, key, Timestamp::now()).await? else {
         return Ok(None);
     };

@@ -342,7 +342,7 @@ async fn scaling(
     adopts: bool,
 ) -> Result<ScalingSeen, Error> {
     let key = &actor.metadata.key;
-    let installed = context.keda.is_installed();
+    let installed = context.sees_keda(&key.namespace);
     let objects = own.and_then(|own| own.scaling.as_ref());
     let objects = objects.filter(|_| installed);
     let authenticates = objects.and_then(|objects| objects.as_ref().ok());

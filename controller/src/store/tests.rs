@@ -145,3 +145,29 @@ fn records_are_shared_not_copied() {
         &store.of_actor(&Key::new("ns", "a"))[0]
     ));
 }
+
+/// FW-9, FW-13
+#[test]
+fn what_is_not_shown_is_known_not_to_be_there_once_its_namespace_was_listed() {
+    let store = Store::<PodRecord>::default();
+    let ns = |name: &str| Some(Arc::from(name));
+    let (one, other) = (ns("one"), ns("other"));
+    let listed = || (store.is_listed("one"), store.is_listed("other"));
+    assert_eq!((listed(), store.awaits_lists()), ((false, false), false));
+    store.awaited(&one);
+    store.awaited(&other);
+    assert_eq!((listed(), store.awaits_lists()), ((false, false), true));
+    assert!(store.completed(&one), "somebody waits for the first");
+    assert!(!store.completed(&one), "and for no other");
+    assert_eq!((listed(), store.awaits_lists()), ((true, false), true));
+    store.failing(&other);
+    assert_eq!((listed(), store.awaits_lists()), ((true, false), false));
+    assert!(store.completed(&other));
+
+    store.forget_all_but(&[other.clone()].into());
+    assert_eq!(listed(), (false, true), "it may come back");
+    store.unserved(&other);
+    assert_eq!(listed(), (false, false));
+    store.completed(&None);
+    assert_eq!(listed(), (true, true), "the whole cluster");
+}

@@ -78,8 +78,15 @@ async fn a_kind_that_nobody_serves_holds_nobody_up_and_is_watched_for_as_long_as
 
     for _ in 0..2 {
         serve.send_replace(true);
+        assert!(!store.is_listed("ns"), "nothing can be concluded yet");
         assert!(told.recv().await.is_some(), "the object is there");
         assert_eq!(store.len(), 1);
+        let complete = told.recv().await;
+        assert!(
+            matches!(complete, Some(Concerns::Everybody)),
+            "who waited for the list hears of it: {complete:?}"
+        );
+        assert!(store.is_listed("ns"));
         serve.send_replace(false);
         assert!(told.recv().await.is_some(), "it went with its kind");
         assert_eq!(store.len(), 0);
