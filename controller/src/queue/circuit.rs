@@ -19,6 +19,8 @@ pub struct Circuit {
     /// Left alone until then, and what the last call came to: while nothing is called, nothing new
     /// is told (QUE-11).
     resting: Option<(Instant, BrokerError)>,
+    /// The same, because it asked for it (FW-28).
+    asked: Option<(Instant, BrokerError)>,
 }
 
 impl Circuit {
@@ -28,6 +30,11 @@ impl Circuit {
     /// # Errors
     /// What the last call came to, while the broker is left alone.
     pub fn admit(&mut self, now: Instant) -> Result<(), BrokerError> {
+        if let Some((until, error)) = &self.asked
+            && now < *until
+        {
+            return Err(error.clone());
+        }
         match &mut self.resting {
             Some((until, error)) if now < *until => Err(error.clone()),
             Some((until, _)) => {
@@ -40,7 +47,12 @@ impl Circuit {
 
     /// A call was answered, whatever the answer.
     pub fn answered(&mut self) {
-        *self = Self::default();
+        (self.failures, self.resting) = (0, None);
+    }
+
+    /// The broker asks to be left alone for so long.
+    pub fn asked(&mut self, now: Instant, wait: Duration, error: &BrokerError) {
+        self.asked = Some((now + wait, error.clone()));
     }
 
     /// A call was not answered.

@@ -27,6 +27,9 @@ pub enum BrokerError {
     /// The broker answers that it is overloaded or broken.
     #[error("{0}")]
     Throttled(String),
+    /// The same, and for how long it wants to be left alone.
+    #[error("{0}")]
+    Resting(String, Duration),
     /// The broker does not accept what we ask for.
     #[error("{0}")]
     ConfigInvalid(String),
@@ -57,7 +60,7 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) | Self::Busy(_) => Reason::BrokerThrottled,
+            Self::Throttled(_) | Self::Resting(..) | Self::Busy(_) => Reason::BrokerThrottled,
             Self::ConfigInvalid(_) | Self::NotThereYet(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
             Self::Conflict(_) => Reason::QueueConflict,
@@ -76,13 +79,25 @@ impl BrokerError {
             | Self::Conflict(_) => Retry::Slowly,
             Self::ConfigInvalid(_) => Retry::OnChange,
             Self::DeletedRecently(_) => Retry::After(DELETED_RECENTLY),
+            Self::Resting(_, wait) => Retry::After(*wait),
             Self::Busy(_) => Retry::After(BUSY),
         }
     }
 
     /// Whether the broker may answer the same call a little later.
     pub fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Throttled(_))
+        matches!(
+            self,
+            Self::Unreachable(_) | Self::Throttled(_) | Self::Resting(..)
+        )
+    }
+
+    /// A broker that is overloaded or broken, and for how long it asks us to wait.
+    pub(super) fn throttled(text: String, wait: Option<Duration>) -> Self {
+        match wait {
+            Some(wait) => Self::Resting(text, wait),
+            None => Self::Throttled(text),
+        }
     }
 
     /// What a condition says of it.
@@ -100,9 +115,36 @@ pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection may take this long.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// No broker is left alone for longer, whatever it asks for.
+const LONGEST_REST: Duration = Duration::from_mins(5);
+
+/// Reads the header `Retry-After`: seconds. No broker sends the other form, a date.
+pub(super) fn retry_after(header: &str) -> Option<Duration> {
+    let seconds: u64 = header.trim().parse().ok()?;
+    let wait = Duration::from_secs(seconds).min(LONGEST_REST);
+    (!wait.is_zero()).then_some(wait)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// FW-28
+    #[test]
+    fn brokers_wish_to_be_left_alone_is_read_and_bounded() {
+        let seconds = Duration::from_secs;
+        for (header, wanted) in [
+            ("7", Some(seconds(7))),
+            (" 120 ", Some(seconds(120))),
+            ("86400", Some(LONGEST_REST)),
+            ("0", None),
+            ("-1", None),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+            ("", None),
+        ] {
+            assert_eq!(retry_after(header), wanted, "{header:?}");
+        }
+    }
 
     /// SQS-8, FW-28, FW-32
     #[test]
@@ -128,6 +170,11 @@ mod tests {
                 BrokerError::Throttled(text()),
                 Reason::BrokerThrottled,
                 Retry::Soon,
+            ),
+            (
+                BrokerError::Resting(text(), Duration::from_secs(7)),
+                Reason::BrokerThrottled,
+                Retry::After(Duration::from_secs(7)),
             ),
             (
                 BrokerError::NotThereYet(text()),

@@ -121,7 +121,11 @@ impl Gate {
                 false
             }
             Ok(_) | Err(_) => {
-                lock(&self.circuit).answered();
+                let mut circuit = lock(&self.circuit);
+                circuit.answered();
+                if let Err(error @ BrokerError::Resting(_, wait)) = answer {
+                    circuit.asked(now, *wait, error);
+                }
                 true
             }
         };

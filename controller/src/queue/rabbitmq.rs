@@ -214,7 +214,7 @@ impl Rabbitmq {
             .send(operation, Method::POST, url, Some(&body))
             .await?;
         match answer.status {
-            StatusCode::NOT_FOUND => Ok(false),
+            _ if answer.is_absent() => Ok(false),
             status if status.is_success() => Ok(true),
             _ => {
                 let what = format!("binding of queue {queue} to exchange {exchange}");
@@ -236,7 +236,7 @@ impl Rabbitmq {
         let operation = Operation::write("delete");
         let answer = self.api.send(operation, Method::DELETE, url, None).await?;
         match answer.status {
-            StatusCode::NOT_FOUND => Ok(true),
+            _ if answer.is_absent() => Ok(true),
             status if status.is_success() => Ok(true),
             StatusCode::BAD_REQUEST if !conditions.is_empty() => Ok(false),
             _ => Err(self.api.refusal(&format!("queue {queue}"), &answer)),

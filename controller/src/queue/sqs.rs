@@ -60,14 +60,14 @@ impl Sqs {
     /// A client for the transport of that name.
     ///
     /// # Errors
-    /// `ConfigInvalid` when no region is known.
+    /// When no region is known.
     pub async fn connect(
         transport: &str,
         config: SqsConfig,
         keys: Option<Keys>,
         gate: Arc<Gate>,
     ) -> Result<Self, BrokerError> {
-        let (sdk, region) = connect::connect(transport, &config, keys).await?;
+        let (sdk, region) = connect::connect(transport, &config, keys, &gate).await?;
         let address = config
             .endpoint
             .clone()

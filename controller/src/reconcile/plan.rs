@@ -80,8 +80,8 @@ pub struct Ensure {
 pub enum QueueStep {
     /// It is as wanted; with what the broker said of it in this pass.
     Keep(Option<Serving>),
-    /// It was as wanted, and the broker does not answer just now (QUE-10).
-    Await,
+    /// It was as wanted, and the broker does not answer just now (QUE-10): look again then.
+    Await(Retry),
     /// It is somebody's business, not ours (QUE-12).
     Unmanaged,
     /// It is not the one that the pods know, which are left alone (FW-21).
@@ -198,7 +198,7 @@ fn plan_queue(observed: &Observed) -> QueueStep {
     let creates = desired.transport.queues().auto_create;
     match &observed.queue {
         QueueSeen::NotAsked => QueueStep::Unmanaged,
-        QueueSeen::Unanswered => QueueStep::Await,
+        QueueSeen::Unanswered(retry) => QueueStep::Await(*retry),
         QueueSeen::Unknown(error) => QueueStep::Refuse(error.fault()),
         QueueSeen::Standing(Standing::Absent) if creates => QueueStep::Create,
         QueueSeen::Standing(Standing::Absent) => QueueStep::Refuse(Fault {

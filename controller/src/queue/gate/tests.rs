@@ -140,6 +140,23 @@ async fn a_refusal_is_an_answer() {
     assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
 }
 
+/// FW-28
+#[tokio::test(start_paused = true)]
+async fn a_broker_is_left_alone_for_as_long_as_it_asks() {
+    let gate = gate();
+    let seconds = Duration::from_secs;
+    let asks = BrokerError::Resting("slow down".to_owned(), seconds(90));
+    let refused = gate.call::<Yes>(READ, async { Err(asks.clone()) }).await;
+    assert_eq!(refused.err().as_ref(), Some(&asks));
+    sleep(seconds(89)).await;
+    let refused = gate.call::<Yes>(READ, async { panic!("called") }).await;
+    assert_eq!(refused.err(), Some(asks), "whoever asks");
+    sleep(seconds(1)).await;
+    for _ in 0..2 {
+        assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_what_changes_something_needs_the_lease() {
     let gate = Gate::new("t", Fence::closed(), Arc::default());

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
+use reqwest::header::RETRY_AFTER;
 use reqwest::{Method, StatusCode, Url, redirect};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::queue::BrokerError;
-use crate::queue::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use crate::queue::error::{CALL_TIMEOUT, CONNECT_TIMEOUT, retry_after};
 use crate::queue::gate::{Gate, Labelled, Operation};
 
 /// By this name the broker's access log knows us; KEDA may log in as the same user.
@@ -38,14 +40,21 @@ pub struct Answer {
     /// HTTP status.
     pub status: StatusCode,
     body: Vec<u8>,
+    /// How long we are asked to wait.
+    wait: Option<Duration>,
 }
 
 /// The body of an answer that is no success.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Refusal {
+    error: Value,
     reason: Value,
 }
+
+/// What RabbitMQ calls the error of a 404. A proxy's page, or another server's, says nothing about queues
+/// (FIN-3).
+const NOT_FOUND: [&str; 2] = ["Object Not Found", "not_found"];
 
 impl Labelled for Answer {
     fn label(&self) -> String {
@@ -54,18 +63,23 @@ impl Labelled for Answer {
 }
 
 impl Answer {
-    /// Whether what was asked about does not exist.
+    /// Whether RabbitMQ says that what was asked about does not exist.
     pub fn is_absent(&self) -> bool {
-        self.status == StatusCode::NOT_FOUND
+        let says = |error: &Value| NOT_FOUND.iter().any(|known| error == known);
+        self.status == StatusCode::NOT_FOUND && says(&self.refusal().error)
     }
 
     /// What the broker says to a request that it does not like.
     pub fn reason(&self) -> String {
-        let refusal: Refusal = serde_json::from_slice(&self.body).unwrap_or_default();
+        let refusal = self.refusal();
         refusal
             .reason
             .as_str()
             .map_or_else(String::new, str::to_owned)
+    }
+
+    fn refusal(&self) -> Refusal {
+        serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
@@ -136,8 +150,10 @@ impl Api {
         let call = async {
             let answer = request.send().await?;
             let status = answer.status();
+            let wait = answer.headers().get(RETRY_AFTER);
+            let wait = wait.and_then(|wait| retry_after(wait.to_str().ok()?));
             let body = answer.bytes().await?.to_vec();
-            Ok(Answer { status, body })
+            Ok(Answer { status, body, wait })
         };
         let call = async { call.await.map_err(|error| self.unreachable(&error)) };
         self.gate.call(operation, call).await
@@ -212,13 +228,14 @@ impl Api {
                  to configure, write and read in vhost {vhost:?}"
             )),
             StatusCode::TOO_MANY_REQUESTS => {
-                BrokerError::Throttled("RabbitMQ asks us to slow down".to_owned())
+                let text = "RabbitMQ asks us to slow down".to_owned();
+                BrokerError::throttled(text, answer.wait)
             }
-            status if status.is_server_error() => BrokerError::Throttled(format!(
-                "RabbitMQ fails at {what} with HTTP {}",
-                status.as_u16()
-            )),
-            StatusCode::NOT_FOUND => BrokerError::NotThereYet(format!(
+            status if status.is_server_error() => {
+                let text = format!("RabbitMQ fails at {what} with HTTP {}", status.as_u16());
+                BrokerError::throttled(text, answer.wait)
+            }
+            _ if answer.is_absent() => BrokerError::NotThereYet(format!(
                 "{what}: not found; does vhost {vhost:?} exist at the broker?"
             )),
             StatusCode::BAD_REQUEST if answer.reason().contains("inequivalent arg") => {

@@ -8,6 +8,7 @@ use aws_sdk_sqs::error::ProvideErrorMetadata;
 use tracing::warn;
 
 use crate::queue::BrokerError;
+use crate::queue::error::retry_after;
 use crate::queue::gate::Labelled;
 
 pub type SdkError<E> = aws_sdk_sqs::error::SdkError<E, HttpResponse>;
@@ -91,10 +92,14 @@ pub fn judge<T, E: Refusal>(
              GetQueueAttributes, SetQueueAttributes, ListQueueTags, TagQueue and DeleteQueue on queue {queue}",
             or_status(code, status)
         )),
-        Meaning::Throttled => BrokerError::Throttled(format!(
-            "SQS at {address} is overloaded or broken ({})",
-            or_status(code, status)
-        )),
+        Meaning::Throttled => {
+            let wait = refusal.raw().headers().get("retry-after");
+            let text = format!(
+                "SQS at {address} is overloaded or broken ({})",
+                or_status(code, status)
+            );
+            BrokerError::throttled(text, wait.and_then(retry_after))
+        }
         Meaning::Invalid => BrokerError::ConfigInvalid(format!(
             "SQS refuses queue {queue} ({}): {text}",
             or_status(code, status)

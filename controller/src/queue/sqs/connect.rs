@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use asya_shared::config::SqsConfig;
+use aws_config::default_provider::region::default_provider;
 use aws_config::environment::EnvironmentVariableRegionProvider;
-use aws_config::meta::region::RegionProviderChain;
+use aws_config::meta::region::{ProvideRegion, RegionProviderChain};
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::queue::BrokerError;
 use crate::queue::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
+use crate::queue::gate::{Gate, Labelled, Operation};
 
 /// What servers other than AWS take for a region when none is configured.
 const ANY_REGION: &str = "us-east-1";
@@ -29,17 +31,18 @@ pub struct Keys {
 /// A client, and the region that it speaks to.
 ///
 /// # Errors
-/// `ConfigInvalid` when no region is known.
+/// When no region is known.
 pub async fn connect(
     transport: &str,
     config: &SqsConfig,
     keys: Option<Keys>,
+    gate: &Gate,
 ) -> Result<(Client, Region), BrokerError> {
-    let region = region(config).await.ok_or_else(|| {
-        BrokerError::ConfigInvalid(format!(
-            "transport {transport:?}: no AWS region is known; set config.region"
-        ))
-    })?;
+    let region = match given(config).await {
+        Some(region) => region,
+        // The last resort is AWS' own metadata service, which elsewhere does not answer at all.
+        None => ask(gate, transport, default_provider().region()).await?,
+    };
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .operation_timeout(CALL_TIMEOUT)
@@ -59,14 +62,110 @@ pub async fn connect(
     Ok((Client::new(&loader.load().await), region))
 }
 
-async fn region(config: &SqsConfig) -> Option<Region> {
+/// The region that is known without asking anybody.
+async fn given(config: &SqsConfig) -> Option<Region> {
     let configured = config.region.clone().map(Region::new);
-    let given = RegionProviderChain::first_try(configured)
-        .or_else(EnvironmentVariableRegionProvider::new());
-    if config.endpoint.is_some() {
-        return given.or_else(Region::new(ANY_REGION)).region().await;
+    let elsewhere = config.endpoint.as_ref().map(|_| Region::new(ANY_REGION));
+    RegionProviderChain::first_try(configured)
+        .or_else(EnvironmentVariableRegionProvider::new())
+        .or_else(elsewhere)
+        .region()
+        .await
+}
+
+struct Known(Region);
+
+impl Labelled for Known {
+    fn label(&self) -> String {
+        "ok".to_owned()
     }
-    // The last resort is AWS' own metadata service, which elsewhere does not answer at all.
-    let region = given.or_default_provider();
-    timeout(CALL_TIMEOUT, region.region()).await.ok().flatten()
+}
+
+/// The region that somebody else knows: a call like those to SQS (QUE-9).
+async fn ask(
+    gate: &Gate,
+    transport: &str,
+    look: impl Future<Output = Option<Region>>,
+) -> Result<Region, BrokerError> {
+    let unknown = |why: &str| {
+        format!("transport {transport:?}: no AWS region is known{why}; set config.region")
+    };
+    let call = async {
+        match timeout(CONNECT_TIMEOUT, look).await {
+            Ok(Some(region)) => Ok(Known(region)),
+            Ok(None) => Err(BrokerError::NotThereYet(unknown(""))),
+            Err(_) => {
+                let why = ", and AWS' metadata service does not answer in time";
+                Err(BrokerError::Unreachable(unknown(why)))
+            }
+        }
+    };
+    let known = gate.call(Operation::read("region"), call).await?;
+    Ok(known.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::time::Duration;
+
+    use asya_shared::config::{TransportKind, TransportsConfig};
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::fence::Fence;
+
+    /// QUE-9
+    #[tokio::test(start_paused = true)]
+    async fn metadata_service_that_does_not_answer_is_asked_for_three_seconds_and_then_left_alone()
+    {
+        let gate = Gate::new("t", Fence::open(), Arc::default());
+        let mut told = Vec::new();
+        for _ in 0..5 {
+            let began = Instant::now();
+            told.push(ask(&gate, "t", pending()).await.unwrap_err());
+            assert_eq!(began.elapsed(), CONNECT_TIMEOUT);
+        }
+        told.dedup();
+        assert!(
+            matches!(&told[..], [BrokerError::Unreachable(text)] if text.contains("set config.region")),
+            "{told:?}"
+        );
+        let called = async { panic!("called") };
+        assert_eq!(ask(&gate, "t", called).await, Err(told.remove(0)));
+    }
+
+    /// QUE-9, SQS-1
+    #[tokio::test]
+    async fn region_that_nobody_knows_is_looked_for_again_by_itself() {
+        let gate = Gate::new("t", Fence::open(), Arc::default());
+        let unknown = ask(&gate, "t", ready(None)).await;
+        assert!(
+            matches!(&unknown, Err(BrokerError::NotThereYet(text)) if text.contains("set config.region")),
+            "{unknown:?}"
+        );
+        let known = ask(&gate, "t", ready(Some(Region::new("r")))).await;
+        assert_eq!(known, Ok(Region::new("r")));
+    }
+
+    /// QUE-9: with a region or an endpoint nobody is asked.
+    #[tokio::test(start_paused = true)]
+    async fn region_that_is_configured_or_makes_no_difference_takes_no_time() {
+        let with = |config: Value| {
+            let all =
+                json!({"transports": {"t": {"type": "sqs", "enabled": true, "config": config}}});
+            let all = TransportsConfig::parse(&all.to_string()).unwrap();
+            match &all.usable("t").unwrap().kind {
+                TransportKind::Sqs(config) => config.clone(),
+                TransportKind::Rabbitmq(_) => panic!(),
+            }
+        };
+        let began = Instant::now();
+        let elsewhere = given(&with(json!({"endpoint": "http://sqs"}))).await;
+        assert!(elsewhere.is_some());
+        let known = given(&with(json!({"region": "eu-west-1"}))).await;
+        assert_eq!(known, Some(Region::new("eu-west-1")));
+        assert_eq!(began.elapsed(), Duration::ZERO);
+    }
 }

@@ -57,7 +57,7 @@ async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> Str
 }
 
 /// The password of the user `guest` is `?`.
-async fn login(State(world): State<Shared>, headers: HeaderMap) -> StatusCode {
+async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, &'static str) {
     *world.logins.lock().unwrap() += 1;
     let wanted = world.password.lock().unwrap().clone();
     let given = headers["authorization"].to_str().unwrap().to_owned();
@@ -68,9 +68,10 @@ async fn login(State(world): State<Shared>, headers: HeaderMap) -> StatusCode {
         .build()
         .unwrap();
     if request.headers()["authorization"] == given.as_str() {
-        StatusCode::NOT_FOUND
+        let absent = r#"{"error":"Object Not Found","reason":"Not Found"}"#;
+        (StatusCode::NOT_FOUND, absent)
     } else {
-        StatusCode::UNAUTHORIZED
+        (StatusCode::UNAUTHORIZED, "")
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::*;
+use crate::reconcile::Retry;
 
 /// Ends with the test.
 struct Server {
@@ -25,9 +26,16 @@ impl Drop for Server {
 }
 
 async fn answering(status: u16, kind: &'static str, body: &'static str) -> Server {
+    answering_with(status, [("content-type", kind)], body).await
+}
+
+async fn answering_with<const N: usize>(
+    status: u16,
+    headers: [(&'static str, &'static str); N],
+    body: &'static str,
+) -> Server {
     let status = StatusCode::from_u16(status).unwrap();
-    let answer =
-        move || std::future::ready((status, [("content-type", kind)], body).into_response());
+    let answer = move || std::future::ready((status, headers, body).into_response());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let routes = Router::new().fallback(answer);
@@ -76,6 +84,7 @@ fn name(error: &BrokerError) -> &'static str {
         BrokerError::AuthFailed(_) => "AuthFailed",
         BrokerError::Unreachable(_) => "Unreachable",
         BrokerError::Throttled(_) => "Throttled",
+        BrokerError::Resting(..) => "Resting",
         BrokerError::ConfigInvalid(_) => "ConfigInvalid",
         BrokerError::NotThereYet(_) => "NotThereYet",
         BrokerError::DeletedRecently(_) => "DeletedRecently",
@@ -159,12 +168,53 @@ async fn each_answer_of_rabbitmq_becomes_its_error() {
         (503, "", "Throttled"),
         (200, "<html>hello</html>", "Throttled"),
         (302, "", "Throttled"),
+        (404, "default backend - 404", "Throttled"),
+        (404, r#"{"message":"no Route matched"}"#, "Throttled"),
+        (404, r#"{"error":"Not Found","status":404}"#, "Throttled"),
+        (404, "", "Throttled"),
         (400, r#"{"reason":"bad"}"#, "ConfigInvalid"),
     ];
     for (status, body, wanted) in rows {
         let server = answering(status, "application/json", body).await;
         let error = refusal("rabbitmq", &server.address).await;
         assert_eq!(name(&error), wanted, "{status} {body}: {error}");
+    }
+}
+
+/// FIN-3, RMQ-6: to delete what is gone is a success.
+#[tokio::test]
+async fn only_rabbitmq_itself_can_say_that_a_queue_is_gone() {
+    let own = r#"{"error":"Object Not Found","reason":"Not Found"}"#;
+    for (body, gone) in [(own, true), ("<html>404</html>", false), ("", false)] {
+        let server = answering(404, "application/json", body).await;
+        let transport = transport("rabbitmq", &config("rabbitmq", &server.address));
+        let client = client(&transport).await.unwrap();
+        let queue = queue_of(&transport, "q");
+        let (name, owner) = (&*queue.names.queue, owner(&queue));
+        let deleted = client.delete(name, &owner).await;
+        assert_eq!(deleted.is_ok(), gone, "{body:?}: {deleted:?}");
+        let emptied = client.delete_if_empty(name, &owner).await;
+        assert_eq!(emptied.is_ok(), gone, "{body:?}: {emptied:?}");
+        let seen = client.observe(&queue).await;
+        assert_eq!(seen.is_ok(), gone, "{body:?}: {seen:?}");
+    }
+}
+
+/// FW-28
+#[tokio::test]
+async fn broker_that_asks_to_be_left_alone_says_for_how_long() {
+    let json = ("content-type", "application/x-amz-json-1.0");
+    let wait = ("retry-after", "7");
+    for (kind, status, body) in [
+        ("rabbitmq", 429, ""),
+        ("rabbitmq", 503, ""),
+        ("sqs", 503, ""),
+        ("sqs", 400, r#"{"__type":"ThrottlingException"}"#),
+    ] {
+        let server = answering_with(status, [json, wait], body).await;
+        let error = refusal(kind, &server.address).await;
+        assert_eq!(name(&error), "Resting", "{kind} {status}: {error}");
+        assert_eq!(error.retry(), Retry::After(Duration::from_secs(7)));
     }
 }
 

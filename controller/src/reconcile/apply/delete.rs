@@ -177,7 +177,13 @@ async fn delete_queue(
     match removed.await {
         Ok(emptied) => Ok(Ok(emptied)),
         Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
-        Err(error) => Ok(Err(failed(error.to_string(), Retry::Soon))),
+        Err(error) => {
+            let retry = match error.retry() {
+                asked @ Retry::After(_) => asked,
+                _ => Retry::Soon,
+            };
+            Ok(Err(failed(error.to_string(), retry)))
+        }
     }
 }
 

@@ -94,8 +94,8 @@ pub enum QueueState {
     Ready(Option<Serving>),
     /// As wanted, and made in this pass.
     Created(Serving),
-    /// As wanted when last seen; the broker does not answer just now (QUE-10).
-    Unanswered,
+    /// As wanted when last seen; the broker does not answer just now (QUE-10): look again then.
+    Unanswered(Retry),
     /// Somebody else's business (QUE-12).
     Unmanaged,
     /// It cannot be used.

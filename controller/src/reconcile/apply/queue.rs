@@ -26,7 +26,7 @@ pub(super) async fn ensure_queue(
             context.doubts.settle(observed.key());
             return Ok(QueueState::Ready(serving));
         }
-        QueueStep::Await => return Ok(QueueState::Unanswered),
+        QueueStep::Await(retry) => return Ok(QueueState::Unanswered(retry)),
         QueueStep::Unmanaged => return Ok(QueueState::Unmanaged),
         QueueStep::Leave => return Ok(QueueState::Untouched),
         QueueStep::Refuse(fault) => return Ok(QueueState::Fault(fault)),

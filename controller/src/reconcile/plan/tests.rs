@@ -89,7 +89,11 @@ fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
             QueueStep::Keep(Some(Serving::default())),
         ),
         (QueueSeen::Verified, "mq", QueueStep::Keep(None)),
-        (QueueSeen::Unanswered, "mq", QueueStep::Await),
+        (
+            QueueSeen::Unanswered(Retry::Soon),
+            "mq",
+            QueueStep::Await(Retry::Soon),
+        ),
         (QueueSeen::NotAsked, "mq", QueueStep::Unmanaged),
     ];
     for (seen, transport, wanted) in rows {

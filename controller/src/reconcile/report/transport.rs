@@ -69,7 +69,7 @@ pub(super) fn tell(
 fn keeps(ensured: &Ensured) -> bool {
     matches!(
         ensured.queue,
-        QueueState::Untouched | QueueState::Unanswered
+        QueueState::Untouched | QueueState::Unanswered(_)
     )
 }
 

@@ -5,7 +5,7 @@ use crate::reconcile::apply::{Ensured, Outcome, QueueState};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::report::make;
 use crate::reconcile::testing::{actor, deployment, observed, spec, workload};
-use crate::reconcile::{Fault, Reason};
+use crate::reconcile::{Fault, Reason, Retry};
 use asya_shared::api::{AsyncActorStatus, State};
 
 /// A paused actor with this spec, whose status was `before`.
@@ -67,7 +67,7 @@ fn what_was_wrong_with_the_queue_of_a_paused_actor_stands_until_the_broker_is_as
     let mut waits = lives();
     waits.previous = observed.previous;
     let mut ensured = running(&waits);
-    ensured.queue = QueueState::Unanswered;
+    ensured.queue = QueueState::Unanswered(Retry::Soon);
     let status = report(&waits, ensured).status;
     assert_eq!(status.status, Some(State::TransportError));
 }
