@@ -55,9 +55,9 @@ impl Actors for Operator {
 }
 
 impl Operator {
-    /// The queue that was verified for an actor which lives and is not paused.
+    /// The queue that was verified for an actor which lives.
     fn verified(&self, actor: &ActorRecord) -> Option<(String, Checked)> {
-        if actor.metadata.deleting || actor.annotations.paused {
+        if actor.metadata.deleting {
             return None;
         }
         let told = actor.told.queue.as_ref()?;
@@ -81,6 +81,7 @@ impl Operator {
             Checked {
                 queue,
                 at_work: actor.told.desired_replicas > 0,
+                kept: !actor.annotations.paused,
             },
         ))
     }

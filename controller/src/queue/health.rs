@@ -20,7 +20,7 @@ use crate::record::Key;
 pub struct OnTransport {
     /// The transport.
     pub transport: Transport,
-    /// Queues of actors that are neither paused nor going, where queues are managed.
+    /// Queues of actors that do not go, where queues are managed.
     pub queues: Vec<Checked>,
 }
 
@@ -31,6 +31,8 @@ pub struct Checked {
     pub queue: QueueOf,
     /// Whether its actor has replicas: then its messages are counted more often.
     pub at_work: bool,
+    /// Whether anything would be done about it: nothing is for an actor that is paused.
+    pub kept: bool,
 }
 
 /// What is wrong with a queue that was verified.
@@ -130,6 +132,8 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
 
     async fn check_transport(&self, on: &OnTransport) {
         let queues = on.queues.iter().map(|checked| checked.queue.clone());
+        let kept = on.queues.iter().filter(|checked| checked.kept);
+        let kept: HashSet<Key> = kept.map(|checked| key_of(&checked.queue)).collect();
         let seen = self.brokers.survey(&on.transport, queues.collect()).await;
         for (queue, seen) in seen {
             let actor = key_of(&queue);
@@ -138,11 +142,15 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
                 Err(error) => {
                     debug!(%actor, %error, "queue not seen");
                     self.read(&actor, None);
-                    self.actors.verify_again(&actor, &Finding::Unknown(error));
+                    if kept.contains(&actor) {
+                        self.actors.verify_again(&actor, &Finding::Unknown(error));
+                    }
                 }
                 Ok(seen) => {
                     self.counted(&actor, seen.depth);
-                    self.judge(&actor, &queue, &seen.standing);
+                    if kept.contains(&actor) {
+                        self.judge(&actor, &queue, &seen.standing);
+                    }
                 }
             }
         }

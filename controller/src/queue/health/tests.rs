@@ -27,6 +27,7 @@ impl Actors for Arc<Fixture> {
             let queues = self.names.iter().filter(here).map(|actor| Checked {
                 queue: queue_of(&transport, actor),
                 at_work: !actor.ends_with("idle"),
+                kept: !actor.ends_with("paused"),
             });
             OnTransport {
                 queues: queues.collect(),
@@ -81,7 +82,7 @@ struct Brokers {
 }
 
 fn answer(actor: &str) -> Result<Seen, BrokerError> {
-    let standing = match actor {
+    let standing = match actor.trim_end_matches("-paused") {
         "gone" => Standing::Absent,
         "drifted" => Standing::Drifted,
         "differs" => Standing::Differs {
@@ -203,6 +204,17 @@ async fn depths_are_counted_of_all_in_the_pass_and_of_those_at_work_between() {
         ["fine", "lost", "idle"],
         "each first reading"
     );
+}
+
+/// QUE-20, API-3
+#[tokio::test(start_paused = true)]
+async fn queue_of_a_paused_actor_is_counted_and_otherwise_left_alone() {
+    let pass = pass(&["fine-paused", "gone-paused", "lost-paused"], None, 0, 0);
+    pass.check().await;
+    assert_eq!(*pass.actors.woken.lock().unwrap(), []);
+    let told = |name| pass.depths.told(&Key::new("ns", name));
+    assert!(matches!(told("fine-paused"), Told::Depth(_)));
+    assert_eq!(told("lost-paused"), Told::Nothing);
 }
 
 /// QUE-9
