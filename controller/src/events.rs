@@ -30,6 +30,8 @@ pub enum Note {
     DeliveryLimitInactive,
     /// The actor's queue could not be deleted.
     QueueDeletionFailed,
+    /// A dead letter queue outlives its actor, because it holds messages.
+    DeadLettersKept,
     /// The spec breaks a rule.
     ValidationFailed,
     /// An object of a needed name is somebody else's.
@@ -47,6 +49,7 @@ impl Note {
             | Self::QueueDeletionFailed
             | Self::ValidationFailed
             | Self::NotOwned => "Warning",
+            | Self::DeadLettersKept
         }
     }
 
@@ -55,7 +58,7 @@ impl Note {
             Self::QueueCreated | Self::QueueRecreated => "CreateQueue",
             Self::QueueRetired => "RetireQueue",
             Self::DeliveryLimitInactive => "VerifyQueue",
-            Self::QueueDeletionFailed => "DeleteQueue",
+            Self::QueueDeletionFailed | Self::DeadLettersKept => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",
             Self::Orphaned => "Orphan",

@@ -73,6 +73,9 @@ pub struct QueueName {
     pub transport: Box<str>,
     /// Its name there.
     pub name: Box<str>,
+    /// Dead letter queues of its own that it has or had.
+    #[serde(default, rename = "deadLetters")]
+    pub dead_letters: Box<[String]>,
 }
 
 /// The annotations of an actor that we read.

@@ -245,6 +245,10 @@ pub struct QueueStatus {
     /// Hash of what was wished then: another transport configuration changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_hash: Option<String>,
+    /// Dead letter queues that are or were this queue's alone. They go with it if they are empty.
+    // QUE-14
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dead_letters: Vec<String>,
 }
 
 /// An object that the operator made.

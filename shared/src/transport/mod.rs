@@ -104,6 +104,20 @@ impl Transport {
         (dlq.enabled && !dlq.is_shared()).then(|| dlq.name_for(queue))
     }
 
+    /// The same, and those of `before` that were so under an earlier configuration. One that all queues
+    /// share by now is nobody's.
+    #[must_use]
+    pub fn all_own_dead_letters(&self, queue: &str, before: &[String]) -> Vec<String> {
+        let dlq = &self.queues().dlq;
+        let shared = (dlq.enabled && dlq.is_shared()).then(|| dlq.name_for(queue));
+        let own = self.own_dead_letters(queue);
+        let mut all: Vec<String> = own.into_iter().chain(before.iter().cloned()).collect();
+        all.retain(|name| Some(name) != shared.as_ref());
+        all.sort();
+        all.dedup();
+        all
+    }
+
     /// The names that an actor has on this transport.
     #[must_use]
     pub fn names_of(&self, namespace: &str, actor: &str) -> QueueNames {

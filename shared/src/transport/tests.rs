@@ -175,3 +175,17 @@ fn dead_letter_queue_is_a_queues_own_when_its_name_says_so() {
         own_name
     );
 }
+
+/// QUE-14
+#[test]
+fn dead_letter_queues_of_earlier_configurations_are_a_queues_own_unless_all_share_one_now() {
+    let with = |dlq: Value| transport("rabbitmq", &json!({"host": "h", "queues": {"dlq": dlq}}));
+    let before = ["asya-a-dlq".to_owned(), "asya-a-old".to_owned()];
+    let all = |dlq: Value| with(dlq).all_own_dead_letters("asya-a", &before);
+    assert_eq!(all(json!({"enabled": false})), before, "switched off");
+    let renamed = all(json!({"enabled": true, "name": "{queue}-dead"}));
+    assert_eq!(renamed, ["asya-a-dead", "asya-a-dlq", "asya-a-old"]);
+    assert_eq!(all(json!({"enabled": true})), before, "each once");
+    let shared = all(json!({"enabled": true, "name": "asya-a-old"}));
+    assert_eq!(shared, ["asya-a-dlq"]);
+}

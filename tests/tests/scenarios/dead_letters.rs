@@ -18,14 +18,17 @@ async fn dead_letters_outlive_their_actor_and_an_empty_queue_for_them_does_not()
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "dead", async |scenario| {
         let rabbitmq = cluster.rabbitmq()?;
-        let own = json!({"dlq": {"enabled": true}});
         let mut shared = asya_tests::operator::default_values(&cluster)["transports"]["rabbitmq"].clone();
         shared["config"]["queues"] = json!({"dlq": {"enabled": true, "name": "asya-graveyard"}});
-        let values = json!({
-            "transports": {"rabbitmq": {"config": {"queues": own}}, "shared": shared},
-        });
-        let operator = Operator::install(&cluster, values).await?;
-        let _instance = operator.start("one").await?;
+        let install = async |enabled: bool| {
+            let own = json!({"dlq": {"enabled": enabled}});
+            let values = json!({
+                "leaderElection": {"enabled": false},
+                "transports": {"rabbitmq": {"config": {"queues": own}}, "shared": shared},
+            });
+            Operator::install(&cluster, values).await
+        };
+        let first = install(true).await?.start("one").await?;
         let names = ["poisoned", "clean", "shares", "classic"].map(|name| scenario.name(name));
         let queues = names.clone().map(|name| format!("asya-{name}"));
         let mut actors = names.clone().map(|name| minimal_actor(&name));
@@ -54,11 +57,18 @@ async fn dead_letters_outlive_their_actor_and_an_empty_queue_for_them_does_not()
         let poisoned = format!("{}-dlq", queues[0]);
         assert!(rabbitmq.publish("", &poisoned, "poison").await?);
 
-        for name in &names {
-            scenario
-                .kubectl(&["delete", "asya", name, "--timeout=60s"])
-                .await?;
+        let delete = async |name: &str| {
+            let delete = ["delete", "asya", name, "--timeout=60s"];
+            scenario.kubectl(&delete).await.map(drop)
+        };
+        delete(&names[1]).await?;
+        first.stop().await?;
+        // What was made for them is remembered, whatever is configured by now.
+        let _second = install(false).await?.start("two").await?;
+        for name in [&names[0], &names[2], &names[3]] {
+            delete(name).await?;
         }
+        scenario.event("DeadLettersKept", SOON).await?;
         let mut left: Vec<String> = rabbitmq.queues().await?.into_iter().map(|queue| queue.name).collect();
         left.sort();
         assert_eq!(

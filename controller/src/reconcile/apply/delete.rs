@@ -7,7 +7,7 @@ use asya_shared::names::is_shared_config_map;
 use kube::Api;
 
 use super::finalizer::remove_finalizer;
-use super::retired::{own_dead_letters, owner};
+use super::retired::{delete_dead_letters, owner};
 use super::{Outcome, scaling};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
@@ -169,10 +169,7 @@ async fn delete_queue(
             }
         }
         client.delete(&queue.name, &owner).await?;
-        match own_dead_letters(context, observed, transport, &queue.name) {
-            Some(dlq) => client.delete_if_empty(&dlq, &owner).await,
-            None => Ok(Emptied::Gone),
-        }
+        delete_dead_letters(context, observed, transport, queue).await
     };
     match removed.await {
         Ok(emptied) => Ok(Ok(emptied)),

@@ -8,6 +8,7 @@ use asya_shared::transport::sqs::Owner;
 use kube::Api;
 use tracing::{debug, info};
 
+use crate::events::Note;
 use crate::queue::health::Finding;
 use crate::queue::{BUSY, BrokerError, Emptied};
 use crate::reconcile::observe::Observed;
@@ -47,7 +48,7 @@ pub(super) async fn look(
             continue;
         };
         let (name, transport_name) = (&*queue.name, &*queue.transport);
-        match delete_if_empty(context, observed, transport, name).await {
+        match delete_if_empty(context, observed, transport, &queue).await {
             Ok(Emptied::Gone) => {
                 info!(
                     queue = name,
@@ -81,40 +82,65 @@ fn earlier(one: Option<Duration>, other: Duration) -> Duration {
     one.map_or(other, |one| one.min(other))
 }
 
-/// With its dead letter queue, if that is its own: one that holds messages stays (QUE-14).
+/// With its dead letter queues.
 async fn delete_if_empty(
     context: &Context,
     observed: &Observed,
     transport: &Transport,
-    queue: &str,
+    queue: &QueueStatus,
 ) -> Result<Emptied, BrokerError> {
     let client = context.brokers.client(transport, &observed.key().namespace);
     let owner = owner(observed);
-    match client.delete_if_empty(queue, &owner).await? {
+    match client.delete_if_empty(&queue.name, &owner).await? {
         Emptied::Gone => {}
         other => return Ok(other),
     }
-    let Some(dlq) = own_dead_letters(context, observed, transport, queue) else {
-        return Ok(Emptied::Gone);
-    };
-    match client.delete_if_empty(&dlq, &owner).await? {
-        Emptied::Kept => Ok(Emptied::Gone),
-        other => Ok(other),
-    }
+    delete_dead_letters(context, observed, transport, queue).await
 }
 
-/// One that others share is nobody's to delete, nor is the queue of an actor that is named like it.
-pub(super) fn own_dead_letters(
+/// Deletes a queue's own dead letter queues, those of earlier configurations included, unless they hold
+/// messages: these stay, and an Event says so (QUE-14). Answers `Later` while that is not known of one.
+pub(super) async fn delete_dead_letters(
     context: &Context,
     observed: &Observed,
     transport: &Transport,
-    queue: &str,
-) -> Option<String> {
-    let dlq = transport.own_dead_letters(queue)?;
-    let owner = context
-        .claims
-        .owner_of(&transport.name, &dlq, observed.key());
-    owner.is_none().then_some(dlq)
+    queue: &QueueStatus,
+) -> Result<Emptied, BrokerError> {
+    let client = context.brokers.client(transport, &observed.key().namespace);
+    let (owner, mut later) = (owner(observed), None);
+    for dlq in own_dead_letters(context, observed, transport, queue) {
+        match client.delete_if_empty(&dlq, &owner).await? {
+            Emptied::Gone => {}
+            Emptied::Later(wait) => later = later.max(Some(wait)),
+            Emptied::Kept => {
+                let text = format!(
+                    "dead letter queue {dlq} on transport {} holds messages or has receivers: it stays; delete it at \
+                     the broker when they are dealt with",
+                    transport.name
+                );
+                let note = Note::DeadLettersKept;
+                context.events.tell(&observed.actor, note, &text);
+            }
+        }
+    }
+    Ok(later.map_or(Emptied::Gone, Emptied::Later))
+}
+
+/// One that others share is nobody's to delete, nor is the queue of an actor that is named like it.
+fn own_dead_letters(
+    context: &Context,
+    observed: &Observed,
+    transport: &Transport,
+    queue: &QueueStatus,
+) -> Vec<String> {
+    let mut all = transport.all_own_dead_letters(&queue.name, &queue.dead_letters);
+    let transports = &context.installation.transports;
+    all.retain(|dlq| {
+        let place = (&*transport.name, &**dlq);
+        let owner = context.claims.owner_of(transports, place, observed.key());
+        owner.is_none()
+    });
+    all
 }
 
 /// Whose queues they are, as their broker knows it.
