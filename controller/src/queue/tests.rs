@@ -2,6 +2,7 @@
 
 mod contract;
 mod credentials;
+mod default_chain;
 mod faults;
 mod isolation;
 mod rabbitmq;
@@ -33,13 +34,21 @@ fn transport(kind: &str, config: &Value) -> Transport {
 
 /// A client for it, with a gate of its own.
 async fn client(transport: &Transport) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    client_trusting(transport, None).await
+}
+
+/// The same, which checks certificates against `ca`.
+async fn client_trusting(
+    transport: &Transport,
+    ca: Option<&str>,
+) -> Result<Arc<dyn QueueClient>, BrokerError> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let gate = Arc::new(Gate::new(&transport.name, Fence::open(), Arc::default()));
     Ok(match &transport.kind {
         TransportKind::Rabbitmq(config) => {
             let login = Login {
                 password: LOGIN.into(),
-                ca: None,
+                ca: ca.map(Into::into),
             };
             Arc::new(Rabbitmq::new("t", config.clone(), login, gate)?)
         }

@@ -46,6 +46,10 @@ pub struct RabbitMqState {
     pub port: u16,
     /// The management API.
     pub management_port: u16,
+    /// The management API by TLS.
+    pub management_tls_port: u16,
+    /// Certificate of the authority that its certificate is of.
+    pub ca: PathBuf,
     /// The management API's access log.
     pub access_log: PathBuf,
     /// The virtual host of this cluster.

@@ -210,13 +210,14 @@ pub(crate) fn user(namespace: &str, service_account: &str) -> String {
     format!("system:serviceaccount:{namespace}:{service_account}")
 }
 
-/// Values by which the operator reaches the cluster's brokers.
+/// Values by which the operator reaches the cluster's brokers: RabbitMQ as `rabbitmq` and, with queues that
+/// their users make, as `theirs`; SQS as `sqs`.
 #[must_use]
 pub fn default_values(cluster: &Cluster) -> Value {
     let state = cluster.state();
     let mut transports = json!({});
     if let Some(rabbitmq) = &state.rabbitmq {
-        transports["rabbitmq"] = json!({
+        let mut values = json!({
             "enabled": true,
             "type": "rabbitmq",
             "config": {
@@ -228,8 +229,11 @@ pub fn default_values(cluster: &Cluster) -> Value {
             },
         });
         if rabbitmq.vhost != "/" {
-            transports["rabbitmq"]["config"]["vhost"] = json!(rabbitmq.vhost);
+            values["config"]["vhost"] = json!(rabbitmq.vhost);
         }
+        transports["theirs"] = values.clone();
+        transports["theirs"]["config"]["queues"] = json!({"autoCreate": false});
+        transports["rabbitmq"] = values;
     }
     if let Some(endpoint) = &state.sqs {
         let key = |key| json!({"name": SQS_SECRET, "key": key});

@@ -9,6 +9,7 @@ use super::RabbitMq;
 use crate::cluster::RabbitMqState;
 use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, eventually};
+use crate::pki::{Authority, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 
@@ -27,10 +28,13 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
     let (epmd_port, port, management_port) = (ports::free()?, ports::free()?, ports::free()?);
     write(&home.join("enabled_plugins"), "[rabbitmq_management].\n")?;
     write(&home.join("env.conf"), "")?;
-    write(
-        &home.join("rabbitmq.conf"),
-        &configuration(port, management_port, &access_log),
-    )?;
+    let authority = Authority::new("rabbitmq-ca")?;
+    authority.write(&home, "ca")?;
+    authority.issue(&home, "server", "rabbitmq", &["127.0.0.1"], Use::Server)?;
+    let management_tls_port = ports::free()?;
+    let mut configuration = configuration(port, management_port, &access_log);
+    configuration.push_str(&tls(management_tls_port, &home));
+    write(&home.join("rabbitmq.conf"), &configuration)?;
 
     // Left to itself RabbitMQ would start an epmd that outlives it.
     let epmd = Spec::new("epmd", epmd_program()?)
@@ -76,6 +80,8 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
         host: "127.0.0.1".to_owned(),
         port,
         management_port,
+        management_tls_port,
+        ca: home.join("ca.crt"),
         access_log,
         vhost: "/".to_owned(),
         user: OPERATOR.to_owned(),
@@ -119,6 +125,20 @@ fn configuration(port: u16, management_port: u16, access_log: &Path) -> String {
         "collect_statistics_interval = 1000".to_owned(),
         "log.console = true".to_owned(),
         "log.file = false".to_owned(),
+        String::new(),
+    ]
+    .join("\n")
+}
+
+/// The management API again, with a certificate of a private authority.
+fn tls(port: u16, folder: &Path) -> String {
+    let file = |name: &str| folder.join(name).display().to_string();
+    [
+        "management.ssl.ip = 127.0.0.1".to_owned(),
+        format!("management.ssl.port = {port}"),
+        format!("management.ssl.cacertfile = {}", file("ca.crt")),
+        format!("management.ssl.certfile = {}", file("server.crt")),
+        format!("management.ssl.keyfile = {}", file("server.key")),
         String::new(),
     ]
     .join("\n")

@@ -1,4 +1,4 @@
-//! An operator that is told to leave queues to others.
+//! Queues that are left to others.
 
 use std::time::Duration;
 
@@ -7,6 +7,7 @@ use asya_tests::operator::{OPERATOR_AGENT, Operator};
 use asya_tests::scenario::Scenario;
 use serde_json::json;
 
+use crate::ownership::told;
 use crate::scaling::condition;
 use crate::{minimal_actor, own_cluster};
 
@@ -46,6 +47,47 @@ async fn queues_are_neither_made_nor_changed_nor_deleted_where_management_is_dis
         let mut calls = log.calls_since(mark, rabbitmq.user())?;
         calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
         assert_eq!(calls, [], "the broker was asked");
+        Ok(())
+    })
+    .await;
+}
+
+/// QUE-7, FIN-4
+#[tokio::test]
+async fn queue_that_its_users_make_is_waited_for_and_neither_changed_nor_deleted() {
+    Scenario::run("theirs", async |scenario| {
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        let name = scenario.name("waits");
+        let queue = format!("asya-{name}");
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["transport"] = json!("theirs");
+        scenario.apply(&actor).await?;
+        let told = told(scenario, &name, "TransportReady", "QueueMissing").await?;
+        let text = told["message"].as_str().unwrap_or_default();
+        assert!(
+            text.contains(&queue) && text.contains("autoCreate"),
+            "{text}"
+        );
+        assert!(rabbitmq.queue(&queue).await?.is_none());
+
+        // Not as we would make it.
+        let arguments = json!({"x-max-length": 7});
+        rabbitmq.declare(&queue, arguments.clone()).await?;
+        assert!(rabbitmq.publish("", &queue, "kept").await?);
+        actor["spec"]["timeout"] = json!({"processing": 100});
+        scenario.apply(&actor).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        scenario
+            .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+            .await?;
+        let left = rabbitmq.queue(&queue).await?;
+        let found = left.map(|left| json!(left.arguments)["x-max-length"].clone());
+        assert_eq!(found.as_ref(), arguments.get("x-max-length"));
+        let keys = rabbitmq.bindings(&queue).await?;
+        let ours = keys.iter().filter(|binding| !binding.source.is_empty());
+        assert_eq!(ours.count(), 0, "{keys:?}");
+        assert_eq!(rabbitmq.messages(&queue, 2, true).await?, ["kept"]);
+        assert!(rabbitmq.delete_queue(&queue).await?);
         Ok(())
     })
     .await;

@@ -1,5 +1,6 @@
 //! What every broker's client does alike (FW-36), against the real servers. They are named by
-//! `ASYA_TEST_RABBITMQ` (`HOST:PORT` of the management API) and `ASYA_TEST_SQS` (its endpoint).
+//! `ASYA_TEST_RABBITMQ` (`HOST:PORT` of the management API), `ASYA_TEST_RABBITMQ_TLS` (the same by TLS, with the
+//! authority in the file `ASYA_TEST_RABBITMQ_CA`) and `ASYA_TEST_SQS` (its endpoint).
 
 use std::env;
 use std::sync::Arc;
@@ -28,6 +29,18 @@ impl Real {
             kind: "rabbitmq",
             config: json!({"host": host, "username": LOGIN, "management": {"port": port}}),
         }
+    }
+
+    /// By TLS, with what its certificate is checked against.
+    pub fn rabbitmq_by_tls() -> (Self, String) {
+        let address = env::var("ASYA_TEST_RABBITMQ_TLS").unwrap();
+        let ca = std::fs::read_to_string(env::var("ASYA_TEST_RABBITMQ_CA").unwrap()).unwrap();
+        let (host, port) = address.rsplit_once(':').unwrap();
+        let port: u16 = port.parse().unwrap();
+        let management = json!({"scheme": "https", "port": port});
+        let config = json!({"host": host, "username": LOGIN, "management": management});
+        let kind = "rabbitmq";
+        (Self { kind, config }, ca)
     }
 
     pub fn sqs() -> Self {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
+use futures::StreamExt;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -198,4 +199,117 @@ async fn strangers_and_unknown_vhosts_are_told_apart() {
         matches!(&refused, BrokerError::NotThereYet(text) if text.contains("no/where")),
         "{refused:?}"
     );
+}
+
+/// RMQ-1
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ_TLS names"]
+async fn by_tls_only_who_trusts_the_brokers_authority_reaches_it() {
+    let (real, ca) = Real::rabbitmq_by_tls();
+    let transport = transport("rabbitmq", &real.config);
+    let queue = queue_of(&transport, &fresh("secret"));
+    let trusting = client_trusting(&transport, Some(&ca)).await.unwrap();
+    trusting.create(&queue).await.unwrap();
+    assert!(serves(&standing(&trusting, &queue).await));
+
+    let stranger = client_trusting(&transport, None).await.unwrap();
+    let refused = stranger.observe(&queue).await;
+    assert!(
+        matches!(&refused, Err(BrokerError::Unreachable(text)) if text.contains("https://")),
+        "{refused:?}"
+    );
+    let mut config = real.config.clone();
+    config["management"]["insecureSkipVerify"] = json!(true);
+    let careless = super::transport("rabbitmq", &config);
+    let careless = client_trusting(&careless, None).await.unwrap();
+    assert!(serves(&standing(&careless, &queue).await));
+    trusting
+        .delete(&queue.names.queue, &owner(&queue))
+        .await
+        .unwrap();
+}
+
+/// QUE-7
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn a_queue_that_is_not_ours_to_make_is_only_looked_at() {
+    let mut real = Real::rabbitmq();
+    real.config["exchange"] = fresh("nobodys").into();
+    let theirs = json!({"autoCreate": false});
+    let (transport, client) = real.with(&theirs).await;
+    let name = fresh("users");
+    let queue = queue_of(&transport, &name);
+    assert_eq!(standing(&client, &queue).await, Standing::Absent);
+    let path = format!("queues/%2F/{}", queue.names.queue);
+    let body = json!({"durable": true, "arguments": {"x-max-length": 7}});
+    let (status, _) = call(&real.config, Method::PUT, &path, &body).await;
+    assert!(status.is_success());
+    assert!(
+        serves(&standing(&client, &queue).await),
+        "bound to nothing of ours, with arguments that we would not give it"
+    );
+    let dead_letters = json!({"autoCreate": false, "dlq": {"enabled": true}});
+    let (strict, client) = real.with(&dead_letters).await;
+    let differs = standing(&client, &queue_of(&strict, &name)).await;
+    assert!(matches!(differs, Standing::Differs { .. }), "{differs:?}");
+    let exchange = format!(
+        "exchanges/%2F/{}",
+        real.config["exchange"].as_str().unwrap()
+    );
+    let (status, _) = call(&real.config, Method::GET, &exchange, &Value::Null).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "nothing was made");
+    call(&real.config, Method::DELETE, &path, &Value::Null).await;
+}
+
+/// RMQ-6
+#[tokio::test]
+#[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
+async fn queues_on_a_later_page_of_the_list_are_seen() {
+    const FIRST_PAGE: usize = 500;
+    let mut real = Real::rabbitmq();
+    let vhost = fresh("pages");
+    real.config["vhost"] = vhost.clone().into();
+    let config = &real.config;
+    let at = format!("vhosts/{vhost}");
+    call(config, Method::PUT, &at, &json!({})).await;
+    let all = json!({"configure": ".*", "write": ".*", "read": ".*"});
+    let permissions = format!("permissions/{vhost}/{LOGIN}");
+    call(config, Method::PUT, &permissions, &all).await;
+    let fill = futures::stream::iter(0..FIRST_PAGE).for_each_concurrent(8, |number| async move {
+        let path = format!(
+            "queues/{}/asya-a{number}",
+            config["vhost"].as_str().unwrap()
+        );
+        let (status, _) = call(config, Method::PUT, &path, &json!({"durable": true})).await;
+        assert!(status.is_success(), "{status}");
+    });
+    fill.await;
+    let (transport, client) = real.with(&json!({})).await;
+    let queues: Vec<_> = (0..21)
+        .map(|number| queue_of(&transport, &format!("z{number}")))
+        .collect();
+    for queue in &queues {
+        client.create(queue).await.unwrap();
+    }
+    let names: Vec<_> = queues
+        .iter()
+        .map(|queue| queue.names.queue.clone())
+        .collect();
+    let began = tokio::time::Instant::now();
+    let counted = loop {
+        let counted = client.depths(&names).await;
+        let whole = counted.iter().all(|depth| matches!(depth, Ok(Some(_))));
+        if whole || began.elapsed() > Duration::from_secs(15) {
+            break counted;
+        }
+        sleep(Duration::from_millis(200)).await;
+    };
+    assert!(
+        counted.iter().all(|depth| matches!(depth, Ok(Some(_)))),
+        "{counted:?}"
+    );
+    for seen in client.survey(&queues).await {
+        assert!(serves(&seen.unwrap().standing));
+    }
+    call(config, Method::DELETE, &at, &Value::Null).await;
 }

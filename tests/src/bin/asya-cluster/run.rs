@@ -38,15 +38,19 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
 
 /// Where tests of the brokers' clients, which need no Kubernetes, find the brokers.
 fn brokers(state: &State) -> Vec<(&'static str, String)> {
-    let rabbitmq = state.rabbitmq.as_ref().map(|rabbitmq| {
-        let address = format!("{}:{}", rabbitmq.host, rabbitmq.management_port);
-        ("ASYA_TEST_RABBITMQ", address)
+    let rabbitmq = state.rabbitmq.iter().flat_map(|rabbitmq| {
+        let at = |port| format!("{}:{port}", rabbitmq.host);
+        [
+            ("ASYA_TEST_RABBITMQ", at(rabbitmq.management_port)),
+            ("ASYA_TEST_RABBITMQ_TLS", at(rabbitmq.management_tls_port)),
+            ("ASYA_TEST_RABBITMQ_CA", rabbitmq.ca.display().to_string()),
+        ]
     });
     let sqs = state
         .sqs
         .clone()
         .map(|endpoint| ("ASYA_TEST_SQS", endpoint));
-    rabbitmq.into_iter().chain(sqs).collect()
+    rabbitmq.chain(sqs).collect()
 }
 
 /// As a shell would tell it.
