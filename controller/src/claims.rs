@@ -1,15 +1,28 @@
 //! Which actor owns a queue's name. Two actors that resolve to one queue, or one to the other's dead
-//! letter queue, would take each other's messages: the older owns it (QUE-3). A retired queue still holds
-//! its actor's messages, so its name is nobody else's, however old (QUE-13).
+//! letter queue, would take each other's messages: who has it already owns it, else the older (QUE-3). A
+//! retired queue still holds its actor's messages, so its name is nobody else's, however old (QUE-13).
+//!
+//! Names are told apart by where they are: two transports may lead to one broker.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asya_shared::claims::{self, Name, Place, Use};
+use asya_shared::claims::{self, Grip, Known, Name, Place, Use};
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::record::{ActorRecord, Key};
+
+/// Who owns a name that an actor needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The actor.
+    pub key: Key,
+    /// The queue of the one that needs it.
+    pub queue: String,
+    /// Whether that queue itself is the owner's, and not only its dead letter queue.
+    pub of_queue: bool,
+}
 
 /// The names that actors claim at brokers.
 #[derive(Debug, Default)]
@@ -20,12 +33,11 @@ pub struct Claims {
 #[derive(Debug, Default)]
 struct Inner {
     claims: HashMap<Key, Claim>,
-    by_name: HashMap<Place, BTreeMap<Key, Use>>,
+    by_place: HashMap<Place, BTreeMap<Key, (Use, Grip)>>,
 }
 
-/// Of two the smaller owns a name: who holds a retired queue before the others, then the older; among
-/// those of one second the smaller uid.
-type Rank<'a> = (bool, &'a (Timestamp, Box<str>));
+/// Of two the smaller owns a name: by its grip, then the older; among those of one second the smaller uid.
+type Rank<'a> = (Grip, &'a (Timestamp, Box<str>));
 
 /// What one actor claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,18 +68,33 @@ impl Claims {
         concerned
     }
 
-    /// The actor that owns the queue of `key` before it, and the name that both want.
-    pub fn owner_before(&self, key: &Key) -> Option<(Key, String)> {
+    /// The actor that owns a name before `key`, which needs it.
+    pub fn owner_before(&self, key: &Key) -> Option<Owner> {
         let inner = self.lock();
-        let owner = inner.first_before(key, |name| name.wanted)?;
-        let queue = &inner.claims.get(key)?.names.first()?.place.1;
-        Some((owner, queue.clone()))
+        let of = |of_queue: bool| {
+            let concerns = |name: &Name| name.wanted && of_queue == (name.use_ != Use::DeadLetters);
+            inner.first_before(key, concerns)
+        };
+        let (owner, of_queue) = match of(true) {
+            Some(owner) => (owner, true),
+            None => (of(false)?, false),
+        };
+        Some(Owner {
+            key: owner,
+            queue: inner.claims.get(key)?.names.first()?.queue.to_string(),
+            of_queue,
+        })
     }
 
     /// The actor that owns this name before `key`, which has or had a queue of that name.
-    pub fn owner_of(&self, transport: &str, queue: &str, key: &Key) -> Option<Key> {
-        let is_it = |Name { place, .. }: &Name| (&*place.0, &*place.1) == (transport, queue);
-        self.lock().first_before(key, is_it)
+    pub fn owner_of(
+        &self,
+        transports: &TransportsConfig,
+        (transport, queue): (&str, &str),
+        key: &Key,
+    ) -> Option<Key> {
+        let wanted = claims::place(transports, transport, queue);
+        self.lock().first_before(key, |name| name.place == wanted)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -80,11 +107,15 @@ impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
         let Key { namespace, name } = &actor.metadata.key;
         let told = &actor.told;
-        let retired = told.retired_queues.iter();
+        let retired = told.retired_queues.iter().map(|queue| (queue, true));
         let known = retired
-            .map(|queue| (queue, Use::Retired))
-            .chain(told.queue.iter().map(|queue| (queue, Use::Queue)))
-            .map(|(queue, use_)| (&*queue.transport, &*queue.name, use_));
+            .chain(told.queue.iter().map(|queue| (queue, false)))
+            .map(|(queue, retired)| Known {
+                transport: &queue.transport,
+                queue: &queue.name,
+                dead_letters: &queue.dead_letters,
+                retired,
+            });
         let transport = actor.transport.as_deref();
         let claim = Self {
             age: (
@@ -99,11 +130,11 @@ impl Claim {
 
 impl Inner {
     fn put_claim(&mut self, key: &Key, claim: Claim) {
-        for Name { place, use_, .. } in &claim.names {
-            self.by_name
-                .entry(place.clone())
+        for name in &claim.names {
+            self.by_place
+                .entry(Arc::clone(&name.place))
                 .or_default()
-                .insert(key.clone(), *use_);
+                .insert(key.clone(), (name.use_, name.grip));
         }
         self.claims.insert(key.clone(), claim);
     }
@@ -115,10 +146,10 @@ impl Inner {
             return concerned;
         };
         for Name { place, .. } in &claim.names {
-            if let Some(users) = self.by_name.get_mut(place) {
+            if let Some(users) = self.by_place.get_mut(place) {
                 users.remove(key);
                 if users.is_empty() {
-                    self.by_name.remove(place);
+                    self.by_place.remove(place);
                 }
             }
         }
@@ -129,9 +160,9 @@ impl Inner {
     fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Name)> {
         let claim = self.claims.get(key).into_iter();
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
-            let users = self.by_name.get(&own.place).into_iter().flatten();
+            let users = self.by_place.get(&own.place).into_iter().flatten();
             users
-                .filter(move |(user, use_)| *user != key && !own.use_.is_shared_with(**use_))
+                .filter(move |(user, (use_, _))| *user != key && !own.use_.is_shared_with(*use_))
                 .map(move |(user, _)| (user, own))
         })
     }
@@ -150,8 +181,8 @@ impl Inner {
 
     fn rank<'a>(&'a self, key: &Key, place: &Place) -> Option<Rank<'a>> {
         let claim = self.claims.get(key)?;
-        let use_ = self.by_name.get(place)?.get(key)?;
-        Some((*use_ != Use::Retired, &claim.age))
+        let (_, grip) = self.by_place.get(place)?.get(key)?;
+        Some((*grip, &claim.age))
     }
 }
 

@@ -34,6 +34,8 @@ pub enum Note {
     DeadLettersKept,
     /// The spec breaks a rule.
     ValidationFailed,
+    /// The workload gets no pods: they would take another actor's messages.
+    WorkloadStopped,
     /// An object of a needed name is somebody else's.
     NotOwned,
     /// The actor goes, and what was made for it stays.
@@ -47,9 +49,10 @@ impl Note {
             Self::QueueRecreated
             | Self::DeliveryLimitInactive
             | Self::QueueDeletionFailed
-            | Self::ValidationFailed
-            | Self::NotOwned => "Warning",
             | Self::DeadLettersKept
+            | Self::ValidationFailed
+            | Self::WorkloadStopped
+            | Self::NotOwned => "Warning",
         }
     }
 
@@ -61,6 +64,7 @@ impl Note {
             Self::QueueDeletionFailed | Self::DeadLettersKept => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",
+            Self::WorkloadStopped => "StopWorkload",
             Self::Orphaned => "Orphan",
         }
     }

@@ -104,16 +104,28 @@ impl Workloads {
     /// # Errors
     /// When the API server refuses or fails.
     pub async fn hand_over_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
+        let applied = self.set_replicas(workload, workload.desired).await;
+        applied.map(drop)
+    }
+
+    /// Gives the number of replicas an owner of its own, who wants so many.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub async fn set_replicas(
+        &self,
+        workload: &WorkloadRecord,
+        replicas: i32,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
         let key = &workload.metadata.key;
         let object = json!({
             "apiVersion": "apps/v1",
             "kind": workload.kind,
             "metadata": {"name": &*key.name, "namespace": &*key.namespace, "uid": &*workload.metadata.uid},
-            "spec": {"replicas": workload.desired},
+            "spec": {"replicas": replicas},
         });
-        let manager = manager::HANDOVER;
-        let applied = self.apply_as(workload.kind, key, manager, &object).await;
-        applied.map(drop)
+        self.apply_as(workload.kind, key, manager::HANDOVER, &object)
+            .await
     }
 
     /// Makes the former operator's fields ours, so that what we no longer send disappears with our next

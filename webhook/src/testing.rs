@@ -90,7 +90,8 @@ impl Fake {
 pub fn platform() -> Platform {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": {"dlq": {"enabled": true}}}},
-        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}},
+        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "c"}},
+        "twin": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}},
         "off": {"type": "rabbitmq", "enabled": false, "config": {"host": "b"}},
     }});
     Platform {

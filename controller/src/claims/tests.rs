@@ -8,7 +8,8 @@ fn transports() -> TransportsConfig {
     let dlq = json!({"dlq": {"enabled": true}});
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": dlq}},
-        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}},
+        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "c"}},
+        "twin": {"type": "rabbitmq", "enabled": true, "config": {"host": "b"}},
         "own": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": {"nameTemplate": "asya-{namespace}-{actor}"}}},
         "shared": {"type": "sqs", "enabled": true, "config": {"region": "r", "queues": dlq}},
     }});
@@ -62,8 +63,9 @@ impl World {
     }
 
     fn owner(&self, namespace: &str, name: &str) -> Option<String> {
-        let (owner, queue) = self.claims.owner_before(&Key::new(namespace, name))?;
-        Some(format!("{owner} has {queue}"))
+        let owner = self.claims.owner_before(&Key::new(namespace, name))?;
+        let what = if owner.of_queue { "has" } else { "blocks" };
+        Some(format!("{} {what} {}", owner.key, owner.queue))
     }
 }
 
@@ -111,6 +113,12 @@ fn queue_and_dead_letters_of_another_are_one_name() {
         Some("a/foo has asya-foo-dlq")
     );
     assert_eq!(world.owner("a", "foo"), None);
+    world.add("a", "foo-dlq", "mq", 0);
+    assert_eq!(
+        world.owner("a", "foo").as_deref(),
+        Some("a/foo-dlq blocks asya-foo"),
+        "its own queue is still its own"
+    );
 
     world.add("a", "one", "shared", 1);
     world.add("a", "two", "shared", 2);
@@ -120,6 +128,39 @@ fn queue_and_dead_letters_of_another_are_one_name() {
         world.owner("a", "dlq").as_deref(),
         Some("a/one has asya-dlq")
     );
+}
+
+/// QUE-3
+#[test]
+fn transports_that_lead_to_one_broker_have_one_set_of_names() {
+    let world = World::new();
+    world.add("a", "foo", "mq", 1);
+    assert_eq!(world.add("b", "foo", "twin", 2), ["a/foo"]);
+    let has = Some("a/foo has asya-foo");
+    assert_eq!(world.owner("b", "foo").as_deref(), has);
+    let owner = |transport| {
+        let place = (transport, "asya-foo");
+        world
+            .claims
+            .owner_of(&world.transports, place, &Key::new("b", "foo"))
+    };
+    assert_eq!(owner("twin"), Some(Key::new("a", "foo")));
+    assert_eq!(owner("other"), None, "another broker");
+}
+
+/// QUE-3
+#[test]
+fn queue_that_an_actor_has_is_its_own_also_against_an_older_one_that_wants_it() {
+    let world = World::new();
+    let has = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
+    world.add_with("a", "foo", "mq", 2, &has);
+    world.add("b", "foo", "mq", 1);
+    assert_eq!(world.owner("a", "foo"), None);
+    let owner = world.owner("b", "foo");
+    assert_eq!(owner.as_deref(), Some("a/foo has asya-foo"));
+    world.add_with("b", "foo", "twin", 1, &has);
+    let owner = world.owner("a", "foo");
+    assert_eq!(owner.as_deref(), Some("b/foo has asya-foo"), "both have it");
 }
 
 /// QUE-1, QUE-3
@@ -203,11 +244,25 @@ fn a_lost_name_is_not_the_actors_when_its_transport_changes() {
     let world = World::new();
     let status = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
     world.add_with("a", "foo", "mq", 2, &status);
-    world.add("b", "foo", "mq", 1);
-    let owner = |key: &Key| world.claims.owner_of("mq", "asya-foo", key);
+    world.add_with("b", "foo", "mq", 1, &status);
+    let owner = |key: &Key| {
+        let place = ("mq", "asya-foo");
+        world.claims.owner_of(&world.transports, place, key)
+    };
     let (younger, older) = (Key::new("a", "foo"), Key::new("b", "foo"));
     world.add_with("a", "foo", "other", 2, &status);
     assert_eq!(owner(&younger).as_ref(), Some(&older));
     assert_eq!(owner(&older), None);
     assert_eq!(world.owner("a", "foo"), None, "its new name is free");
+}
+
+/// QUE-3, QUE-14
+#[test]
+fn dead_letter_queue_that_is_no_longer_configured_is_nobody_elses() {
+    let world = World::new();
+    let status = json!({"queue": {"transport": "other", "name": "asya-foo", "deadLetters": ["asya-foo-dlq"]}});
+    world.add_with("a", "foo", "other", 2, &status);
+    world.add("a", "foo-dlq", "other", 1);
+    let owner = world.owner("a", "foo-dlq");
+    assert_eq!(owner.as_deref(), Some("a/foo has asya-foo-dlq"));
 }

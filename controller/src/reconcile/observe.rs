@@ -1,6 +1,8 @@
 //! What there is: the stores, and the queue where its state is not known.
 
+pub mod contested;
 pub mod known;
+mod queue;
 
 use std::sync::Arc;
 
@@ -9,20 +11,19 @@ use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKi
 use asya_shared::inject::service_account_name;
 use asya_shared::names::GROUP;
 use asya_shared::scaling::trigger_authentication_name;
-use asya_shared::validate;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::Value;
 
+use contested::{Contested, uncontested};
 use known::{KnownQueues, is_same};
 
-use super::desired::{Desired, Standalone, desired};
-use super::{Context, Deadlines, Error, Fault, Reason};
+use super::desired::{Desired, Standalone};
+use super::{Context, Deadlines, Error, Fault, Retry};
 use crate::objects::Objects;
 use crate::queue::depths::Told;
-use crate::queue::health::Doubts;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{
     ActorRecord, ChildRecord, Controller, HpaRecord, Judged, Key, PodRecord, ScaledObjectRecord,
@@ -31,15 +32,14 @@ use crate::record::{
 use crate::refusals::Refusal;
 use crate::scaling::plan::is_overdue;
 
-/// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
-const TOLERATED: u32 = 3;
-
 /// All that a plan is made from.
 pub struct Observed {
     /// The actor.
     pub actor: Arc<ActorRecord>,
     /// What it asks for, or why it cannot be had.
     pub desired: Result<Box<Desired>, Fault>,
+    /// What another actor has of this one's, which then cannot be had (QUE-3).
+    pub contested: Option<Contested>,
     /// Its status as stored; empty where that cannot be read.
     pub previous: AsyncActorStatus,
     /// The object under the workload's name, of the kind that is wanted.
@@ -117,8 +117,9 @@ pub enum QueueSeen {
     Verified,
     /// What the broker says.
     Standing(Standing),
-    /// Found as wanted earlier; now the broker does not answer, which has yet to last (QUE-10).
-    Unanswered,
+    /// Found as wanted earlier; now the broker does not answer, which has yet to last (QUE-10); with when
+    /// to look again.
+    Unanswered(Retry),
     /// The broker does not say.
     Unknown(BrokerError),
 }
@@ -215,10 +216,7 @@ pub async fn observe(
     let scaled = scaled.is_some_and(|it| {
         is_ours(it.metadata.controller.as_ref(), &actor, false) && !is_overdue(&it, now)
     });
-    let desired = match context.claims.owner_before(key) {
-        Some((owner, queue)) => Err(conflict(&owner, &queue)),
-        None => desired(&context.installation, &actor, &previous, scaled),
-    };
+    let (desired, contested) = uncontested(context, &actor, &previous, scaled);
     let wanted = desired.as_deref().ok().filter(|_| !actor.metadata.deleting);
     // Nothing becomes ours in order to be deleted.
     let adopts = wanted
@@ -233,8 +231,10 @@ pub async fn observe(
     let service_account = child(accounts, &account, &actor, adopts, has_role).await?;
     let deletion = DeletionPolicy::of(&actor);
     let transports = &context.installation.transports;
-    let owner_of =
-        |queue: &QueueStatus| context.claims.owner_of(&queue.transport, &queue.name, key);
+    let owner_of = |queue: &QueueStatus| {
+        let place = (&*queue.transport, &*queue.name);
+        context.claims.owner_of(transports, place, key)
+    };
     let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
     let pods = pods(context, &actor);
     let refusals = &context.workloads.refusals;
@@ -251,21 +251,16 @@ pub async fn observe(
         workload,
         former: former.filter(|former| is_ours(former.metadata.controller.as_ref(), &actor, false)),
         queue: QueueSeen::NotAsked,
-        depth: context.depths.told(key),
+        depth: queue::depth(context, &actor, contested.as_ref()),
         queues_managed: context.installation.queues_managed,
         deadlines: context.installation.deadlines,
         deletion,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
+        contested,
         actor,
     };
-    observed.queue = queue(context, &observed).await?;
+    observed.queue = queue::look(context, &observed).await?;
     Ok(Some(observed))
-}
-
-/// QUE-3: the queue is another actor's, so there is nothing to make for this one.
-fn conflict(owner: &Key, queue: &str) -> Fault {
-    let violation = validate::queue_taken(queue, &owner.namespace, &owner.name);
-    Fault::until_change(Reason::QueueConflict, violation.to_string())
 }
 
 /// The kind that the spec asks for; where it cannot be acted on, that of what there is.
@@ -391,39 +386,6 @@ fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
         context.stores.mounts.complete(pod);
     }
     pods
-}
-
-async fn queue(context: &Context, observed: &Observed) -> Result<QueueSeen, Error> {
-    let Ok(desired) = &observed.desired else {
-        return Ok(QueueSeen::NotAsked);
-    };
-    if observed.actor.metadata.deleting
-        || observed.actor.annotations.paused
-        || !observed.queues_managed
-    {
-        return Ok(QueueSeen::NotAsked);
-    }
-    let key = observed.key();
-    let verified = observed.is_verified(desired);
-    if verified && context.doubts.about(key).is_none() {
-        return Ok(QueueSeen::Verified);
-    }
-    let namespace = &observed.key().namespace;
-    let client = context.brokers.client(&desired.transport, namespace);
-    match client.observe(&desired.queue_of(&observed.actor)).await {
-        Ok(seen) => Ok(QueueSeen::Standing(seen.standing)),
-        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
-        Err(error) => Ok(not_seen(&context.doubts, key, verified, error)),
-    }
-}
-
-/// What to make of a broker that does not say how the queue stands.
-fn not_seen(doubts: &Doubts, key: &Key, verified: bool, error: BrokerError) -> QueueSeen {
-    if verified && error.may_pass() && doubts.unanswered(key, &error) < TOLERATED {
-        QueueSeen::Unanswered
-    } else {
-        QueueSeen::Unknown(error)
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod child;
 pub mod deletion;
 pub mod retired;
+mod stop;
 
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ pub struct Ensure {
     pub scaling: Option<ScalingStep>,
     /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
+    /// Workloads that get no pods, because these would take another actor's messages (QUE-3).
+    pub stopped: Vec<Arc<WorkloadRecord>>,
 }
 
 /// About the queue.
@@ -150,7 +153,11 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     }
     let done_once = is_done_once(observed);
     let workload = plan_workload(observed);
-    let scaling = plan_scaling_step(observed, &workload, now);
+    let stop = stop::plan_stop(observed, now);
+    let (unscaled, stopped) = stop.map_or_else(Default::default, |stop| {
+        (Some(ScalingStep::Unwanted(stop.scaling)), stop.workloads)
+    });
+    let scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
     if observed.actor.annotations.paused {
         return Plan::Rest(Rest {
             workload: workload.fault(),
@@ -163,6 +170,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
         scaling,
+        stopped,
         workload,
         retired: retired::looks(observed),
         former: observed

@@ -178,7 +178,9 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     status.progressing_since = verdict.progressing.then_some(Time(since));
     let verdicts = (&verdict, scaling.as_ref());
     status.conditions = conditions(observed, ensured, transport_fault, verdicts, now);
-    status.ready_generation = ready_generation(observed, &status);
+    // What was left without pods is to be applied again one day.
+    status.ready_generation =
+        ready_generation(observed, &status).filter(|_| ensured.stopped.is_none());
     summarize(&mut status);
     let scaling_fault = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
     let faults = [
@@ -358,7 +360,9 @@ fn conditions(
             ..
         }) => conditions.set(SCALING_READY, *ready, *reason, message),
         // KEDA-8
-        None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
+        None if observed.desired.is_ok() || ensured.stopped.is_some() => {
+            conditions.remove(SCALING_READY);
+        }
         None => {}
     }
     conditions.set_ready(observed.actor.annotations.paused);

@@ -80,6 +80,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
     Observed {
         queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),
         desired,
+        contested: None,
         deletion: DeletionPolicy::of(&actor),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -121,6 +121,30 @@ async fn deployment_without_an_owner_is_taken_over_only_when_the_actor_says_so()
     .await;
 }
 
+/// A namespace besides the scenario's, and how to delete it.
+async fn another_namespace(scenario: &Scenario, stem: &str) -> Result<(Api<Namespace>, String)> {
+    let name = scenario.name(stem);
+    let namespaces: Api<Namespace> = Api::all(scenario.client());
+    let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+    namespaces
+        .create(&PostParams::default(), &namespace)
+        .await?;
+    Ok((namespaces, name))
+}
+
+/// Applies an object of any namespace; answers the file that it stands in.
+async fn apply_file(scenario: &Scenario, object: &Value) -> Result<String> {
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let file = scenario
+        .cluster()
+        .folder()
+        .join(format!("{namespace}.json"));
+    std::fs::write(&file, object.to_string()).expect("the cluster's folder is writable");
+    let file = file.display().to_string();
+    scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+    Ok(file)
+}
+
 /// QUE-3, FIN-4, VAL-16
 #[tokio::test]
 async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
@@ -130,18 +154,10 @@ async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
         scenario.apply(&minimal_actor(&name)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
 
-        let other = scenario.name("second");
-        let namespaces: Api<Namespace> = Api::all(scenario.client());
-        let namespace = serde_json::from_value(json!({"metadata": {"name": other}}))?;
-        namespaces
-            .create(&PostParams::default(), &namespace)
-            .await?;
+        let (namespaces, other) = another_namespace(scenario, "second").await?;
         let mut younger = minimal_actor(&name);
         younger["metadata"]["namespace"] = json!(other);
-        let file = scenario.cluster().folder().join(format!("{other}.json"));
-        std::fs::write(&file, younger.to_string()).expect("the cluster's folder is writable");
-        let file = file.display().to_string();
-        scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+        let file = apply_file(scenario, &younger).await?;
         let waits = [
             "wait",
             "-n",
@@ -192,6 +208,81 @@ async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
             .cluster()
             .kubectl(&with("--for=jsonpath={.status.status}=Running"))
             .await?;
+        scenario
+            .cluster()
+            .kubectl(&["delete", "asya", "-n", &other, &name, "--timeout=60s"])
+            .await?;
+        namespaces.delete(&other, &DeleteParams::default()).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// QUE-3, WRK-7
+#[tokio::test]
+async fn pods_of_the_former_operator_that_take_anothers_messages_go_until_the_queue_is_their_actors()
+ {
+    Scenario::run("stopped", async |scenario| {
+        let name = scenario.name("both");
+        scenario.apply(&minimal_actor(&name)).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+
+        // Two actors of one name shared a queue; of the second there is a workload already.
+        let (namespaces, other) = another_namespace(scenario, "there").await?;
+        let mut second = minimal_actor(&name);
+        second["metadata"]["namespace"] = json!(other);
+        second["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
+        apply_file(scenario, &second).await?;
+        let uid = ["get", "asya", "-n", &other, &name, "-o", "jsonpath={.metadata.uid}"];
+        let uid = scenario.cluster().kubectl(&uid).await?;
+        let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
+        let deployments: Api<Deployment> = Api::namespaced(scenario.client(), &other);
+        let mut made = foreign_deployment(&name)?;
+        made.metadata.owner_references = serde_json::from_value(json!([{
+            "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": name, "uid": uid, "controller": true,
+        }]))?;
+        if let Some(spec) = made.spec.as_mut() {
+            spec.replicas = Some(2);
+            spec.selector.match_labels = serde_json::from_value(labels.clone())?;
+            if let Some(metadata) = spec.template.metadata.as_mut() {
+                metadata.labels = serde_json::from_value(labels)?;
+            }
+        }
+        let made = deployments.create(&PostParams::default(), &made).await?;
+        let replicas = async |wanted: i32| {
+            eventually(format_args!("{wanted} pods are asked for"), SOON, async || {
+                let found = deployments.get(&name).await?;
+                let asked = found.spec.as_ref().and_then(|spec| spec.replicas);
+                check(asked == Some(wanted), format_args!("{asked:?}"))?;
+                Ok(found)
+            })
+            .await
+        };
+        replicas(2).await?;
+
+        second["metadata"]["annotations"] = json!({});
+        apply_file(scenario, &second).await?;
+        let stopped = replicas(0).await?;
+        assert_eq!(stopped.metadata.uid, made.metadata.uid, "it is still there");
+        let containers = |it: &Deployment| it.spec.as_ref().map(|it| it.template.spec.clone());
+        assert_eq!(containers(&stopped), containers(&made), "and as it was");
+        let waits = ["wait", "-n", &other, &format!("asya/{name}"), "--timeout=30s"];
+        let status = |status: &str| format!("--for=jsonpath={{.status.status}}={status}");
+        let until = async |wanted: &str| {
+            let status = status(wanted);
+            let all = [&waits[..], &[&*status]].concat();
+            scenario.cluster().kubectl(&all).await.map(drop)
+        };
+        until("TransportError").await?;
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+            .await?;
+        until("Running").await?;
+        let runs = replicas(1).await?;
+        assert_eq!(runs.metadata.uid, made.metadata.uid);
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        assert!(rabbitmq.queue(&format!("asya-{name}")).await?.is_some());
         scenario
             .cluster()
             .kubectl(&["delete", "asya", "-n", &other, &name, "--timeout=60s"])

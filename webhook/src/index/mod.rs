@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asya_shared::api::WorkloadRef;
-use asya_shared::claims::{self, Name, Place, Use};
+use asya_shared::claims::{self, Grip, Known, Name, Place, Use};
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{ActorInputs, BoundActor};
 use asya_shared::validate;
@@ -43,7 +43,7 @@ pub struct Index {
 #[derive(Debug, Default)]
 struct Inner {
     actors: HashMap<Key, Entry>,
-    by_name: HashMap<Place, BTreeMap<Key, Use>>,
+    by_name: HashMap<Place, BTreeMap<Key, (Use, Grip)>>,
     /// By namespace.
     bindings: HashMap<Box<str>, OfNamespace>,
     /// What a running list has yet to show.
@@ -80,11 +80,15 @@ impl Entry {
     fn of(actor: &Arc<Actor>, platform: &Platform, scripts_hash: &str) -> Self {
         let Key { namespace, name } = &actor.key;
         let told = &actor.told;
-        let retired = told.retired_queues.iter();
+        let retired = told.retired_queues.iter().map(|queue| (queue, true));
         let known = retired
-            .map(|queue| (queue, Use::Retired))
-            .chain(told.queue.iter().map(|queue| (queue, Use::Queue)))
-            .map(|(queue, use_)| (&*queue.transport, &*queue.name, use_));
+            .chain(told.queue.iter().map(|queue| (queue, false)))
+            .map(|(queue, retired)| Known {
+                transport: &queue.transport,
+                queue: &queue.name,
+                dead_letters: &queue.dead_letters,
+                retired,
+            });
         let transport = actor.transport.as_deref();
         let binding = actor.target.clone().map(|target| Binding {
             target,
@@ -162,14 +166,14 @@ impl Index {
         let rivals = names.iter().flat_map(|name| {
             let users = inner.by_name.get(&name.place).into_iter().flatten();
             users
-                .filter(|(user, use_)| *user != key && !name.use_.is_shared_with(**use_))
-                .filter_map(move |(user, use_)| {
+                .filter(|(user, (use_, _))| *user != key && !name.use_.is_shared_with(*use_))
+                .filter_map(move |(user, (_, grip))| {
                     let age = &inner.actors.get(user)?.age;
-                    Some(((*use_ != Use::Retired, age), user, name))
+                    Some(((*grip, age), user, name))
                 })
         });
         let (_, user, name) = rivals.min_by(|(one, ..), (other, ..)| one.cmp(other))?;
-        Some((user.clone(), name.place.1.clone()))
+        Some((user.clone(), name.queue.to_string()))
     }
 
     /// The oldest other actor that binds a target in the actor's namespace (VAC-4).
@@ -262,9 +266,9 @@ impl Inner {
     /// In place of what was there.
     fn put(&mut self, key: &Key, entry: Entry) {
         self.forget(key);
-        for Name { place, use_, .. } in &entry.names {
-            let users = self.by_name.entry(place.clone()).or_default();
-            users.insert(key.clone(), *use_);
+        for name in &entry.names {
+            let users = self.by_name.entry(Arc::clone(&name.place)).or_default();
+            users.insert(key.clone(), (name.use_, name.grip));
         }
         let binds = entry.binding.is_some();
         self.actors.insert(key.clone(), entry);

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::child::{apply_child, delete_child, entry, entry_of};
 use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
-use super::{Ensured, QueueState, recreate, scaling, seen_scaling};
+use super::{Ensured, QueueState, recreate, scaling, seen_scaling, stop};
 use crate::reconcile::desired::Standalone;
 use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
@@ -31,6 +31,7 @@ pub(super) async fn ensure(
         ..Ensured::default()
     };
     let (Ok(desired), Some(own)) = (&observed.desired, observed.standalone()) else {
+        stop::stop(context, observed, plan.scaling, &plan.stopped, &mut ensured).await?;
         return Ok(ensured);
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;

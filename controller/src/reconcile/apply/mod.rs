@@ -8,6 +8,7 @@ mod queue;
 mod recreate;
 mod retired;
 mod scaling;
+mod stop;
 
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ pub struct Ensured {
     /// The workload as last seen or written.
     pub workload: Option<Arc<WorkloadRecord>>,
     /// About retired queues.
-    pub retired: Looked,
+    pub retired: Box<Looked>,
     /// Why the workload is not what it should be.
     pub fault: Option<Fault>,
     /// What scales the workload; `None` while nothing should.
@@ -71,8 +72,17 @@ pub struct Ensured {
     pub released_by: Option<Timestamp>,
     /// What ended the pass before its plan was done; what had been done by then is told.
     pub interrupted: Option<Box<Error>>,
+    /// What keeps pods from another actor's messages (QUE-3).
+    pub stopped: Option<Box<Stopped>>,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
     pub applied: Vec<InventoryEntry>,
+}
+
+/// Nothing scales a workload that gets no pods, whatever the spec says.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    /// Kinds of workloads whose pods were taken in this pass: all of it is to be applied again one day.
+    pub kinds: Vec<&'static str>,
 }
 
 /// What scales a workload after a pass.
@@ -129,7 +139,7 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             // Last, because a broker that is not used any more may be slow; and not while the workload
             // may have to stay as it was.
             if ensured.fault.is_none() {
-                ensured.retired = retired::look(context, observed, retired).await?;
+                ensured.retired = Box::new(retired::look(context, observed, retired).await?);
             }
             Ok(Outcome::Ensured(ensured))
         }

@@ -1,8 +1,10 @@
 use serde_json::{Value, json};
 
-use super::{Observed, QueueSeen, not_seen};
+use super::queue::not_seen;
+use super::{Observed, QueueSeen};
 use crate::queue::BrokerError;
 use crate::queue::health::Doubts;
+use crate::reconcile::Retry;
 use crate::reconcile::testing::{actor, observed, spec};
 use crate::record::Key;
 
@@ -12,7 +14,7 @@ fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
     let (doubts, key) = (Doubts::default(), Key::new("ns", "a"));
     let silent = || BrokerError::Unreachable("no answer".to_owned());
     let seen = |verified, error| not_seen(&doubts, &key, verified, error);
-    let tolerated = |seen: QueueSeen| matches!(seen, QueueSeen::Unanswered);
+    let tolerated = |seen: QueueSeen| matches!(seen, QueueSeen::Unanswered(Retry::Soon));
     for _ in 0..2 {
         assert!(tolerated(seen(true, silent())));
     }

@@ -20,6 +20,12 @@ pub(super) fn inventory(observed: &Observed, ensured: &Ensured) -> Vec<Inventory
         lost_counts: wanted.is_none(),
     };
     follow(&mut entries, |entry| standing(observed, &workloads, entry));
+    let stopped = ensured.stopped.iter().flat_map(|stopped| &stopped.kinds);
+    for kind in stopped {
+        for entry in entries.iter_mut().filter(|entry| entry.kind == *kind) {
+            (entry.hash, entry.fingerprint) = (None, None);
+        }
+    }
     for applied in &ensured.applied {
         let same = |entry: &&mut InventoryEntry| {
             (&entry.group, &entry.kind, &entry.name)

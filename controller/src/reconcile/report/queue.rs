@@ -8,8 +8,9 @@ use crate::events::Note;
 use crate::queue::Serving;
 use crate::reconcile::Retry;
 use crate::reconcile::apply::{Ensured, QueueState};
+use crate::reconcile::desired::Desired;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::known::is_same;
+use crate::reconcile::observe::known::{Hold, is_same};
 use crate::reconcile::plan::retired;
 
 /// A queue that was just retired is looked at next.
@@ -63,7 +64,13 @@ fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
     let (QueueState::Ready(_) | QueueState::Created(_), Ok(desired)) =
         (&ensured.queue, &observed.desired)
     else {
-        return previous.cloned();
+        let lost = observed.queues.verified.as_ref();
+        let lost = lost.is_some_and(|known| matches!(known.hold, Hold::Lost(_)));
+        // Its owner may delete it: it is looked at again before it is believed to be there.
+        return previous.cloned().map(|queue| QueueStatus {
+            verified_generation: queue.verified_generation.filter(|_| !lost),
+            ..queue
+        });
     };
     let wanted = desired.queue();
     let known = previous.filter(|queue| is_same(queue, &wanted));
@@ -75,11 +82,26 @@ fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
         None => known.and_then(|known| known.verified_hash.clone()),
     };
     Some(QueueStatus {
+        dead_letters: dead_letters(observed, &wanted, serving.map(|_| &**desired)),
         url: url.or_else(|| known?.url.clone()),
         verified_generation: Some(observed.actor.generation),
         verified_hash: hash,
         ..wanted
     })
+}
+
+/// Dead letter queues of its own that it has had at any time, under whatever name of its transport; `now`
+/// it has one as that asks for (QUE-14).
+fn dead_letters(observed: &Observed, wanted: &QueueStatus, now: Option<&Desired>) -> Vec<String> {
+    let known = &observed.queues;
+    let known = known.verified.iter().chain(&known.retired);
+    let same = known.filter(|known| known.hold == Hold::Wanted || is_same(&known.queue, wanted));
+    let own = now.and_then(|desired| desired.transport.own_dead_letters(&wanted.name));
+    let before = same.flat_map(|known| known.queue.dead_letters.iter().cloned());
+    let mut all: Vec<String> = before.chain(own).collect();
+    all.sort();
+    all.dedup();
+    all
 }
 
 /// RMQ-5: told once for a queue and a configuration, for it stays so.

@@ -38,9 +38,11 @@ pub(super) fn tell(status: &mut AsyncActorStatus, observed: &Observed, ensured: 
         status.scaling_mode = previous.scaling_mode.or(Some(ScalingMode::Manual));
         status.min_replicas = previous.min_replicas;
         status.max_replicas = previous.max_replicas;
-        status
-            .scaled_object_ref
-            .clone_from(&previous.scaled_object_ref);
+        if ensured.stopped.is_none() {
+            status
+                .scaled_object_ref
+                .clone_from(&previous.scaled_object_ref);
+        }
         return;
     };
     let Some(scaling) = desired.spec.scaling_in_force() else {

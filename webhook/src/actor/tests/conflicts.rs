@@ -31,7 +31,7 @@ fn conflicts_name_the_other_actor() {
 
 /// VAC-4, VAL-16
 #[test]
-fn a_queue_or_dead_letter_queue_is_taken_on_its_transport_only() {
+fn a_queue_or_dead_letter_queue_is_taken_at_its_broker_only() {
     let world = World::new(Mode::Enforce);
     let mut retired = actor("a", "old", &standalone("other"));
     retired["status"] = json!({
@@ -43,6 +43,7 @@ fn a_queue_or_dead_letter_queue_is_taken_on_its_transport_only() {
     for (name, transport, owner) in [
         ("held", "mq", Some("a/held")),
         ("held", "other", None),
+        ("held", "twin", Some("a/held")),
         // Its dead letter queue is asya-held's queue by name, or the other way round.
         ("held-dlq", "mq", Some("a/held")),
         ("verified", "mq", Some("a/old")),

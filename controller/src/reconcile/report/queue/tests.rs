@@ -9,7 +9,9 @@ use crate::queue::Serving;
 use crate::reconcile::Retry;
 use crate::reconcile::apply::{Ensured, Looked, QueueState};
 use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::known::Hold;
 use crate::reconcile::testing::{actor, observed, spec};
+use crate::record::Key;
 
 fn on(transport: &str, status: &Value) -> Observed {
     let spec = spec(&json!({"transport": transport}));
@@ -99,7 +101,7 @@ fn former_queue_is_listed_told_and_looked_at_next() {
     assert_eq!(again, status, "nothing is written while it holds messages");
     assert_eq!((retry, notes), (Some(Retry::After(minutes)), vec![]));
 
-    later.retired = Looked {
+    *later.retired = Looked {
         gone: status.retired_queues.clone(),
         again: None,
     };
@@ -138,4 +140,50 @@ fn classic_queue_without_a_delivery_limit_is_told_once() {
     );
     let limited = after(QueueState::Ready(Some(Serving::default())));
     assert_eq!(told(&first, &limited).2, []);
+}
+
+/// QUE-3
+#[test]
+fn queue_that_another_owns_is_not_believed_to_be_there_any_more() {
+    let before = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": "h"}});
+    let mut lost = on("mq", &before);
+    let kept = queue(&lost, QueueState::Untouched);
+    assert_eq!(kept.verified_generation, Some(2), "it is the actor's");
+    if let Some(verified) = &mut lost.queues.verified {
+        verified.hold = Hold::Lost(Key::new("ns", "b"));
+    }
+    let known = queue(&lost, QueueState::Untouched);
+    assert_eq!((&*known.name, known.verified_generation), ("asya-a", None));
+}
+
+/// QUE-14
+#[test]
+fn dead_letter_queues_of_its_own_are_remembered_whatever_becomes_of_the_configuration() {
+    let served = || QueueState::Ready(Some(Serving::default()));
+    let first = queue(&on("dead", &json!({})), served());
+    assert_eq!(first.dead_letters, ["asya-a-dlq"]);
+    let with = |transport: &str, before: &[&str]| {
+        let queue = json!({"transport": transport, "name": "asya-a", "deadLetters": before});
+        on("dead", &json!({"queue": queue}))
+    };
+    let renamed = with("dead", &["asya-a-old"]);
+    let both = queue(&renamed, served()).dead_letters;
+    assert_eq!(both, ["asya-a-dlq", "asya-a-old"]);
+    let unasked = queue(&renamed, QueueState::Ready(None)).dead_letters;
+    assert_eq!(unasked, ["asya-a-old"], "nothing was made in this pass");
+
+    let off =
+        json!({"queue": {"transport": "mq", "name": "asya-a", "deadLetters": ["asya-a-dlq"]}});
+    assert_eq!(
+        queue(&on("mq", &off), served()).dead_letters,
+        ["asya-a-dlq"]
+    );
+    assert_eq!(
+        queue(&on("twin", &off), served()).dead_letters,
+        ["asya-a-dlq"],
+        "the same broker by another name"
+    );
+    let moved = told(&on("other", &off), &after(served())).0;
+    assert_eq!(moved.queue.unwrap().dead_letters, [""; 0]);
+    assert_eq!(moved.retired_queues[0].dead_letters, ["asya-a-dlq"]);
 }

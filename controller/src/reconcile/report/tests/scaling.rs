@@ -2,7 +2,7 @@ use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::json;
 
 use super::{condition, lives, report, running};
-use crate::reconcile::apply::{Ensured, Scaled, entry};
+use crate::reconcile::apply::{Ensured, QueueState, Scaled, Stopped, entry};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::report::Report;
 use crate::reconcile::testing::{actor, observed, spec};
@@ -139,4 +139,45 @@ fn inventory_lists_every_child_in_order_until_it_is_gone() {
     );
     seen.scaling.scaled_object = Child::Absent;
     assert_eq!(rest(&seen), [is("Deployment", "Applied")]);
+}
+
+/// QUE-3, KEDA-8, FW-21
+#[test]
+fn workload_that_was_left_without_pods_is_scaled_by_nobody_and_applied_again_one_day() {
+    let on = json!({"scaling": {"enabled": true}});
+    let once = json!({"annotations": {"asya.sh/reconcile": "Once"}});
+    let mut seen = observed(&actor(&once, &spec(&on), &json!({})));
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let mut runs = scaled(&seen, &ready);
+    let workload = runs.workload.clone().unwrap();
+    let applied = entry(
+        ("apps", "Deployment"),
+        &workload.metadata,
+        &workload.last,
+        "h",
+    );
+    runs.applied.push(applied);
+    seen.previous = report(&seen, runs).status;
+    assert!(seen.previous.scaled_object_ref.is_some());
+    seen.previous.ready_generation = Some(2);
+
+    seen.desired = Err(Fault::until_change(Reason::QueueConflict, "it is b's"));
+    let mut ensured = running(&seen);
+    ensured.queue = QueueState::Untouched;
+    ensured.applied.clear();
+    ensured.stopped = Some(Box::new(Stopped {
+        kinds: vec!["Deployment"],
+    }));
+    let status = report(&seen, ensured).status;
+    assert_eq!(status.status, Some(State::TransportError));
+    assert!(status.conditions.iter().all(|c| c.type_ != "ScalingReady"));
+    assert_eq!(status.scaled_object_ref, None);
+    assert_eq!(status.ready_generation, None);
+    let entries = status.inventory.iter();
+    let hashes: Vec<_> = entries.map(|entry| (&*entry.kind, &entry.hash)).collect();
+    assert_eq!(
+        hashes,
+        [("Deployment", &None)],
+        "it is known, and not as wanted"
+    );
 }

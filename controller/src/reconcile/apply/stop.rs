@@ -1,0 +1,49 @@
+//! Takes the pods from workloads whose queue is another actor's (QUE-3).
+
+use std::sync::Arc;
+
+use super::{Ensured, Stopped, scaling};
+use crate::events::Note;
+use crate::reconcile::error::refused;
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::ScalingStep;
+use crate::reconcile::{Context, Error, Fault};
+use crate::record::WorkloadRecord;
+
+/// Has KEDA let go of them first.
+pub(super) async fn stop(
+    context: &Context,
+    observed: &Observed,
+    unscaled: Option<ScalingStep>,
+    workloads: &[Arc<WorkloadRecord>],
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let Some(ScalingStep::Unwanted(removal)) = unscaled else {
+        return Ok(());
+    };
+    ensured.released_by = removal.until;
+    scaling::remove(context, observed, &removal).await?;
+    let mut done = Stopped::default();
+    for workload in workloads {
+        let (kind, key) = (workload.kind.name(), &workload.metadata.key);
+        match context.workloads.set_replicas(workload, 0).await {
+            Ok(stopped) => {
+                let text = match &observed.desired {
+                    Err(Fault { message, .. }) => format!("{kind} {key} gets no pods: {message}"),
+                    Ok(_) => format!("{kind} {key} gets no pods"),
+                };
+                context
+                    .events
+                    .tell(&observed.actor, Note::WorkloadStopped, &text);
+                done.kinds.push(kind);
+                let shown = ensured.workload.as_ref();
+                if shown.is_some_and(|shown| shown.kind == stopped.kind) {
+                    ensured.workload = Some(stopped);
+                }
+            }
+            Err(error) => ensured.fault = Some(refused(&format!("{kind} {key}"), error)?),
+        }
+    }
+    ensured.stopped = Some(Box::new(done));
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! How the queue stands, and what is known of its messages.
+
+use super::contested::Contested;
+use super::{Observed, QueueSeen};
+use crate::queue::BrokerError;
+use crate::queue::depths::Told;
+use crate::queue::health::Doubts;
+use crate::reconcile::{Context, Error};
+use crate::record::{ActorRecord, Key};
+
+/// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
+const TOLERATED: u32 = 3;
+
+/// Asks the broker, where what is known of the queue is not enough.
+pub(super) async fn look(context: &Context, observed: &Observed) -> Result<QueueSeen, Error> {
+    let Ok(desired) = &observed.desired else {
+        return Ok(QueueSeen::NotAsked);
+    };
+    if observed.actor.metadata.deleting
+        || observed.actor.annotations.paused
+        || !observed.queues_managed
+    {
+        return Ok(QueueSeen::NotAsked);
+    }
+    let key = observed.key();
+    let verified = observed.is_verified(desired);
+    if verified && context.doubts.about(key).is_none() {
+        return Ok(QueueSeen::Verified);
+    }
+    let namespace = &observed.key().namespace;
+    let client = context.brokers.client(&desired.transport, namespace);
+    match client.observe(&desired.queue_of(&observed.actor)).await {
+        Ok(seen) => Ok(QueueSeen::Standing(seen.standing)),
+        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
+        Err(error) => Ok(not_seen(&context.doubts, key, verified, error)),
+    }
+}
+
+/// QUE-20: what nobody can count is not told, for what was told before is no longer so.
+pub(super) fn depth(context: &Context, actor: &ActorRecord, contested: Option<&Contested>) -> Told {
+    let installation = &context.installation;
+    let transport = actor.transport.as_deref();
+    let usable = transport.is_some_and(|name| installation.transports.usable(name).is_ok());
+    if installation.queues_managed && usable && contested.is_none() {
+        context.depths.told(&actor.metadata.key)
+    } else {
+        Told::Nothing
+    }
+}
+
+/// What to make of a broker that does not say how the queue stands.
+pub(super) fn not_seen(
+    doubts: &Doubts,
+    key: &Key,
+    verified: bool,
+    error: BrokerError,
+) -> QueueSeen {
+    if verified && error.may_pass() && doubts.unanswered(key, &error) < TOLERATED {
+        QueueSeen::Unanswered(error.retry())
+    } else {
+        QueueSeen::Unknown(error)
+    }
+}
