@@ -10,6 +10,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, CommandFactory, Parser};
 use jiff::SignedDuration;
 
+use crate::admission_rules::flags::RuleFlags;
 use crate::certificates::flags::CertificateFlags;
 
 /// The controller of Asya's `AsyncActors`.
@@ -140,6 +141,10 @@ pub struct Args {
     /// The webhook's certificates.
     #[command(flatten)]
     pub certificates: CertificateFlags,
+
+    /// What the API server is told of the webhook.
+    #[command(flatten)]
+    pub rules: RuleFlags,
 
     /// The operator's own namespace.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]

@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tracing::debug;
 
-use crate::record::{ActorRecord, Key};
+use crate::record::ActorRecord;
 use series::{Series, Telling, Topic};
 
 /// What an Event tells; the name is its reason.
@@ -40,6 +40,8 @@ pub enum Note {
     NotOwned,
     /// The actor goes, and what was made for it stays.
     Orphaned,
+    /// Another had changed or deleted a webhook configuration of ours.
+    WebhookConfigurationRestored,
 }
 
 impl Note {
@@ -52,7 +54,8 @@ impl Note {
             | Self::DeadLettersKept
             | Self::ValidationFailed
             | Self::WorkloadStopped
-            | Self::NotOwned => "Warning",
+            | Self::NotOwned
+            | Self::WebhookConfigurationRestored => "Warning",
         }
     }
 
@@ -66,6 +69,7 @@ impl Note {
             Self::NotOwned => "ApplyWorkload",
             Self::WorkloadStopped => "StopWorkload",
             Self::Orphaned => "Orphan",
+            Self::WebhookConfigurationRestored => "Restore",
         }
     }
 }
@@ -97,23 +101,37 @@ impl Events {
 
     /// Tells users of `actor`.
     pub fn tell(&self, actor: &ActorRecord, note: Note, text: &str) {
-        let (now, key) = (Timestamp::now(), &actor.metadata.key);
+        let key = &actor.metadata.key;
+        let about = ObjectReference {
+            api_version: Some(format!("{GROUP}/v1alpha1")),
+            kind: Some("AsyncActor".to_owned()),
+            name: Some(key.name.to_string()),
+            namespace: Some(key.namespace.to_string()),
+            uid: Some(actor.metadata.uid.to_string()),
+            ..ObjectReference::default()
+        };
+        self.tell_of(about, note, text);
+    }
+
+    /// Tells users of any object; what is told of one without a namespace stands in `default`.
+    pub fn tell_of(&self, about: ObjectReference, note: Note, text: &str) {
+        let now = Timestamp::now();
         let topic = Topic {
-            actor: actor.metadata.uid.clone(),
+            actor: about.uid.as_deref().unwrap_or_default().into(),
             note,
             text: shortened(text).into(),
         };
-        let name = name(&key.name, now);
+        let name = name(about.name.as_deref().unwrap_or_default(), now);
         let telling = self.with(|series| series.next(&topic, &name, now));
         let write = match telling {
             Telling::Silence => {
-                debug!(reason = ?note, text, "event was not written: the actor causes too many");
+                debug!(reason = ?note, text, "event was not written: its object causes too many");
                 return;
             }
             Telling::First => Write::Create,
             Telling::Again { name, count } => Write::CountUp { name, count },
         };
-        let event = self.event(key, &topic, name, now);
+        let event = self.event(about, &topic, name, now);
         let events = self.clone();
         tokio::spawn(async move {
             if let Err(error) = events.write(&topic, &event, write).await {
@@ -123,11 +141,12 @@ impl Events {
         });
     }
 
-    fn event(&self, key: &Key, topic: &Topic, name: String, now: Timestamp) -> Event {
+    fn event(&self, about: ObjectReference, topic: &Topic, name: String, now: Timestamp) -> Event {
+        let namespace = about.namespace.clone();
         Event {
             metadata: ObjectMeta {
                 name: Some(name),
-                namespace: Some(key.namespace.to_string()),
+                namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
                 ..ObjectMeta::default()
             },
             event_time: Some(MicroTime(now)),
@@ -135,14 +154,7 @@ impl Events {
             reason: Some(format!("{:?}", topic.note)),
             action: Some(topic.note.action().to_owned()),
             note: Some(topic.text.to_string()),
-            regarding: Some(ObjectReference {
-                api_version: Some(format!("{GROUP}/v1alpha1")),
-                kind: Some("AsyncActor".to_owned()),
-                name: Some(key.name.to_string()),
-                namespace: Some(key.namespace.to_string()),
-                uid: Some(topic.actor.to_string()),
-                ..ObjectReference::default()
-            }),
+            regarding: Some(about),
             reporting_controller: Some(MANAGED_BY.to_owned()),
             reporting_instance: Some(self.instance.to_string()),
             ..Event::default()

@@ -1,7 +1,9 @@
 //! The controller of Asya's `AsyncActor`s.
 
+mod admission_rules;
 mod applier;
 mod args;
+mod binding;
 mod census;
 mod certificates;
 mod claims;
@@ -128,11 +130,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let config = client::config(args.kubeconfig.as_deref()).await?;
     let client = client::fenced(config.clone(), &fence, metrics.api_writes())?;
     let identity = leader::identity(&args.pod_name);
-    let home = args
-        .runtime_namespace
-        .as_deref()
-        .filter(|name| !name.is_empty())
-        .unwrap_or(&args.namespace);
+    let home = home(&args);
     let applier = Applier::new(client.clone(), args.impersonate.then_some(home));
     let context = Context {
         stores: Stores::default(),
@@ -141,13 +139,13 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             transports,
             settings,
             runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
+            scripts_hash: script::hash_with_adapters(&script),
+            namespace: args.namespace.clone(),
             queues_managed: !args.disable_queue_management,
-            deadlines: Deadlines {
-                unready: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
-                hpa_metrics: Some(args.hpa_metrics_deadline).filter(|limit| !limit.is_zero()),
-            },
+            deadlines: deadlines(&args),
         },
         claims: Claims::default(),
+        bindings: Arc::default(),
         doubts: Doubts::default(),
         looks: Looks::new(args.queue_health_check_interval),
         depths: Arc::default(),
@@ -199,11 +197,27 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         identity,
         fence,
     };
-    let singletons = Singletons::new(args.manage_crds, certificates, &client);
+    let singletons = Singletons::new(&args, certificates, &operator, &client);
     let code = lead_until_told(&args, operator, candidate, client, singletons).await;
     watches.abort();
     stop.cancel();
     code
+}
+
+/// The namespace in which the runtime script stays without actors (RUN-3).
+fn home(args: &Args) -> &str {
+    let named = args.runtime_namespace.as_deref();
+    named
+        .filter(|name| !name.is_empty())
+        .unwrap_or(&args.namespace)
+}
+
+/// After how long what may pass by itself counts.
+fn deadlines(args: &Args) -> Deadlines {
+    Deadlines {
+        unready: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
+        hpa_metrics: Some(args.hpa_metrics_deadline).filter(|limit| !limit.is_zero()),
+    }
 }
 
 /// How often actors are seen without an event.
@@ -258,15 +272,25 @@ async fn serve(
 struct Singletons {
     manages_crd: bool,
     certificates: Option<Keeper>,
+    rules: Option<admission_rules::Keeper>,
 }
 
 impl Singletons {
-    fn new(manages_crd: bool, certificates: Option<Plan>, client: &Client) -> Self {
+    fn new(args: &Args, certificates: Option<Plan>, operator: &Operator, client: &Client) -> Self {
         let trust = Trust::default();
-        // There is no webhook configuration of ours that could trust another CA.
-        trust.found([]);
+        let service = args.certificates.webhook_service.as_deref();
+        let rules = args.rules.plan(service, &args.namespace);
+        let context = &operator.context;
+        if rules.is_none() {
+            // There is no webhook configuration of ours that could trust another CA.
+            trust.found([]);
+        }
         Self {
-            manages_crd,
+            manages_crd: args.manage_crds,
+            rules: rules.map(|plan| {
+                let (trust, context) = (trust.clone(), Arc::clone(context));
+                admission_rules::Keeper::new(plan, trust, context, client.clone())
+            }),
             certificates: certificates.map(|plan| Keeper::new(plan, trust, client.clone())),
         }
     }
@@ -334,7 +358,7 @@ async fn elect(
     Ended::Released
 }
 
-/// What a leader does: the CRD and the webhook's certificates, then passes over actors as soon as every store has been filled.
+/// What a leader does: the CRD, the webhook's certificates and configurations, then passes over actors as soon as every store has been filled.
 async fn lead(
     operator: Operator,
     client: Client,
@@ -347,6 +371,9 @@ async fn lead(
     }
     if let Some(certificates) = singletons.certificates {
         tokio::spawn(certificates.run());
+    }
+    if let Some(rules) = singletons.rules {
+        tokio::spawn(rules.run());
     }
     operator.readiness.reached().await;
     operator.context.leading_since.get_or_init(Timestamp::now);

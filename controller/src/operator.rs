@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
 
+use crate::binding::watches;
 use crate::census;
 use crate::health::Readiness;
 use crate::keda;
@@ -94,12 +95,16 @@ impl Operator {
     /// Takes what an actor claims by now, and wakes those whom that concerns.
     fn refresh_claim(&self, key: &Key) {
         let Context {
+            bindings,
             claims,
             installation,
             stores,
             ..
         } = &*self.context;
         let actor = stores.actors.get(key);
+        for other in bindings.refresh(key, actor.as_deref()) {
+            self.queue.now(Work::Actor(other));
+        }
         for other in claims.refresh(&installation.transports, key, actor.as_deref()) {
             self.queue.now(Work::Actor(other));
         }
@@ -114,6 +119,7 @@ impl Operator {
             context.doubts.settle(&key);
             context.looks.forget(&key);
             context.depths.forget(&key);
+            context.bindings.refresh(&key, None);
         }
         context.workloads.deployments.store.forget_all_but(scopes);
         context.workloads.stateful_sets.store.forget_all_but(scopes);
@@ -133,7 +139,8 @@ impl Operator {
         }
     }
 
-    fn wake(&self, concerns: Concerns) {
+    /// Lets a pass look at whom a change concerns.
+    pub fn wake(&self, concerns: Concerns) {
         match concerns {
             Concerns::Actor(key) => self.queue.now(Work::Actor(key)),
             Concerns::Namespace(namespace) => {
@@ -197,6 +204,7 @@ pub struct Watches {
     client: Client,
     running: BTreeMap<Scope, JoinSet<()>>,
     keda: WatchesOfCrds,
+    _of_bindings: JoinSet<()>,
 }
 
 /// The watches of KEDA's CRDs, which belong to no namespace.
@@ -207,14 +215,17 @@ struct WatchesOfCrds {
 }
 
 impl Watches {
-    /// None but those of KEDA's CRDs run yet.
+    /// None but those of KEDA's CRDs run yet; those for bindings follow what is bound.
     pub fn new(operator: Operator, client: Client) -> Self {
         let keda = WatchesOfCrds::start(&operator, &client);
+        let mut of_bindings = JoinSet::new();
+        of_bindings.spawn(watches::follow(operator.clone(), client.clone()));
         Self {
             operator,
             client,
             running: BTreeMap::new(),
             keda,
+            _of_bindings: of_bindings,
         }
     }
 
@@ -331,7 +342,7 @@ impl Watches {
         R: Record<Kind = Event>,
     {
         let selector = Selector {
-            fields: Some(fields),
+            fields: Some(fields.into()),
             ..Selector::default()
         };
         let (watch, operator) = (self.watch(scope, told, selector), self.operator.clone());
@@ -366,7 +377,7 @@ impl Watches {
 
 fn by_labels(labels: Option<&'static str>) -> Selector {
     Selector {
-        labels,
+        labels: labels.map(Into::into),
         ..Selector::default()
     }
 }
@@ -382,7 +393,7 @@ impl WatchesOfCrds {
                 api: Api::all(client.clone()),
                 scope: None,
                 selector: Selector {
-                    fields: Some(selected),
+                    fields: Some(selected.into()),
                     ..Selector::default()
                 },
                 served: None,

@@ -12,6 +12,11 @@ pub const ADAPTERS: &str = include_str!("../runtime/asya_adapters.py");
 /// Where a chart may mount another.
 const MOUNTED: &str = "/runtime/asya_runtime.py";
 
+/// Hash of the script and the adapters (ROLL-8).
+pub fn hash_with_adapters(script: &str) -> String {
+    asya_shared::hash::of_bytes([script, ADAPTERS].join("\0").as_bytes())
+}
+
 /// A file with the script that was asked for cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}={path}: {what}")]

@@ -3,6 +3,7 @@
 //! Each has its own backoff, so that one that fails (a CRD that is missing, a permission withdrawn)
 //! does not slow the others.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,12 +88,12 @@ impl<R: Record> Keeps<R> for Store<R> {
 }
 
 /// Which objects of a kind are watched.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Selector {
     /// By label.
-    pub labels: Option<&'static str>,
+    pub labels: Option<Cow<'static, str>>,
     /// By field.
-    pub fields: Option<&'static str>,
+    pub fields: Option<Cow<'static, str>>,
 }
 
 /// A watch of one kind in one namespace, or in all.
@@ -179,8 +180,8 @@ impl<R: Record> Watch<R> {
 
     fn events(&self) -> impl Stream<Item = Result<Event<Seen<R>>, Error>> + Send + use<R> {
         let config = watcher::Config {
-            label_selector: self.selector.labels.map(str::to_owned),
-            field_selector: self.selector.fields.map(str::to_owned),
+            label_selector: self.selector.labels.clone().map(Cow::into_owned),
+            field_selector: self.selector.fields.clone().map(Cow::into_owned),
             ..watcher::Config::default()
         };
         let config = config.timeout(WATCH_SECONDS).page_size(PAGE);

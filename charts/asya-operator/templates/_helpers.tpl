@@ -33,6 +33,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
+{{- define "asya-operator.webhookName" -}}
+{{- include "asya-operator.fullname" . | trunc 55 | trimSuffix "-" }}-webhook
+{{- end }}
+
 {{- define "asya-operator.gatewayURL" -}}
 {{- .Values.gatewayURL | default .Values.operator.gatewayURL }}
 {{- end }}

@@ -125,6 +125,25 @@ class Objects(ChartCase):
         self.assertEqual(self.rules(self.default), expected | own)
         self.assertEqual(self.rules(self.helm.objects({"crds": {"manage": False}})), expected)
 
+    def test_webhook_configurations_are_written_by_name_and_go_with_the_anchor(self):
+        """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them."""
+        objects = self.helm.objects({"webhook": {"enabled": True}})
+        configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+        group, anchor = "admissionregistration.k8s.io", NAME + "-webhook-anchor"
+        expected = {(group, kind, verb, ()) for kind in configurations for verb in ("get", "list", "watch", "create")}
+        injectors = tuple([NAME + "-injector"] + [NAME + "-injector-" + str(number) for number in range(2, 11)])
+        expected |= {(group, configurations[0], "patch", injectors), (group, configurations[1], "patch", (NAME + "-validator",))}
+        expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (anchor,)) for verb in ("get", "list", "watch", "patch")}
+        expected.add(("", "pods", "create", ()))
+        self.assertEqual(self.rules(objects) - self.rules(self.default), expected)
+        secret = {("", "secrets", verb, (NAME + "-webhook-tls",)) for verb in ("get", "list", "watch", "update")}
+        secret.add(("", "secrets", "create", ()))
+        self.assertEqual(self.rules(objects, "Role") - self.rules(self.default, "Role"), secret)
+        self.assertFalse(objects["ClusterRole", anchor]["rules"])
+        self.assertEqual(set(objects) - set(self.default), {("ClusterRole", anchor)})
+        arguments = self.look(self.deployment({"webhook": {"enabled": True}}), "--webhook-rules")
+        self.assertEqual(arguments, NAME)
+
     def test_impersonation_is_allowed_only_where_it_is_switched_on(self):
         """FW-27"""
         on = self.rules(self.helm.objects({"controller": {"impersonate": True}}))

@@ -1,5 +1,6 @@
 //! What an actor's spec asks for, or why it cannot be had.
 
+mod binding;
 mod standalone;
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus};
@@ -10,6 +11,7 @@ use asya_shared::validate::{self, Subject, Write};
 use super::{Fault, Installation, Reason};
 use crate::record::ActorRecord;
 
+pub use binding::Bound;
 pub use standalone::Standalone;
 
 /// What a spec asks for.
@@ -32,6 +34,8 @@ pub struct Desired {
 pub enum Mode {
     /// We make the workload.
     Standalone(Box<Standalone>),
+    /// Another controller makes it.
+    Binding(Box<Bound>),
 }
 
 impl Desired {
@@ -50,13 +54,19 @@ impl Desired {
     }
 
     /// What is asked for, where we make the workload.
-    #[expect(
-        clippy::unnecessary_wraps,
-        reason = "it is only one of the modes that there are to be"
-    )]
     pub fn standalone(&self) -> Option<&Standalone> {
-        let Mode::Standalone(own) = &self.mode;
-        Some(own)
+        match &self.mode {
+            Mode::Standalone(own) => Some(own),
+            Mode::Binding(_) => None,
+        }
+    }
+
+    /// What is asked for, where another controller makes the workload.
+    pub fn bound(&self) -> Option<&Bound> {
+        match &self.mode {
+            Mode::Standalone(_) => None,
+            Mode::Binding(bound) => Some(bound),
+        }
     }
 }
 
@@ -85,7 +95,7 @@ pub fn desired(
     let key = &actor.metadata.key;
     let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
     let spec = validate::decode(raw).map_err(|violation| invalid(violation.to_string()))?;
-    let violations = validate::check(&Subject {
+    let subject = Subject {
         name: &key.name,
         namespace: &key.namespace,
         spec: &spec,
@@ -96,7 +106,8 @@ pub fn desired(
             Write::Stored
         },
         transports: &installation.transports,
-    });
+    };
+    let violations = validate::check(&subject);
     if !violations.is_empty() {
         return Err(invalid(validate::joined(&violations)));
     }
@@ -118,7 +129,13 @@ pub fn desired(
             };
             Mode::Standalone(Box::new(inputs.desired()))
         }
-        ModeSpec::Binding(_) => return Err(not_served("spec.workloadRef: binding to a workload")),
+        ModeSpec::Binding(in_force) => Mode::Binding(Box::new(Bound::new(
+            installation,
+            actor,
+            &subject,
+            &in_force,
+            transport,
+        ))),
     };
     let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
     Ok(Box::new(Desired {
@@ -138,11 +155,4 @@ fn is_new(previous: &AsyncActorStatus) -> bool {
     let untouched = previous.conditions.is_empty()
         || conditions.any(|it| it.type_ == "WorkloadReady" && it.reason == refused);
     previous.queue.is_none() && previous.inventory.is_empty() && untouched
-}
-
-fn not_served(what: &str) -> Fault {
-    Fault::until_change(
-        Reason::NotServed,
-        format!("{what} is not served by this version of the operator; remove it"),
-    )
 }

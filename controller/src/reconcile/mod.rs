@@ -24,6 +24,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
 use crate::applier::Applier;
+use crate::binding::Bindings;
 use crate::claims::Claims;
 use crate::config_maps::ConfigMaps;
 use crate::events::Events;
@@ -78,6 +79,8 @@ pub struct Context {
     pub config_maps: ConfigMaps,
     /// Who owns which queue's name.
     pub claims: Claims,
+    /// Who binds what.
+    pub bindings: Arc<Bindings>,
     /// The brokers' clients.
     pub brokers: Brokers,
     /// Whose queue must be looked at, whatever status says.
@@ -102,6 +105,10 @@ pub struct Installation {
     pub settings: Settings,
     /// Hash of the runtime script: pods carry it, so that a new script rolls them (RUN-4).
     pub runtime_hash: String,
+    /// Hash of script and adapters, which pods of bindings mount (ROLL-8).
+    pub scripts_hash: String,
+    /// The operator's own namespace, in which nothing is bound.
+    pub namespace: String,
     /// Whether queues are ours to create, change and delete (QUE-12).
     pub queues_managed: bool,
     /// How long what may pass may last.

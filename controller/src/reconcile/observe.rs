@@ -1,5 +1,6 @@
 //! What there is: the stores, and the queue where its state is not known.
 
+pub mod binding;
 pub mod contested;
 pub mod known;
 mod queue;
@@ -17,10 +18,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use serde_json::Value;
 
+use binding::BindingSeen;
 use contested::{Contested, uncontested};
 use known::{KnownQueues, is_same};
 
-use super::desired::{Desired, Standalone};
+use super::desired::{Bound, Desired, Standalone};
 use super::{Context, Deadlines, Error, Fault, Retry};
 use crate::objects::Objects;
 use crate::queue::depths::Told;
@@ -52,6 +54,8 @@ pub struct Observed {
     pub service_account: Child<ChildRecord<ServiceAccount>>,
     /// What scales the workload.
     pub scaling: ScalingSeen,
+    /// The target and its pods, where another controller makes the workload.
+    pub binding: Option<BindingSeen>,
     /// Pods of the workload.
     pub pods: Vec<Arc<PodRecord>>,
     /// Its queue.
@@ -172,6 +176,11 @@ impl Observed {
         self.desired.as_deref().ok()?.standalone()
     }
 
+    /// What is asked for, where another controller makes the workload.
+    pub fn bound(&self) -> Option<&Bound> {
+        self.desired.as_deref().ok()?.bound()
+    }
+
     /// The actor's name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
@@ -222,8 +231,14 @@ pub async fn observe(
     let adopts = wanted
         .is_some_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
     let kind = wanted_kind(context, &actor, desired.as_deref());
-    let workload = workload(context, &actor, kind, adopts).await?;
-    let former = context.workloads.seen(other(kind), key);
+    // Nothing bears the actor's name where another controller makes the workload.
+    let makes = actor.binds_to.is_none();
+    let workload = if makes {
+        workload(context, &actor, kind, adopts).await?
+    } else {
+        Child::Absent
+    };
+    let former = context.workloads.seen(other(kind), key).filter(|_| makes);
     let own = wanted.and_then(Desired::standalone);
     let has_role = own.is_some_and(|own| own.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
@@ -236,7 +251,11 @@ pub async fn observe(
         context.claims.owner_of(transports, place, key)
     };
     let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
-    let pods = pods(context, &actor);
+    let pods = if makes {
+        pods(context, &actor)
+    } else {
+        Vec::new()
+    };
     let refusals = &context.workloads.refusals;
     let refusal = workload.ours();
     let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
@@ -244,6 +263,7 @@ pub async fn observe(
         queues,
         pods,
         refusal,
+        binding: binding::see(context, &actor, desired.as_deref()).await?,
         service_account,
         scaling: scaling(context, &actor, own, adopts).await?,
         desired,

@@ -29,6 +29,8 @@ pub enum Plan {
     Rest(Rest),
     /// Bring queue and workload to what is wanted.
     Ensure(Ensure),
+    /// Bring the queue to what is wanted; another controller makes the workload.
+    Bind(Bind),
     /// Take down what we made.
     Delete(deletion::Delete),
 }
@@ -76,6 +78,15 @@ pub struct Ensure {
     pub former: Option<Arc<WorkloadRecord>>,
     /// Workloads that get no pods, because these would take another actor's messages (QUE-3).
     pub stopped: Vec<Arc<WorkloadRecord>>,
+}
+
+/// The parts of a pass over a binding that lives, in the order in which they are done.
+#[derive(Debug)]
+pub struct Bind {
+    /// Put our finalizer on the actor first (FIN-1).
+    pub add_finalizer: bool,
+    /// About the queue.
+    pub queue: QueueStep,
 }
 
 /// About the queue.
@@ -151,6 +162,9 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.actor.metadata.deleting {
         return Plan::Delete(deletion::plan_deletion(observed, now));
     }
+    if observed.binding.is_some() {
+        return plan_binding(observed);
+    }
     let done_once = is_done_once(observed);
     let workload = plan_workload(observed);
     let stop = stop::plan_stop(observed, now);
@@ -177,6 +191,17 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
             .former
             .clone()
             .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
+    })
+}
+
+/// Nothing is written but our finalizer and status: what pods get, the webhook puts into them.
+fn plan_binding(observed: &Observed) -> Plan {
+    if observed.actor.annotations.paused {
+        return Plan::Rest(Rest::default());
+    }
+    Plan::Bind(Bind {
+        add_finalizer: !has_finalizer(observed),
+        queue: plan_queue(observed),
     })
 }
 

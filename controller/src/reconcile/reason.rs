@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 /// Why a condition has its status. The name is the text that users see; docs/spec/standalone.md
-/// explains each.
+/// and docs/spec/binding.md
+/// explain each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     // TransportReady
@@ -51,6 +52,25 @@ pub enum Reason {
     KedaNotInstalled,
     RivalAutoscaler,
     QueueURLUnknown,
+    // TargetResolved
+    Resolved,
+    TargetNotFound,
+    TargetNotReady,
+    KindNotInstalled,
+    KindForbidden,
+    UnsupportedTarget,
+    AlreadyBound,
+    CrossNamespace,
+    NamespaceExcluded,
+    Ambiguous,
+    // Injected
+    AllPodsInjected,
+    PodsNotInjected,
+    SpecConflict,
+    StrategyNotAllowed,
+    NotProven,
+    // Conflict
+    NoConflict,
     // Any of the above, after the last attempt
     RetriesExhausted,
     // Ready

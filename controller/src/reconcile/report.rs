@@ -1,5 +1,6 @@
 //! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
 
+mod binding;
 mod conditions;
 mod inventory;
 mod leftovers;
@@ -111,7 +112,10 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
             retry: *retry,
             notes: Vec::new(),
         }),
-        Outcome::Ensured(ensured) => Some(of_life(observed, ensured, now)),
+        Outcome::Ensured(ensured) => Some(match &observed.binding {
+            Some(seen) => binding::report(observed, seen, ensured, now),
+            None => of_life(observed, ensured, now),
+        }),
     }
 }
 
@@ -365,17 +369,21 @@ fn conditions(
         }
         None => {}
     }
-    conditions.set_ready(observed.actor.annotations.paused);
+    let needed = [TRANSPORT_READY, WORKLOAD_READY];
+    conditions.set_ready(&needed, &[SCALING_READY], observed.actor.annotations.paused);
     conditions.list
 }
 
-/// `readySummary` and `transportStatus` are read off the conditions (STA-10).
 fn summarize(status: &mut AsyncActorStatus) {
-    let find = |kind: &str| status.conditions.iter().find(|c| c.type_ == kind);
-    let is_true = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
     let scales = status.scaling_mode == Some(ScalingMode::Keda);
     let all = [TRANSPORT_READY, WORKLOAD_READY, SCALING_READY];
-    let expected = if scales { &all[..] } else { &all[..2] };
+    summarize_conditions(status, if scales { &all } else { &all[..2] });
+}
+
+/// `readySummary` and `transportStatus` are read off the conditions (STA-10).
+fn summarize_conditions(status: &mut AsyncActorStatus, expected: &[&str]) {
+    let find = |kind: &str| status.conditions.iter().find(|c| c.type_ == kind);
+    let is_true = |kind: &str| find(kind).is_some_and(|c| c.status == "True");
     let ready = expected.iter().filter(|kind| is_true(kind)).count();
     let summary = format!("{ready}/{}", expected.len());
     let transport = is_true(TRANSPORT_READY);

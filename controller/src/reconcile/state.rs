@@ -366,7 +366,7 @@ fn unready_too_long(facts: &Facts<'_>) -> Option<Timestamp> {
     facts.pods.unready_since?.checked_add(limit).ok()
 }
 
-fn state_of(class: Class) -> State {
+pub(super) fn state_of(class: Class) -> State {
     match class {
         Class::ConfigError => State::ConfigError,
         Class::VolumeError => State::VolumeError,

@@ -41,6 +41,8 @@ pub(super) fn installation() -> Installation {
         transports: TransportsConfig::parse(&config.to_string()).unwrap(),
         settings: Settings::parse(None, None, None).unwrap(),
         runtime_hash: "script".to_owned(),
+        scripts_hash: "scripts".to_owned(),
+        namespace: "asya-system".to_owned(),
         queues_managed: true,
         deadlines: DEADLINES,
     }
@@ -96,6 +98,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
             hpas: Vec::new(),
         },
         pods: Vec::new(),
+        binding: None,
         queue: QueueSeen::NotAsked,
         depth: Told::AsBefore,
         queues_managed: true,

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActor, Timeout};
+use asya_shared::api::{AsyncActor, Timeout, WorkloadRef};
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{Concerns, Metadata, RawMetadata, Record};
@@ -23,6 +24,8 @@ pub struct ActorRecord {
     pub deleted: Option<Time>,
     /// The transport that it names, where that can be read.
     pub transport: Option<Box<str>>,
+    /// What it binds to, where that can be read; `None`: we make its workload.
+    pub binds_to: Option<WorkloadRef>,
     /// Its time limits, where they can be read.
     pub timeout: Option<Timeout>,
     /// What its status tells of queues.
@@ -115,6 +118,13 @@ struct Spec {
     timeout: Option<Box<RawValue>>,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Mode {
+    workload: Option<IgnoredAny>,
+    workload_ref: Option<WorkloadRef>,
+}
+
 fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
@@ -146,6 +156,9 @@ impl Record for ActorRecord {
             timeout: timeout
                 .and_then(|raw| raw.map_or(Some(Timeout::default()), |raw| read(Some(raw)))),
             transport: spec.map(|spec| spec.transport),
+            binds_to: read::<Mode>(raw.spec.as_deref())
+                .filter(|mode| mode.workload.is_none())
+                .and_then(|mode| mode.workload_ref),
             told: read(raw.status.as_deref()).unwrap_or_default(),
             finalizers: raw.metadata.finalizers,
             spec: raw.spec,

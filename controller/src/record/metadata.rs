@@ -137,6 +137,11 @@ impl RawMetadata<'_> {
         }
     }
 
+    /// Whether an object of this kind is among its owners.
+    pub fn is_owned_by(&self, kind: &str) -> bool {
+        self.owner_references.iter().any(|owner| owner.kind == kind)
+    }
+
     /// An annotation's text.
     pub fn annotation(&self, name: &str) -> Option<Box<str>> {
         self.annotations

@@ -5,9 +5,12 @@
 //! server guarantees is required, and what users write freely stays raw text.
 
 mod actor;
+mod anchor;
+mod bare_pod;
 mod child;
 mod condition;
 mod config_map;
+mod configuration;
 mod crd;
 mod event;
 mod fingerprint;
@@ -17,6 +20,7 @@ mod metadata;
 mod pod;
 mod scale_target;
 mod scaled_object;
+mod target;
 mod workload;
 
 use std::borrow::Cow;
@@ -28,8 +32,11 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 
 pub use actor::ActorRecord;
+pub use anchor::AnchorRecord;
+pub use bare_pod::{BarePodRecord, Labels};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
+pub use configuration::{Configuration, ConfigurationRecord, content_of};
 pub use crd::CrdRecord;
 pub use event::{PodEventRecord, RefusalRecord};
 pub use fingerprint::Fingerprint;
@@ -39,6 +46,7 @@ pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
+pub use target::TargetRecord;
 pub use workload::{OfKind, ReplicaFailure, WorkloadRecord};
 
 /// Namespace and name of an object.
@@ -103,6 +111,8 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     type Kind: Resource<DynamicType = ()>;
     /// The fields that are decoded, borrowed from the API server's text.
     type Raw<'de>: Deserialize<'de>;
+    /// Whether the API server is asked for nothing but metadata.
+    const METADATA_ONLY: bool = false;
 
     /// What is watched, in logs and metrics: the kind, unless there are several watches of it.
     fn what() -> Cow<'static, str> {
@@ -176,6 +186,10 @@ impl<R: Record> Resource for Seen<R> {
 
     fn plural((): &()) -> std::borrow::Cow<'_, str> {
         R::Kind::plural(&())
+    }
+
+    fn metadata_api() -> bool {
+        R::METADATA_ONLY
     }
 
     fn meta(&self) -> &ObjectMeta {

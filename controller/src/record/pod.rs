@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::condition::RawCondition;
-use super::{Concerns, Key, Metadata, RawMetadata, Record};
+use super::{Concerns, Key, Labels, Metadata, RawMetadata, Record};
 
 /// A pod that carries an actor's label.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +36,21 @@ pub struct PodRecord {
     pub problem: Option<Problem>,
     /// Of each class the container that last ended with an error, and when.
     pub failed_exits: Box<[(Problem, Time)]>,
+    /// What a binding's webhook put into it.
+    pub injection: Option<Box<Injection>>,
+}
+
+/// The mark of a binding on a pod (BIND-22).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Injection {
+    /// Uid of the actor.
+    pub by: Box<str>,
+    /// What was put into it.
+    pub hash: Option<Box<str>>,
+    /// Whether both containers are there: a mark alone survives backups (BIND-8).
+    pub intact: bool,
+    /// The pod's labels.
+    pub labels: Labels,
 }
 
 /// Why a pod does not run.
@@ -81,7 +96,24 @@ pub struct RawPod<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
     #[serde(borrow, default)]
+    spec: RawSpec<'a>,
+    #[serde(borrow, default)]
     status: RawStatus<'a>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct RawSpec<'a> {
+    #[serde(borrow)]
+    init_containers: Vec<RawName<'a>>,
+    #[serde(borrow)]
+    containers: Vec<RawName<'a>>,
+}
+
+#[derive(Deserialize)]
+struct RawName<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
 }
 
 #[derive(Deserialize, Default)]
@@ -155,6 +187,7 @@ impl Record for PodRecord {
                 .and_then(|condition| condition.last_transition_time.clone()),
             problem: status.problem(),
             failed_exits: status.failed_exits(),
+            injection: raw.injection(),
         }
     }
 
@@ -167,6 +200,23 @@ impl Record for PodRecord {
             Some(actor) => Concerns::Actor(Key::new(&self.metadata.key.namespace, actor)),
             None => Concerns::Nobody,
         }
+    }
+}
+
+impl RawPod<'_> {
+    fn injection(&self) -> Option<Box<Injection>> {
+        let by = self.metadata.annotation(annotation::INJECTED_BY)?;
+        let spec = &self.spec;
+        let has = |wanted: &str| {
+            let mut all = spec.init_containers.iter().chain(&spec.containers);
+            all.any(|container| container.name == wanted)
+        };
+        Some(Box::new(Injection {
+            by,
+            hash: self.metadata.annotation(annotation::INJECTED_HASH),
+            intact: has(RUNTIME_CONTAINER) && has(SIDECAR_CONTAINER),
+            labels: Labels::of(&self.metadata),
+        }))
     }
 }
 

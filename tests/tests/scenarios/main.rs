@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 mod admission;
 mod attempts;
 mod bad_objects;
+mod binding;
 mod caches;
 mod certificates;
 mod compat;

@@ -1,5 +1,6 @@
 //! Runs a plan's writes in order. What one refuses keeps those from running that need it, and no others.
 
+mod bind;
 mod child;
 mod delete;
 mod ensure;
@@ -74,6 +75,8 @@ pub struct Ensured {
     pub interrupted: Option<Box<Error>>,
     /// What keeps pods from another actor's messages (QUE-3).
     pub stopped: Option<Box<Stopped>>,
+    /// What a binding's pods cannot start without is there (BIND-3).
+    pub bindable: bool,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
     pub applied: Vec<InventoryEntry>,
 }
@@ -143,6 +146,7 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             }
             Ok(Outcome::Ensured(ensured))
         }
+        Plan::Bind(plan) => bind::bind(context, observed, plan).await,
         Plan::Delete(plan) => delete::delete(context, observed, plan).await,
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{READY, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
+use super::READY;
 use crate::reconcile::Reason;
 use crate::reconcile::observe::Observed;
 
@@ -69,13 +69,12 @@ impl Conditions {
         self.list.retain(|condition| condition.type_ != kind);
     }
 
-    /// STA-8: true when all others are, else the first that is not speaks.
-    pub(super) fn set_ready(&mut self, paused: bool) {
-        let find = |kind| self.list.iter().find(|c| c.type_ == kind).cloned();
-        let needed = [TRANSPORT_READY, WORKLOAD_READY].map(find);
+    /// STA-8: true when all others are, else the first that is not speaks. Those of `also` need not be there.
+    pub(super) fn set_ready(&mut self, needed: &[&str], also: &[&str], paused: bool) {
+        let find = |kind: &&str| self.list.iter().find(|c| c.type_ == *kind).cloned();
         let is_true = |c: &Condition| c.status == "True";
-        let known = needed.iter().all(Option::is_some);
-        let all = needed.into_iter().chain([find(SCALING_READY)]).flatten();
+        let known = needed.iter().all(|kind| find(kind).is_some());
+        let all = needed.iter().chain(also).filter_map(find);
         let cause = all.into_iter().find(|c| !is_true(c));
         let ready = known && cause.is_none();
         let (reason, message) = match cause {

@@ -51,7 +51,9 @@ fn actor_that_is_reconciled_once_is_left_alone_after_it_was_ready_until_its_spec
 fn what_the_installation_would_make_today_is_no_reason_to_roll() {
     let mut seen = recorded(once(2), &deployment(&once(2)));
     if let Ok(desired) = &mut seen.desired {
-        let Mode::Standalone(own) = &mut desired.mode;
+        let Mode::Standalone(own) = &mut desired.mode else {
+            panic!("its workload is ours")
+        };
         own.workload.kept.hash = "of another script".to_owned();
         own.workload.template_hash = "of another script".to_owned();
     }

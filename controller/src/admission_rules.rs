@@ -1,0 +1,233 @@
+//! Keeps the webhook configurations in step with the bindings (docs/spec/admission.md, section 4): the leader's task.
+//!
+//! What they should say is built by [`asya_shared::admission`]. Here is when: at each change of a binding, of the CAs that
+//! are to be trusted, of the objects themselves or of their anchor. In a steady state nothing is read and nothing written.
+
+mod anchor;
+mod bindings;
+mod facts;
+pub mod flags;
+mod objects;
+mod proof;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_shared::admission::facts::Facts;
+use asya_shared::admission::{self, Endpoint, Settings};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use kube::Client;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::warn;
+
+use self::anchor::Anchors;
+use self::facts::FactsMap;
+use self::objects::{Objects, Wanted};
+use self::proof::Proofs;
+use crate::certificates::trust::Trust;
+use crate::reconcile::Context;
+
+/// What changes at once is applied at once (CFG-1).
+const DEBOUNCE: Duration = Duration::from_millis(250);
+/// From one write to the next, whoever keeps taking back the first (CFG-9).
+const PAUSE: Duration = Duration::from_secs(1);
+/// After a failure.
+const RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+
+/// What the configurations are made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What their names begin with.
+    pub release: String,
+    /// The operator's own namespace.
+    pub namespace: String,
+    /// Where the webhook answers.
+    pub endpoint: Endpoint,
+}
+
+impl Plan {
+    fn anchor(&self) -> String {
+        format!("{}-webhook-anchor", self.release)
+    }
+}
+
+/// The leader's task.
+pub struct Keeper {
+    plan: Plan,
+    trust: Trust,
+    context: Arc<Context>,
+    mutating: Arc<Objects<MutatingWebhookConfiguration>>,
+    validating: Arc<Objects<ValidatingWebhookConfiguration>>,
+    anchors: Arc<Anchors>,
+    proofs: Proofs,
+    facts: FactsMap,
+    failures: u32,
+    /// What was told last, so that it is not told again.
+    told: Option<String>,
+}
+
+impl Keeper {
+    /// `client` passes the fence.
+    pub fn new(plan: Plan, trust: Trust, context: Arc<Context>, client: Client) -> Self {
+        Self {
+            mutating: Arc::new(Objects::new(client.clone(), &plan.release)),
+            validating: Arc::new(Objects::new(client.clone(), &plan.release)),
+            anchors: Arc::new(Anchors::new(
+                client.clone(),
+                &plan.anchor(),
+                &plan.namespace,
+            )),
+            proofs: Proofs::new(client.clone()),
+            facts: FactsMap::new(client, &plan.namespace, &plan.release),
+            plan,
+            trust,
+            context,
+            failures: 0,
+            told: None,
+        }
+    }
+
+    /// Keeps the configurations for ever.
+    pub async fn run(mut self) {
+        let changed = Arc::clone(self.context.bindings.changed());
+        let metrics = &self.context.metrics;
+        let mut watches = JoinSet::new();
+        let notify = || {
+            let changed = Arc::clone(&changed);
+            move |_| changed.notify_one()
+        };
+        watches.spawn(self.mutating.watch(metrics).run(notify()));
+        watches.spawn(self.validating.watch(metrics).run(notify()));
+        watches.spawn(self.anchors.watch(metrics).run(notify()));
+        let mut trusted = self.trust.wanted();
+        let mut next = Instant::now();
+        loop {
+            tokio::select! {
+                () = changed.notified() => sleep(DEBOUNCE).await,
+                _ = trusted.changed() => {}
+                () = sleep_until(next) => {}
+            }
+            let wait = self.pass().await;
+            next = Instant::now() + wait;
+        }
+    }
+
+    /// Looks once, and answers how long to wait for the next look without a change.
+    async fn pass(&mut self) -> Duration {
+        match self.try_pass().await {
+            Ok(wait) => {
+                self.failures = 0;
+                wait
+            }
+            Err(reason) => {
+                self.failures += 1;
+                if self.told.as_deref() != Some(&reason) {
+                    warn!(reason, "webhook configurations");
+                    self.told = Some(reason);
+                }
+                RETRY
+                    .saturating_mul(1 << self.failures.min(8))
+                    .min(LONGEST_RETRY)
+            }
+        }
+    }
+
+    async fn try_pass(&mut self) -> Result<Duration, String> {
+        const FAR: Duration = Duration::from_hours(24);
+        // Before all has been listed, what is missing may be there.
+        if !(self.mutating.is_listed() && self.validating.is_listed() && self.anchors.is_listed()) {
+            return Ok(FAR);
+        }
+        let bundles = self
+            .mutating
+            .bundles()
+            .into_iter()
+            .chain(self.validating.bundles());
+        let bundles: Vec<_> = bundles.collect();
+        self.trust.found(bundles.iter().map(|bundle| &**bundle));
+        let Some(ca_bundle) = self
+            .trust
+            .wanted()
+            .borrow()
+            .as_ref()
+            .map(asya_certs::ca_bundle::CaBundle::pem)
+        else {
+            return Ok(FAR);
+        };
+        let Some(anchor) = self.anchors.ensure().await? else {
+            return Err(format!(
+                "ClusterRole {} does not exist, so no webhook configuration is applied: nothing would remove it with the operator",
+                self.plan.anchor()
+            ));
+        };
+        let facts = Facts {
+            trusted: facts::trusted(&bundles),
+            scripts: Some(self.context.installation.scripts_hash.clone()),
+            ..Facts::default()
+        };
+        self.facts.tell(facts, &anchor).await?;
+        let settings = Settings {
+            release: self.plan.release.clone(),
+            namespace: self.plan.namespace.clone(),
+            endpoint: self.plan.endpoint.clone(),
+            ca_bundle,
+            anchor,
+        };
+        let bound = bindings::all(&self.context);
+        let live = &self.mutating;
+        self.proofs.keep(&bound, || live.failing());
+        let bindings: Vec<_> = bound
+            .iter()
+            .map(|bound| bound.binding(|name| self.proofs.has(&bound.uid, name)))
+            .collect();
+        let rules = admission::mutating(&settings, &bindings);
+        let mut wrote = self.apply_mutating(rules.objects).await?;
+        let validator = Wanted::new(&admission::validating(&settings));
+        wrote |= self
+            .validating
+            .apply(&validator, &self.context.events)
+            .await?;
+        self.told = None;
+        if wrote {
+            // Read back by the watch; who fights over it gets one answer a second.
+            sleep(PAUSE).await;
+            self.context.bindings.changed().notify_one();
+        }
+        let wait = self.proofs.seek(&bound).await;
+        if wait.proved {
+            self.context.bindings.changed().notify_one();
+        }
+        Ok(wait.again.unwrap_or(FAR))
+    }
+
+    /// Objects that are there and not wanted any more stay, without entries: only their anchor's end removes them.
+    async fn apply_mutating(
+        &self,
+        objects: Vec<MutatingWebhookConfiguration>,
+    ) -> Result<bool, String> {
+        let mut wanted: BTreeMap<String, MutatingWebhookConfiguration> = BTreeMap::new();
+        let template = objects.first().cloned().unwrap_or_default();
+        for object in objects {
+            wanted.insert(object.metadata.name.clone().unwrap_or_default(), object);
+        }
+        for name in self.mutating.names() {
+            wanted.entry(name.clone()).or_insert_with(|| {
+                let mut empty = template.clone();
+                empty.metadata.name = Some(name);
+                empty.webhooks = Some(Vec::new());
+                empty
+            });
+        }
+        let mut wrote = false;
+        for object in wanted.into_values() {
+            let events = &self.context.events;
+            wrote |= self.mutating.apply(&Wanted::new(&object), events).await?;
+        }
+        Ok(wrote)
+    }
+}

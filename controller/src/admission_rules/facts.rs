@@ -1,0 +1,91 @@
+//! Tells the webhook what only the controller knows (ADM-7): in one `ConfigMap`, written when that changes.
+
+use std::sync::Arc;
+
+use asya_certs::ca_bundle::CaBundle;
+use asya_shared::admission::Anchor;
+use asya_shared::admission::facts::Facts;
+use asya_shared::names::{MANAGED_BY, label, manager};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+/// The `ConfigMap`.
+pub(super) struct FactsMap {
+    client: Client,
+    namespace: String,
+    name: String,
+    /// What stands there, as far as we know, and the uid of the anchor with which it goes.
+    told: Option<(Facts, String)>,
+}
+
+impl FactsMap {
+    pub(super) fn new(client: Client, namespace: &str, release: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+            name: format!("{release}-webhook-facts"),
+            told: None,
+        }
+    }
+
+    /// Writes the facts if others stand there.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub(super) async fn tell(&mut self, facts: Facts, anchor: &Anchor) -> Result<(), String> {
+        let wanted = Some((facts, anchor.uid.clone()));
+        if self.told == wanted {
+            return Ok(());
+        }
+        let data = wanted.as_ref().map(|(facts, _)| facts.to_data());
+        let failed = |error: kube::Error| format!("ConfigMap {}: {error}", self.name);
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        if self.told.is_none() {
+            let live = api.get_opt(&self.name).await.map_err(failed)?;
+            if live.and_then(|live| live.data) == data {
+                self.told = wanted;
+                return Ok(());
+            }
+        }
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": {label::MANAGED_BY: MANAGED_BY, label::COMPONENT: "admission"},
+                "ownerReferences": [{
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                    "name": anchor.name, "uid": anchor.uid,
+                }],
+            },
+            "data": data,
+        });
+        let params = PatchParams::apply(manager::ADMISSION).force();
+        let patch = Patch::Apply(&object);
+        api.patch(&self.name, &params, &patch)
+            .await
+            .map_err(failed)?;
+        self.told = wanted;
+        Ok(())
+    }
+}
+
+/// The authorities that every one of these `caBundle`s holds (CERT-7).
+pub(super) fn trusted(bundles: &[Arc<[u8]>]) -> Vec<String> {
+    let mut all = bundles.iter().map(|bundle| {
+        let bundle = CaBundle::read(bundle);
+        bundle
+            .fingerprints()
+            .map(|it| it.to_string())
+            .collect::<Vec<_>>()
+    });
+    let mut everywhere = all.next().unwrap_or_default();
+    for here in all {
+        everywhere.retain(|it| here.contains(it));
+    }
+    everywhere.sort();
+    everywhere
+}

@@ -1,0 +1,209 @@
+//! A required entry fails closed only after a pod has come back injected (CFG-8): until then nobody has shown that the
+//! API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use asya_shared::inject::bound::InjectedHash;
+use asya_shared::names::annotation;
+use asya_shared::resolve::{GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, Requirement};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::bindings::Bound;
+
+/// From the first try to the next; each further one waits twice as long.
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(30);
+const HASH: &str = "asyaproof";
+
+/// What has been proved, and what was tried.
+pub(super) struct Proofs {
+    client: Client,
+    /// By the actor's uid.
+    tried: HashMap<Box<str>, Tried>,
+    /// Entries that failed closed when this process began to lead: a restart proves nothing anew.
+    inherited: Option<BTreeSet<Box<str>>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Tried {
+    Proved,
+    Failed { times: u32, again: Instant },
+}
+
+/// What a round of proofs came to.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Something was proved.
+    pub(super) proved: bool,
+    /// When to try again.
+    pub(super) again: Option<Duration>,
+}
+
+impl Proofs {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            tried: HashMap::new(),
+            inherited: None,
+        }
+    }
+
+    /// Takes what entries say once, at the first look: later somebody else may have said so. Who is no longer required
+    /// has to be proved again when it is.
+    pub(super) fn keep(&mut self, all: &[Bound], failing: impl FnOnce() -> BTreeSet<Box<str>>) {
+        let inherited = self.inherited.get_or_insert_with(failing);
+        let required: BTreeSet<_> = all.iter().filter_map(Bound::required_entry).collect();
+        inherited.retain(|entry| required.contains(&**entry));
+    }
+
+    /// Whether it is proved of the actor with this uid and entry.
+    pub(super) fn has(&self, uid: &str, entry: &str) -> bool {
+        let inherited = self.inherited.as_ref();
+        matches!(self.tried.get(uid), Some(Tried::Proved))
+            || inherited.is_some_and(|all| all.contains(entry))
+    }
+
+    /// Tries those whose time has come. What was tried of others is forgotten.
+    pub(super) async fn seek(&mut self, all: &[Bound]) -> Outcome {
+        let mut outcome = Outcome::default();
+        let mut before = std::mem::take(&mut self.tried);
+        let inherited = self.inherited.clone().unwrap_or_default();
+        let wanted = all.iter().filter(|bound| bound.needs_proof(&inherited));
+        for bound in wanted {
+            let known = before.remove(&bound.uid);
+            let (times, due) = match known {
+                Some(Tried::Failed { times, again }) => (times, again),
+                Some(Tried::Proved) => {
+                    self.tried.insert(bound.uid.clone(), Tried::Proved);
+                    continue;
+                }
+                None => (0, Instant::now()),
+            };
+            let again = if due > Instant::now() {
+                due
+            } else {
+                match self.prove(bound).await {
+                    Ok(()) => {
+                        info!(actor = %bound.key, "the webhook injects its pods: its entry fails closed from now on");
+                        self.tried.insert(bound.uid.clone(), Tried::Proved);
+                        outcome.proved = true;
+                        continue;
+                    }
+                    Err(reason) => {
+                        if times == 3 {
+                            warn!(actor = %bound.key, reason, "required, and not proved yet: its entry stays fail-open");
+                        }
+                        Instant::now() + FIRST.saturating_mul(1 << times.min(8)).min(LONGEST)
+                    }
+                }
+            };
+            let times = if again == due { times } else { times + 1 };
+            self.tried
+                .insert(bound.uid.clone(), Tried::Failed { times, again });
+            let wait = again.saturating_duration_since(Instant::now());
+            outcome.again = Some(outcome.again.map_or(wait, |soonest| soonest.min(wait)));
+        }
+        outcome
+    }
+
+    async fn prove(&self, bound: &Bound) -> Result<(), String> {
+        let pod = pod(bound).ok_or("no pod can be made up that would be one of its target's")?;
+        let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &bound.key.namespace);
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let answer = pods
+            .create(&params, &pod)
+            .await
+            .map_err(|error| error.to_string())?;
+        judge(bound, &answer)
+    }
+}
+
+/// Whether the pod came back as one of this actor's.
+fn judge(bound: &Bound, answer: &Pod) -> Result<(), String> {
+    let annotations = answer.metadata.annotations.as_ref();
+    let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    if said(annotation::INJECTED_BY) != Some(&bound.uid) {
+        let why =
+            said(annotation::NOT_INJECTED).unwrap_or("the webhook was not asked, or left it alone");
+        return Err(format!("a pod came back without the sidecar: {why}"));
+    }
+    let part = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
+    if part.map(|part| part.actor) != bound.hash {
+        return Err("a pod came back with the sidecar of another spec".to_owned());
+    }
+    Ok(())
+}
+
+/// The least that is one of its target's pods.
+fn pod(bound: &Bound) -> Option<Value> {
+    let mut labels = Map::new();
+    for Requirement { key, operator } in bound.pods.labels.requirements() {
+        match operator {
+            Operator::In(values) => labels.insert(key.clone(), json!(values.first()?)),
+            Operator::Exists => labels.insert(key.clone(), json!("")),
+            Operator::NotIn(_) | Operator::DoesNotExist => None,
+        };
+    }
+    let (kind, name) = owner(&bound.pods.owner)?;
+    if kind.kind == "ReplicaSet" {
+        labels.insert(POD_TEMPLATE_HASH.to_owned(), json!(HASH));
+    }
+    let api_version = if kind.group.is_empty() {
+        "v1".to_owned()
+    } else {
+        format!("{}/v1", kind.group)
+    };
+    Some(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": "asya-proof-",
+            "namespace": &*bound.key.namespace,
+            "labels": labels,
+            "ownerReferences": [{
+                "apiVersion": api_version, "kind": kind.kind, "name": name,
+                "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
+            }],
+        },
+        "spec": {"containers": [{
+            "name": "asya-proof", "image": "asya-proof", "ports": [{"containerPort": 8000}],
+            "resources": {"requests": {"cpu": "0", "memory": "0"}},
+        }]},
+    }))
+}
+
+/// An owner that fits the rule.
+fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
+    match rule {
+        OwnerRule::Kind(kind) => Some((*kind, "asya-proof".to_owned())),
+        OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
+        OwnerRule::Generated {
+            kind,
+            prefix,
+            suffix,
+        } => Some((*kind, format!("{prefix}{}", "x".repeat(*suffix)))),
+        OwnerRule::ReplicaSetOf { deployment } => {
+            let kind = GroupKind {
+                group: "apps",
+                kind: "ReplicaSet",
+            };
+            let longest = 253 - 1 - HASH.len();
+            let stem = deployment.get(..longest).unwrap_or(deployment);
+            Some((kind, format!("{stem}-{HASH}")))
+        }
+        OwnerRule::AnyOf(rules) => rules.iter().find_map(owner),
+    }
+}
+
+#[cfg(test)]
+mod tests;

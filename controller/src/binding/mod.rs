@@ -1,0 +1,118 @@
+//! What the controller knows of bindings: which actor binds what, the targets, and their pods without a label of ours.
+
+mod index;
+mod pods;
+mod targets;
+pub mod watches;
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use asya_shared::resolve::PodMatch;
+use tokio::sync::{Notify, watch};
+
+use crate::record::{ActorRecord, BarePodRecord, Concerns, Key, Seen};
+use crate::store::Scope;
+use crate::watch::Keeps;
+
+pub use index::Target;
+pub use pods::BarePods;
+pub use targets::Found;
+
+use index::{Index, Place};
+use targets::Targets;
+
+/// All of it; kept by watches that run where there are bindings, and nowhere else.
+#[derive(Debug, Default)]
+pub struct Bindings {
+    index: Index,
+    /// The objects that actors bind to.
+    pub targets: Targets,
+    /// Pods in namespaces with bindings that carry no actor's label.
+    pub pods: BarePods,
+    /// Something about a binding may have changed.
+    changed: Arc<Notify>,
+}
+
+impl Bindings {
+    /// Takes the newest record of an actor, or that it is gone. Answers who else binds the same.
+    pub fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
+        let was_one = self.index.target_of(key).is_some();
+        let others = self.index.refresh(key, actor);
+        if was_one || actor.is_some_and(|actor| actor.binds_to.is_some()) {
+            self.changed.notify_one();
+        }
+        self.targets
+            .keep(|target| !self.index.actors_of(target).is_empty());
+        others
+    }
+
+    /// Tells one who waits that something about a binding may have changed: its spec, or its status.
+    pub fn changed(&self) -> &Arc<Notify> {
+        &self.changed
+    }
+
+    /// What an actor binds, where that is of a kind that can be bound.
+    pub fn target_of(&self, actor: &Key) -> Option<Target> {
+        self.index.target_of(actor)
+    }
+
+    /// The actor that binds the same target and is older (BIND-45).
+    pub fn owner_before(&self, actor: &Key) -> Option<Key> {
+        self.index.owner_before(actor)
+    }
+
+    /// From now on these pods concern the actor.
+    pub fn expect(&self, actor: &Key, pods: &PodMatch) {
+        self.index.expect(actor, pods);
+    }
+
+    /// Where watches are needed; tells whenever that changes.
+    fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
+        self.index.places()
+    }
+
+    fn concerned_by(&self, pod: &BarePodRecord) -> impl Iterator<Item = Concerns> + use<> {
+        let actors = self.index.actors_with(pod);
+        actors.into_iter().map(Concerns::Actor)
+    }
+
+    fn bindings_in(&self, scope: &Scope) -> Vec<Concerns> {
+        let actors = self.index.actors_in(scope).into_iter();
+        actors.map(Concerns::Actor).collect()
+    }
+}
+
+impl Keeps<BarePodRecord> for Bindings {
+    fn relisting(&self, scope: &Scope) {
+        self.pods.relisting(scope);
+    }
+
+    fn show(&self, scope: &Scope, seen: &Seen<BarePodRecord>) -> Vec<Concerns> {
+        let changed = self.pods.show(scope, &seen.record);
+        let mut concerned: Vec<_> = changed
+            .iter()
+            .flat_map(|pod| self.concerned_by(pod))
+            .collect();
+        concerned.dedup();
+        concerned
+    }
+
+    fn removed(&self, _: &Scope, seen: &Seen<BarePodRecord>) -> Vec<Concerns> {
+        let gone = self.pods.removed(&seen.record);
+        let concerned = gone.into_iter().flat_map(|pod| self.concerned_by(&pod));
+        concerned.collect()
+    }
+
+    /// Every binding of the place: until now it did not know its pods.
+    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+        let (first, gone) = self.pods.relisted(scope);
+        if first {
+            return self.bindings_in(scope);
+        }
+        gone.iter().flat_map(|pod| self.concerned_by(pod)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! Pods in namespaces with bindings that carry no actor's label (BIND-62).
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use asya_shared::resolve::PodMatch;
+
+use crate::record::{BarePodRecord, Key};
+use crate::store::Scope;
+
+/// Their newest records.
+#[derive(Debug, Default)]
+pub struct BarePods {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    by_namespace: HashMap<Arc<str>, HashMap<Arc<str>, Arc<BarePodRecord>>>,
+    /// What running relists have yet to show.
+    missing: HashMap<Scope, HashSet<Key>>,
+    /// Where every pod has been shown.
+    listed: HashSet<Scope>,
+}
+
+impl BarePods {
+    /// Those of a target; `None` where nobody has listed them yet.
+    pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<BarePodRecord>>> {
+        let inner = self.lock();
+        let listed = |scope: &Scope| inner.listed.contains(scope);
+        if !listed(&None) && !listed(&Some(Arc::clone(namespace))) {
+            return None;
+        }
+        let all = inner.by_namespace.get(namespace).into_iter();
+        let all = all.flat_map(HashMap::values);
+        Some(all.filter(|pod| pod.is_one_of(pods)).cloned().collect())
+    }
+
+    /// Nobody watches there any more.
+    pub(super) fn forget(&self, scope: &Scope) {
+        let mut inner = self.lock();
+        inner.listed.remove(scope);
+        inner.missing.remove(scope);
+        match scope {
+            _ if inner.listed.contains(&None) => {}
+            Some(namespace) => {
+                inner.by_namespace.remove(namespace);
+            }
+            None => {
+                let Inner {
+                    by_namespace,
+                    listed,
+                    ..
+                } = &mut *inner;
+                by_namespace.retain(|namespace, _| listed.contains(&Some(Arc::clone(namespace))));
+            }
+        }
+    }
+
+    pub(super) fn relisting(&self, scope: &Scope) {
+        let mut inner = self.lock();
+        let all = inner.by_namespace.values().flat_map(HashMap::values);
+        let keys = all.map(|pod| &pod.metadata.key);
+        let inside = keys.filter(|key| scope.as_ref().is_none_or(|it| *it == key.namespace));
+        let missing = inside.cloned().collect();
+        inner.missing.insert(scope.clone(), missing);
+    }
+
+    /// Answers what was known of it and what is now; nothing when that is the same.
+    pub(super) fn show(&self, scope: &Scope, pod: &Arc<BarePodRecord>) -> Vec<Arc<BarePodRecord>> {
+        let mut inner = self.lock();
+        let key = &pod.metadata.key;
+        if let Some(missing) = inner.missing.get_mut(scope) {
+            missing.remove(key);
+        }
+        let of_namespace = inner
+            .by_namespace
+            .entry(Arc::clone(&key.namespace))
+            .or_default();
+        let before = of_namespace.insert(Arc::clone(&key.name), Arc::clone(pod));
+        if before.as_ref() == Some(pod) {
+            return Vec::new();
+        }
+        before.into_iter().chain([Arc::clone(pod)]).collect()
+    }
+
+    pub(super) fn removed(&self, pod: &BarePodRecord) -> Option<Arc<BarePodRecord>> {
+        self.lock().remove(&pod.metadata.key)
+    }
+
+    /// Answers whether it is the first list of the place, and what it did not show.
+    pub(super) fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<BarePodRecord>>) {
+        let mut inner = self.lock();
+        let missing = inner.missing.remove(scope).unwrap_or_default();
+        let gone = missing.iter().filter_map(|key| inner.remove(key)).collect();
+        (inner.listed.insert(scope.clone()), gone)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn remove(&mut self, key: &Key) -> Option<Arc<BarePodRecord>> {
+        let of_namespace = self.by_namespace.get_mut(&key.namespace)?;
+        let gone = of_namespace.remove(&key.name);
+        if of_namespace.is_empty() {
+            self.by_namespace.remove(&key.namespace);
+        }
+        gone
+    }
+}

@@ -1,0 +1,280 @@
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use asya_shared::names::label;
+use http::{Request, Response};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::index::{Place, What};
+use super::targets::TargetWatch;
+use super::{Bindings, Found, watches};
+use crate::record::{ActorRecord, BarePodRecord, Concerns, Key, Record, Seen, TargetRecord};
+use crate::store::Scope;
+use crate::watch::Keeps;
+
+fn seen<R: Record>(object: &Value) -> Seen<R> {
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn actor_of(kind: &str, key: &Key, target: &str, created: &str) -> Arc<ActorRecord> {
+    let object = json!({
+        "metadata": {"name": &*key.name, "namespace": &*key.namespace, "uid": &*key.name, "resourceVersion": "1", "creationTimestamp": created},
+        "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}},
+    });
+    seen::<ActorRecord>(&object).record
+}
+
+fn bind(bindings: &Bindings, key: &Key, target: &str, created: &str) -> HashSet<Key> {
+    bindings.refresh(key, Some(&actor_of("Deployment", key, target, created)))
+}
+
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-01-02T00:00:00Z";
+
+fn key(name: &str) -> Key {
+    Key::new("ns", name)
+}
+
+/// A pod of a Deployment.
+fn pod(namespace: &str, name: &str, deployment: &str, extra: &Value) -> Seen<BarePodRecord> {
+    let mut labels = json!({"pod-template-hash": "abc"});
+    labels
+        .as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().unwrap().clone());
+    seen(&json!({"metadata": {
+        "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1", "labels": labels,
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{deployment}-abc"), "uid": "rs", "controller": true}],
+    }}))
+}
+
+fn deployment(name: &str, version: u32) -> Seen<TargetRecord<Deployment>> {
+    seen(
+        &json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()}}),
+    )
+}
+
+/// BIND-45
+#[test]
+fn of_two_actors_with_one_target_the_older_owns_it_and_the_other_hears_of_its_end() {
+    let bindings = Bindings::default();
+    assert_eq!(bind(&bindings, &key("young"), "web", LATE), HashSet::new());
+    assert_eq!(bindings.owner_before(&key("young")), None);
+    assert_eq!(
+        bind(&bindings, &key("old"), "web", EARLY),
+        [key("young")].into()
+    );
+    assert_eq!(bindings.owner_before(&key("young")), Some(key("old")));
+    assert_eq!(bindings.owner_before(&key("old")), None);
+    bind(&bindings, &key("other"), "db", EARLY);
+    assert_eq!(bindings.owner_before(&key("other")), None);
+    let elsewhere = Key::new("elsewhere", "x");
+    bind(&bindings, &elsewhere, "web", EARLY);
+    assert_eq!(
+        bindings.owner_before(&elsewhere),
+        None,
+        "another namespace's target"
+    );
+    assert_eq!(
+        bind(&bindings, &key("old"), "web", EARLY),
+        HashSet::new(),
+        "nothing new"
+    );
+    assert_eq!(bindings.refresh(&key("old"), None), [key("young")].into());
+    assert_eq!(bindings.owner_before(&key("young")), None);
+}
+
+/// BIND-60, BIND-61
+#[test]
+fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
+    let bindings = Bindings::default();
+    let places = bindings.places();
+    let scopes = |kind: &str| -> Vec<Scope> {
+        let all = places.borrow();
+        let of_kind = |place: &&Place| match place.what {
+            What::Pods => kind == "Pod",
+            What::Targets(known) => known.kind == kind,
+        };
+        all.iter()
+            .filter(of_kind)
+            .map(|place| place.scope.clone())
+            .collect()
+    };
+    assert!(places.borrow().is_empty());
+    let namespace = |n: usize| Key::new(&format!("n{n:02}"), "a");
+    bind(&bindings, &namespace(0), "web", EARLY);
+    let first: Scope = Some("n00".into());
+    assert_eq!(
+        (scopes("Pod"), scopes("Deployment")),
+        (vec![first.clone()], vec![first.clone()])
+    );
+    let set = Key::new("n00", "b");
+    bindings.refresh(&set, Some(&actor_of("StatefulSet", &set, "db", EARLY)));
+    assert_eq!(scopes("StatefulSet"), vec![first]);
+    bindings.refresh(&set, None);
+    assert_eq!(scopes("StatefulSet"), vec![]);
+    (1..50).for_each(|n| drop(bind(&bindings, &namespace(n), "web", EARLY)));
+    assert_eq!(scopes("Pod").len(), 50);
+    bind(&bindings, &namespace(50), "web", EARLY);
+    assert_eq!(
+        (scopes("Pod"), scopes("Deployment")),
+        (vec![None], vec![None])
+    );
+    (0..51).for_each(|n| drop(bindings.refresh(&namespace(n), None)));
+    assert!(places.borrow().is_empty());
+}
+
+/// A kind that nobody can resolve needs no watch; its pass tells so.
+#[test]
+fn kind_that_cannot_be_bound_is_not_watched() {
+    let bindings = Bindings::default();
+    bindings.refresh(
+        &key("a"),
+        Some(&actor_of("DaemonSet", &key("a"), "web", EARLY)),
+    );
+    assert!(bindings.places().borrow().is_empty());
+    assert_eq!(bindings.target_of(&key("a")), None);
+}
+
+/// BIND-5, BIND-62
+#[test]
+fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
+    let bindings = Bindings::default();
+    bind(&bindings, &key("a"), "web", EARLY);
+    bind(&bindings, &key("b"), "db", EARLY);
+    let scope: Scope = Some("ns".into());
+    let a = vec![Concerns::Actor(key("a"))];
+    bindings.relisting(&scope);
+    let expected = bindings.index.target_of(&key("a"));
+    assert!(expected.is_some());
+    let convention = asya_shared::resolve::resolver("apps", "Deployment")
+        .unwrap()
+        .convention("web");
+    let of = || {
+        bindings
+            .pods
+            .of(&"ns".into(), &convention)
+            .map(|pods| pods.len())
+    };
+    assert_eq!(of(), None, "nobody has listed them");
+    assert_eq!(
+        bindings.show(&scope, &pod("ns", "p1", "web", &json!({}))),
+        a
+    );
+    assert_eq!(
+        bindings.show(&scope, &pod("ns", "p1", "web", &json!({}))),
+        [],
+        "the same again"
+    );
+    assert_eq!(
+        bindings.show(&scope, &pod("ns", "p2", "unbound", &json!({}))),
+        []
+    );
+    let mut all = bindings.relisted(&scope);
+    all.sort_by_key(|it| format!("{it:?}"));
+    assert_eq!(
+        all,
+        [Concerns::Actor(key("a")), Concerns::Actor(key("b"))],
+        "now pods are known"
+    );
+    assert_eq!(of(), Some(1));
+    let labelled = pod("ns", "p1", "web", &json!({"asya.sh/inject": "false"}));
+    assert_eq!(bindings.show(&scope, &labelled), a);
+    bindings.relisting(&scope);
+    assert_eq!(bindings.relisted(&scope), a, "the pod is gone");
+    assert_eq!(of(), Some(0));
+    let last = pod("ns", "p3", "web", &json!({}));
+    bindings.show(&scope, &last);
+    assert_eq!(bindings.removed(&scope, &last), a);
+    bindings.pods.forget(&scope);
+    assert_eq!(of(), None);
+}
+
+#[test]
+fn watches_of_pods_share_them_out_by_the_actors_label() {
+    assert_eq!(watches::UNLABELLED, format!("!{}", label::ASYA));
+}
+
+/// A server with Deployment `web`, which counts how often it is asked.
+fn server(asked: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client {
+    let (asked, version) = (Arc::clone(asked), Arc::clone(version));
+    let service = tower::service_fn(move |_: Request<Body>| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        let (status, body) = match *version.lock().unwrap() {
+            Some(version) => (
+                200,
+                json!({
+                    "apiVersion": "apps/v1", "kind": "Deployment",
+                    "metadata": {"name": "web", "namespace": "ns", "uid": "web", "resourceVersion": version.to_string()},
+                    "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+                }),
+            ),
+            None => (
+                404,
+                json!({"status": "Failure", "code": 404, "message": "none", "reason": "NotFound"}),
+            ),
+        };
+        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        *response.status_mut() = status.try_into().unwrap();
+        std::future::ready(Ok::<_, BoxError>(response))
+    });
+    Client::new(service, "default")
+}
+
+/// BIND-40, BIND-41, BIND-60, BIND-61
+#[tokio::test]
+async fn target_is_read_once_for_each_change_that_the_watch_shows() {
+    let (asked, version) = (Arc::default(), Arc::new(Mutex::new(None)));
+    let client = server(&asked, &version);
+    let bindings = Arc::new(Bindings::default());
+    bind(&bindings, &key("a"), "web", EARLY);
+    let target = bindings.target_of(&key("a")).unwrap();
+    let watch = TargetWatch::<Deployment>::new(&bindings, target.kind);
+    let scope: Scope = Some("ns".into());
+    let a = vec![Concerns::Actor(key("a"))];
+    let read = async || bindings.targets.read(&client, &target).await.unwrap();
+    let calls = || asked.load(Ordering::Relaxed);
+
+    assert!(matches!(read().await, Found::Absent));
+    assert!(matches!(read().await, Found::Absent));
+    assert_eq!(calls(), 1, "an absent target is not asked for again");
+    assert_eq!(watch.show(&scope, &deployment("unbound", 1)), []);
+
+    *version.lock().unwrap() = Some(7);
+    assert_eq!(watch.show(&scope, &deployment("web", 7)), a);
+    let Found::Read(reading) = read().await else {
+        panic!("it is there")
+    };
+    assert_eq!(reading.replicas, Some(3));
+    read().await;
+    assert_eq!(calls(), 2);
+    assert_eq!(
+        watch.show(&scope, &deployment("web", 7)),
+        [],
+        "as it was read"
+    );
+    assert_eq!(watch.show(&scope, &deployment("web", 8)), a);
+    read().await;
+    assert_eq!(calls(), 3);
+
+    watch.relisting(&scope);
+    assert_eq!(watch.relisted(&scope), a, "the list does not show it");
+    assert!(matches!(read().await, Found::Absent));
+    assert_eq!(calls(), 3);
+    assert_eq!(
+        watch.removed(&scope, &deployment("web", 9)),
+        [],
+        "that is known"
+    );
+    bindings.refresh(&key("a"), None);
+    assert_eq!(
+        watch.show(&scope, &deployment("web", 10)),
+        [],
+        "nobody binds it any more"
+    );
+}

@@ -1,0 +1,37 @@
+//! Brings a binding's queue and script to what is wanted.
+
+use super::finalizer::add_finalizer;
+use super::queue::ensure_queue;
+use super::{Ensured, Outcome, is_another_queue};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::Bind;
+use crate::reconcile::{Context, Error};
+
+/// Runs the plan of a binding that lives.
+pub(super) async fn bind(
+    context: &Context,
+    observed: &Observed,
+    plan: Bind,
+) -> Result<Outcome, Error> {
+    if plan.add_finalizer {
+        add_finalizer(context, &observed.actor).await?;
+    }
+    let mut ensured = Ensured::default();
+    let Ok(desired) = &observed.desired else {
+        return Ok(Outcome::Ensured(ensured));
+    };
+    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
+    if is_another_queue(observed, &ensured) {
+        context.depths.forget(observed.key());
+    }
+    let namespace = &observed.key().namespace;
+    match context
+        .runtime
+        .ensure(&context.config_maps, namespace)
+        .await?
+    {
+        Ok(()) => ensured.bindable = ensured.queue.is_usable(),
+        Err(fault) => ensured.fault = Some(fault),
+    }
+    Ok(Outcome::Ensured(ensured))
+}

@@ -1,0 +1,62 @@
+//! What an actor asks for whose workload another controller makes.
+
+use asya_shared::api::{BindingInForce, BindingStrategy};
+use asya_shared::config::Transport;
+use asya_shared::inject::bound::{BoundPlan, PlanInputs};
+use asya_shared::validate::{self, Subject};
+
+use crate::reconcile::{Fault, Installation, Reason};
+use crate::record::ActorRecord;
+
+/// A binding.
+#[derive(Debug)]
+pub struct Bound {
+    /// Why nothing may be bound there.
+    pub misplaced: Option<Fault>,
+    /// How the sidecar gets into pods.
+    pub strategy: BindingStrategy,
+    /// Whether the queue is to decide the number of pods.
+    pub scales: bool,
+    /// What pods say that have what they should; `None` for a kind that cannot be bound.
+    pub injected_hash: Option<String>,
+}
+
+impl Bound {
+    pub(super) fn new(
+        installation: &Installation,
+        actor: &ActorRecord,
+        subject: &Subject<'_>,
+        in_force: &BindingInForce<'_>,
+        transport: &Transport,
+    ) -> Self {
+        let key = &actor.metadata.key;
+        let plan = BoundPlan::new(&PlanInputs {
+            namespace: &key.namespace,
+            actor: &key.name,
+            uid: &actor.metadata.uid,
+            spec: subject.spec,
+            role_arn: subject.role_arn,
+            transport,
+            settings: &installation.settings,
+            scripts_hash: &installation.scripts_hash,
+        });
+        Self {
+            misplaced: misplaced(subject, &installation.namespace),
+            strategy: in_force.strategy,
+            scales: subject.spec.scaling_in_force().is_some(),
+            injected_hash: plan.map(|plan| plan.hash().to_string()),
+        }
+    }
+}
+
+/// BIND-2
+fn misplaced(subject: &Subject<'_>, own_namespace: &str) -> Option<Fault> {
+    let crosses = validate::crosses_namespaces(subject);
+    let crosses = crosses.map(|violation| (Reason::CrossNamespace, violation));
+    let excluded = || {
+        let violation = validate::in_excluded_namespace(subject, own_namespace)?;
+        Some((Reason::NamespaceExcluded, violation))
+    };
+    let (reason, violation) = crosses.or_else(excluded)?;
+    Some(Fault::until_change(reason, violation.to_string()))
+}

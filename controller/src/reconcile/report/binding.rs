@@ -1,0 +1,309 @@
+//! What a pass over a binding tells (BIND-5 to BIND-8).
+
+mod pods;
+mod state;
+
+use asya_shared::api::{AsyncActorStatus, BindingStrategy, Mode, ObjectReference, ResolvedTarget};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use super::conditions::Conditions;
+use super::{
+    READY, Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, messages, queue,
+    ready_generation, summarize_conditions, transport,
+};
+use crate::reconcile::apply::Ensured;
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::{BindingSeen, Resolved};
+use crate::reconcile::pods::Pods;
+use crate::reconcile::{Fault, Reason, Retry};
+use crate::scaling::replicas::last_scale;
+
+use pods::Counted;
+use state::Facts;
+
+const TARGET_RESOLVED: &str = "TargetResolved";
+const INJECTED: &str = "Injected";
+const CONFLICT: &str = "Conflict";
+
+/// The status of a binding that lives.
+pub(super) fn report(
+    observed: &Observed,
+    seen: &BindingSeen,
+    ensured: &Ensured,
+    now: Timestamp,
+) -> Report {
+    let (transport_fault, spec_fault) = transport::faults(observed, ensured);
+    let bound_since = bound_since(observed, seen, ensured, now);
+    let counted = counted(observed, seen, bound_since.as_ref());
+    let health = seen.pods.as_ref();
+    let health = health.map(|pods| Pods::count(&pods.marked, None, now));
+    let injected = injected(observed, counted.as_ref(), bound_since.is_some());
+    let resolved = resolved(seen);
+    let desired = resolved.and_then(|resolved| resolved.replicas);
+    let verdict = state::decide(&Facts {
+        refused: spec_fault.or(ensured.fault.as_ref()),
+        transport: transport::wrong(observed, ensured, transport_fault),
+        target: seen
+            .target
+            .as_ref()
+            .and_then(|target| target.as_ref().err()),
+        pods: counted.as_ref().zip(health.as_ref()),
+        injected: injected.as_ref(),
+        scales: observed.bound().is_some_and(|bound| bound.scales),
+        desired,
+        previous: &observed.previous,
+        generation: observed.actor.generation,
+        unready_limit: observed.deadlines.unready,
+        now,
+    });
+    let mut status = status(
+        observed,
+        seen,
+        counted.as_ref(),
+        health.as_ref(),
+        desired,
+        now,
+    );
+    (status.queued_messages, status.processing_messages) = messages(observed, ensured);
+    status.bound_since = bound_since;
+    status.progressing_since = verdict.progressing_since.map(Time);
+    let queues = queue::tell(observed, ensured, &mut status);
+    let faults = [
+        transport_fault,
+        spec_fault,
+        ensured.fault.as_ref(),
+        seen.target
+            .as_ref()
+            .and_then(|target| target.as_ref().err()),
+    ];
+    let retry = faults.into_iter().flatten().map(|fault| fault.retry);
+    let again = verdict
+        .again
+        .and_then(|at| at.duration_since(now).try_into().ok());
+    let unanswered = matches!(ensured.queue, super::QueueState::Unanswered).then_some(Retry::Soon);
+    let retry = retry
+        .chain(again.map(Retry::After))
+        .chain(unanswered)
+        .chain(queues.retry)
+        .fold(Retry::OnChange, Retry::sooner);
+    let refused = spec_fault.or(ensured.fault.as_ref());
+    status.status = Some(verdict.state);
+    status.conditions = conditions(
+        observed,
+        seen,
+        ensured,
+        (transport_fault, refused),
+        injected,
+        now,
+    );
+    status.ready_generation = ready_generation(observed, &status);
+    let scales = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
+    let all = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED, SCALING_READY];
+    summarize_conditions(&mut status, if scales { &all } else { &all[..3] });
+    Report {
+        status,
+        retry,
+        notes: queues.notes,
+    }
+}
+
+fn resolved(seen: &BindingSeen) -> Option<&Resolved> {
+    seen.target.as_ref()?.as_deref().ok()
+}
+
+/// BIND-3: set once; who may not bind is not in force. What nobody asked about stays as it is.
+fn bound_since(
+    observed: &Observed,
+    seen: &BindingSeen,
+    ensured: &Ensured,
+    now: Timestamp,
+) -> Option<Time> {
+    let before = observed.previous.bound_since.clone();
+    let refused = match &seen.target {
+        Some(Err(fault)) => matches!(
+            fault.reason,
+            Reason::AlreadyBound
+                | Reason::CrossNamespace
+                | Reason::NamespaceExcluded
+                | Reason::UnsupportedTarget
+        ),
+        Some(Ok(_)) | None => false,
+    };
+    let begins = ensured.bindable && seen.target.is_some();
+    // To the second, as pods tell their creation.
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    match before {
+        _ if refused => None,
+        Some(since) => Some(since),
+        None => begins.then_some(Time(now)),
+    }
+}
+
+fn counted(observed: &Observed, seen: &BindingSeen, since: Option<&Time>) -> Option<Counted> {
+    let hash = observed.bound()?.injected_hash.as_deref();
+    let uid = &*observed.actor.metadata.uid;
+    Some(Counted::of(seen.pods.as_ref()?, uid, hash, since))
+}
+
+/// Everything but STATUS, conditions and queues.
+fn status(
+    observed: &Observed,
+    seen: &BindingSeen,
+    counted: Option<&Counted>,
+    health: Option<&Pods>,
+    desired: Option<i32>,
+    now: Timestamp,
+) -> AsyncActorStatus {
+    let previous = &observed.previous;
+    let mut status = AsyncActorStatus {
+        mode: Some(Mode::Binding),
+        observed_generation: Some(observed.actor.generation),
+        resolved_target: resolved_target(observed, seen),
+        pods: counted.map_or_else(|| previous.pods.clone(), |it| Some(it.pods.clone())),
+        conflict_count: Some(previous.conflict_count.unwrap_or(0)),
+        last_conflict_time: previous.last_conflict_time.clone(),
+        conflicts: previous.conflicts.clone(),
+        ..AsyncActorStatus::default()
+    };
+    let (Some(counted), Some(health)) = (counted, health) else {
+        // Nobody has listed the pods since this process began: what was told holds until then.
+        return AsyncActorStatus {
+            replicas: previous.replicas,
+            ready_replicas: previous.ready_replicas,
+            desired_replicas: previous.desired_replicas,
+            total_replicas: previous.total_replicas,
+            pending_replicas: previous.pending_replicas,
+            failing_pods: previous.failing_pods,
+            replicas_summary: previous.replicas_summary.clone(),
+            ready_replicas_summary: previous.ready_replicas_summary.clone(),
+            last_scale_time: previous.last_scale_time.clone(),
+            last_scale_direction: previous.last_scale_direction.clone(),
+            last_scale_formatted: previous.last_scale_formatted.clone(),
+            selector: previous.selector.clone(),
+            workload_ref: previous.workload_ref.clone(),
+            ..status
+        };
+    };
+    let (ready, total) = (counted.ready, counted.total);
+    let desired = desired.unwrap_or(total);
+    let scale = last_scale(previous, Some(desired), now);
+    status.last_scale_time = scale.time;
+    status.last_scale_direction = scale.direction;
+    status.last_scale_formatted = Some(scale.formatted);
+    status.replicas = Some(ready);
+    status.ready_replicas = Some(ready);
+    status.desired_replicas = Some(desired);
+    status.total_replicas = Some(total);
+    status.pending_replicas = Some(health.pending);
+    status.failing_pods = Some(health.failing);
+    status.replicas_summary = Some(format!("{ready}/{desired}"));
+    status.ready_replicas_summary = Some(format!("{ready}/{total}"));
+    if let Some(target) = &status.resolved_target {
+        status.selector.clone_from(&target.pod_selector);
+        status.workload_ref = Some(ObjectReference {
+            api_version: Some(target.api_version.clone()),
+            kind: target.kind.clone(),
+            name: target.name.clone(),
+            namespace: target.namespace.clone(),
+        });
+    }
+    status
+}
+
+/// One that is lost is not told any more: a new one of its name may have other labels (BIND-41).
+fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTarget> {
+    match &seen.target {
+        Some(Ok(resolved)) => Some(resolved.target.to_status(&observed.key().namespace)),
+        Some(Err(_)) => None,
+        None => observed.previous.resolved_target.clone(),
+    }
+}
+
+/// Condition `Injected`; `None` leaves it as it stands.
+fn injected(
+    observed: &Observed,
+    counted: Option<&Counted>,
+    is_bound: bool,
+) -> Option<(Option<bool>, Reason, String)> {
+    let bound = observed.bound()?;
+    if bound.strategy == BindingStrategy::Template {
+        let text = "spec.binding.strategy: Template is not served by this version of the operator; use Pod";
+        return Some((Some(false), Reason::StrategyNotAllowed, text.to_owned()));
+    }
+    if !is_bound {
+        let text = "no pod gets the sidecar before the queue and the runtime script are there and the target may be bound";
+        return Some((None, Reason::NotProven, text.to_owned()));
+    }
+    let Some(counted) = counted else {
+        let known = observed
+            .previous
+            .conditions
+            .iter()
+            .any(|c| c.type_ == INJECTED);
+        let text = "pods have not been looked at yet";
+        return (!known).then(|| (None, Reason::NotProven, text.to_owned()));
+    };
+    Some(counted.injected())
+}
+
+fn conditions(
+    observed: &Observed,
+    seen: &BindingSeen,
+    ensured: &Ensured,
+    (transport_fault, refused): (Option<&Fault>, Option<&Fault>),
+    injected: Option<(Option<bool>, Reason, String)>,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let mut conditions = Conditions::of(observed, now);
+    transport::tell(&mut conditions, observed, ensured, transport_fault);
+    match &seen.target {
+        Some(Ok(resolved)) => {
+            let text = told_of(resolved);
+            conditions.set(TARGET_RESOLVED, Some(true), Reason::Resolved, &text);
+        }
+        Some(Err(fault)) => {
+            conditions.set(TARGET_RESOLVED, Some(false), fault.reason, &fault.message);
+        }
+        None => {}
+    }
+    if let Some((is_so, reason, text)) = injected {
+        conditions.set(INJECTED, is_so, reason, &text);
+    }
+    match observed.bound() {
+        Some(bound) if bound.scales => {
+            let text = "spec.scaling: scaling of a bound workload is not served by this version of the operator; \
+                set spec.scaling.enabled to false";
+            conditions.set(SCALING_READY, Some(false), Reason::NotServed, text);
+        }
+        Some(_) => conditions.remove(SCALING_READY),
+        None => {}
+    }
+    // BIND-6: in this mode it is there only while it is not so.
+    match refused {
+        Some(fault) => conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message),
+        None => conditions.remove(WORKLOAD_READY),
+    }
+    let text = "nothing takes back what the operator writes";
+    conditions.set(CONFLICT, Some(false), Reason::NoConflict, text);
+    let needed = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED];
+    let also = [WORKLOAD_READY, SCALING_READY];
+    conditions.set_ready(&needed, &also, observed.actor.annotations.paused);
+    // Ready stands last, as in the other mode.
+    conditions
+        .list
+        .sort_by_key(|condition| condition.type_ == READY);
+    conditions.list
+}
+
+/// The workload, and what users should know of it (RES-4).
+fn told_of(resolved: &Resolved) -> String {
+    let target = &resolved.target;
+    let warnings = target.warnings.iter().map(|warning| &*warning.message);
+    let all = [format!("bound to {}", target.workload)];
+    let all = all.iter().map(String::as_str).chain(warnings);
+    all.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Which of a target's pods have the sidecar, and why the others have none (BIND-7, BIND-8).
+
+use std::collections::BTreeMap;
+
+use asya_shared::api::{NotInjected, PodCounts};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::reconcile::Reason;
+use crate::reconcile::observe::binding::BoundPods;
+use crate::record::{BarePodRecord, PodRecord};
+
+/// Names of pods that status gives for a reason.
+const EXAMPLES: usize = 3;
+
+const STARTED_BEFORE: &str = "StartedBeforeBinding";
+const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
+const REMOVED: &str = "RemovedByOther";
+const OPTED_OUT: &str = "OptedOut";
+const SPEC_CONFLICT: &str = "SpecConflict";
+
+/// A target's pods, counted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Counted {
+    /// For status; pods that are on their way out are not among them.
+    pub(super) pods: PodCounts,
+    /// Pods with a sidecar that take work.
+    pub(super) ready: i32,
+    /// Every pod that exists.
+    pub(super) total: i32,
+}
+
+impl Counted {
+    /// Counts `pods` of the actor with this uid, which has been bound since then.
+    pub(super) fn of(
+        pods: &BoundPods,
+        uid: &str,
+        hash: Option<&str>,
+        since: Option<&Time>,
+    ) -> Self {
+        let mut counted = Self::default();
+        let mut without: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for pod in &pods.marked {
+            counted.total += 1;
+            if pod.metadata.deleting {
+                continue;
+            }
+            counted.pods.matched += 1;
+            match reason_of_marked(pod, uid, since) {
+                None => {
+                    counted.pods.injected += 1;
+                    counted.ready += i32::from(pod.ready);
+                    let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
+                    counted.pods.outdated += i32::from(said != hash);
+                }
+                Some(reason) => {
+                    without
+                        .entry(reason)
+                        .or_default()
+                        .push(&pod.metadata.key.name);
+                }
+            }
+        }
+        for pod in &pods.bare {
+            counted.total += 1;
+            if pod.metadata.deleting {
+                continue;
+            }
+            counted.pods.matched += 1;
+            let reason = reason_of_bare(pod, since);
+            without
+                .entry(reason)
+                .or_default()
+                .push(&pod.metadata.key.name);
+        }
+        counted.pods.not_injected = counted.pods.matched - counted.pods.injected;
+        let reasons = without.into_iter().map(|(reason, mut names)| {
+            // The smallest names, so that status stays the same between passes.
+            names.sort_unstable();
+            NotInjected {
+                reason,
+                count: names.len().try_into().unwrap_or(i32::MAX),
+                examples: names
+                    .into_iter()
+                    .take(EXAMPLES)
+                    .map(str::to_owned)
+                    .collect(),
+            }
+        });
+        counted.pods.reasons = reasons.collect();
+        counted
+    }
+
+    /// Condition `Injected`.
+    pub(super) fn injected(&self) -> (Option<bool>, Reason, String) {
+        let pods = &self.pods;
+        if pods.matched == 0 {
+            let text = "the target has no pods to tell by";
+            return (None, Reason::NotProven, text.to_owned());
+        }
+        if pods.not_injected == 0 {
+            let text = "every pod of the target has the sidecar";
+            return (Some(true), Reason::AllPodsInjected, text.to_owned());
+        }
+        let reasons: Vec<_> = pods.reasons.iter().map(|it| &*it.reason).collect();
+        let conflicts = reasons.contains(&SPEC_CONFLICT);
+        let text = format!(
+            "not every pod of the target has the sidecar: {}; {}",
+            reasons.join(", "),
+            what_to_do(&reasons)
+        );
+        let reason = if conflicts {
+            Reason::SpecConflict
+        } else {
+            Reason::PodsNotInjected
+        };
+        (Some(false), reason, text)
+    }
+}
+
+fn what_to_do(reasons: &[&str]) -> &'static str {
+    match reasons {
+        [OPTED_OUT] => "remove label asya.sh/inject from the pod template of the target",
+        [SPEC_CONFLICT] => {
+            "rename the container or volume of the target that has a name of Asya's, as the pod's Events tell"
+        }
+        _ => "status.pods names pods; restart those that started before the binding",
+    }
+}
+
+/// `None`: it has the sidecar.
+fn reason_of_marked(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
+    let injection = pod.injection.as_ref()?;
+    let reason = match (&*injection.by == uid, injection.intact) {
+        (true, true) => return None,
+        (true, false) => REMOVED,
+        // The mark of an actor that is gone.
+        (false, _) => by_age(pod.created.as_ref(), since),
+    };
+    Some(reason.to_owned())
+}
+
+fn reason_of_bare(pod: &BarePodRecord, since: Option<&Time>) -> String {
+    if pod.opts_out() {
+        return OPTED_OUT.to_owned();
+    }
+    let told = pod.not_injected.as_deref();
+    told.unwrap_or_else(|| by_age(pod.created.as_ref(), since))
+        .to_owned()
+}
+
+/// One of the same second was made before the webhook could know.
+fn by_age(created: Option<&Time>, since: Option<&Time>) -> &'static str {
+    let after = created
+        .zip(since)
+        .is_some_and(|(created, since)| created.0 > since.0);
+    if after {
+        WEBHOOK_UNAVAILABLE
+    } else {
+        STARTED_BEFORE
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Facts, Verdict, decide};
+use crate::reconcile::pods::Pods;
+use crate::reconcile::report::binding::pods::Counted;
+use crate::reconcile::{Fault, Reason};
+use crate::record::{Class, Problem};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:10:00Z".parse().unwrap()
+}
+
+/// So many pods of which so many have a sidecar and are ready.
+fn pods(total: i32, ready: i32) -> Counted {
+    Counted {
+        pods: PodCounts {
+            matched: total,
+            injected: ready,
+            not_injected: total - ready,
+            ..PodCounts::default()
+        },
+        ready,
+        total,
+    }
+}
+
+fn failing(class: Class, container: &str) -> Pods {
+    let problem = Problem {
+        class,
+        container: Some(container.into()),
+        reason: "x".into(),
+    };
+    Pods {
+        failure: Some((problem, Arc::from("p"))),
+        ..Pods::default()
+    }
+}
+
+struct Row {
+    refused: bool,
+    transport: bool,
+    target: Option<Reason>,
+    counted: Option<Counted>,
+    health: Pods,
+    injected: (Option<bool>, Reason),
+    scales: bool,
+    desired: Option<i32>,
+    previous: AsyncActorStatus,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            refused: false,
+            transport: false,
+            target: None,
+            counted: Some(pods(2, 2)),
+            health: Pods::default(),
+            injected: (Some(true), Reason::AllPodsInjected),
+            scales: false,
+            desired: Some(2),
+            previous: AsyncActorStatus::default(),
+        }
+    }
+}
+
+impl Row {
+    fn decide(&self) -> Verdict {
+        let fault = |reason| Fault::until_change(reason, "");
+        let refused = fault(Reason::ValidationError);
+        let target = self.target.map(fault);
+        let injected = (self.injected.0, self.injected.1, String::new());
+        decide(&Facts {
+            refused: self.refused.then_some(&refused),
+            transport: self.transport.then_some("away"),
+            target: target.as_ref(),
+            pods: self.counted.as_ref().map(|counted| (counted, &self.health)),
+            injected: Some(&injected),
+            scales: self.scales,
+            desired: self.desired,
+            previous: &self.previous,
+            generation: 1,
+            unready_limit: Some(Duration::from_mins(5)),
+            now: now(),
+        })
+    }
+}
+
+fn bound() -> AsyncActorStatus {
+    AsyncActorStatus {
+        resolved_target: Some(ResolvedTarget::default()),
+        ..AsyncActorStatus::default()
+    }
+}
+
+const ABSENT: Option<Reason> = Some(Reason::TargetNotFound);
+const CONFLICT: (Option<bool>, Reason) = (Some(false), Reason::SpecConflict);
+const BARE: (Option<bool>, Reason) = (Some(false), Reason::PodsNotInjected);
+
+#[expect(clippy::unnecessary_wraps, reason = "rows hold them so")]
+fn some(total: i32, ready: i32) -> Option<Counted> {
+    Some(pods(total, ready))
+}
+
+fn crash() -> Pods {
+    failing(Class::SidecarError, "asya-sidecar")
+}
+
+type Change = Box<dyn Fn(&mut Row)>;
+
+/// BIND-6
+#[test]
+fn first_row_that_holds_decides() {
+    let rows: Vec<(State, Change)> = vec![
+        (
+            State::WorkloadError,
+            Box::new(|row| (row.refused, row.transport) = (true, true)),
+        ),
+        (
+            State::TransportError,
+            Box::new(|row| (row.transport, row.target) = (true, ABSENT)),
+        ),
+        (
+            State::Creating,
+            Box::new(|row| (row.target, row.health) = (ABSENT, crash())),
+        ),
+        (
+            State::WorkloadError,
+            Box::new(|row| (row.target, row.previous) = (ABSENT, bound())),
+        ),
+        (
+            State::SidecarError,
+            Box::new(|row| (row.counted, row.health, row.scales) = (some(2, 0), crash(), true)),
+        ),
+        (
+            State::Degraded,
+            Box::new(|row| (row.counted, row.health) = (some(2, 1), crash())),
+        ),
+        (
+            State::RuntimeError,
+            Box::new(|row| {
+                (row.counted, row.health) =
+                    (some(2, 0), failing(Class::RuntimeError, "asya-runtime"));
+            }),
+        ),
+        (
+            State::ScalingUp,
+            Box::new(|row| {
+                (row.counted, row.health) = (some(2, 0), failing(Class::WorkloadError, "model"));
+            }),
+        ),
+        (
+            State::WorkloadError,
+            Box::new(|row| (row.counted, row.injected, row.scales) = (some(2, 0), CONFLICT, true)),
+        ),
+        (
+            State::Degraded,
+            Box::new(|row| (row.counted, row.injected) = (some(2, 1), CONFLICT)),
+        ),
+        (State::ScalingError, Box::new(|row| row.scales = true)),
+        (
+            State::Running,
+            Box::new(|row| (row.counted, row.desired) = (some(0, 0), Some(0))),
+        ),
+        (State::ScalingDown, Box::new(|row| row.counted = some(3, 2))),
+        (
+            State::ScalingUp,
+            Box::new(|row| (row.counted, row.injected) = (some(2, 1), BARE)),
+        ),
+        (State::ScalingUp, Box::new(|row| row.counted = some(0, 0))),
+        (State::Running, Box::new(|_| {})),
+        (State::Running, Box::new(|row| row.desired = None)),
+    ];
+    for (at, (state, change)) in rows.into_iter().enumerate() {
+        let mut row = Row::default();
+        change(&mut row);
+        assert_eq!(row.decide().state, state, "row {at}");
+    }
+}
+
+/// BIND-6
+#[test]
+fn pods_that_never_become_ready_degrade_the_actor_after_five_minutes() {
+    let waits = |since: &str, ready_before| Row {
+        counted: Some(pods(2, 1)),
+        previous: AsyncActorStatus {
+            observed_generation: Some(1),
+            ready_replicas: Some(ready_before),
+            progressing_since: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                since.parse().unwrap(),
+            )),
+            ..bound()
+        },
+        ..Row::default()
+    };
+    let recent = waits("2026-01-01T00:06:00Z", 1).decide();
+    assert_eq!(recent.state, State::ScalingUp);
+    assert_eq!(recent.again, Some("2026-01-01T00:11:00Z".parse().unwrap()));
+    let long = waits("2026-01-01T00:05:00Z", 1).decide();
+    assert_eq!((long.state, long.again), (State::Degraded, None));
+    let one_more = waits("2026-01-01T00:05:00Z", 0).decide();
+    assert_eq!(
+        (one_more.state, one_more.progressing_since),
+        (State::ScalingUp, Some(now()))
+    );
+}
+
+/// BIND-48
+#[test]
+fn state_stays_until_the_pods_have_been_listed() {
+    for state in [State::Running, State::Degraded] {
+        let previous = AsyncActorStatus {
+            status: Some(state),
+            ..bound()
+        };
+        let verdict = Row {
+            counted: None,
+            previous,
+            ..Row::default()
+        }
+        .decide();
+        assert_eq!(verdict.state, state);
+    }
+    assert_eq!(
+        Row {
+            counted: None,
+            ..Row::default()
+        }
+        .decide()
+        .state,
+        State::Creating
+    );
+}

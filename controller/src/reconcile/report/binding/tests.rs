@@ -1,0 +1,231 @@
+use asya_shared::api::{AsyncActorStatus, Mode, State};
+use asya_shared::resolve::{Related, Resolution, resolver};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::report;
+use crate::reconcile::apply::{Ensured, QueueState};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
+use crate::reconcile::testing::{actor, observed, record};
+use crate::reconcile::{Fault, Reason};
+
+fn now() -> Timestamp {
+    "2026-01-01T00:01:00.5Z".parse().unwrap()
+}
+
+fn spec(extra: &Value) -> Value {
+    let mut spec = json!({
+        "transport": "mq",
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    spec.as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().unwrap().clone());
+    spec
+}
+
+/// The actor with this spec and status, after a pass that made everything.
+fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, BindingSeen, Ensured) {
+    let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
+    let ensured = Ensured {
+        queue: QueueState::Ready(None),
+        bindable: true,
+        ..Ensured::default()
+    };
+    (observed, found(), ensured)
+}
+
+fn found() -> BindingSeen {
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let resolver = resolver("apps", "Deployment").unwrap();
+    let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
+        panic!()
+    };
+    let target = Resolved {
+        target: *target,
+        replicas: Some(1),
+    };
+    BindingSeen {
+        target: Some(Ok(Box::new(target))),
+        pods: Some(BoundPods::default()),
+    }
+}
+
+fn told(status: &AsyncActorStatus, kind: &str) -> (String, String) {
+    let found = status.conditions.iter().find(|c| c.type_ == kind);
+    found
+        .map(|c| (c.status.clone(), c.reason.clone()))
+        .unwrap_or_default()
+}
+
+fn is(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+fn status_of((observed, seen, ensured): &(Observed, BindingSeen, Ensured)) -> AsyncActorStatus {
+    report(observed, seen, ensured, now()).status
+}
+
+/// BIND-3, BIND-4, BIND-5
+#[test]
+fn status_tells_target_and_pods_of_a_binding() {
+    let mut pass = bound(&json!({}), &AsyncActorStatus::default());
+    pass.1.pods = Some(BoundPods {
+        bare: vec![record(
+            &json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
+        )],
+        ..BoundPods::default()
+    });
+    let status = status_of(&pass);
+    assert_eq!(status.mode, Some(Mode::Binding));
+    assert_eq!(
+        status.bound_since.as_ref().unwrap().0,
+        "2026-01-01T00:01:00Z".parse().unwrap()
+    );
+    let target = status.resolved_target.clone().unwrap();
+    assert_eq!(
+        (&*target.kind, &*target.name, target.uid.as_deref()),
+        ("Deployment", "web", Some("web-uid"))
+    );
+    assert_eq!(
+        (target.pod_selector.as_deref(), &*target.chain),
+        (Some("app=web"), &["Deployment/web".to_owned()][..])
+    );
+    let pods = status.pods.clone().unwrap();
+    assert_eq!((pods.matched, pods.injected, pods.not_injected), (1, 0, 1));
+    assert_eq!(told(&status, "TransportReady"), is("True", "QueueReady"));
+    assert_eq!(told(&status, "TargetResolved"), is("True", "Resolved"));
+    assert_eq!(told(&status, "Injected"), is("False", "PodsNotInjected"));
+    assert_eq!(told(&status, "Conflict"), is("False", "NoConflict"));
+    assert_eq!(told(&status, "Ready"), is("False", "PodsNotInjected"));
+    assert_eq!(told(&status, "WorkloadReady"), is("", ""));
+    assert_eq!(told(&status, "ScalingReady"), is("", ""));
+    assert_eq!(status.ready_summary.as_deref(), Some("2/3"));
+    assert_eq!(status.replicas_summary.as_deref(), Some("0/1"));
+    assert_eq!(status.conflict_count, Some(0));
+}
+
+/// BIND-3
+#[test]
+fn binding_is_in_force_from_when_queue_and_script_are_there_until_it_may_not_be() {
+    let fresh = AsyncActorStatus::default();
+    let mut waits = bound(&json!({}), &fresh);
+    waits.2.bindable = false;
+    let status = status_of(&waits);
+    assert_eq!(status.bound_since, None);
+    assert_eq!(told(&status, "Injected"), is("Unknown", "NotProven"));
+
+    let before = status_of(&bound(&json!({}), &fresh));
+    let mut later = bound(&json!({}), &before);
+    later.2 = Ensured {
+        queue: QueueState::Fault(Fault::until_change(Reason::BrokerUnreachable, "away")),
+        ..Ensured::default()
+    };
+    let status = status_of(&later);
+    assert_eq!(
+        status.bound_since, before.bound_since,
+        "a fault of the broker changes nothing"
+    );
+    assert_eq!(status.status, Some(State::TransportError));
+
+    for (reason, stays) in [
+        (Reason::TargetNotFound, true),
+        (Reason::KindForbidden, true),
+        (Reason::AlreadyBound, false),
+        (Reason::CrossNamespace, false),
+    ] {
+        let mut refused = bound(&json!({}), &before);
+        refused.1.target = Some(Err(Fault::until_change(reason, "why")));
+        let status = status_of(&refused);
+        assert_eq!(status.bound_since.is_some(), stays, "{reason}");
+        assert_eq!(
+            told(&status, "TargetResolved"),
+            is("False", &reason.to_string())
+        );
+        assert_eq!(
+            status.resolved_target, None,
+            "a new one may have other labels (BIND-41)"
+        );
+        assert_eq!(
+            status.status,
+            Some(State::WorkloadError),
+            "it was bound before"
+        );
+        let mut again = bound(&json!({}), &status);
+        again.1.target.clone_from(&refused.1.target);
+        assert_eq!(
+            status_of(&again).status,
+            Some(State::WorkloadError),
+            "and stays so"
+        );
+    }
+    let mut absent = bound(&json!({}), &fresh);
+    absent.1.target = Some(Err(Fault::until_change(Reason::TargetNotFound, "why")));
+    let status = status_of(&absent);
+    assert_eq!(status.status, Some(State::Creating));
+    assert!(
+        status.bound_since.is_some(),
+        "its first pod is to be injected (BIND-40)"
+    );
+}
+
+/// BIND-48
+#[test]
+fn second_pass_tells_the_same_also_before_pods_have_been_listed() {
+    let first = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
+    let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
+    let mut again = bound(&json!({}), &stored);
+    assert_eq!(status_of(&again), stored);
+    again.1.pods = None;
+    assert_eq!(status_of(&again), stored);
+}
+
+/// BIND-6: nothing is told that is not so.
+#[test]
+fn what_is_not_served_is_told_as_such() {
+    let scaled = status_of(&bound(
+        &json!({"scaling": {"enabled": true}}),
+        &AsyncActorStatus::default(),
+    ));
+    assert_eq!(told(&scaled, "ScalingReady"), is("False", "NotServed"));
+    assert_eq!(scaled.status, Some(State::ScalingError));
+    assert_eq!(scaled.ready_summary.as_deref(), Some("2/4"));
+    let template = json!({"binding": {"strategy": "Template"}});
+    let template = status_of(&bound(&template, &AsyncActorStatus::default()));
+    assert_eq!(
+        told(&template, "Injected"),
+        is("False", "StrategyNotAllowed")
+    );
+    assert_eq!(template.status, Some(State::WorkloadError));
+    let off = status_of(&bound(&json!({}), &scaled));
+    assert_eq!(told(&off, "ScalingReady"), is("", ""));
+}
+
+/// BIND-6
+#[test]
+fn spec_that_is_refused_is_the_only_thing_told_of_the_workload() {
+    let before = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
+    let (observed, ..) = bound(&json!({"timeout": {"processing": -5}}), &before);
+    assert!(observed.desired.is_err());
+    let status = report(
+        &observed,
+        &BindingSeen::default(),
+        &Ensured::default(),
+        now(),
+    )
+    .status;
+    assert_eq!(status.status, Some(State::WorkloadError));
+    assert_eq!(
+        told(&status, "WorkloadReady"),
+        is("False", "ValidationError")
+    );
+    assert_eq!(told(&status, "Ready").0, "False");
+    assert_eq!(status.resolved_target, before.resolved_target);
+    assert_eq!(status.bound_since, before.bound_since);
+    let well = status_of(&bound(&json!({}), &status));
+    assert_eq!(told(&well, "WorkloadReady"), is("", ""));
+}

@@ -1,0 +1,162 @@
+//! The record of a webhook configuration of ours: what it says as a hash, and what others need to know of it.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use asya_shared::hash;
+use asya_shared::names::{label, manager};
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use super::{Concerns, Key, Metadata, Record};
+
+/// Kinds of webhook configurations.
+pub trait Configuration: Resource<DynamicType = ()> {
+    /// Its entries: name, policy, where they are answered, and all of each.
+    fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)>;
+}
+
+macro_rules! configuration {
+    ($kind:ident) => {
+        impl Configuration for $kind {
+            fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)> {
+                let all = self.webhooks.iter().flatten();
+                all.map(|it| {
+                    let policy = it.failure_policy.as_deref();
+                    (&*it.name, policy, &it.client_config, json!(it))
+                })
+                .collect()
+            }
+        }
+    };
+}
+
+configuration!(MutatingWebhookConfiguration);
+configuration!(ValidatingWebhookConfiguration);
+
+/// Hash of all that we say in such an object; what others add to its metadata does not count.
+pub fn content_of<K: Configuration>(object: &K) -> Box<str> {
+    let metadata = object.meta();
+    let labels = metadata.labels.iter().flatten();
+    let ours = [label::MANAGED_BY, label::PART_OF, label::COMPONENT];
+    let labels: Vec<_> = labels
+        .filter(|(key, _)| ours.contains(&key.as_str()))
+        .collect();
+    let owners = metadata.owner_references.iter().flatten();
+    let anchors = owners.filter(|owner| owner.kind == "ClusterRole");
+    let anchors: Vec<_> = anchors.map(|owner| (&owner.name, &owner.uid)).collect();
+    // Where an entry stands is the API server's choice.
+    let mut entries: Vec<_> = object
+        .entries()
+        .into_iter()
+        .map(|(name, .., all)| (name, all))
+        .collect();
+    entries.sort_by_key(|(name, _)| *name);
+    hash::of_value(&json!([labels, anchors, entries])).into()
+}
+
+/// A webhook configuration of ours.
+pub struct ConfigurationRecord<K> {
+    /// Name, uid, version.
+    pub metadata: Metadata,
+    /// See [`content_of`].
+    pub content: Box<str>,
+    /// The distinct `caBundle`s of its entries.
+    pub bundles: Box<[Arc<[u8]>]>,
+    /// Names of entries that fail closed.
+    pub failing: Box<[Box<str>]>,
+    /// Who wrote to it last, of all but us.
+    pub writer: Option<Box<str>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> fmt::Debug for ConfigurationRecord<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("ConfigurationRecord");
+        debug.field("metadata", &self.metadata);
+        debug
+            .field("content", &self.content)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K> PartialEq for ConfigurationRecord<K> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.metadata, &self.content) == (&other.metadata, &other.content)
+    }
+}
+
+/// The object, decoded whole: there are a few of them, and all that they say is ours.
+pub struct Whole<K>(K);
+
+impl<'de, K: Deserialize<'de>> Deserialize<'de> for Whole<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        K::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<K> Record for ConfigurationRecord<K>
+where
+    K: Configuration + Resource<Scope = ClusterResourceScope> + for<'de> Deserialize<'de> + 'static,
+{
+    type Kind = K;
+    type Raw<'de> = Whole<K>;
+
+    fn project(Whole(object): Whole<K>) -> Self {
+        let mut bundles: Vec<Arc<[u8]>> = Vec::new();
+        let mut failing: Vec<Box<str>> = Vec::new();
+        for (name, policy, config, _) in object.entries() {
+            let bundle = config
+                .ca_bundle
+                .as_ref()
+                .map_or(&[][..], |bundle| &bundle.0);
+            if bundles.iter().all(|known| **known != *bundle) {
+                bundles.push(bundle.into());
+            }
+            if policy == Some("Fail") {
+                failing.push(name.into());
+            }
+        }
+        Self {
+            content: content_of(&object),
+            bundles: bundles.into(),
+            failing: failing.into(),
+            writer: other_writer(object.meta()),
+            metadata: metadata(object.meta()),
+            kind: PhantomData,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn concerns(&self) -> Concerns {
+        Concerns::Everybody
+    }
+}
+
+fn metadata(meta: &ObjectMeta) -> Metadata {
+    let version = meta.resource_version.as_deref().unwrap_or_default();
+    Metadata {
+        key: Key::new("", meta.name.as_deref().unwrap_or_default()),
+        uid: meta.uid.as_deref().unwrap_or_default().into(),
+        resource_version: version.parse().unwrap_or_default(),
+        deleting: meta.deletion_timestamp.is_some(),
+        controller: None,
+    }
+}
+
+fn other_writer(meta: &ObjectMeta) -> Option<Box<str>> {
+    let entries = meta.managed_fields.iter().flatten();
+    let others = entries.filter(|entry| entry.manager.as_deref() != Some(manager::ADMISSION));
+    let newest = others.max_by_key(|entry| entry.time.as_ref().map(|time| time.0))?;
+    newest.manager.as_deref().map(Into::into)
+}
