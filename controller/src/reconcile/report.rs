@@ -198,17 +198,13 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let timers = [verdict.again, of_scaling, ensured.released_by];
     let timers = timers.into_iter().flatten();
     let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
-    let unanswered = match ensured.queue {
-        QueueState::Unanswered(retry) => Some(retry),
-        _ => None,
-    };
     // What KEDA could not be told in this pass it can in the next.
     let found = scaling_fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
         && url(&observed.previous) != url(&status);
     Report {
         retry: retry
             .chain(timers.map(Retry::After))
-            .chain(unanswered)
+            .chain(ensured.queue.retry())
             .chain(queues.retry)
             .chain(found.then_some(Retry::Now))
             .fold(Retry::OnChange, Retry::sooner),

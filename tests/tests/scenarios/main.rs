@@ -17,6 +17,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 mod admission;
+mod admission_rules;
 mod attempts;
 mod bad_objects;
 mod binding;

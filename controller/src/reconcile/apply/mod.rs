@@ -119,6 +119,14 @@ impl QueueState {
     fn is_usable(&self) -> bool {
         matches!(self, Self::Ready(_) | Self::Created(_) | Self::Unmanaged)
     }
+
+    /// When to look again at a queue whose broker does not answer.
+    pub fn retry(&self) -> Option<Retry> {
+        match self {
+            Self::Unanswered(retry) => Some(*retry),
+            _ => None,
+        }
+    }
 }
 
 /// Runs `plan`.

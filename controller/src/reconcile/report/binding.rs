@@ -81,10 +81,9 @@ pub(super) fn report(
     let again = verdict
         .again
         .and_then(|at| at.duration_since(now).try_into().ok());
-    let unanswered = matches!(ensured.queue, super::QueueState::Unanswered).then_some(Retry::Soon);
     let retry = retry
         .chain(again.map(Retry::After))
-        .chain(unanswered)
+        .chain(ensured.queue.retry())
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
     let refused = spec_fault.or(ensured.fault.as_ref());
