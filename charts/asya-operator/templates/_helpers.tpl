@@ -20,6 +20,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "asya-operator.labels" -}}
 {{ include "asya-operator.selectorLabels" . }}
+{{ include "asya-operator.releaseLabels" . }}
+{{- end }}
+
+{{- define "asya-operator.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
@@ -31,10 +35,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- else }}
 {{- default "default" .Values.serviceAccount.name }}
 {{- end }}
-{{- end }}
-
-{{- define "asya-operator.webhookName" -}}
-{{- include "asya-operator.fullname" . | trunc 55 | trimSuffix "-" }}-webhook
 {{- end }}
 
 {{- define "asya-operator.gatewayURL" -}}
@@ -58,5 +58,79 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- define "asya-operator.runtimeLocalPath" -}}
 {{- if ne .Values.runtime.localPath "/runtime/asya_runtime.py" }}
 {{- .Values.runtime.localPath }}
+{{- end }}
+{{- end }}
+
+{{/* The webhook's pods must not carry the controller's labels: selectors of earlier releases would take them for its own. */}}
+{{- define "asya-operator.webhook.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "asya-operator.name" . | trunc 55 | trimSuffix "-" }}-webhook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "asya-operator.webhook.labels" -}}
+{{ include "asya-operator.webhook.selectorLabels" . }}
+{{ include "asya-operator.releaseLabels" . }}
+{{- end }}
+
+{{- define "asya-operator.webhook.fullname" -}}
+{{- include "asya-operator.fullname" . | trunc 55 | trimSuffix "-" }}-webhook
+{{- end }}
+
+{{/* JSON list of what the webhook's certificate must name. */}}
+{{- define "asya-operator.webhook.names" -}}
+{{- $name := printf "%s.%s.svc" (include "asya-operator.webhook.fullname" .) .Release.Namespace }}
+{{- list $name (printf "%s.cluster.local" $name) | toJson }}
+{{- end }}
+
+{{- define "asya-operator.webhook.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "asya-operator.webhook.fullname" .) .Values.webhook.serviceAccountName }}
+{{- else }}
+{{- default "default" .Values.webhook.serviceAccountName }}
+{{- end }}
+{{- end }}
+
+{{/* What both programs read of the installation. */}}
+{{- define "asya-operator.settings" -}}
+- name: POD_NAME
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.name
+- name: POD_NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+- name: ASYA_TRANSPORT_CONFIG
+  value: {{ printf `{"transports":%s}` (include "asya-operator.transports" .) | quote }}
+{{- with include "asya-operator.gatewayURL" . }}
+- name: ASYA_GATEWAY_URL
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.sidecar.image }}
+- name: ASYA_SIDECAR_IMAGE
+  value: {{ . | quote }}
+{{- end }}
+{{- with .Values.sidecar.defaultResources }}
+- name: ASYA_SIDECAR_DEFAULT_RESOURCES
+  value: {{ toJson . | quote }}
+{{- end }}
+{{- end }}
+
+{{/* Where pods of either program may run. */}}
+{{- define "asya-operator.scheduling" -}}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}

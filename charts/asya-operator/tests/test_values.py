@@ -56,6 +56,7 @@ OTHER = {
     "nodeSelector": ({"a": "b"}, SPEC + ".nodeSelector"),
     "tolerations": ([{"key": "a", "operator": "Exists"}], SPEC + ".tolerations"),
     "affinity": ({"nodeAffinity": {}}, SPEC + ".affinity"),
+    "priorityClassName": ("high", SPEC + ".priorityClassName"),
     "podDisruptionBudget.enabled": (True, None),
     "podDisruptionBudget.minAvailable": None,  # counts only with enabled
     "logLevel": ("debug", "--log-level"),
@@ -79,8 +80,27 @@ OTHER = {
     "metrics.serviceMonitor.enabled": (True, None),
     "metrics.serviceMonitor.interval": None,  # like labels, counts only with enabled
     "metrics.serviceMonitor.labels": None,
+    "metrics.prometheusRule.enabled": (True, None),  # test_monitoring.py has these
+    "metrics.prometheusRule.runbooks": None,
+    "metrics.prometheusRule.labels": None,
+    "metrics.dashboard.enabled": (True, None),
+    "metrics.dashboard.labels.grafana_dashboard": None,
     "health.port": (9091, "--health-probe-bind-address", ":9091"),
     "terminationGracePeriodSeconds": (60, SPEC + ".terminationGracePeriodSeconds"),
+    "webhook.enabled": (True, "--webhook-service", NAME + "-webhook"),
+    "webhook.replicaCount": None,  # these count only with enabled; test_webhook.py has them
+    "webhook.port": None,
+    "webhook.serviceAccountName": None,
+    "webhook.validation.mode": None,
+    "webhook.certManager.enabled": None,
+    "webhook.certManager.issuerRef": None,
+    "webhook.resources.requests.cpu": None,
+    "webhook.resources.requests.memory": None,
+    "webhook.resources.limits.memory": None,
+    "webhook.podDisruptionBudget.enabled": None,
+    "webhook.podDisruptionBudget.maxUnavailable": None,
+    "ha.enabled": None,
+    "networkPolicy.enabled": (True, None),
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
     "sidecar.defaultResources.requests.cpu": ("7m", None),
     "sidecar.defaultResources.requests.memory": ("7Mi", None),
@@ -97,7 +117,6 @@ OTHER = {
     "operator.gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
     "operator.transports": ({"mq": RABBITMQ}, "$ASYA_TRANSPORT_CONFIG", as_environment({"mq": RABBITMQ})),
     "crds.manage": (False, "--manage-crds", "false"),
-    "webhook.enabled": (True, "--webhook-service", NAME + "-webhook"),
 }
 
 
@@ -155,13 +174,13 @@ class Values(ChartCase):
     def test_metrics_can_be_switched_off(self):
         """OPS-10: metrics.enabled"""
         objects = self.helm.objects({"metrics": {"enabled": False}})
-        self.assertNotIn("Service", {kind for kind, _ in objects})
+        self.assertNotIn(("Service", NAME + "-metrics"), objects)
         ports = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"][0]["ports"]
         self.assertEqual([each["name"] for each in ports], ["health"])
 
     def test_disruption_budget_covers_the_pods_of_the_controller(self):
         """OPS-10"""
-        self.assertNotIn("PodDisruptionBudget", {kind for kind, _ in self.default})
+        self.assertNotIn(("PodDisruptionBudget", NAME), self.default)
         for given, least in (({}, 1), ({"minAvailable": 2}, 2), ({"minAvailable": "50%"}, "50%")):
             objects = self.helm.objects({"podDisruptionBudget": {"enabled": True, **given}})
             budget = objects["PodDisruptionBudget", NAME]

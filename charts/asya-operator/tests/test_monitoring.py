@@ -1,0 +1,87 @@
+"""Alerts, dashboard and scraping."""
+
+import json
+import re
+import subprocess
+import unittest
+
+from chart import ChartCase, at
+from helm import CHART, NAME, TESTS
+
+ROOT = CHART.parent.parent
+RUNBOOKS = ROOT / "docs" / "runbooks.md"
+
+
+class Alerts(unittest.TestCase):
+    def test_each_alert_fires_when_it_should_and_only_then(self):
+        """OBS-3"""
+        program = ["go", "run", ".", str(CHART / "alerts.yaml"), "cases.yaml"]
+        answer = subprocess.run(program, cwd=TESTS / "alerts", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        self.assertEqual((answer.returncode, answer.stdout), (0, ""), answer.stdout + answer.stderr)
+
+
+class Monitoring(ChartCase):
+    def rules(self, values=None):
+        values = {"webhook": {"enabled": True}, **(values or {}), "metrics": {"prometheusRule": {"enabled": True}}}
+        groups = self.helm.objects(values)["PrometheusRule", NAME]["spec"]["groups"]
+        return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+    def test_each_alert_says_what_is_wrong_and_has_a_runbook(self):
+        """OBS-3"""
+        sections = set(re.findall(r"^## (\w+)$", RUNBOOKS.read_text(), re.MULTILINE))
+        rules = self.rules()
+        self.assertEqual(set(rules), sections)
+        for name, rule in rules.items():
+            self.assertEqual(rule["annotations"]["runbook_url"], "docs/runbooks.md#" + name.lower())
+            self.assertTrue(rule["annotations"]["summary"] and rule["annotations"]["description"], name)
+            self.assertIn(rule["labels"]["severity"], ("warning", "critical"))
+
+    def test_alerts_are_the_tested_ones(self):
+        written = self.helm.parse((CHART / "alerts.yaml").read_text())[0]
+        wanted = {rule["alert"]: (rule["expr"], rule.get("for")) for group in written["groups"] for rule in group["rules"]}
+        self.assertEqual({name: (rule["expr"], rule.get("for")) for name, rule in self.rules().items()}, wanted)
+
+    def test_runbooks_and_labels_can_be_given(self):
+        """OPS-11"""
+        values = {"enabled": True, "runbooks": "https://wiki/asya", "labels": {"release": "prometheus"}}
+        rule = self.helm.objects(at("metrics.prometheusRule", values))["PrometheusRule", NAME]
+        self.assertEqual(rule["metadata"]["labels"]["release"], "prometheus")
+        self.assertEqual(rule["spec"]["groups"][0]["rules"][0]["annotations"]["runbook_url"], "https://wiki/asya#asyaoperatordown")
+
+    def test_alerts_about_the_webhook_come_with_it(self):
+        self.assertFalse([name for name in self.rules({"webhook": {"enabled": False}}) if "Webhook" in name])
+
+    def test_nothing_of_prometheus_or_grafana_is_made_unasked(self):
+        self.assertFalse({kind for kind, _ in self.default} & {"PrometheusRule", "ServiceMonitor"})
+        self.assertNotIn(("ConfigMap", NAME + "-dashboard"), self.default)
+
+    def test_dashboard_is_found_by_its_label_and_asks_the_chosen_data_source(self):
+        """OBS-3"""
+        values = {"enabled": True, "labels": {"grafana_dashboard": "yes"}}
+        found = self.helm.objects(at("metrics.dashboard", values))["ConfigMap", NAME + "-dashboard"]
+        self.assertEqual(found["metadata"]["labels"]["grafana_dashboard"], "yes")
+        dashboard = json.loads(found["data"]["asya-operator.json"])
+        panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+        self.assertEqual(len({panel["id"] for panel in dashboard["panels"]}), len(dashboard["panels"]))
+        for panel in panels:
+            self.assertEqual(panel["datasource"]["uid"], "${datasource}")
+            self.assertTrue(all(target["expr"] for target in panel["targets"]), panel["title"])
+
+    def test_webhook_is_scraped_by_its_own_service(self):
+        objects = self.helm.objects({"webhook": {"enabled": True}, **at("metrics.serviceMonitor.enabled", True)})
+        monitor, service = (objects[kind, NAME + "-webhook"] for kind in ("ServiceMonitor", "Service"))
+        self.assertTrue(monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items())
+        (endpoint,) = monitor["spec"]["endpoints"]
+        self.assertIn(endpoint["port"], {port["name"] for port in service["spec"]["ports"]})
+
+
+class WithHelm3(Monitoring, unittest.TestCase):
+    major = 3
+
+
+class WithHelm4(Monitoring, unittest.TestCase):
+    major = 4
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,175 @@
+"""What the chart installs of the admission webhook."""
+
+import unittest
+
+from chart import SQS, ChartCase, at
+from helm import NAME
+
+WEBHOOK = NAME + "-webhook"
+LABELS = {"app.kubernetes.io/name": WEBHOOK, "app.kubernetes.io/instance": NAME}
+CONTAINER = "spec.template.spec.containers.0"
+
+# Another value, where in the webhook's Deployment it must arrive, and as what (default: itself).
+ARRIVES = {
+    "webhook.replicaCount": (5, "spec.replicas"),
+    "webhook.port": (10250, "--webhook-bind-address", ":10250"),
+    "webhook.serviceAccountName": ("other", "spec.template.spec.serviceAccountName"),
+    "webhook.validation.mode": ("Warn", "--validation"),
+    "webhook.resources.requests.cpu": ("7m", CONTAINER + ".resources.requests.cpu"),
+    "webhook.resources.requests.memory": ("7Mi", CONTAINER + ".resources.requests.memory"),
+    "webhook.resources.limits.memory": ("7Gi", CONTAINER + ".resources.limits.memory"),
+    "health.port": (9091, "--health-probe-bind-address", ":9091"),
+    "logLevel": ("debug", "--log-level"),
+    "image.tag": ("9", CONTAINER + ".image", "asya-operator:9"),
+    "image.pullPolicy": ("Always", CONTAINER + ".imagePullPolicy"),
+    "imagePullSecrets": ([{"name": "pull"}], "spec.template.spec.imagePullSecrets"),
+    "nodeSelector": ({"a": "b"}, "spec.template.spec.nodeSelector"),
+    "tolerations": ([{"key": "a", "operator": "Exists"}], "spec.template.spec.tolerations"),
+    "affinity": ({"nodeAffinity": {}}, "spec.template.spec.affinity"),
+    "priorityClassName": ("high", "spec.template.spec.priorityClassName"),
+    "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
+    "gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
+    "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
+}
+
+
+def on(values=None):
+    """These values with the webhook switched on."""
+    values = dict(values or {})
+    values["webhook"] = {"enabled": True, **values.get("webhook", {})}
+    return values
+
+
+class Webhook(ChartCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.installed = cls.helm.objects(on())
+
+    def webhook(self, values=None):
+        return self.deployment(on(values), name=WEBHOOK)
+
+    def test_every_value_of_the_webhook_arrives_where_it_belongs(self):
+        """OPS-11, AVL-1"""
+        default = self.webhook()
+        for path, (value, place, *rest) in ARRIVES.items():
+            with self.subTest(path):
+                wanted = rest[0] if rest else value
+                self.assertEqual(self.look(self.webhook(at(path, value)), place), wanted)
+                self.assertNotEqual(self.look(default, place), wanted)
+
+    def test_both_programs_know_the_same_transports_and_settings(self):
+        """ADM-7: what one admits, the other must be able to run."""
+        values = {"transports": {"sqs": SQS}, "gatewayURL": "http://gateway", "sidecar": {"image": "sidecar:7"}}
+        read = lambda name: {
+            each["name"]: each.get("value")
+            for each in self.deployment(on(values), name=name)["spec"]["template"]["spec"]["containers"][0]["env"]
+        }
+        controller, webhook = read(NAME), read(WEBHOOK)
+        for name in ("ASYA_TRANSPORT_CONFIG", "ASYA_GATEWAY_URL", "ASYA_SIDECAR_IMAGE", "ASYA_SIDECAR_DEFAULT_RESOURCES"):
+            self.assertEqual(webhook[name], controller[name])
+
+    def test_two_replicas_are_spread_where_possible_and_a_drain_takes_one(self):
+        """AVL-1"""
+        spec = self.webhook()["spec"]
+        self.assertEqual(spec["replicas"], 2)
+        spread = spec["template"]["spec"]["topologySpreadConstraints"]
+        self.assertEqual({each["topologyKey"] for each in spread}, {"kubernetes.io/hostname", "topology.kubernetes.io/zone"})
+        self.assertEqual({each["whenUnsatisfiable"] for each in spread}, {"ScheduleAnyway"})
+        self.assertEqual([each["labelSelector"]["matchLabels"] for each in spread], [LABELS, LABELS])
+        budget = self.installed["PodDisruptionBudget", WEBHOOK]["spec"]
+        self.assertEqual(budget, {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}})
+        share = self.helm.objects(on(at("webhook.podDisruptionBudget.maxUnavailable", "50%")))
+        self.assertEqual(share["PodDisruptionBudget", WEBHOOK]["spec"]["maxUnavailable"], "50%")
+        self.assertNotIn(("PodDisruptionBudget", WEBHOOK), self.helm.objects(on(at("webhook.podDisruptionBudget.enabled", False))))
+
+    def test_high_availability_is_one_value(self):
+        """AVL-1"""
+        spec = self.webhook(at("ha.enabled", True))["spec"]
+        self.assertEqual(spec["replicas"], 3)
+        spread = spec["template"]["spec"]["topologySpreadConstraints"]
+        self.assertEqual({each["whenUnsatisfiable"] for each in spread}, {"DoNotSchedule"})
+
+    def test_service_reaches_the_webhook_and_nothing_of_the_controllers_does(self):
+        """ADM-1"""
+        service = self.installed["Service", WEBHOOK]["spec"]
+        self.assertEqual(service["selector"], LABELS)
+        ports = {each["name"]: (each["port"], each["targetPort"]) for each in service["ports"]}
+        self.assertEqual(ports, {"webhook": (443, "webhook"), "metrics": (8081, "health")})
+        pod = self.webhook()["spec"]["template"]
+        self.assertEqual(pod["metadata"]["labels"], LABELS)
+        self.assertEqual({each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}, {"webhook": 9443, "health": 8081})
+        controller = self.installed["Deployment", NAME]["spec"]["selector"]["matchLabels"]
+        self.assertFalse(controller.items() <= LABELS.items())
+
+    def test_a_pod_ends_after_its_reviews(self):
+        """AVL-3: 10 s until nobody sends any, 5 s for those under way."""
+        self.assertGreater(self.webhook()["spec"]["template"]["spec"]["terminationGracePeriodSeconds"], 15)
+        self.assertEqual(self.webhook()["spec"]["strategy"], {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}})
+
+    def test_pod_meets_the_restricted_pod_security_standard(self):
+        controller, webhook = (self.installed["Deployment", name]["spec"]["template"]["spec"] for name in (NAME, WEBHOOK))
+        self.assertEqual(webhook["securityContext"], controller["securityContext"])
+        self.assertEqual(webhook["containers"][0]["securityContext"], controller["containers"][0]["securityContext"])
+
+    def test_webhook_may_read_actors_its_certificate_and_its_facts_and_write_events(self):
+        """CFG-10, CERT-8"""
+        rules = lambda kind: {
+            (resource, verb, tuple(rule.get("resourceNames", ())))
+            for rule in self.installed[kind, WEBHOOK]["rules"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        read = ("get", "list", "watch")
+        events = {("events", "create", ()), ("events", "patch", ())}
+        self.assertEqual(rules("ClusterRole"), {("asyncactors", verb, ()) for verb in read} | events)
+        own = {(kind, verb, (name,)) for verb in read for kind, name in (("secrets", WEBHOOK + "-tls"), ("configmaps", WEBHOOK + "-facts"))}
+        self.assertEqual(rules("Role"), own)
+        for kind in ("ClusterRole", "Role"):
+            (subject,) = self.installed[kind + "Binding", WEBHOOK]["subjects"]
+            self.assertEqual(subject["name"], WEBHOOK)
+
+    def test_webhook_knows_its_certificate_and_what_that_must_name(self):
+        """CERT-1"""
+        names = "asya-operator-webhook.asya-system.svc,asya-operator-webhook.asya-system.svc.cluster.local"
+        self.assertEqual(self.look(self.webhook(), "--tls-secret"), WEBHOOK + "-tls")
+        self.assertEqual(self.look(self.webhook(), "--tls-names"), names)
+        self.assertFalse({kind for kind, _ in self.installed} & {"Certificate", "Issuer"})
+
+    def test_cert_manager_makes_the_certificate_where_it_is_asked_to(self):
+        """CERT-7"""
+        objects = self.helm.objects(on(at("webhook.certManager.enabled", True)))
+        leaf, authority = objects["Certificate", WEBHOOK]["spec"], objects["Certificate", WEBHOOK + "-ca"]["spec"]
+        self.assertEqual((leaf["secretName"], leaf["issuerRef"]), (WEBHOOK + "-tls", {"name": WEBHOOK + "-ca"}))
+        self.assertEqual(",".join(leaf["dnsNames"]), self.look(self.webhook(), "--tls-names"))
+        self.assertEqual(objects["Issuer", WEBHOOK + "-ca"]["spec"]["ca"]["secretName"], authority["secretName"])
+        self.assertIs(authority["isCA"], True)
+        given = {"name": "corporate", "kind": "ClusterIssuer"}
+        objects = self.helm.objects(on(at("webhook.certManager", {"enabled": True, "issuerRef": given})))
+        self.assertEqual(objects["Certificate", WEBHOOK]["spec"]["issuerRef"], given)
+        self.assertEqual([key for key in objects if key[0] in ("Certificate", "Issuer")], [("Certificate", WEBHOOK)])
+
+    def test_network_policy_lets_in_what_is_served(self):
+        objects = self.helm.objects(on({"networkPolicy": {"enabled": True}, "metrics": {"enabled": False}}))
+        ports = lambda name: [each["port"] for each in objects["NetworkPolicy", name]["spec"]["ingress"][0]["ports"]]
+        self.assertEqual(ports(WEBHOOK), [9443, 8081])
+        self.assertEqual(ports(NAME), [8081])
+        selected = objects["NetworkPolicy", WEBHOOK]["spec"]["podSelector"]["matchLabels"]
+        self.assertEqual(selected, LABELS)
+        self.assertFalse({kind for kind, _ in self.installed} & {"NetworkPolicy"})
+
+    def test_without_the_webhook_nothing_of_it_is_left(self):
+        objects = self.helm.objects({"networkPolicy": {"enabled": True}, "ha": {"enabled": True}})
+        self.assertFalse([key for key in objects if "webhook" in key[1]])
+
+
+class WithHelm3(Webhook, unittest.TestCase):
+    major = 3
+
+
+class WithHelm4(Webhook, unittest.TestCase):
+    major = 4
+
+
+if __name__ == "__main__":
+    unittest.main()
