@@ -24,6 +24,8 @@ const SOON: Duration = Duration::from_mins(1);
 const MANAGER: &str = "manager";
 const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
 /// On RabbitMQ with two pods, on RabbitMQ with as many as KEDA says, on SQS with a role.
+/// Messages in each of RabbitMQ's queues.
+const FILLED: i32 = 12;
 const ACTORS: [&str; 3] = ["worker", "scaled", "reader"];
 
 /// What it wrote: whole objects, by PUT.
@@ -257,7 +259,7 @@ async fn fill_queues(scenario: &Scenario) -> Result<()> {
     let rabbitmq = scenario.cluster().rabbitmq()?;
     for queue in ["asya-worker", "asya-scaled"] {
         rabbitmq.declare(queue, json!({})).await?;
-        for number in 0..12 {
+        for number in 0..FILLED {
             assert!(rabbitmq.publish("", queue, &number.to_string()).await?);
         }
     }
@@ -269,7 +271,7 @@ async fn fill_queues(scenario: &Scenario) -> Result<()> {
 
 async fn queues_are_full(scenario: &Scenario) -> Result<()> {
     let rabbitmq = scenario.cluster().rabbitmq()?;
-    let wanted: Vec<String> = (0..12).map(|number| number.to_string()).collect();
+    let wanted: Vec<String> = (0..FILLED).map(|number| number.to_string()).collect();
     for queue in ["asya-worker", "asya-scaled"] {
         assert_eq!(rabbitmq.messages(queue, 99, true).await?, wanted, "{queue}");
     }
@@ -325,6 +327,18 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     )
     .await?;
     scenario.actor_status(name, "Running", SOON).await?;
+    let messages = if name == "reader" { 1 } else { FILLED };
+    eventually(
+        format_args!("{name}'s numbers are told"),
+        SOON,
+        async || {
+            let actor = scenario.actors().get(name).await?;
+            let status = &actor.data["status"];
+            let told = [&status["queuedMessages"], &status["pendingReplicas"]];
+            check(told == [messages, 0], format_args!("{status}"))
+        },
+    )
+    .await?;
     let sets = scenario.api::<ReplicaSet>();
     let list = ListParams::default().labels(&format!("app={name}"));
     let revisions = sets.list(&list).await?.items.len();
@@ -397,7 +411,6 @@ async fn children_of_the_former_operator_are_taken_over_in_place_and_no_message_
             taken_over(scenario, name).await?;
         }
         in_place(scenario, &made).await?;
-        queues_are_full(scenario).await?;
         for (seen, wanted) in &replicas {
             let seen = seen.lock().unwrap();
             assert_eq!(*seen, BTreeSet::from([*wanted]), "replicas did not stay");
@@ -427,7 +440,8 @@ async fn children_of_the_former_operator_are_taken_over_in_place_and_no_message_
         .await?;
         writes.end().await?;
         assert_eq!(writes.since(rest).await?, []);
-        Ok(())
+        // Last: who reads messages takes them out of sight for a while, which a status tells.
+        queues_are_full(scenario).await
     })
     .await;
 }
