@@ -16,15 +16,15 @@ use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
-use kube::{Api, Client};
 use serde_json::json;
 
 use crate::own_cluster;
 
-const SERVICE: &str = "asya-webhook";
-const SECRET: &str = "asya-webhook-tls";
+/// As the chart names them.
+const SERVICE: &str = "asya-operator-webhook";
+const SECRET: &str = "asya-operator-webhook-tls";
 const SOON: Duration = Duration::from_secs(20);
 /// CERT-2: from the death of a leader to the next one at work.
 const TAKEOVER: Duration = Duration::from_secs(15);
@@ -43,9 +43,8 @@ struct Stage {
 
 impl Stage {
     async fn set(cluster: &Cluster) -> Result<Self> {
-        let operator = Operator::install(cluster, json!({})).await?;
+        let operator = Operator::install(cluster, json!({"webhook": {"enabled": true}})).await?;
         let client = cluster.client();
-        allow(&client, &operator).await?;
         let replica = Certificates::new(names(operator.namespace()));
         replica.trust(Trusted::All);
         let (namespace, name) = (operator.namespace().to_owned(), SECRET.to_owned());
@@ -61,11 +60,10 @@ impl Stage {
 
     /// Starts an instance that keeps certificates, with these flags besides.
     async fn start(&self, name: &str, flags: &[&str]) -> Result<Instance> {
-        let own = [
-            &*format!("--webhook-service={SERVICE}"),
-            "--webhook-ca-spread=2s",
-        ];
-        let args = own.iter().chain(flags).map(|flag| (*flag).to_owned());
+        let args = ["--webhook-ca-spread=2s"]
+            .iter()
+            .chain(flags)
+            .map(|flag| (*flag).to_owned());
         let launch = Launch {
             args: args.collect(),
             ..Launch::default()
@@ -158,31 +156,6 @@ impl Stage {
         assert!(!said.contains("PRIVATE KEY"));
         Ok(())
     }
-}
-
-/// What the chart will allow (CFG-10): the Secret by its name.
-async fn allow(client: &Client, operator: &Operator) -> Result<()> {
-    let namespace = operator.namespace();
-    let role: Role = serde_json::from_value(json!({
-        "metadata": {"name": "certificates"},
-        "rules": [
-            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET], "verbs": ["get", "list", "watch", "update"]},
-        ],
-    }))?;
-    let binding: RoleBinding = serde_json::from_value(json!({
-        "metadata": {"name": "certificates"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "certificates"},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": operator.user()}],
-    }))?;
-    let params = PostParams::default();
-    Api::namespaced(client.clone(), namespace)
-        .create(&params, &role)
-        .await?;
-    Api::namespaced(client.clone(), namespace)
-        .create(&params, &binding)
-        .await?;
-    Ok(())
 }
 
 fn names(namespace: &str) -> Vec<String> {
