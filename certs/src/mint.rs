@@ -94,7 +94,7 @@ impl Authority {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         // Two authorities at a time are told apart by their names, too.
-        let name = format!("asya-webhook-ca {now:.0}");
+        let name = format!("asya-webhook-ca {now}");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

@@ -201,6 +201,7 @@ async fn the_webhooks_certificates_are_kept_whatever_is_done_to_them() {
         authorities_are_repaired(&stage).await?;
         the_next_leader_goes_on(&stage, &first, &second).await?;
         stage.nothing_leaked(&[&first, &second]).await?;
+        rotation::is_applied(&stage).await?;
         second.stop().await?;
         rotation::reaches_every_handshake(&stage).await
     })

@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Fingerprint;
 use asya_certs::serve::{Certificates, Trusted, tls};
+use asya_shared::admission::facts::Facts;
+use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::{Error, Result};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::DeleteParams;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -16,7 +19,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{Stage, names};
+use super::{SOON, Stage, names};
 
 /// Lives that end while a test waits.
 const SHORT: [&str; 3] = [
@@ -43,6 +46,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
         .delete(super::SECRET, &DeleteParams::default())
         .await?;
     let instance = stage.start("rotating", &SHORT).await?;
+    stage.replica.trust(told(stage).await?);
     let (mut served, mut new) = (HashSet::new(), BTreeSet::<Fingerprint>::new());
     let (mut handshakes, started) = (0, Instant::now());
     let mut pace = tokio::time::interval(PACE);
@@ -51,11 +55,9 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
         assert!(started.elapsed() < Duration::from_mins(2), "{new:?}");
         if bundle.read.elapsed() > LATE {
             bundle = Bundle::read(stage).await?;
+            stage.replica.trust(told(stage).await?);
             new.extend(bundle.fingerprints.iter().filter(|it| !before.contains(it)));
         }
-        // As the facts' ConfigMap tells it to the replicas.
-        let fingerprints = bundle.fingerprints.iter().copied().collect();
-        stage.replica.trust(Trusted::These(fingerprints));
         let leaf = handshake(port, &name, &bundle).await;
         served.insert(
             leaf.map_err(|error| {
@@ -72,6 +74,23 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
     );
     assert!(served.len() > 3 && handshakes > 100);
     stage.nothing_leaked(&[&instance]).await
+}
+
+/// Waits until the configurations trust what the Secret holds, and the replicas are told so.
+pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
+    eventually("every caBundle is the Secret's", SOON, async || {
+        let held = stage.secret().await?.bundle().authorities;
+        let held: BTreeSet<_> = held.iter().map(|it| it.fingerprint).collect();
+        let applied = Bundle::read(stage)
+            .await?
+            .fingerprints
+            .into_iter()
+            .collect();
+        check(held == applied, format_args!("{held:?} {applied:?}"))?;
+        let told = told(stage).await.map_err(NotYet::new)?;
+        check(told == Trusted::These(held), format_args!("{told:?}"))
+    })
+    .await
 }
 
 /// What an API server trusts.
@@ -96,6 +115,15 @@ impl Bundle {
             read,
         })
     }
+}
+
+/// What replicas are told of it.
+async fn told(stage: &Stage) -> Result<Trusted> {
+    let (client, namespace) = (stage.cluster.client(), stage.operator.namespace());
+    let maps = Api::<ConfigMap>::namespaced(client, namespace);
+    let map = maps.get("asya-operator-webhook-facts").await?;
+    let facts = Facts::read(&map.data.unwrap_or_default());
+    Ok(Trusted::read(facts.trusted.iter().map(String::as_str)))
 }
 
 /// A webhook that accepts connections and says nothing.
