@@ -134,6 +134,7 @@ class Webhook(ChartCase):
         names = "asya-operator-webhook.asya-system.svc,asya-operator-webhook.asya-system.svc.cluster.local"
         self.assertEqual(self.look(self.webhook(), "--tls-secret"), WEBHOOK + "-tls")
         self.assertEqual(self.look(self.webhook(), "--tls-names"), names)
+        self.assertEqual(self.look(self.webhook(), "--facts-config-map"), WEBHOOK + "-facts")
         self.assertFalse({kind for kind, _ in self.installed} & {"Certificate", "Issuer"})
 
     def test_cert_manager_makes_the_certificate_where_it_is_asked_to(self):

@@ -156,8 +156,9 @@ fn a_transport_that_cannot_be_used_is_a_warning_that_lists_the_others() {
     for (transport, problem) in [("kafka", "not configured"), ("off", "disabled")] {
         let verdict = world.create(&actor("models", "phi3", &standalone(transport)));
         assert_eq!(verdict.reason, Reason::Valid);
-        let text =
-            format!("spec.transport: transport \"{transport}\" is {problem}; enabled: mq, other");
+        let text = format!(
+            "spec.transport: transport \"{transport}\" is {problem}; enabled: mq, other, twin"
+        );
         assert_eq!(verdict.answer.warnings, [text]);
     }
 }
