@@ -115,11 +115,19 @@ async fn changed_kind_brings_the_new_workload_and_then_takes_the_old_one() {
             },
         )
         .await?;
-        let actor = scenario.actor_status(&name, "Running", SOON).await?;
-        let inventory = &actor.data["status"]["inventory"];
-        assert_eq!(inventory.as_array().map(Vec::len), Some(1), "{inventory}");
-        assert_eq!(inventory[0]["kind"], "StatefulSet");
-        Ok(())
+        eventually("the StatefulSet alone is told", SOON, async || {
+            let actor = scenario.actors().get(&name).await?;
+            let status = &actor.data["status"];
+            let inventory = status["inventory"]
+                .as_array()
+                .map_or(&[][..], Vec::as_slice);
+            let told = inventory.len() == 1 && inventory[0]["kind"] == "StatefulSet";
+            check(
+                told && status["status"] == "Running",
+                format_args!("{status}"),
+            )
+        })
+        .await
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! What goes as it should: an actor comes, runs, changes, and goes.
 
 use asya_tests::Result;
-use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::eventually::{NotYet, check, eventually};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -97,9 +97,14 @@ async fn restart_and_fewer_pods_of_a_stateful_set_are_told_as_what_they_are() {
 
         actor["spec"]["workload"]["replicas"] = json!(3);
         case.apply(&actor).await?;
-        let mark = case.witness.mark();
+        eventually("three pods are told", SOON, async || {
+            let found = scenario.actors().get(&name).await?;
+            let status = &found.data["status"];
+            let told = status["status"] == "Running" && status["readyReplicas"] == 3;
+            check(told, format_args!("{status}"))
+        })
+        .await?;
         let all = workload("Running", "PodsReady");
-        case.witness.first(mark, &name, all, SOON).await?;
         actor["spec"]["workload"]["replicas"] = json!(1);
         let mark = case.witness.mark();
         case.apply(&actor).await?;
