@@ -91,17 +91,22 @@ async fn restart_and_fewer_pods_of_a_stateful_set_are_told_as_what_they_are() {
         scenario
             .kubectl(&["rollout", "status", &set, "--timeout=60s"])
             .await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
-        let states = case.witness.states(mark, &name);
-        assert_eq!(states, ["Updating", "Running"]);
+        eventually("it runs again", SOON, async || {
+            let states = case.witness.states(mark, &name);
+            check(
+                states == ["Updating", "Running"],
+                format_args!("{states:?}"),
+            )
+        })
+        .await?;
 
         actor["spec"]["workload"]["replicas"] = json!(3);
         case.apply(&actor).await?;
         eventually("three pods are told", SOON, async || {
             let found = scenario.actors().get(&name).await?;
-            let status = &found.data["status"];
-            let told = status["status"] == "Running" && status["readyReplicas"] == 3;
-            check(told, format_args!("{status}"))
+            let told = &found.data["status"];
+            let all_run = told["status"] == "Running" && told["readyReplicas"] == 3;
+            check(all_run, format_args!("{told}"))
         })
         .await?;
         let all = workload("Running", "PodsReady");
