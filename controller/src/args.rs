@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use std::ffi::OsStr;
 
-use asya_shared::config::{ConfigError, Settings, TransportsConfig};
+use asya_process::flags::InstallationFlags;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, CommandFactory, Parser};
 use jiff::SignedDuration;
@@ -97,26 +97,9 @@ pub struct Args {
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub manage_crds: bool,
 
-    /// Transports as JSON: {"transports": {NAME: {type, enabled, config}}}.
-    #[arg(
-        long,
-        env = "ASYA_TRANSPORT_CONFIG",
-        default_value = "",
-        hide_env_values = true
-    )]
-    pub transport_config: String,
-
-    /// Where sidecars report progress.
-    #[arg(long, env = "ASYA_GATEWAY_URL")]
-    pub gateway_url: Option<String>,
-
-    /// Image of sidecars whose actor names none.
-    #[arg(long, env = "ASYA_SIDECAR_IMAGE")]
-    pub sidecar_image: Option<String>,
-
-    /// Resources of sidecars whose actor sets none, as JSON.
-    #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
-    pub sidecar_default_resources: Option<String>,
+    /// Transports, and what pods get.
+    #[command(flatten)]
+    pub installation: InstallationFlags,
 
     /// File with the runtime script.
     #[arg(long, env = "ASYA_RUNTIME_SCRIPT_PATH")]
@@ -164,27 +147,6 @@ impl Args {
             let set = |variable: &OsStr| std::env::var_os(variable).is_some();
             naming_its_source(error, given, set).exit()
         })
-    }
-
-    /// The configured transports.
-    ///
-    /// # Errors
-    /// Names the path of the wrong key.
-    pub fn transports(&self) -> Result<TransportsConfig, ConfigError> {
-        TransportsConfig::parse(&self.transport_config)
-    }
-
-    /// What pods get from the installation.
-    ///
-    /// # Errors
-    /// Names the wrong variable.
-    pub fn settings(&self) -> Result<Settings, ConfigError> {
-        let resources = self.sidecar_default_resources.as_deref();
-        Settings::parse(
-            self.gateway_url.clone(),
-            self.sidecar_image.clone(),
-            resources,
-        )
     }
 }
 

@@ -54,6 +54,7 @@ fn text(raw: Option<&std::sync::Arc<serde_json::value::RawValue>>) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use asya_process::metrics::Exposed;
     use std::sync::Arc;
 
     use serde_json::json;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asya_shared::claims::{self, Grip, Known, Name, Place, Use};
+use asya_shared::claims::{self, Grip, Name, Place, Use};
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
 
@@ -107,15 +107,7 @@ impl Claim {
     fn of(transports: &TransportsConfig, actor: &ActorRecord) -> Option<Self> {
         let Key { namespace, name } = &actor.metadata.key;
         let told = &actor.told;
-        let retired = told.retired_queues.iter().map(|queue| (queue, true));
-        let known = retired
-            .chain(told.queue.iter().map(|queue| (queue, false)))
-            .map(|(queue, retired)| Known {
-                transport: &queue.transport,
-                queue: &queue.name,
-                dead_letters: &queue.dead_letters,
-                retired,
-            });
+        let known = claims::known(told.queue.as_ref(), &told.retired_queues);
         let transport = actor.transport.as_deref();
         let claim = Self {
             age: (

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz` (OPS-6), and the server that they and the metrics run on.
+//! Whether we are ready (OPS-6), and the server that probes and metrics run on.
 
 #[cfg(test)]
 mod tests;
@@ -6,10 +6,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use asya_process::listen::{self, BindError};
 use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -100,53 +98,15 @@ impl Drop for Gate {
     }
 }
 
-/// The probes: `/healthz` answers as long as the process does, `/readyz` lists what is not ready.
-pub fn routes(readiness: Readiness) -> Router {
-    Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/readyz", get(readyz))
-        .with_state(readiness)
-}
-
-async fn readyz(State(readiness): State<Readiness>) -> (StatusCode, String) {
-    let pending = readiness.pending();
-    if pending.is_empty() {
-        (StatusCode::OK, "ok".to_owned())
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, pending.join("\n"))
-    }
-}
-
-/// An address on which we cannot serve.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address:?} ({flag}): {source}")]
-pub struct BindError {
-    address: String,
-    flag: &'static str,
-    source: std::io::Error,
-}
-
-/// Listens on `host:port`; `:port` means all interfaces, `0` nowhere. `flag` is what set the address.
+/// Listens on an address; none for `0`, which is nowhere.
 ///
 /// # Errors
-/// When the address cannot be understood or is not to be had.
+/// As [`listen::bind`].
 pub async fn bind(address: &str, flag: &'static str) -> Result<Option<TcpListener>, BindError> {
     if address == "0" {
         return Ok(None);
     }
-    let bound = match address.strip_prefix(':') {
-        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-            // A machine without IPv6.
-            Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
-            bound => bound,
-        },
-        None => TcpListener::bind(address).await,
-    };
-    bound.map(Some).map_err(|source| BindError {
-        address: address.to_owned(),
-        flag,
-        source,
-    })
+    listen::bind(address, flag).await.map(Some)
 }
 
 /// Serves until `shutdown`; requests under way are answered.

@@ -3,27 +3,21 @@
 #[cfg(test)]
 mod tests;
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
-use prometheus_client::encoding::text::encode;
+use asya_process::metrics::{Exposed, Gauges, add, register};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::record::Key;
 use crate::work_queue::{Numbers, Observer, WorkQueue};
-
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Seconds; the bounds below and above a usual pass, and those of a broker that hangs.
 const PASS_BUCKETS: [f64; 12] = [
@@ -41,12 +35,11 @@ const REQUEUE_AFTER: &str = "requeue_after";
 const ERROR: &str = "error";
 
 type Labels<const N: usize> = [(&'static str, String); N];
-type Refresh = Box<dyn Fn(&Metrics) + Send + Sync>;
 
 /// Every metric of the controller.
 pub struct Metrics {
     registry: Registry,
-    refresh: Mutex<Vec<Refresh>>,
+    gauges: Gauges<Self>,
     passes: Passes,
     queue: Queue,
     pass_failures: Family<Labels<1>, Counter>,
@@ -167,7 +160,7 @@ impl Metrics {
             events_received: add(own, "events_received", "Watch events of the kind"),
             events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
             registry,
-            refresh: Mutex::default(),
+            gauges: Gauges::default(),
         }
     }
 
@@ -276,24 +269,15 @@ impl Metrics {
     pub fn watch_event_dropped(&self, kind: &str) {
         self.events_dropped.get_or_create(&of(kind)).inc();
     }
+}
 
-    /// Reads gauges off what they measure, right before each scrape, so that they cannot drift.
-    pub fn before_scrape(&self, refresh: impl Fn(&Self) + Send + Sync + 'static) {
-        let mut all = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Box::new(refresh));
+impl Exposed for Metrics {
+    fn registry(&self) -> &Registry {
+        &self.registry
     }
 
-    /// The text of all metrics.
-    ///
-    /// # Errors
-    /// When a label or value cannot be written.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        // One scrape at a time, or another would see gauges half refreshed.
-        let refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-        refresh.iter().for_each(|refresh| refresh(self));
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+    fn gauges(&self) -> &Gauges<Self> {
+        &self.gauges
     }
 }
 
@@ -361,27 +345,6 @@ impl Drop for Pass {
         let seconds = self.started.elapsed().as_secs_f64();
         self.metrics.passes.seconds.observe(seconds);
     }
-}
-
-/// The page with the metrics.
-pub fn routes(metrics: Arc<Metrics>) -> Router {
-    let page = move || {
-        let text = metrics
-            .text()
-            .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR);
-        let page = text.map(|text| ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response());
-        std::future::ready(page)
-    };
-    Router::new().route("/metrics", get(page))
-}
-
-fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    register(registry, name, help, M::default())
-}
-
-fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
-    metric
 }
 
 fn of(kind: &str) -> Labels<1> {

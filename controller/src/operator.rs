@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use asya_process::metrics::Exposed;
 use asya_shared::names::label;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, join_all};

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::watching::{is_undecodable, was_cut};
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
@@ -234,7 +235,7 @@ impl<R: Record> Watch<R> {
     fn failed(&self, kind: &str, error: &Error, failures: u32) {
         self.metrics.watch_healthy(kind, false);
         // A watch is cut now and then; only what lasts is worth an operator's look.
-        if failures == 1 && matches!(error, Error::WatchFailed(_) | Error::WatchError(_)) {
+        if failures == 1 && was_cut(error) {
             tracing::debug!(%kind, %error, "watch was cut");
         } else if let Some(rule) = missing_rule::<R>(error) {
             warn!(%kind, %error, missing_rule = rule, "the API server refuses the watch");
@@ -249,17 +250,6 @@ fn backoff(failures: u32) -> Duration {
         .saturating_mul(1 << failures.saturating_sub(1).min(16))
         .min(BACKOFF_MAX);
     full.mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
-/// kube takes a line that it cannot decode for a `Status` without code and text.
-fn is_undecodable(error: &Error) -> bool {
-    match error {
-        Error::WatchError(status) | Error::WatchFailed(kube::Error::Api(status)) => {
-            status.code == 0
-        }
-        Error::WatchFailed(kube::Error::SerdeError(_)) => true,
-        _ => false,
-    }
 }
 
 /// The RBAC rule that a refused watch needs (FW-12).

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::config::TransportsConfig;
@@ -77,6 +78,33 @@ pub struct Known<'a> {
     pub dead_letters: &'a [String],
     /// Whether the actor has left it.
     pub retired: bool,
+}
+
+/// A queue at a broker, as a status names it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct QueueName {
+    /// The transport.
+    pub transport: Box<str>,
+    /// Its name there.
+    pub name: Box<str>,
+    /// Dead letter queues of its own that it has or had.
+    #[serde(default, rename = "deadLetters")]
+    pub dead_letters: Box<[String]>,
+}
+
+/// What a status tells: the queue that was verified last, and those that the actor has left.
+pub fn known<'a>(
+    queue: Option<&'a QueueName>,
+    retired: &'a [QueueName],
+) -> impl Iterator<Item = Known<'a>> {
+    let retired = retired.iter().map(|queue| (queue, true));
+    let queues = retired.chain(queue.map(|queue| (queue, false)));
+    queues.map(|(queue, retired)| Known {
+        transport: &queue.transport,
+        queue: &queue.name,
+        dead_letters: &queue.dead_letters,
+        retired,
+    })
 }
 
 /// Every name that an actor claims, each once; first the queue that its spec asks for, where that can be had.

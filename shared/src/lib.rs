@@ -9,6 +9,7 @@ pub mod claims;
 pub mod config;
 pub mod hash;
 pub mod inject;
+pub mod key;
 pub mod names;
 pub mod quantity;
 pub mod resolve;

@@ -13,9 +13,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::facts::Known;
-use crate::index::{Contact, Index, Key};
+use crate::index::{Contact, Index};
 use crate::outcome::{Reason, Verdict};
 use crate::review::{Answer, Denied, Request, Served};
+use asya_shared::key::Key;
 
 /// What this path serves.
 const SERVED: Served = Served {

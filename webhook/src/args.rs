@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use asya_shared::config::{ConfigError, Settings, TransportsConfig};
+use asya_process::flags::InstallationFlags;
 use clap::Parser;
 
 use crate::actor::Mode;
@@ -49,26 +49,9 @@ pub struct Args {
     #[arg(long, default_value = "info")]
     pub log_level: String,
 
-    /// Transports as JSON: {"transports": {NAME: {type, enabled, config}}}.
-    #[arg(
-        long,
-        env = "ASYA_TRANSPORT_CONFIG",
-        default_value = "",
-        hide_env_values = true
-    )]
-    pub transport_config: String,
-
-    /// Where sidecars report progress.
-    #[arg(long, env = "ASYA_GATEWAY_URL")]
-    pub gateway_url: Option<String>,
-
-    /// Image of sidecars whose actor names none.
-    #[arg(long, env = "ASYA_SIDECAR_IMAGE")]
-    pub sidecar_image: Option<String>,
-
-    /// Resources of sidecars whose actor sets none, as JSON.
-    #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
-    pub sidecar_default_resources: Option<String>,
+    /// Transports, and what pods get.
+    #[command(flatten)]
+    pub installation: InstallationFlags,
 
     /// The operator's own namespace.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]
@@ -80,26 +63,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// The configured transports.
-    ///
-    /// # Errors
-    /// Names the path of the wrong key.
-    pub fn transports(&self) -> Result<TransportsConfig, ConfigError> {
-        TransportsConfig::parse(&self.transport_config)
-    }
-
-    /// What pods get from the installation.
-    ///
-    /// # Errors
-    /// Names the wrong variable.
-    pub fn settings(&self) -> Result<Settings, ConfigError> {
-        Settings::parse(
-            self.gateway_url.clone(),
-            self.sidecar_image.clone(),
-            self.sidecar_default_resources.as_deref(),
-        )
-    }
-
     /// Whether somebody tells facts.
     pub fn has_facts(&self) -> bool {
         !self.facts_config_map.is_empty()

@@ -2,18 +2,16 @@
 
 use std::time::Duration;
 
+use asya_process::{BoxError, api_server};
+use kube::Client;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
 
-use crate::BoxError;
 use crate::index::Contact;
 
 /// Longer than the watch of actors lasts: a connection on which nothing comes for so long is dead.
 const QUIET: Duration = Duration::from_secs(25);
 /// The same of the other watches.
 const QUIET_OTHERS: Duration = Duration::from_mins(1);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The clients of this process.
 pub struct Clients {
@@ -29,17 +27,7 @@ impl Clients {
     /// # Errors
     /// When there is no usable configuration.
     pub async fn new(kubeconfig: Option<&str>, contact: &Contact) -> Result<Self, BoxError> {
-        let mut config = match kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?
-            }
-            None => Config::infer().await?,
-        };
-        config.connect_timeout = Some(CONNECT_TIMEOUT);
-        // Each watch has its own backoff.
-        config.default_retry = false;
-        config.read_timeout = Some(QUIET);
+        let mut config = api_server::config(kubeconfig, QUIET).await?;
         let actors = ClientBuilder::try_from(config.clone())?
             .with_layer(contact)
             .build();

@@ -5,7 +5,6 @@ mod args;
 mod client;
 mod events;
 mod facts;
-mod health;
 mod index;
 mod judges;
 mod metrics;
@@ -23,13 +22,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_certs::serve::{Certificates, Trusted};
+use asya_process::metrics::Exposed;
+use asya_process::{BoxError, listen, logs, metrics as exposed, probes};
 use clap::Parser;
 use k8s_openapi::jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
-use tracing_subscriber::EnvFilter;
 
 use crate::actor::Actors;
 use crate::args::Args;
@@ -44,14 +44,12 @@ use crate::readiness::Readiness;
 /// Reviews under way get this long when no new ones are taken (AVL-3).
 const FINISH: Duration = Duration::from_secs(5);
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();
     // Before anything speaks TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    if let Err(error) = start_logging(&args.log_level) {
+    if let Err(error) = logs::start(&args.log_level) {
         eprintln!("--log-level {}: {error}", args.log_level);
         return ExitCode::from(2);
     }
@@ -64,20 +62,10 @@ async fn main() -> ExitCode {
     }
 }
 
-/// JSON lines. kube's client logs whole answers that it cannot decode, Secrets among them: it is silenced.
-fn start_logging(level: &str) -> Result<(), BoxError> {
-    let filter = EnvFilter::try_new(level)?.add_directive("kube_client::client=off".parse()?);
-    tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_env_filter(filter)
-        .try_init()
-}
-
 async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let platform = Platform {
-        transports: args.transports()?,
-        settings: args.settings()?,
+        transports: args.installation.transports()?,
+        settings: args.installation.settings()?,
     };
     for warning in &platform.transports.warnings {
         warn!(warning, "transport configuration");
@@ -92,13 +80,15 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         signal(SignalKind::interrupt())?,
     );
 
-    let reviews = health::bind(&args.webhook_bind_address, "--webhook-bind-address").await?;
-    let probes = health::bind(
+    let reviews = listen::bind(&args.webhook_bind_address, "--webhook-bind-address").await?;
+    let probes = listen::bind(
         &args.health_probe_bind_address,
         "--health-probe-bind-address",
     )
     .await?;
-    let health = health::routes(readiness.pending(), Arc::clone(&metrics));
+    let pending = readiness.clone();
+    let health = probes::routes(move || pending.pending());
+    let health = health.merge(exposed::routes(Arc::clone(&metrics)));
     tokio::spawn(async { axum::serve(probes, health).await });
 
     let clients = Clients::new(args.kubeconfig.as_deref(), &contact).await?;

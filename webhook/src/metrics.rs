@@ -1,18 +1,17 @@
 //! What `/metrics` tells (section 7 of the specification of admission). Labels take few values: none is a
 //! pod's, a container's or free text (OBS-1).
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_certs::serve::Shown;
+use asya_process::metrics::{Exposed, Gauges, add, register};
 use k8s_openapi::jiff::Timestamp;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Metric, Registry};
+use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use crate::outcome::{Path, Reason};
@@ -34,12 +33,11 @@ const SIZES: [f64; 8] = [
 ];
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
-type Refresh = Box<dyn Fn(&Metrics) + Send + Sync>;
 
 /// Every metric of the webhook.
 pub struct Metrics {
     registry: Registry,
-    refresh: Mutex<Vec<Refresh>>,
+    gauges: Gauges<Self>,
     reviews: Family<Labels<5>, Counter>,
     durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
     review_bytes: Histogram,
@@ -144,7 +142,7 @@ impl Metrics {
                 "Certificates taken from the Secret, by result",
             ),
             registry,
-            refresh: Mutex::default(),
+            gauges: Gauges::default(),
         }
     }
 
@@ -201,23 +199,15 @@ impl Metrics {
             counter.inc_by(count.saturating_sub(counter.get()));
         }
     }
+}
 
-    /// Reads gauges off what they measure, right before each scrape, so that they cannot drift.
-    pub fn before_scrape(&self, refresh: impl Fn(&Self) + Send + Sync + 'static) {
-        let mut all = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(Box::new(refresh));
+impl Exposed for Metrics {
+    fn registry(&self) -> &Registry {
+        &self.registry
     }
 
-    /// The text of all metrics.
-    ///
-    /// # Errors
-    /// When a value cannot be written.
-    pub fn text(&self) -> Result<String, fmt::Error> {
-        let refresh = self.refresh.lock().unwrap_or_else(PoisonError::into_inner);
-        refresh.iter().for_each(|refresh| refresh(self));
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+    fn gauges(&self) -> &Gauges<Self> {
+        &self.gauges
     }
 }
 
@@ -242,15 +232,6 @@ impl Drop for InFlight {
 #[expect(clippy::cast_precision_loss, reason = "a body has at most 8 MiB")]
 fn size(bytes: usize) -> f64 {
     bytes as f64
-}
-
-fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
-    register(registry, name, help, M::default())
-}
-
-fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
-    registry.register(name, help, metric.clone());
-    metric
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use k8s_openapi::jiff::Timestamp;
 use kube::CustomResourceExt;
 
 use crate::facts::Known;
-use crate::health::Pending;
 use crate::index::{Contact, Index};
 
 /// What readiness depends on. A clone looks at the same.
@@ -46,14 +45,9 @@ impl Readiness {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// What is not ready, for the probe.
-    pub fn pending(&self) -> Pending {
-        let readiness = self.clone();
-        Arc::new(move || readiness.list())
-    }
-
-    /// What has been seen once counts for good: the API server may be away, and the controller, too (AVL-6).
-    fn list(&self) -> Vec<String> {
+    /// What is not ready, and why, one line each. What has been seen once counts for good: the API server may be away,
+    /// and the controller, too (AVL-6).
+    pub fn pending(&self) -> Vec<String> {
         let mut pending = Vec::new();
         if self.stopping.load(Ordering::Relaxed) {
             pending.push("process: stopping".to_owned());

@@ -10,9 +10,15 @@ use tower::ServiceExt;
 
 use super::*;
 
+/// The probes that tell of it.
+fn routes(readiness: &Readiness) -> Router {
+    let readiness = readiness.clone();
+    asya_process::probes::routes(move || readiness.pending())
+}
+
 async fn get(readiness: &Readiness, path: &str) -> (u16, String) {
     let request = Request::get(path).body(Body::empty()).unwrap();
-    let response = routes(readiness.clone()).oneshot(request).await.unwrap();
+    let response = routes(readiness).oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     (status, String::from_utf8(body.into()).unwrap())
@@ -107,7 +113,7 @@ async fn the_server_answers_until_it_is_stopped() {
     let shutdown = CancellationToken::new();
     let server = tokio::spawn(serve(
         listener,
-        routes(Readiness::default()),
+        routes(&Readiness::default()),
         shutdown.clone(),
     ));
     let connection = TcpStream::connect(address).await.unwrap();

@@ -2,10 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use axum::body::{Body, to_bytes};
-use axum::http::Request;
-use tower::ServiceExt;
-
 use super::*;
 use crate::work_queue::Settings;
 
@@ -230,17 +226,4 @@ fn the_work_queue_tells_how_it_goes() {
     assert_eq!(queue("workqueue_retries_total").as_deref(), Some("1"));
     let panics = r#"controller_runtime_reconcile_panics_total{controller="asyncactor"}"#;
     assert_eq!(value(&metrics, panics).as_deref(), Some("1"));
-}
-
-#[tokio::test]
-async fn the_page_is_openmetrics_text() {
-    let request = Request::get("/metrics").body(Body::empty()).unwrap();
-    let response = routes(Arc::new(Metrics::new()))
-        .oneshot(request)
-        .await
-        .unwrap();
-    assert_eq!(response.status(), StatusCode::OK);
-    assert_eq!(response.headers()[header::CONTENT_TYPE], CONTENT_TYPE);
-    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    assert!(body.ends_with(b"# EOF\n"));
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use asya_shared::api::{AsyncActor, Timeout, WorkloadRef};
+use asya_shared::claims::QueueName;
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -67,18 +68,6 @@ pub struct Told {
     pub retired_queues: Box<[QueueName]>,
     /// Pods that are wished.
     pub desired_replicas: i32,
-}
-
-/// A queue at a broker.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct QueueName {
-    /// The transport.
-    pub transport: Box<str>,
-    /// Its name there.
-    pub name: Box<str>,
-    /// Dead letter queues of its own that it has or had.
-    #[serde(default, rename = "deadLetters")]
-    pub dead_letters: Box<[String]>,
 }
 
 /// The annotations of an actor that we read.

@@ -33,6 +33,7 @@ use serde::{Deserialize, Deserializer};
 
 pub use actor::ActorRecord;
 pub use anchor::AnchorRecord;
+pub use asya_shared::key::Key;
 pub use bare_pod::{BarePodRecord, Labels};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
@@ -48,37 +49,6 @@ pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
 pub use target::TargetRecord;
 pub use workload::{OfKind, ReplicaFailure, WorkloadRecord};
-
-/// Namespace and name of an object.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    /// Namespace of the object.
-    pub namespace: Arc<str>,
-    /// Name of the object.
-    pub name: Arc<str>,
-}
-
-impl Key {
-    /// The key of `name` in `namespace`.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl fmt::Debug for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// Whom a changed object concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]

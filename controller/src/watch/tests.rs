@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use asya_process::metrics::Exposed;
 use http::{Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;

@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asya_shared::api::WorkloadRef;
-use asya_shared::claims::{self, Grip, Known, Name, Place, Use};
+use asya_shared::claims::{self, Grip, Name, Place, Use};
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{ActorInputs, BoundActor};
+use asya_shared::key::Key;
 use asya_shared::validate;
 use k8s_openapi::jiff::Timestamp;
 
-pub use record::{Actor, Key, Seen};
+pub use record::{Actor, Seen};
 pub use watch::{Contact, follow};
 
 /// The bindings of a namespace.
@@ -80,15 +81,7 @@ impl Entry {
     fn of(actor: &Arc<Actor>, platform: &Platform, scripts_hash: &str) -> Self {
         let Key { namespace, name } = &actor.key;
         let told = &actor.told;
-        let retired = told.retired_queues.iter().map(|queue| (queue, true));
-        let known = retired
-            .chain(told.queue.iter().map(|queue| (queue, false)))
-            .map(|(queue, retired)| Known {
-                transport: &queue.transport,
-                queue: &queue.name,
-                dead_letters: &queue.dead_letters,
-                retired,
-            });
+        let known = claims::known(told.queue.as_ref(), &told.retired_queues);
         let transport = actor.transport.as_deref();
         let binding = actor.target.clone().map(|target| Binding {
             target,

@@ -3,40 +3,16 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use asya_shared::api::{AsyncActor, ResolvedTarget, WorkloadRef};
+use asya_shared::claims::QueueName;
+use asya_shared::key::Key;
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-
-/// Namespace and name of an actor.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
-    /// Namespace.
-    pub namespace: Arc<str>,
-    /// Name.
-    pub name: Arc<str>,
-}
-
-impl Key {
-    /// The key of `name` in `namespace`.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// An actor, as an event of the watch or a list shows it.
 #[derive(Clone, Debug)]
@@ -81,18 +57,6 @@ pub struct Told {
     pub bound_since: Option<Time>,
     /// What its target led to.
     pub resolved_target: Option<ResolvedTarget>,
-}
-
-/// A queue at a broker.
-#[derive(Debug, Deserialize)]
-pub struct QueueName {
-    /// The transport.
-    pub transport: Box<str>,
-    /// Its name there.
-    pub name: Box<str>,
-    /// Dead letter queues of its own that it has or had.
-    #[serde(default, rename = "deadLetters")]
-    pub dead_letters: Box<[String]>,
 }
 
 #[derive(Deserialize)]

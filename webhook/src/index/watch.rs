@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use asya_process::watching::{is_undecodable, was_cut};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -167,7 +168,7 @@ fn take(index: &Index, event: Event<Seen>) {
 
 fn told(error: &Error, failures: u32) {
     // A watch is cut now and then; only what lasts is worth a look.
-    if failures == 1 && matches!(error, Error::WatchFailed(_) | Error::WatchError(_)) {
+    if failures == 1 && was_cut(error) {
         debug!(%error, "the watch of AsyncActors was cut");
     } else {
         warn!(%error, failures, "the watch of AsyncActors fails");
@@ -177,17 +178,6 @@ fn told(error: &Error, failures: u32) {
 fn backoff(failures: u32) -> Duration {
     let doubled = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
     doubled.min(BACKOFF_MAX)
-}
-
-/// kube takes a line that it cannot decode for a `Status` without code and text.
-fn is_undecodable(error: &Error) -> bool {
-    match error {
-        Error::WatchError(status) | Error::WatchFailed(kube::Error::Api(status)) => {
-            status.code == 0
-        }
-        Error::WatchFailed(kube::Error::SerdeError(_)) => true,
-        _ => false,
-    }
 }
 
 #[cfg(test)]

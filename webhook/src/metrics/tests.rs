@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_certs::serve::Shown;
+use asya_process::metrics::Exposed;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Ended, Metrics, Reviewed};

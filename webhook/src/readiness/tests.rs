@@ -18,7 +18,7 @@ fn ready_is_who_knows_actors_and_facts_and_has_a_trusted_leaf_until_it_stops() {
     let (index, facts) = (Arc::new(Index::new(platform())), Known::default());
     let certificates = Certificates::new(names.clone());
     let readiness = Readiness::new(&index, &Contact::default(), &certificates, &facts, true);
-    let pending = readiness.pending();
+    let pending = || readiness.pending();
     assert_eq!(pending().len(), 3, "{:?}", pending());
     assert_eq!(pending()[0], "asyncactors.asya.sh: not listed yet");
 
@@ -50,7 +50,7 @@ fn facts_are_waited_for_where_somebody_tells_them() {
     let certificates = Certificates::new(Vec::new());
     let pending = |told| {
         let readiness = Readiness::new(&index, &Contact::default(), &certificates, &facts, told);
-        let pending = readiness.pending()();
+        let pending = readiness.pending();
         pending.iter().any(|it| it.starts_with("facts: "))
     };
     assert!(pending(true) && !pending(false));

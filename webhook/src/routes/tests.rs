@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::metrics::Exposed;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Request as HttpRequest, StatusCode};

@@ -1,3 +1,4 @@
+use asya_process::metrics::Exposed;
 use tokio::time::sleep;
 
 use super::*;

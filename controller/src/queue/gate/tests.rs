@@ -1,6 +1,7 @@
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use asya_process::metrics::Exposed;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 

@@ -1,0 +1,51 @@
+//! Flags and environment of an installation, which both programs read alike (OPS-2, ADM-7).
+
+use asya_shared::config::{ConfigError, Settings, TransportsConfig};
+use clap::Args;
+
+/// Transports, and what pods get.
+#[derive(Args, Clone, Debug)]
+pub struct InstallationFlags {
+    /// Transports as JSON: {"transports": {NAME: {type, enabled, config}}}.
+    #[arg(
+        long,
+        env = "ASYA_TRANSPORT_CONFIG",
+        default_value = "",
+        hide_env_values = true
+    )]
+    transport_config: String,
+
+    /// Where sidecars report progress.
+    #[arg(long, env = "ASYA_GATEWAY_URL")]
+    gateway_url: Option<String>,
+
+    /// Image of sidecars whose actor names none.
+    #[arg(long, env = "ASYA_SIDECAR_IMAGE")]
+    sidecar_image: Option<String>,
+
+    /// Resources of sidecars whose actor sets none, as JSON.
+    #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
+    sidecar_default_resources: Option<String>,
+}
+
+impl InstallationFlags {
+    /// The configured transports.
+    ///
+    /// # Errors
+    /// Names the path of the wrong key.
+    pub fn transports(&self) -> Result<TransportsConfig, ConfigError> {
+        TransportsConfig::parse(&self.transport_config)
+    }
+
+    /// What pods get from the installation.
+    ///
+    /// # Errors
+    /// Names the wrong variable.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        Settings::parse(
+            self.gateway_url.clone(),
+            self.sidecar_image.clone(),
+            self.sidecar_default_resources.as_deref(),
+        )
+    }
+}

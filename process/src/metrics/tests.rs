@@ -1,0 +1,55 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use prometheus_client::metrics::gauge::Gauge;
+use tower::ServiceExt;
+
+use super::*;
+
+struct Levels {
+    registry: Registry,
+    gauges: Gauges<Self>,
+    level: Gauge,
+}
+
+impl Levels {
+    fn new() -> Arc<Self> {
+        let mut registry = Registry::default();
+        Arc::new(Self {
+            level: add(&mut registry, "level", "How high it stands"),
+            gauges: Gauges::default(),
+            registry,
+        })
+    }
+}
+
+impl Exposed for Levels {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn gauges(&self) -> &Gauges<Self> {
+        &self.gauges
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_openmetrics_text() {
+    let request = Request::get("/metrics").body(Body::empty()).unwrap();
+    let response = routes(Levels::new()).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[header::CONTENT_TYPE], CONTENT_TYPE);
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    assert!(body.ends_with(b"# EOF\n"));
+}
+
+#[test]
+fn gauges_are_read_off_before_each_scrape() {
+    let levels = Levels::new();
+    levels.before_scrape(|it| {
+        it.level.inc();
+    });
+    assert!(levels.text().unwrap().contains("level 1\n"));
+    assert!(levels.text().unwrap().contains("level 2\n"));
+}

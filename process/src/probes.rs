@@ -1,0 +1,22 @@
+//! `/healthz` and `/readyz` (OPS-6, ADM-1).
+
+use std::future::ready;
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+/// The probes: `/healthz` answers as long as the process does, `/readyz` tells what is `pending`, one line each.
+pub fn routes(pending: impl Fn() -> Vec<String> + Clone + Send + Sync + 'static) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(move || ready(readyz(&pending()))))
+}
+
+fn readyz(pending: &[String]) -> (StatusCode, String) {
+    if pending.is_empty() {
+        (StatusCode::OK, "ok".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, pending.join("\n"))
+    }
+}
