@@ -14,7 +14,7 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::applier::Applier;
 use crate::objects::{Objects, WriteError};
-use crate::reconcile::{Error, Fault, Reason, Retry, refused};
+use crate::reconcile::{Error, Fault, Reason, Retry, may_be_taken, refused};
 use crate::record::{ConfigMapRecord, Fingerprint, Key};
 use crate::store::{Scope, covers};
 
@@ -26,9 +26,14 @@ pub struct ConfigMaps {
     known: Mutex<HashMap<Key, Arc<AsyncMutex<Known>>>>,
 }
 
-/// What we know of one: the object that was last found as wanted, and what we own of it.
+/// What we know of one.
 #[derive(Default)]
-struct Known(Option<(Box<str>, Fingerprint)>);
+struct Known {
+    /// The object that was last found as wanted, and what we own of it.
+    wanted: Option<(Box<str>, Fingerprint)>,
+    /// Whether the name was last found to be somebody else's.
+    taken: bool,
+}
 
 impl ConfigMaps {
     /// `ConfigMap`s that are applied by `applier`.
@@ -47,7 +52,7 @@ impl ConfigMaps {
     pub async fn ensure(&self, key: &Key, wanted: &Sealed) -> Result<Result<bool, Fault>, Error> {
         let entry = self.entry(key);
         let mut known = entry.lock().await;
-        let record = self.objects.store.get(key);
+        let (record, mut stands) = (self.objects.store.get(key), false);
         match record {
             // Its end is an event.
             Some(record) if record.metadata.deleting => {
@@ -56,27 +61,65 @@ impl ConfigMaps {
                 return Ok(Err(Fault::until_change(Reason::ReconcileError, text)));
             }
             Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
-            record => match self.live(key).await? {
-                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
-                Some(live) if record.is_some() && says(&live, &wanted.object) => {
-                    known.remember(record.as_deref());
-                    if known.0.is_some() {
-                        return Ok(Ok(false));
+            // The apply itself tells whether the name is somebody's.
+            None if !known.taken => {}
+            record => {
+                stands = match self.live(key).await? {
+                    Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
+                    Some(live) if record.is_some() && says(&live, &wanted.object) => {
+                        known.remember(record.as_deref());
+                        if known.wanted.is_some() {
+                            return Ok(Ok(false));
+                        }
+                        true
                     }
+                    live => live.is_some(),
                 }
-                _ => {}
-            },
+            }
         }
         if let Err(fault) = self.objects.may_apply(key).await? {
             return Ok(Err(fault));
         }
-        let manager = ConfigMapRecord::manager_of(&key.name);
-        match self.objects.apply(key, manager, &wanted.object).await {
+        match self.write(key, wanted, stands).await? {
             Ok(record) => {
                 known.remember(Some(&record));
                 Ok(Ok(true))
             }
-            Err(error) => Ok(Err(refused(&format!("ConfigMap {key}"), error)?)),
+            Err(fault) => {
+                known.taken = fault.reason == Reason::NotOwned;
+                Ok(Err(fault))
+            }
+        }
+    }
+
+    /// Makes it where nothing has its name, or else applies it where it `stands` and is ours.
+    async fn write(
+        &self,
+        key: &Key,
+        wanted: &Sealed,
+        stands: bool,
+    ) -> Result<Result<Arc<ConfigMapRecord>, Fault>, Error> {
+        let (what, manager) = (
+            format!("ConfigMap {key}"),
+            ConfigMapRecord::manager_of(&key.name),
+        );
+        if !stands {
+            let refusal = match self.objects.create(key, manager, &wanted.object).await {
+                Ok(record) => return Ok(Ok(record)),
+                Err(error) => refused(&what, error),
+            };
+            if !may_be_taken(&refusal) {
+                return refusal.map(Err);
+            }
+            match self.live(key).await? {
+                None => return refusal.map(Err),
+                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
+                Some(_) => {}
+            }
+        }
+        match self.objects.apply(key, manager, &wanted.object).await {
+            Ok(record) => Ok(Ok(record)),
+            Err(error) => refused(&what, error).map(Err),
         }
     }
 
@@ -96,7 +139,7 @@ impl ConfigMaps {
         let Some(record) = record.filter(|record| !record.orphaned) else {
             return Ok(());
         };
-        known.0 = None;
+        known.wanted = None;
         match self.objects.delete(key, &record.metadata.uid).await {
             // Another one of that name is somebody's who needs it.
             Ok(()) | Err(WriteError::Stale) => Ok(()),
@@ -157,15 +200,16 @@ impl ConfigMaps {
 
 impl Known {
     fn remember(&mut self, record: Option<&ConfigMapRecord>) {
-        self.0 =
+        self.wanted =
             record.and_then(|record| Some((record.metadata.uid.clone(), record.last.fingerprint?)));
+        self.taken = false;
     }
 }
 
 fn is_current(record: &ConfigMapRecord, hash: &str, known: &Known) -> bool {
     let fingerprint = record.last.fingerprint;
     let owned = fingerprint.map(|fingerprint| (record.metadata.uid.clone(), fingerprint));
-    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.0
+    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.wanted
 }
 
 fn is_ours(live: &ConfigMap) -> bool {

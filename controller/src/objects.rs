@@ -16,6 +16,10 @@ use crate::reconcile::{Error, Fault};
 use crate::record::{Key, Record, Seen};
 use crate::store::Store;
 
+/// A version that no object has. An apply that names one updates the object of that version and, where none has the
+/// name, makes it.
+const NO_OBJECT_HAS: &str = "1";
+
 /// Reads and writes the objects of a kind.
 pub struct Objects<R> {
     client: Client,
@@ -89,6 +93,22 @@ where
         let api = Api::namespaced(self.applier.client(&key.namespace), &key.namespace);
         self.patch_by(&api, key, &params, &Patch::Apply(object))
             .await
+    }
+
+    /// Makes the object, unless there is one of its name: that is left as it is, whosever it is. The API server
+    /// decides, so nobody can come between a look and this.
+    ///
+    /// # Errors
+    /// 409 when there is one; else when the API server refuses or fails.
+    pub async fn create(
+        &self,
+        key: &Key,
+        manager: &str,
+        object: &Value,
+    ) -> Result<Arc<R>, kube::Error> {
+        let mut object = object.clone();
+        object["metadata"]["resourceVersion"] = NO_OBJECT_HAS.into();
+        self.apply(key, manager, &object).await
     }
 
     /// Patches an object. The answer stands in the store until the watch has caught up with it.

@@ -98,6 +98,29 @@ impl Workloads {
         })
     }
 
+    /// Makes the workload, unless there is one of its name, which is left as it is.
+    ///
+    /// # Errors
+    /// 409 when there is one; else when the API server refuses or fails.
+    pub async fn create(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+        object: &Value,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        let (deployments, stateful_sets) = (&self.deployments, &self.stateful_sets);
+        Ok(match kind {
+            WorkloadKind::Deployment => {
+                let written = deployments.create(key, manager::WORKLOAD, object).await?;
+                Arc::clone(&written.record)
+            }
+            WorkloadKind::StatefulSet => {
+                let written = stateful_sets.create(key, manager::WORKLOAD, object).await?;
+                Arc::clone(&written.record)
+            }
+        })
+    }
+
     /// Gives the live number of replicas an owner of its own, so that it stays when ours goes: a field that
     /// nobody owns falls back to 1.
     ///

@@ -1,5 +1,5 @@
 //! A proxy in front of the API server or RabbitMQ's management API that counts
-//! writes and strikes at the n-th one.
+//! writes, strikes at the n-th one, and holds one back for as long as a test asks.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,6 +13,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, TRANSFER_ENCODIN
 use http::{Method, StatusCode};
 use reqwest::Client;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
@@ -42,6 +43,30 @@ pub struct Write {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
+/// A write that the proxy keeps to itself when it comes.
+pub struct Held {
+    came: oneshot::Receiver<()>,
+    go: oneshot::Sender<()>,
+}
+
+impl Held {
+    /// Waits until the write has come. It goes on to the server once what is answered is dropped.
+    ///
+    /// # Errors
+    /// When the proxy has ended.
+    pub async fn came(self) -> Result<impl Send> {
+        self.came.await.map_err(Error::other)?;
+        Ok(self.go)
+    }
+}
+
+/// The other end of [`Held`].
+struct Hold {
+    path: String,
+    came: oneshot::Sender<()>,
+    go: oneshot::Receiver<()>,
+}
+
 #[derive(Default)]
 struct Seen {
     writes: Vec<Write>,
@@ -49,6 +74,7 @@ struct Seen {
     reads: BTreeSet<String>,
     /// The number of the write to strike at, when, and what to do.
     strike: Option<(usize, Moment, Hook)>,
+    hold: Option<Hold>,
 }
 
 struct Shared {
@@ -60,6 +86,11 @@ struct Shared {
 impl Shared {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a write to this path is to be held back.
+    fn held(&self, path: &str) -> Option<Hold> {
+        self.seen().hold.take_if(|hold| path.ends_with(&hold.path))
     }
 
     /// The hook, if it is armed for this write and moment.
@@ -181,6 +212,18 @@ impl CountingProxy {
         seen.strike = Some((seen.writes.len() + n, moment, Box::new(hook)));
     }
 
+    /// Keeps the next write whose path ends so from the server.
+    #[must_use]
+    pub fn hold(&self, path: &str) -> Held {
+        let ((told, came), (go, going)) = (oneshot::channel(), oneshot::channel());
+        self.shared.seen().hold = Some(Hold {
+            path: path.to_owned(),
+            came: told,
+            go: going,
+        });
+        Held { came, go }
+    }
+
     /// Forgets the hook, if it is still waiting for its write.
     pub fn disarm(&self) {
         self.shared.seen().strike = None;
@@ -198,6 +241,13 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     if let Some(hook) = number.and_then(|number| shared.hook(number, Moment::BeforeForwarding)) {
         hook();
         hang_up();
+    }
+    if number.is_some()
+        && let Some(hold) = shared.held(request.uri().path())
+    {
+        let _ = hold.came.send(());
+        // The test lets it go, or has ended.
+        let _ = hold.go.await;
     }
     let response = match forward(&shared, request).await {
         Ok(response) => response,

@@ -91,6 +91,12 @@ pub(crate) fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     }
 }
 
+/// Whether what the API server says to the creation of a child may hide that the name is somebody's: it refuses some objects before
+/// it looks whether there is one.
+pub(crate) fn may_be_taken(refusal: &Result<Fault, Error>) -> bool {
+    matches!(refusal, Ok(_) | Err(Error::Stale(_)))
+}
+
 fn refusal(what: &str, status: &Status) -> Fault {
     Fault {
         reason: Reason::ReconcileError,

@@ -45,7 +45,7 @@ use crate::work_queue::Attempt;
 use crate::workload::Workloads;
 
 pub use error::Error;
-pub(crate) use error::refused;
+pub(crate) use error::{may_be_taken, refused};
 pub use observe::Child;
 pub use plan::{Step, not_owned, plan_child};
 pub use reason::{Failure, Fault, Reason, Retry};

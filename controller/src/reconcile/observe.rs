@@ -1,6 +1,7 @@
 //! What there is: the stores, and the queue where its state is not known.
 
 pub mod binding;
+mod child;
 pub mod contested;
 pub mod known;
 mod queue;
@@ -10,25 +11,24 @@ use std::sync::Arc;
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
 use asya_shared::inject::service_account_name;
-use asya_shared::names::GROUP;
 use asya_shared::scaling::trigger_authentication_name;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
-use kube::Resource;
 use serde_json::Value;
 
 use binding::BindingSeen;
+use child::{child, is_of};
 use contested::{Contested, uncontested};
 use known::{KnownQueues, is_same};
 
+pub use child::{Child, Ownership};
+
 use super::desired::{Bound, Desired, Standalone};
 use super::{Context, Deadlines, Error, Fault, Retry};
-use crate::objects::Objects;
 use crate::queue::depths::Told;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{
-    ActorRecord, ChildRecord, Controller, HpaRecord, Judged, Key, PodRecord, ScaledObjectRecord,
+    ActorRecord, ChildRecord, Controller, HpaRecord, Key, PodRecord, ScaledObjectRecord,
     TriggerAuthentication, WorkloadRecord,
 };
 use crate::refusals::Refusal;
@@ -42,6 +42,8 @@ pub struct Observed {
     pub desired: Result<Box<Desired>, Fault>,
     /// What another actor has of this one's, which then cannot be had (QUE-3).
     pub contested: Option<Contested>,
+    /// What decides whose the objects of its names are.
+    pub ownership: Ownership,
     /// Its status as stored; empty where that cannot be read.
     pub previous: AsyncActorStatus,
     /// The object under the workload's name, of the kind that is wanted.
@@ -86,17 +88,6 @@ pub struct DeletionPolicy {
     pub grace_seconds: u32,
 }
 
-/// The object under a name that we need.
-#[derive(Clone, Debug)]
-pub enum Child<R> {
-    /// There is none.
-    Absent,
-    /// We made it, or may take it over.
-    Ours(Arc<R>),
-    /// Somebody else's (SA-3).
-    Foreign(Arc<R>),
-}
-
 /// What there is of KEDA's and of others that scale.
 #[derive(Debug)]
 pub struct ScalingSeen {
@@ -126,24 +117,6 @@ pub enum QueueSeen {
     Unanswered(Retry),
     /// The broker does not say.
     Unknown(BrokerError),
-}
-
-impl<R> Child<R> {
-    /// The object, if it is ours.
-    pub fn ours(&self) -> Option<&Arc<R>> {
-        match self {
-            Self::Ours(record) => Some(record),
-            Self::Absent | Self::Foreign(_) => None,
-        }
-    }
-
-    fn judge(found: Option<Arc<R>>, is_ours: impl FnOnce(&R) -> bool) -> Self {
-        match found {
-            None => Self::Absent,
-            Some(record) if is_ours(&record) => Self::Ours(record),
-            Some(record) => Self::Foreign(record),
-        }
-    }
 }
 
 impl DeletionPolicy {
@@ -223,18 +196,23 @@ pub async fn observe(
         .unwrap_or_default();
     let scaled = context.scaled_objects.store.get(key);
     let scaled = scaled.is_some_and(|it| {
-        is_ours(it.metadata.controller.as_ref(), &actor, false) && !is_overdue(&it, now)
+        is_owned(it.metadata.controller.as_ref(), &actor) && !is_overdue(&it, now)
     });
     let (desired, contested) = uncontested(context, &actor, &previous, scaled);
     let wanted = desired.as_deref().ok().filter(|_| !actor.metadata.deleting);
-    // Nothing becomes ours in order to be deleted.
-    let adopts = wanted
-        .is_some_and(|wanted| wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned);
+    let ownership = Ownership {
+        // Nothing becomes ours in order to be deleted.
+        adopts: wanted.is_some_and(|wanted| {
+            wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned
+        }),
+        actor: Arc::clone(&actor),
+    };
+    let asks = child::asks(&actor, &previous, wanted.is_some());
     let kind = wanted_kind(context, &actor, desired.as_deref());
     // Nothing bears the actor's name where another controller makes the workload.
     let makes = actor.binds_to.is_none();
     let workload = if makes {
-        workload(context, &actor, kind, adopts).await?
+        child::workload(context, &ownership, kind, asks).await?
     } else {
         Child::Absent
     };
@@ -243,7 +221,7 @@ pub async fn observe(
     let has_role = own.is_some_and(|own| own.service_account.is_some());
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
-    let service_account = child(accounts, &account, &actor, adopts, has_role).await?;
+    let service_account = child(accounts, &account, &ownership, (has_role, asks)).await?;
     let deletion = DeletionPolicy::of(&actor);
     let transports = &context.installation.transports;
     let owner_of = |queue: &QueueStatus| {
@@ -265,11 +243,11 @@ pub async fn observe(
         refusal,
         binding: binding::see(context, &actor, desired.as_deref()).await?,
         service_account,
-        scaling: scaling(context, &actor, own, adopts).await?,
+        scaling: scaling(context, &ownership, own, asks).await?,
         desired,
         previous,
         workload,
-        former: former.filter(|former| is_ours(former.metadata.controller.as_ref(), &actor, false)),
+        former: former.filter(|former| is_owned(former.metadata.controller.as_ref(), &actor)),
         queue: QueueSeen::NotAsked,
         depth: queue::depth(context, &actor, contested.as_ref()),
         queues_managed: context.installation.queues_managed,
@@ -277,6 +255,7 @@ pub async fn observe(
         deletion,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
         contested,
+        ownership,
         actor,
     };
     observed.queue = queue::look(context, &observed).await?;
@@ -302,6 +281,10 @@ fn wanted_kind(
     }
 }
 
+fn is_owned(controller: Option<&Controller>, actor: &ActorRecord) -> bool {
+    controller.is_some_and(|owner| is_of(owner, actor))
+}
+
 fn other(kind: WorkloadKind) -> WorkloadKind {
     match kind {
         WorkloadKind::Deployment => WorkloadKind::StatefulSet,
@@ -309,54 +292,13 @@ fn other(kind: WorkloadKind) -> WorkloadKind {
     }
 }
 
-/// A name that no watch has shown may still be taken: the watches see our labels only (SA-3).
-async fn workload(
-    context: &Context,
-    actor: &ActorRecord,
-    kind: WorkloadKind,
-    adopts: bool,
-) -> Result<Child<WorkloadRecord>, Error> {
-    let key = &actor.metadata.key;
-    let found = match context.workloads.seen(kind, key) {
-        None => context
-            .workloads
-            .live(kind, key)
-            .await
-            .map_err(Error::Api)?,
-        seen => seen,
-    };
-    let ours = |it: &WorkloadRecord| is_ours(it.metadata.controller.as_ref(), actor, adopts);
-    Ok(Child::judge(found, ours))
-}
-
-/// One that is wanted and that no watch has shown is asked for before it is made (SA-3).
-async fn child<R>(
-    objects: &Objects<R>,
-    key: &Key,
-    actor: &ActorRecord,
-    adopts: bool,
-    wanted: bool,
-) -> Result<Child<R>, Error>
-where
-    R: Judged,
-    R::Kind: Resource<Scope = NamespaceResourceScope>,
-{
-    let found = match objects.store.get(key) {
-        None if wanted => objects.live(key).await.map_err(Error::Api)?,
-        seen => seen,
-    };
-    let adopts = adopts && wanted;
-    let ours = |it: &R| is_ours(it.metadata().controller.as_ref(), actor, adopts);
-    Ok(Child::judge(found, ours))
-}
-
 async fn scaling(
     context: &Context,
-    actor: &ActorRecord,
+    ownership: &Ownership,
     own: Option<&Standalone>,
-    adopts: bool,
+    asks: bool,
 ) -> Result<ScalingSeen, Error> {
-    let key = &actor.metadata.key;
+    let key = &ownership.actor.metadata.key;
     let installed = context.sees_keda(&key.namespace);
     let objects = own.and_then(|own| own.scaling.as_ref());
     let objects = objects.filter(|_| installed);
@@ -367,25 +309,12 @@ async fn scaling(
         (&context.scaled_objects, &context.trigger_authentications);
     Ok(ScalingSeen {
         installed,
-        scaled_object: child(scaled_objects, key, actor, adopts, objects.is_some()).await?,
-        trigger_authentication: child(authentications, &name, actor, adopts, authenticates).await?,
+        scaled_object: child(scaled_objects, key, ownership, (objects.is_some(), asks)).await?,
+        trigger_authentication: child(authentications, &name, ownership, (authenticates, asks))
+            .await?,
         scaled_objects: scaled_objects.store.of_actor(key),
         hpas: context.stores.hpas.of_actor(key),
     })
-}
-
-fn is_ours(controller: Option<&Controller>, actor: &ActorRecord, adopts: bool) -> bool {
-    match controller {
-        Some(owner) => owner.uid == actor.metadata.uid || is_of_its_name(owner, actor),
-        None => adopts,
-    }
-}
-
-/// D13: there is one actor of a name, so an owner with its name and another uid is gone, and this one was
-/// restored from a backup.
-fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
-    let group = owner.api_version.split('/').next();
-    (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
 }
 
 /// A loose pod with copied labels is nobody's: the owner counts, too (STA-1).

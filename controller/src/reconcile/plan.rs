@@ -7,7 +7,7 @@ mod stop;
 
 use std::sync::Arc;
 
-use asya_shared::api::QueueStatus;
+use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use asya_shared::inject::Replicas;
 use asya_shared::names::FINALIZER;
 use k8s_openapi::jiff::Timestamp;
@@ -17,7 +17,7 @@ use super::observe::known::is_same;
 use super::observe::{Child, Observed, QueueSeen};
 use super::{Fault, Reason, Retry};
 use crate::queue::{Serving, Standing};
-use crate::record::{ScaleTarget, WorkloadRecord};
+use crate::record::{ActorRecord, ScaleTarget, WorkloadRecord};
 use crate::scaling::plan::{self as scaling, Removal, ScalingPlan, plan_removal, plan_scaling};
 
 pub use child::{Step, is_unchanged, not_owned, plan_child, recorded};
@@ -165,7 +165,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.binding.is_some() {
         return plan_binding(observed);
     }
-    let done_once = is_done_once(observed);
+    let done_once = is_done_once(&observed.actor, &observed.previous);
     let workload = plan_workload(observed);
     let stop = stop::plan_stop(observed, now);
     let (unscaled, stopped) = stop.map_or_else(Default::default, |stop| {
@@ -207,9 +207,8 @@ fn plan_binding(observed: &Observed) -> Plan {
 
 /// FW-21: once the actor was ready with this spec, what was made for it is left alone, whatever becomes of it, and
 /// whatever the installation would make today.
-pub(super) fn is_done_once(observed: &Observed) -> bool {
-    observed.actor.annotations.once
-        && observed.previous.ready_generation == Some(observed.actor.generation)
+pub(super) fn is_done_once(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+    actor.annotations.once && previous.ready_generation == Some(actor.generation)
 }
 
 pub(super) fn has_finalizer(observed: &Observed) -> bool {
@@ -224,7 +223,7 @@ fn plan_queue(observed: &Observed) -> QueueStep {
     let Ok(desired) = &observed.desired else {
         return QueueStep::Keep(None);
     };
-    if is_done_once(observed) && !knows_queue(observed, desired) {
+    if is_done_once(&observed.actor, &observed.previous) && !knows_queue(observed, desired) {
         return QueueStep::Leave;
     }
     let queue = &desired.names.queue;
@@ -268,7 +267,16 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
     if let (Child::Foreign(account), Some(_)) = (&observed.service_account, &own.service_account) {
         return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
     }
-    match &observed.workload {
+    plan_found(observed, &observed.workload, own)
+}
+
+/// Decides about the object under the workload's name.
+pub(super) fn plan_found(
+    observed: &Observed,
+    found: &Child<WorkloadRecord>,
+    own: &Standalone,
+) -> WorkloadStep {
+    match found {
         Child::Absent => WorkloadStep::Create,
         Child::Foreign(workload) => {
             WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))

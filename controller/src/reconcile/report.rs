@@ -231,7 +231,7 @@ fn left_alone(observed: &Observed) -> Option<LeftAlone> {
     if observed.actor.annotations.paused {
         return Some(LeftAlone::Paused);
     }
-    is_done_once(observed).then_some(LeftAlone::Done)
+    is_done_once(&observed.actor, &observed.previous).then_some(LeftAlone::Done)
 }
 
 /// FW-21: a fact of its own, because conditions steer nothing (FW-30). While pods of an older template work, the actor

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::desired::desired;
 use super::observe::known::KnownQueues;
-use super::observe::{Child, DeletionPolicy, Observed, QueueSeen, ScalingSeen};
+use super::observe::{Child, DeletionPolicy, Observed, Ownership, QueueSeen, ScalingSeen};
 use super::{Deadlines, Installation};
 use crate::queue::depths::Told;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
@@ -101,6 +101,10 @@ pub(super) fn observed(actor: &Value) -> Observed {
         binding: None,
         queue: QueueSeen::NotAsked,
         depth: Told::AsBefore,
+        ownership: Ownership {
+            actor: Arc::clone(&actor),
+            adopts: false,
+        },
         queues_managed: true,
         deadlines: DEADLINES,
         actor,

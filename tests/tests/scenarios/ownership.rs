@@ -1,5 +1,7 @@
 //! Objects and queues that are not the actor's own are left alone.
 
+mod races;
+
 use std::time::Duration;
 
 use asya_tests::Result;

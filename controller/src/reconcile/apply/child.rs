@@ -9,9 +9,9 @@ use kube::Resource;
 use serde_json::Value;
 
 use crate::objects::Objects;
-use crate::reconcile::error::refused;
-use crate::reconcile::observe::Child;
-use crate::reconcile::plan::Step;
+use crate::reconcile::error::{may_be_taken, refused};
+use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::plan::{Step, not_owned};
 use crate::reconcile::{Error, Fault};
 use crate::record::{Judged, Key, LastApplied, Metadata};
 
@@ -20,9 +20,9 @@ pub const APPLIED: &str = "Applied";
 
 /// Does about a child what the plan says, but deletes nothing. Answers the object where it was applied.
 pub(super) async fn apply_child<R>(
-    objects: &Objects<R>,
+    observed: &Observed,
+    (objects, found): (&Objects<R>, &Child<R>),
     key: &Key,
-    found: &Child<R>,
     (step, wanted): (&Step, &Sealed),
 ) -> Result<Result<Option<Arc<R>>, Fault>, Error>
 where
@@ -35,21 +35,67 @@ where
     if let Err(fault) = objects.may_apply(key).await? {
         return Ok(Err(fault));
     }
+    match found.ours() {
+        Some(found) => update(objects, found, (*take_over, wanted)).await,
+        None => create(observed, objects, key, wanted).await,
+    }
+}
+
+/// Makes a child where nothing has its name. What has it is left alone, unless it is ours: no watch has shown it then.
+async fn create<R>(
+    observed: &Observed,
+    objects: &Objects<R>,
+    key: &Key,
+    wanted: &Sealed,
+) -> Result<Result<Option<Arc<R>>, Fault>, Error>
+where
+    R: Judged,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    let refusal = match objects.create(key, R::MANAGER, &wanted.object).await {
+        Ok(record) => return Ok(Ok(Some(record))),
+        Err(error) => refused(&what::<R>(key), error),
+    };
+    if !may_be_taken(&refusal) {
+        return refusal.map(Err);
+    }
+    let found = objects.live(key).await.map_err(Error::Api)?;
+    match observed.ownership.judge(found, R::metadata) {
+        Child::Absent => refusal.map(Err),
+        Child::Foreign(found) => Ok(Err(not_owned(&R::Kind::kind(&()), found.metadata()))),
+        // Its end is an event, and then it is made anew.
+        Child::Ours(found) if found.metadata().deleting => Ok(Ok(None)),
+        Child::Ours(found) => update(objects, &found, (found.last().former, wanted)).await,
+    }
+}
+
+/// Makes a child what it should be.
+async fn update<R>(
+    objects: &Objects<R>,
+    found: &R,
+    (take_over, wanted): (Option<usize>, &Sealed),
+) -> Result<Result<Option<Arc<R>>, Fault>, Error>
+where
+    R: Judged,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    let Metadata { key, uid, .. } = found.metadata();
     let heir = wanted.object.pointer("/metadata/ownerReferences/0/uid");
     let heir = heir.and_then(Value::as_str).unwrap_or_default();
-    if let Some(found) = found.ours().map(|found| found.metadata())
-        && let Some(owner) = found.owner_before(heir)
-    {
-        objects.bequeath(key, &found.uid, owner, heir).await?;
+    if let Some(owner) = found.metadata().owner_before(heir) {
+        objects.bequeath(key, uid, owner, heir).await?;
     }
-    if let (Some(index), Some(found)) = (take_over, found.ours()) {
-        let uid = &found.metadata().uid;
-        objects.take_over(key, uid, *index, R::MANAGER).await?;
+    if let Some(index) = take_over {
+        objects.take_over(key, uid, index, R::MANAGER).await?;
     }
     match objects.apply(key, R::MANAGER, &wanted.object).await {
         Ok(record) => Ok(Ok(Some(record))),
-        Err(error) => refused(&format!("{} {key}", R::Kind::kind(&())), error).map(Err),
+        Err(error) => refused(&what::<R>(key), error).map(Err),
     }
+}
+
+fn what<R: Judged>(key: &Key) -> String {
+    format!("{} {key}", R::Kind::kind(&()))
 }
 
 /// Deletes a child if the plan says so.
@@ -96,3 +142,6 @@ pub fn entry(
         fingerprint: last.fingerprint.map(|fingerprint| fingerprint.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

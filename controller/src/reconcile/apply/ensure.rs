@@ -1,20 +1,17 @@
 //! Brings queue, script, workload and its scaling to what is wanted.
 
-use std::sync::Arc;
-
 use asya_shared::inject::service_account_name;
-use serde_json::Value;
 
-use super::child::{apply_child, delete_child, entry, entry_of};
+use super::child::{apply_child, delete_child, entry_of};
 use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
-use super::{Ensured, QueueState, recreate, scaling, seen_scaling, stop};
+use super::workload::ensure_workload;
+use super::{Ensured, QueueState, scaling, seen_scaling, stop};
 use crate::reconcile::desired::Standalone;
-use crate::reconcile::error::refused;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::{Ensure, ScalingStep, Step, WorkloadStep, recorded};
 use crate::reconcile::{Context, Error, Fault, Reason};
-use crate::record::{Key, WorkloadRecord};
+use crate::record::Key;
 
 /// Runs the plan of an actor that lives.
 pub(super) async fn ensure(
@@ -105,12 +102,8 @@ async fn ensure_needed(
 ) -> Result<Result<(), Fault>, Error> {
     if let Some(wanted) = &own.service_account {
         let name = service_account(observed);
-        let applied = apply_child(
-            &context.service_accounts,
-            &name,
-            &observed.service_account,
-            (account, wanted),
-        );
+        let accounts = (&context.service_accounts, &observed.service_account);
+        let applied = apply_child(observed, accounts, &name, (account, wanted));
         match applied.await? {
             Ok(Some(record)) => ensured.applied.push(entry_of(&*record, wanted)),
             Ok(None) => {}
@@ -127,94 +120,4 @@ async fn ensure_needed(
 fn service_account(observed: &Observed) -> Key {
     let Key { namespace, name } = observed.key();
     Key::new(namespace, &service_account_name(name))
-}
-
-async fn ensure_workload(
-    context: &Context,
-    observed: &Observed,
-    own: &Standalone,
-    step: WorkloadStep,
-    ensured: &mut Ensured,
-) -> Result<(), Error> {
-    let applied = match step {
-        WorkloadStep::Keep => return Ok(()),
-        WorkloadStep::Refuse(fault) => Err(fault),
-        WorkloadStep::Create => {
-            apply_workload(context, observed, own, &own.workload.first()).await?
-        }
-        update @ WorkloadStep::Update { .. } => {
-            match prepare_update(context, observed, &update).await? {
-                Ok(()) => {
-                    let object = &own.workload.kept.object;
-                    apply_workload(context, observed, own, object).await?
-                }
-                Err(fault) => Err(fault),
-            }
-        }
-    };
-    match applied {
-        Ok(workload) => {
-            let (kind, wanted) = (workload.kind.name(), &own.workload.kept);
-            let (metadata, last) = (&workload.metadata, &workload.last);
-            let entry = entry(("apps", kind), metadata, last, &wanted.hash);
-            ensured.applied.push(entry);
-            ensured.workload = Some(workload);
-        }
-        Err(fault) => ensured.fault = Some(fault),
-    }
-    Ok(())
-}
-
-/// What must be so before an apply, or else it would change more than it says.
-async fn prepare_update(
-    context: &Context,
-    observed: &Observed,
-    step: &WorkloadStep,
-) -> Result<Result<(), Fault>, Error> {
-    let Some(workload) = observed.workload.ours() else {
-        return Ok(Ok(()));
-    };
-    let WorkloadStep::Update {
-        take_over,
-        hand_over,
-        reclaim,
-    } = *step
-    else {
-        return Ok(Ok(()));
-    };
-    let heir = &observed.actor.metadata.uid;
-    if let Some(owner) = workload.metadata.owner_before(heir) {
-        context.workloads.bequeath(workload, owner, heir).await?;
-    }
-    if hand_over && let Err(error) = context.workloads.hand_over_replicas(workload).await {
-        let what = format!("{} {}", workload.kind.name(), workload.metadata.key);
-        return refused(&what, error).map(Err);
-    }
-    if let Some(index) = take_over {
-        context.workloads.take_over_fields(workload, index).await?;
-    }
-    if reclaim {
-        context.workloads.reclaim_fields(workload).await?;
-    }
-    Ok(Ok(()))
-}
-
-async fn apply_workload(
-    context: &Context,
-    observed: &Observed,
-    own: &Standalone,
-    object: &Value,
-) -> Result<Result<Arc<WorkloadRecord>, Fault>, Error> {
-    let key = observed.key();
-    let error = match context.workloads.apply(own.kind, key, object).await {
-        Ok(workload) => return Ok(Ok(workload)),
-        Err(error) => error,
-    };
-    if matches!(&error, kube::Error::Api(status) if status.code == 422) {
-        let fault = recreate::if_allowed(context, observed, own.kind, object).await?;
-        if let Some(fault) = fault {
-            return Ok(Err(fault));
-        }
-    }
-    refused(&format!("{} {key}", own.kind.name()), error).map(Err)
 }

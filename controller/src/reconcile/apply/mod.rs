@@ -10,6 +10,7 @@ mod recreate;
 mod retired;
 mod scaling;
 mod stop;
+mod workload;
 
 use std::sync::Arc;
 

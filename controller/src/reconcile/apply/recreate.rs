@@ -1,11 +1,11 @@
 //! A workload that cannot become what is wanted, because fields of it can never change (FW-22).
 
-use asya_shared::api::WorkloadKind;
 use asya_shared::names::annotation;
 use serde_json::Value;
 
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::record::WorkloadRecord;
 use crate::workload::SELECTOR;
 
 /// Why `object` was refused, if that is because of fields which can never change. Where the actor allows it
@@ -13,15 +13,16 @@ use crate::workload::SELECTOR;
 pub(super) async fn if_allowed(
     context: &Context,
     observed: &Observed,
-    kind: WorkloadKind,
+    workload: &WorkloadRecord,
     object: &Value,
 ) -> Result<Option<Fault>, Error> {
     let (key, workloads) = (observed.key(), &context.workloads);
+    let kind = workload.kind;
     let fields = workloads.immutable_differences(kind, key, object).await;
     let fields = fields.map_err(Error::Api)?;
-    let Some(workload) = observed.workload.ours().filter(|_| !fields.is_empty()) else {
+    if fields.is_empty() {
         return Ok(None);
-    };
+    }
     let what = format!(
         "{} {key} cannot be changed in {}",
         kind.name(),

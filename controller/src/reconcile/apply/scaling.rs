@@ -72,12 +72,9 @@ async fn apply(
     let (name, seen) = (authentication(observed), &observed.scaling);
     let authentications = &context.trigger_authentications;
     if let Some(wanted) = &objects.trigger_authentication {
-        let applied = apply_child(
-            authentications,
-            &name,
-            &seen.trigger_authentication,
-            (&plan.trigger_authentication, wanted),
-        );
+        let step = (&plan.trigger_authentication, wanted);
+        let found = (authentications, &seen.trigger_authentication);
+        let applied = apply_child(observed, found, &name, step);
         match applied.await? {
             Ok(Some(record)) => ensured.applied.push(entry_of(&*record, wanted)),
             Ok(None) => {}
@@ -85,10 +82,11 @@ async fn apply(
         }
     }
     let wanted = &objects.scaled_object;
+    let found = (&context.scaled_objects, &seen.scaled_object);
     let applied = apply_child(
-        &context.scaled_objects,
+        observed,
+        found,
         observed.key(),
-        &seen.scaled_object,
         (&plan.scaled_object, wanted),
     );
     match applied.await? {

@@ -1,0 +1,107 @@
+use std::sync::{Arc, Mutex};
+
+use asya_shared::applied::Sealed;
+use http::{Method, Request, Response};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::{Child, Error, Fault, Key, Step, apply_child};
+use crate::applier::Applier;
+use crate::objects::Objects;
+use crate::reconcile::Reason;
+use crate::reconcile::testing::{actor, observed, spec};
+use crate::record::ChildRecord;
+
+type Accounts = Objects<ChildRecord<ServiceAccount>>;
+
+/// What was asked for, with the version that a write named.
+type Asked = Arc<Mutex<Vec<(Method, Value)>>>;
+
+/// A server that refuses the creation of an object by `code` and shows what has its name.
+fn server(code: u16, found: &Value) -> (Accounts, Asked) {
+    let asked = Asked::default();
+    let (told, found) = (Arc::clone(&asked), found.clone());
+    let mut refusal = json!({"status": "Failure", "code": code, "message": "no"});
+    if code == 409 {
+        refusal["reason"] = json!("Conflict");
+    }
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (told, found, refusal) = (Arc::clone(&told), found.clone(), refusal.clone());
+        async move {
+            let method = request.method().clone();
+            let body = request.into_body().collect_bytes().await?;
+            let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let version = sent["metadata"]["resourceVersion"].clone();
+            let is_creation = version == "1";
+            told.lock().unwrap().push((method, version));
+            let (code, answer) = match (is_creation, found.is_null()) {
+                (true, _) => (code, refusal),
+                (false, true) => (
+                    404,
+                    json!({"status": "Failure", "code": 404, "message": "none", "reason": "NotFound"}),
+                ),
+                (false, false) => (200, found),
+            };
+            let response = Response::builder().status(code);
+            Ok::<_, BoxError>(response.body(Body::from(answer.to_string().into_bytes()))?)
+        }
+    });
+    let client = Client::new(service, "default");
+    (Objects::new(&Applier::new(client, None)), asked)
+}
+
+fn account(controller: &str) -> Value {
+    let owner = json!([{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "b", "uid": controller, "controller": true}]);
+    json!({"metadata": {
+        "name": "asya-a", "namespace": "ns", "uid": "7", "resourceVersion": "7", "ownerReferences": owner,
+    }})
+}
+
+/// What came of an apply of what no watch shows, and how often the server was asked.
+async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error>, usize) {
+    let (accounts, asked) = server(code, found);
+    let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let wanted = Sealed {
+        object: account("actor-uid"),
+        hash: "h".to_owned(),
+    };
+    let step = (&Step::Apply { take_over: None }, &wanted);
+    let key = Key::new("ns", "asya-a");
+    let applied = apply_child(&observed, (&accounts, &Child::Absent), &key, step).await;
+    let asked = asked.lock().unwrap().clone();
+    assert_eq!(asked[0], (Method::PATCH, json!("1")), "{asked:?}");
+    (applied.map(|it| it.map(|it| it.is_some())), asked.len())
+}
+
+/// SA-3
+#[tokio::test]
+async fn whatever_refuses_a_creation_an_object_that_has_the_name_is_told() {
+    for code in [409, 403, 422, 400] {
+        let (applied, _) = attempt(code, &account("other")).await;
+        assert_eq!(
+            applied.unwrap().unwrap_err().reason,
+            Reason::NotOwned,
+            "{code}"
+        );
+        let (applied, asked) = attempt(code, &account("actor-uid")).await;
+        assert!(applied.unwrap().unwrap(), "{code}: ours is applied");
+        assert_eq!(asked, 3, "{code}: created, looked at, applied");
+    }
+}
+
+/// SA-3, FW-31
+#[tokio::test]
+async fn refusal_of_a_creation_is_told_where_nothing_has_the_name() {
+    let (applied, _) = attempt(409, &Value::Null).await;
+    assert!(matches!(applied, Err(Error::Stale(_))), "it came and went");
+    let (applied, _) = attempt(403, &Value::Null).await;
+    assert_eq!(applied.unwrap().unwrap_err().reason, Reason::ReconcileError);
+    for code in [429, 500, 503] {
+        let (applied, asked) = attempt(code, &account("other")).await;
+        assert!(matches!(applied, Err(Error::Api(_))), "{code}");
+        assert_eq!(asked, 1, "{code}: it says nothing of the object");
+    }
+}

@@ -1,0 +1,157 @@
+//! The object under a name that an actor needs, and whose it is (SA-3).
+
+use std::sync::Arc;
+
+use asya_shared::api::{AsyncActorStatus, WorkloadKind};
+use asya_shared::names::GROUP;
+use k8s_openapi::NamespaceResourceScope;
+use kube::Resource;
+
+use crate::objects::Objects;
+use crate::reconcile::plan::is_done_once;
+use crate::reconcile::{Context, Error, Reason};
+use crate::record::{ActorRecord, Controller, Judged, Key, Metadata, WorkloadRecord};
+
+/// The object under a name that we need.
+#[derive(Clone, Debug)]
+pub enum Child<R> {
+    /// There is none, or one that no watch shows, which is why it is made by [`Objects::create`].
+    Absent,
+    /// We made it, or may take it over.
+    Ours(Arc<R>),
+    /// Somebody else's (SA-3).
+    Foreign(Arc<R>),
+}
+
+impl<R> Child<R> {
+    /// The object, if it is ours.
+    pub fn ours(&self) -> Option<&Arc<R>> {
+        match self {
+            Self::Ours(record) => Some(record),
+            Self::Absent | Self::Foreign(_) => None,
+        }
+    }
+}
+
+/// What decides whose an object is.
+#[derive(Clone, Debug)]
+pub struct Ownership {
+    /// The actor that needs the object.
+    pub actor: Arc<ActorRecord>,
+    /// Whether it takes over what has no owner (FW-20).
+    pub adopts: bool,
+}
+
+impl Ownership {
+    /// Whose the object is that was found.
+    pub fn judge<R>(
+        &self,
+        found: Option<Arc<R>>,
+        metadata: impl FnOnce(&R) -> &Metadata,
+    ) -> Child<R> {
+        match found {
+            None => Child::Absent,
+            Some(record) if self.has(metadata(&record).controller.as_ref()) => Child::Ours(record),
+            Some(record) => Child::Foreign(record),
+        }
+    }
+
+    /// Whether an object with this owner is the actor's.
+    pub fn has(&self, controller: Option<&Controller>) -> bool {
+        controller.map_or(self.adopts, |owner| is_of(owner, &self.actor))
+    }
+}
+
+/// Whether `owner` is the actor, or the one that it was before it was restored from a backup.
+pub fn is_of(owner: &Controller, actor: &ActorRecord) -> bool {
+    owner.uid == actor.metadata.uid || is_of_its_name(owner, actor)
+}
+
+/// D13: there is one actor of a name, so an owner with its name and another uid is gone, and this one was
+/// restored from a backup.
+fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
+    let group = owner.api_version.split('/').next();
+    (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
+}
+
+/// Whether an actor whose children are `wanted` in this pass asks the API server for one that no watch shows: the
+/// watches see our labels only. What will be applied is not asked for, since that apply itself tells of an object that
+/// has the name; where it has told, a look costs less than another refusal.
+pub fn asks(actor: &ActorRecord, previous: &AsyncActorStatus, wanted: bool) -> bool {
+    let not_owned = Reason::NotOwned.to_string();
+    let mut conditions = previous.conditions.iter();
+    !wanted
+        || actor.annotations.paused
+        || is_done_once(actor, previous)
+        || conditions.any(|condition| condition.reason == not_owned)
+}
+
+/// The object under the workload's name.
+pub(super) async fn workload(
+    context: &Context,
+    ownership: &Ownership,
+    kind: WorkloadKind,
+    asks: bool,
+) -> Result<Child<WorkloadRecord>, Error> {
+    let key = &ownership.actor.metadata.key;
+    let workloads = &context.workloads;
+    let found = match workloads.seen(kind, key) {
+        None if asks => workloads.live(kind, key).await.map_err(Error::Api)?,
+        seen => seen,
+    };
+    Ok(ownership.judge(found, |it| &it.metadata))
+}
+
+/// The object under the name of a child of another kind. Nothing becomes ours that is not `wanted`.
+pub(super) async fn child<R>(
+    objects: &Objects<R>,
+    key: &Key,
+    ownership: &Ownership,
+    (wanted, asks): (bool, bool),
+) -> Result<Child<R>, Error>
+where
+    R: Judged,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    let found = match objects.store.get(key) {
+        None if wanted && asks => objects.live(key).await.map_err(Error::Api)?,
+        seen => seen,
+    };
+    let ownership = Ownership {
+        adopts: ownership.adopts && wanted,
+        actor: Arc::clone(&ownership.actor),
+    };
+    Ok(ownership.judge(found, R::metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::asks;
+    use crate::reconcile::testing::{actor, observed, spec};
+
+    /// SA-3, FW-21
+    #[test]
+    fn api_server_is_asked_for_what_no_watch_shows_only_where_no_apply_will_tell() {
+        let told = |reason: &str| {
+            json!({"readyGeneration": 2, "conditions": [
+                {"type": "WorkloadReady", "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ]})
+        };
+        let (plain, paused) = (json!({}), json!({"asya.sh/paused": "true"}));
+        let once = json!({"asya.sh/reconcile": "Once"});
+        for (annotations, reason, wanted, asked) in [
+            (&plain, "PodsReady", true, false),
+            (&plain, "PodsReady", false, true),
+            (&plain, "NotOwned", true, true),
+            (&paused, "PodsReady", true, true),
+            (&once, "PodsReady", true, true),
+        ] {
+            let metadata = json!({"annotations": annotations});
+            let observed = observed(&actor(&metadata, &spec(&json!({})), &told(reason)));
+            let asks = asks(&observed.actor, &observed.previous, wanted);
+            assert_eq!(asks, asked, "{annotations} {reason} {wanted}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Somebody comes just before us.
+
+use asya_shared::names::MANAGED_BY;
+use asya_shared::scaling::trigger_authentication_name;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::counting_proxy::CountingProxy;
+use asya_tests::eventually::{NotYet, eventually};
+use asya_tests::operator::{Launch, Operator};
+use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{SOON, foreign_deployment, told};
+use crate::{api, minimal_actor, own_cluster};
+
+/// An object of somebody's that comes between, what its path ends with, and which condition is to tell of it.
+type Other = (Value, &'static str, &'static str);
+
+fn others(actor: &str) -> Result<[Other; 3]> {
+    let mut deployment = json!(foreign_deployment(actor)?);
+    deployment["apiVersion"] = json!("apps/v1");
+    deployment["kind"] = json!("Deployment");
+    let config_map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "asya-runtime"}, "data": {"theirs": "1"},
+    });
+    let authentication = json!({
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "TriggerAuthentication",
+        "metadata": {"name": trigger_authentication_name(actor)},
+        "spec": {"env": [{"parameter": "theirs", "name": "THEIRS"}]},
+    });
+    Ok([
+        (config_map, "configmaps", "WorkloadReady"),
+        (deployment, "deployments", "WorkloadReady"),
+        (authentication, "triggerauthentications", "ScalingReady"),
+    ])
+}
+
+/// SA-3
+#[tokio::test]
+async fn object_that_comes_just_before_ours_would_be_made_is_left_alone() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        keda: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok((*cluster).clone()), "races", async |scenario| {
+        let proxy = CountingProxy::to_api_server(&cluster).await?;
+        let operator = Operator::install(&cluster, json!({})).await?;
+        let launch = Launch {
+            server: Some(proxy.url()),
+            ..Launch::default()
+        };
+        let instance = operator.launch("operator", launch).await?;
+        instance.wait_ready().await?;
+        for number in 0..3 {
+            let name = scenario.name(&format!("second-{number}"));
+            let (other, resource, condition) = others(&name)?[number].clone();
+            let taken = other["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("/namespaces/{}/{resource}/{taken}", scenario.namespace());
+            let mut actor = minimal_actor(&name);
+            actor["spec"]["scaling"] = json!({"enabled": true});
+            let held = proxy.hold(&path);
+            eventually("the CRD is served", SOON, async || {
+                scenario.apply(&actor).await.map_err(NotYet::new)
+            })
+            .await?;
+            let ours = tokio::time::timeout(SOON, held.came());
+            let ours = ours.await.map_err(Error::other)??;
+            let asked = proxy.reads().into_iter().find(|read| read.contains(&path));
+            assert_eq!(asked, None, "nobody asks what the write itself tells");
+            let objects = api(scenario, &other);
+            let object = serde_json::from_value(other.clone())?;
+            let made = objects.create(&PostParams::default(), &object).await?;
+            drop(ours);
+
+            told(scenario, &name, condition, "NotOwned").await?;
+            let found = objects.get(taken).await?;
+            assert_eq!(found.metadata.uid, made.metadata.uid);
+            let managers = found.metadata.managed_fields.unwrap_or_default();
+            let managers: Vec<_> = managers.into_iter().filter_map(|it| it.manager).collect();
+            let ours = managers
+                .iter()
+                .find(|manager| manager.starts_with(MANAGED_BY));
+            assert_eq!(ours, None, "{path}: {managers:?}");
+
+            scenario
+                .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+                .await?;
+            let left = objects.get(taken).await?;
+            assert_eq!(left.metadata.uid, made.metadata.uid);
+            objects.delete(taken, &DeleteParams::default()).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
