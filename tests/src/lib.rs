@@ -10,6 +10,7 @@
 //! - [`operator::Operator`] installs the chart and starts instances;
 //! - [`eventually::eventually`] waits for conditions;
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] tell who wrote what;
+//! - [`owners::Owner`] plays the controller of a system that actors bind to;
 //! - [`turn`] says when a scenario may run a cluster of its own;
 //! - [`counting_proxy::CountingProxy`] strikes after the n-th write.
 
@@ -21,6 +22,7 @@ pub mod error;
 pub mod eventually;
 pub mod keda;
 pub mod operator;
+pub mod owners;
 pub mod pki;
 pub mod ports;
 pub mod process;

@@ -43,6 +43,7 @@ mod messages;
 mod migration;
 mod namespaces;
 mod operations;
+mod owners;
 mod ownership;
 mod paused;
 mod reclaim;

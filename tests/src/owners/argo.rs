@@ -1,0 +1,78 @@
+//! Argo CD that heals what drifts from a manifest (SIM-7).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::hand::name;
+use super::merge::three_way;
+use super::workload::annotation;
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// SIM-7: keeps one Deployment as a manifest says, every 2 s.
+pub struct Argo {
+    manifest: Value,
+    how: Sync,
+}
+
+/// How it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// A patch of three: what the manifest never said stays.
+    Apply,
+    /// A PUT each time: nothing of others stays.
+    Replace,
+}
+
+impl Argo {
+    /// With `spec.replicas` in the manifest it takes those back, too.
+    #[must_use]
+    pub fn new(manifest: Value, how: Sync) -> Self {
+        Self { manifest, how }
+    }
+}
+
+impl Rule for Argo {
+    fn manager(&self) -> &'static str {
+        "argocd-controller"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        Vec::new()
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        let mut wanted = self.manifest.clone();
+        let live = hand.get(Kind::DEPLOYMENT, name(&wanted)).await?;
+        let Some(live) = live else {
+            remember(&mut wanted, &self.manifest);
+            return hand.create(Kind::DEPLOYMENT, &wanted).await.map(drop);
+        };
+        if self.how == Sync::Replace {
+            // The version only tells the log whether something changed.
+            wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+            return hand.put(Kind::DEPLOYMENT, &wanted).await.map(drop);
+        }
+        let last = annotation(&live, LAST_APPLIED).map(serde_json::from_str);
+        let last: Value = last.transpose()?.unwrap_or_default();
+        if let Some(mut patch) = three_way(&last, &self.manifest, &live) {
+            remember(&mut patch, &self.manifest);
+            hand.strategic(Kind::DEPLOYMENT, &live, &patch).await?;
+        }
+        Ok(())
+    }
+}
+
+fn remember(object: &mut Value, manifest: &Value) {
+    if !object["metadata"]["annotations"].is_object() {
+        object["metadata"]["annotations"] = json!({});
+    }
+    object["metadata"]["annotations"][LAST_APPLIED] = json!(manifest.to_string());
+}

@@ -1,0 +1,139 @@
+//! CRDs of the systems that actors bind to.
+//!
+//! The true ones are read from the folder that [`FOLDER_VARIABLE`] names, where it is set and has them; otherwise small
+//! ones of our own with the same group, version, names, subresources and the fields that are used. Knative's, Seldon's
+//! and Yatai's are always those.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::Kind;
+use crate::cluster::Cluster;
+use crate::error::{Error, Result, Trying};
+use crate::eventually::{check, eventually};
+
+/// Names the folder with the true CRDs, a file `GROUP_PLURAL.yaml` for each.
+pub const FOLDER_VARIABLE: &str = "ASYA_TEST_CRDS";
+
+const CRD: Kind = Kind::new(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+);
+
+/// Small CRDs of our own, as they would be named in the folder.
+const OWN: [(&str, &str); 11] = [
+    (
+        "kaito.sh_workspaces",
+        include_str!("crds/kaito.sh_workspaces.yaml"),
+    ),
+    (
+        "kaito.sh_inferencesets",
+        include_str!("crds/kaito.sh_inferencesets.yaml"),
+    ),
+    (
+        "serving.kserve.io_inferenceservices",
+        include_str!("crds/serving.kserve.io_inferenceservices.yaml"),
+    ),
+    (
+        "serving.kserve.io_llminferenceservices",
+        include_str!("crds/serving.kserve.io_llminferenceservices.yaml"),
+    ),
+    (
+        "ray.io_rayclusters",
+        include_str!("crds/ray.io_rayclusters.yaml"),
+    ),
+    (
+        "ray.io_rayservices",
+        include_str!("crds/ray.io_rayservices.yaml"),
+    ),
+    (
+        "serving.knative.dev_services",
+        include_str!("crds/serving.knative.dev_services.yaml"),
+    ),
+    (
+        "serving.knative.dev_configurations",
+        include_str!("crds/serving.knative.dev_configurations.yaml"),
+    ),
+    (
+        "serving.knative.dev_revisions",
+        include_str!("crds/serving.knative.dev_revisions.yaml"),
+    ),
+    (
+        "machinelearning.seldon.io_seldondeployments",
+        include_str!("crds/machinelearning.seldon.io_seldondeployments.yaml"),
+    ),
+    (
+        "serving.yatai.ai_bentodeployments",
+        include_str!("crds/serving.yatai.ai_bentodeployments.yaml"),
+    ),
+];
+
+/// Gives a cluster the CRDs of these kinds, and waits until they are served.
+///
+/// # Errors
+/// When a CRD cannot be read, or the API server refuses it.
+pub async fn install(cluster: &Cluster, kinds: &[Kind]) -> Result<()> {
+    // Scenarios share a cluster, and a forced apply of megabytes is dear: once each.
+    static DONE: Mutex<Vec<(PathBuf, Kind)>> = Mutex::const_new(Vec::new());
+    let mut done = DONE.lock().await;
+    for kind in kinds {
+        let key = (cluster.folder().to_owned(), *kind);
+        if !done.contains(&key) {
+            install_one(cluster, *kind).await?;
+            done.push(key);
+        }
+    }
+    Ok(())
+}
+
+async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
+    let crd = read(kind)?;
+    let name = format!("{}.{}", kind.plural, kind.group);
+    let api = Api::<DynamicObject>::all_with(cluster.client(), &CRD.resource());
+    let params = PatchParams::apply("asya-tests").force();
+    api.patch(&name, &params, &Patch::Apply(&crd)).await?;
+    let objects = Api::<DynamicObject>::all_with(cluster.client(), &kind.resource());
+    let within = Duration::from_secs(30);
+    eventually(format_args!("CRD {name} is served"), within, async || {
+        let conditions = &api.get(&name).await?.data["status"]["conditions"];
+        let all = conditions.as_array().map_or(&[][..], Vec::as_slice);
+        let established = all
+            .iter()
+            .any(|it| it["type"] == "Established" && it["status"] == "True");
+        check(established, conditions)?;
+        // It says so before it serves them.
+        objects
+            .list_metadata(&ListParams::default().limit(1))
+            .await?;
+        Ok(())
+    })
+    .await
+}
+
+/// The true CRD of a kind, else ours.
+fn read(kind: Kind) -> Result<Value> {
+    let name = format!("{}_{}", kind.group, kind.plural);
+    let folder = std::env::var_os(FOLDER_VARIABLE).filter(|it| !it.is_empty());
+    let file = folder.map(|it| PathBuf::from(it).join(format!("{name}.yaml")));
+    let text = if let Some(file) = file.filter(|it| it.exists()) {
+        std::fs::read_to_string(&file).trying(format_args!("read {}", file.display()))?
+    } else {
+        let own = OWN.iter().find(|(own, _)| *own == name);
+        let own = own.ok_or_else(|| Error::Other(format!("no CRD {name}")))?;
+        own.1.to_owned()
+    };
+    let mut crd: Value = serde_saphyr::from_str(&text).map_err(Error::other)?;
+    // Nobody serves their conversions here.
+    crd["spec"]["conversion"] = json!({"strategy": "None"});
+    Ok(crd)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! Runs a rule: when something that it watches has changed, at its ticks, and when a scenario asks for it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use kube::api::WatchParams;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+
+use super::{Hand, Kind, Write};
+use crate::error::{Error, Result};
+use crate::scenario::Scenario;
+
+/// Events come in crowds: all that come within this are one.
+const GATHERED: Duration = Duration::from_millis(40);
+/// After a failure; doubled with each further one up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// So often in a row a round may lose against other writers.
+const MOST_LOST: u32 = 50;
+/// Before a watch that broke off is begun again.
+const REWATCH: Duration = Duration::from_millis(500);
+
+/// What an owner makes of its namespace.
+pub trait Rule: Send + Sync + 'static {
+    /// Field manager of its writes.
+    fn manager(&self) -> &'static str;
+
+    /// Kinds whose events let it look.
+    fn watches(&self) -> Vec<Kind>;
+
+    /// How often it looks without an event.
+    fn tick(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    /// Looks once at all that it owns and writes what is not as it wants it.
+    fn reconcile(&self, hand: &Hand) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// An owner at work in a scenario's namespace; it ends when dropped.
+pub struct Owner {
+    hand: Hand,
+    asked: mpsc::Sender<Asked>,
+    task: JoinHandle<()>,
+}
+
+/// Rounds that a scenario wants, and whom to tell of their end.
+struct Asked {
+    rounds: usize,
+    answer: oneshot::Sender<Result<()>>,
+}
+
+impl Owner {
+    /// Starts one.
+    #[must_use]
+    pub fn start(scenario: &Scenario, rule: impl Rule) -> Self {
+        let hand = Hand::new(scenario.client(), scenario.namespace(), rule.manager());
+        let (asked, questions) = mpsc::channel(1);
+        let task = tokio::spawn(run(rule, hand.clone(), questions));
+        Self { hand, asked, task }
+    }
+
+    /// Lets it look so often, one time after the other, and waits for the end of that. Rounds that lost against
+    /// another writer are made again.
+    ///
+    /// # Errors
+    /// When the API server refuses what it writes.
+    pub async fn rounds(&self, rounds: usize) -> Result<()> {
+        let (answer, end) = oneshot::channel();
+        let gone = |_| Error::other("the owner has ended");
+        let asked = self.asked.send(Asked { rounds, answer }).await;
+        asked.map_err(|_| Error::other("the owner has ended"))?;
+        end.await.map_err(gone)?
+    }
+
+    /// What it reads and writes with: a scenario looks with it, too.
+    #[must_use]
+    pub fn hand(&self) -> &Hand {
+        &self.hand
+    }
+
+    /// All its writes so far.
+    #[must_use]
+    pub fn writes(&self) -> Vec<Write> {
+        self.hand.writes()
+    }
+
+    /// How many of its writes changed an object of this kind.
+    #[must_use]
+    pub fn changes(&self, kind: Kind) -> usize {
+        let writes = self.writes();
+        let of_kind = writes.iter().filter(|it| it.kind == kind.kind);
+        of_kind.filter(|it| it.changed).count()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) {
+    let changed = Arc::new(Notify::new());
+    // Ends with this task.
+    let mut watches = JoinSet::new();
+    for kind in rule.watches() {
+        watches.spawn(watch(hand.clone(), kind, Arc::clone(&changed)));
+    }
+    let mut ticks = interval_at(Instant::now() + rule.tick(), rule.tick());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut failures = 0;
+    loop {
+        tokio::select! {
+            asked = questions.recv() => {
+                let Some(Asked { rounds, answer }) = asked else { return };
+                let _ = answer.send(look(&rule, &hand, rounds).await);
+                continue;
+            }
+            () = changed.notified() => sleep(GATHERED).await,
+            _ = ticks.tick() => {}
+        }
+        match rule.reconcile(&hand).await {
+            Ok(()) => failures = 0,
+            Err(error) => {
+                println!("{}: {error}", rule.manager());
+                sleep(LONGEST_PAUSE.min(FIRST_PAUSE * (1 << failures.min(7)))).await;
+                failures += 1;
+                changed.notify_one();
+            }
+        }
+    }
+}
+
+async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
+    for _ in 0..rounds {
+        let mut lost = 0;
+        while let Err(error) = rule.reconcile(hand).await {
+            lost += 1;
+            match error {
+                Error::Kubernetes(kube::Error::Api(status))
+                    if status.is_conflict() && lost < MOST_LOST => {}
+                error => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells of every event of a kind.
+async fn watch(hand: Hand, kind: Kind, changed: Arc<Notify>) {
+    let (api, params) = (hand.api(kind), WatchParams::default());
+    loop {
+        if let Ok(events) = api.watch_metadata(&params, "0").await {
+            let mut events = events.boxed();
+            while let Ok(Some(_)) = events.try_next().await {
+                changed.notify_one();
+            }
+        }
+        sleep(REWATCH).await;
+        // What came between two watches.
+        changed.notify_one();
+    }
+}

@@ -1,0 +1,122 @@
+//! KAITO's controller of `Workspace`s (SIM-3).
+//!
+//! As long as its revision is on the `StatefulSet`, it writes nothing. A new one overwrites what is its own of the first
+//! container, all init containers and all volumes; a base image that is asked for replaces template and replicas.
+
+use serde_json::{Value, json};
+
+use super::hand::name;
+use super::workload::{annotation, controlled_by, hash, label};
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+/// The kind that it serves.
+pub const WORKSPACE: Kind = Kind::new("kaito.sh", "v1beta1", "Workspace", "workspaces");
+/// The revision of the Workspace, on the `StatefulSet`.
+pub const REVISION: &str = "workspace.kaito.io/revision";
+/// On a Workspace: the base image that its pods shall have.
+pub const UPGRADE: &str = "kaito.sh/upgrade-to-version";
+/// On the `StatefulSet`: the base image that they have.
+const BASE_IMAGE: &str = "kaito.sh/base-image-version";
+
+/// SIM-3.
+pub struct Kaito;
+
+/// A Workspace; its fields are at the top level.
+#[must_use]
+pub fn workspace(name: &str, preset: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "resource": {"count": 1, "instanceType": "gpu", "labelSelector": {"matchLabels": {"apps": name}}},
+        "inference": {"preset": {"name": preset}},
+    })
+}
+
+impl Rule for Kaito {
+    fn manager(&self) -> &'static str {
+        "kaito-workspace"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![WORKSPACE, Kind::STATEFUL_SET]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for workspace in hand.list(WORKSPACE).await? {
+            stateful_set(hand, &workspace).await?;
+            let status = json!({"targetNodeCount": nodes(&workspace)});
+            hand.status(WORKSPACE, &workspace, &status).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn stateful_set(hand: &Hand, workspace: &Value) -> Result<()> {
+    let wanted = wanted(workspace);
+    let Some(live) = hand.get(Kind::STATEFUL_SET, name(&wanted)).await? else {
+        hand.create(Kind::STATEFUL_SET, &wanted).await?;
+        return Ok(());
+    };
+    let mut next = live.clone();
+    for key in [BASE_IMAGE, REVISION] {
+        next["metadata"]["annotations"][key] = wanted["metadata"]["annotations"][key].clone();
+    }
+    if annotation(&live, BASE_IMAGE) != annotation(&wanted, BASE_IMAGE) {
+        for key in ["template", "replicas"] {
+            next["spec"][key] = wanted["spec"][key].clone();
+        }
+    } else if annotation(&live, REVISION) == annotation(&wanted, REVISION) {
+        return Ok(());
+    } else {
+        let (pod, own) = (
+            &mut next["spec"]["template"]["spec"],
+            &wanted["spec"]["template"]["spec"],
+        );
+        for key in ["env", "volumeMounts"] {
+            pod["containers"][0][key] = own["containers"][0][key].clone();
+        }
+        for key in ["initContainers", "volumes"] {
+            pod[key] = own[key].clone();
+        }
+    }
+    hand.put(Kind::STATEFUL_SET, &next).await.map(drop)
+}
+
+fn nodes(workspace: &Value) -> Value {
+    let count = workspace["resource"].get("count").cloned();
+    count.unwrap_or(json!(1))
+}
+
+fn wanted(workspace: &Value) -> Value {
+    let its_name = name(workspace);
+    let labels = json!({"kaito.sh/workspace": its_name});
+    let revision = hash(&json!([workspace["resource"], workspace["inference"]]));
+    let base = label(workspace, UPGRADE).unwrap_or("first");
+    let preset = &workspace["inference"]["preset"]["name"];
+    let container = json!({
+        "name": its_name, "image": format!("kaito-base:{base}"),
+        "ports": [{"containerPort": 5000}],
+        "env": [{"name": "MODEL", "value": preset}],
+        "volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}],
+    });
+    json!({
+        "metadata": {
+            "name": its_name, "labels": labels,
+            "annotations": {REVISION: revision, BASE_IMAGE: base},
+            "ownerReferences": controlled_by(WORKSPACE, workspace),
+        },
+        "spec": {
+            "replicas": nodes(workspace),
+            "serviceName": format!("{its_name}-headless"),
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "containers": [container],
+                    "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
+                },
+            },
+        },
+    })
+}

@@ -1,0 +1,240 @@
+//! Knative Serving: its controller of Revisions and its autoscaler (SIM-4).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::hand::name;
+use super::workload::{annotation, controlled_by, hash, is_of, label, put_all, without};
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+const GROUP: &str = "serving.knative.dev";
+/// The kind that users make.
+pub const SERVICE: Kind = Kind::new(GROUP, "v1", "Service", "services");
+/// A Service has one.
+pub const CONFIGURATION: Kind = Kind::new(GROUP, "v1", "Configuration", "configurations");
+/// A Configuration has one for each template that it ever had.
+pub const REVISION: Kind = Kind::new(GROUP, "v1", "Revision", "revisions");
+/// On a Deployment: the hash of what Knative wants it to be.
+pub const HASH: &str = "serving.knative.dev/deployment-hash";
+/// On a Revision: the hash of its template, since its own spec has defaults in it.
+const TEMPLATE: &str = "asya.test/template";
+
+/// Releases that differ in what they take back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// Since 1.22: nothing, until the hash of what it wants changes.
+    Hashed,
+    /// 1.20.3 to 1.21: containers, at each look.
+    Containers,
+    /// Up to 1.20.0: the whole template, its metadata included, at each look.
+    Template,
+}
+
+/// SIM-4.
+pub struct Knative {
+    /// What it takes back.
+    pub release: Release,
+    /// The image of its own sidecar: an upgrade of Knative changes it.
+    pub queue_proxy: &'static str,
+}
+
+/// A Service with one container.
+#[must_use]
+pub fn service(name: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"containers": [
+            {"name": "user-container", "image": image, "ports": [{"containerPort": 8080}]},
+        ]}}},
+    })
+}
+
+/// The Deployment of a Service's Revision, counted from 1.
+#[must_use]
+pub fn deployment_of(service: &str, revision: usize) -> String {
+    format!("{service}-{revision:05}-deployment")
+}
+
+impl Rule for Knative {
+    fn manager(&self) -> &'static str {
+        "knative-controller"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![SERVICE, REVISION, Kind::DEPLOYMENT]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for service in hand.list(SERVICE).await? {
+            let configuration = configuration(hand, &service).await?;
+            let mut revisions = revisions(hand, &configuration).await?;
+            let template = &service["spec"]["template"];
+            if revisions.last().and_then(|it| annotation(it, TEMPLATE)) != Some(&hash(template)) {
+                let number = revisions.len() + 1;
+                let wanted = revision(&configuration, number, template);
+                revisions.push(hand.create(REVISION, &wanted).await?);
+            }
+            let mut ready = None;
+            for revision in &revisions {
+                if self.deployment(hand, &service, revision).await? {
+                    ready = Some(name(revision).to_owned());
+                }
+            }
+            let created = revisions.last().map(|it| name(it).to_owned());
+            let status = json!({
+                "latestCreatedRevisionName": created, "latestReadyRevisionName": ready,
+            });
+            let told = without(&status, |key| status[key].is_null());
+            hand.status(SERVICE, &service, &Value::Object(told)).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Knative {
+    /// Keeps a Revision's Deployment, and answers whether it has a ready pod.
+    async fn deployment(&self, hand: &Hand, service: &Value, revision: &Value) -> Result<bool> {
+        let wanted = self.wanted(service, revision);
+        let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
+            hand.create(Kind::DEPLOYMENT, &wanted).await?;
+            return Ok(false);
+        };
+        let mut next = live.clone();
+        if let Some(hash) = label(&wanted, HASH) {
+            next["metadata"]["labels"][HASH] = json!(hash);
+        }
+        next["spec"] = wanted["spec"].clone();
+        for key in ["replicas", "selector"] {
+            next["spec"][key] = live["spec"][key].clone();
+        }
+        if self.release != Release::Template {
+            let of =
+                |object: &Value, part: &str| object["spec"]["template"]["metadata"][part].clone();
+            for part in ["labels", "annotations"] {
+                let own = of(&wanted, part);
+                let kept = without(&of(&live, part), |key| {
+                    key.contains("knative.dev/") || key == "app" || own.get(key).is_some()
+                });
+                put_all(&mut next["spec"]["template"]["metadata"][part], &kept);
+            }
+        }
+        let same = label(&live, HASH) == label(&wanted, HASH);
+        if self.release != Release::Hashed || !same {
+            hand.put(Kind::DEPLOYMENT, &next).await?;
+        }
+        Ok(live.pointer("/status/readyReplicas").is_some())
+    }
+
+    fn wanted(&self, service: &Value, revision: &Value) -> Value {
+        let its_name = name(revision);
+        let labels = json!({
+            "app": its_name,
+            "serving.knative.dev/service": name(service),
+            "serving.knative.dev/configuration": name(service),
+            "serving.knative.dev/revision": its_name,
+        });
+        let mut template = revision["spec"].clone();
+        let queue_proxy = json!({"name": "queue-proxy", "image": self.queue_proxy});
+        if let Some(containers) = template["containers"].as_array_mut() {
+            containers.push(queue_proxy);
+        }
+        let spec = json!({
+            "replicas": 1,
+            "selector": {"matchLabels": {"serving.knative.dev/revision": its_name}},
+            "template": {
+                "metadata": {
+                    "labels": labels,
+                    "annotations": without(&revision["metadata"]["annotations"], |key| key == TEMPLATE),
+                },
+                "spec": template,
+            },
+        });
+        let mut deployment = json!({
+            "metadata": {
+                "name": format!("{its_name}-deployment"), "labels": labels,
+                "ownerReferences": controlled_by(REVISION, revision),
+            },
+            "spec": spec,
+        });
+        if self.release == Release::Hashed {
+            deployment["metadata"]["labels"][HASH] = json!(hash(&spec));
+        }
+        deployment
+    }
+}
+
+async fn configuration(hand: &Hand, service: &Value) -> Result<Value> {
+    if let Some(live) = hand.get(CONFIGURATION, name(service)).await? {
+        return Ok(live);
+    }
+    let wanted = json!({
+        "metadata": {"name": name(service), "ownerReferences": controlled_by(SERVICE, service)},
+        "spec": service["spec"],
+    });
+    hand.create(CONFIGURATION, &wanted).await
+}
+
+/// The Revisions of a Configuration, the oldest first: their names are numbered.
+async fn revisions(hand: &Hand, configuration: &Value) -> Result<Vec<Value>> {
+    let mut all = hand.list(REVISION).await?;
+    all.retain(|it| is_of(it, configuration));
+    Ok(all)
+}
+
+fn revision(configuration: &Value, number: usize, template: &Value) -> Value {
+    let mut annotations = template["metadata"]["annotations"].clone();
+    let own = json!({TEMPLATE: hash(template)});
+    put_all(&mut annotations, &without(&own, |_| false));
+    json!({
+        "metadata": {
+            "name": format!("{}-{number:05}", name(configuration)),
+            "annotations": annotations,
+            "ownerReferences": controlled_by(CONFIGURATION, configuration),
+        },
+        "spec": template["spec"],
+    })
+}
+
+/// Its autoscaler: keeps the newest Revision of each Service at so many pods and all others at 0, every 2 s.
+pub struct Kpa {
+    /// Pods of the newest Revision.
+    pub replicas: i64,
+}
+
+impl Rule for Kpa {
+    fn manager(&self) -> &'static str {
+        "autoscaler"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        Vec::new()
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_secs(2)
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for service in hand.list(SERVICE).await? {
+            let newest = service["status"]["latestReadyRevisionName"].as_str();
+            for live in hand.list(Kind::DEPLOYMENT).await? {
+                if label(&live, "serving.knative.dev/service") != Some(name(&service)) {
+                    continue;
+                }
+                let revision = label(&live, "serving.knative.dev/revision");
+                let created = service["status"]["latestCreatedRevisionName"].as_str();
+                let wanted = if revision == newest || revision == created {
+                    self.replicas
+                } else {
+                    0
+                };
+                if live["spec"]["replicas"] != json!(wanted) {
+                    hand.scale(Kind::DEPLOYMENT, &live, wanted).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! KServe's controller of `InferenceService`s in deployment mode Standard (SIM-1).
+//!
+//! It compares what a PUT of its Deployment would give with what is there. Where `spec` differs, a strategic merge
+//! patch makes the whole equal, its own metadata included; replicas count only with autoscaler class `none`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::hand::name;
+use super::merge::two_way;
+use super::workload::{annotation, autoscaler, controlled_by, is_of, put_all, without};
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+/// The kind that it serves.
+pub const INFERENCE_SERVICE: Kind = Kind::new(
+    "serving.kserve.io",
+    "v1beta1",
+    "InferenceService",
+    "inferenceservices",
+);
+/// The annotation that says who scales.
+pub const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
+/// Annotations of a service that its Deployment and pods do not get.
+const DENIED: [&str; 3] = [
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "autoscaling.knative.dev/min-scale",
+    "autoscaling.knative.dev/max-scale",
+];
+
+/// SIM-1.
+pub struct Kserve;
+
+/// An `InferenceService` with one container and one volume.
+#[must_use]
+pub fn inference_service(name: &str, annotations: &Value) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"predictor": {
+            "minReplicas": 2, "maxReplicas": 4,
+            "volumes": [{"name": "cache", "emptyDir": {}}],
+            "containers": [{"name": "kserve-container", "image": "model:1", "ports": [{"containerPort": 8080}]}],
+        }},
+    })
+}
+
+/// The Deployment of a service of this name.
+#[must_use]
+pub fn deployment_of(service: &str) -> String {
+    format!("{service}-predictor")
+}
+
+impl Rule for Kserve {
+    fn manager(&self) -> &'static str {
+        "kserve-controller-manager"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![INFERENCE_SERVICE, Kind::DEPLOYMENT, Kind::HPA]
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for service in hand.list(INFERENCE_SERVICE).await? {
+            deployment(hand, &service).await?;
+            scaling(hand, &service).await?;
+            let status = json!({"deploymentMode": "Standard"});
+            hand.status(INFERENCE_SERVICE, &service, &status).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn deployment(hand: &Hand, service: &Value) -> Result<()> {
+    let mut wanted = wanted(service);
+    let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
+        hand.create(Kind::DEPLOYMENT, &wanted).await?;
+        return Ok(());
+    };
+    wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    let tried = hand.try_put(Kind::DEPLOYMENT, &wanted).await?;
+    let counts = class(service) == Some("none");
+    let (before, after) = (compared(&live, counts), compared(&tried, counts));
+    if before["spec"] == after["spec"] {
+        return Ok(());
+    }
+    if let Some(patch) = two_way(&before, &after) {
+        hand.strategic(Kind::DEPLOYMENT, &live, &patch).await?;
+    }
+    Ok(())
+}
+
+/// What goes into a patch.
+fn compared(deployment: &Value, with_replicas: bool) -> Value {
+    let dropped = |key: &str| key == "replicas" && !with_replicas;
+    let metadata = &deployment["metadata"];
+    json!({
+        "metadata": {"labels": metadata["labels"], "annotations": metadata["annotations"]},
+        "spec": without(&deployment["spec"], dropped),
+    })
+}
+
+fn class(service: &Value) -> Option<&str> {
+    annotation(service, AUTOSCALER_CLASS)
+}
+
+fn wanted(service: &Value) -> Value {
+    let (its_name, predictor) = (name(service), &service["spec"]["predictor"]);
+    let deployment = deployment_of(its_name);
+    let app = json!({"app": format!("isvc.{deployment}")});
+    let mut labels = service["metadata"]["labels"].clone();
+    let own = json!({
+        "component": "predictor",
+        "serving.kserve.io/inferenceservice": its_name,
+    });
+    for map in [&app, &own] {
+        put_all(&mut labels, &without(map, |_| false));
+    }
+    let annotations = without(&service["metadata"]["annotations"], |key| {
+        DENIED.contains(&key)
+    });
+    let not_of_pods = ["minReplicas", "maxReplicas", "annotations", "labels"];
+    let pod = without(predictor, |key| not_of_pods.contains(&key));
+    let metadata = json!({"labels": labels, "annotations": annotations});
+    let mut deployment = json!({
+        "metadata": metadata,
+        "spec": {
+            "selector": {"matchLabels": app},
+            "template": {"metadata": metadata, "spec": pod},
+        },
+    });
+    deployment["metadata"]["name"] = json!(deployment_of(its_name));
+    deployment["metadata"]["ownerReferences"] = controlled_by(INFERENCE_SERVICE, service);
+    if class(service) == Some("none") {
+        deployment["spec"]["replicas"] = least(predictor);
+    }
+    deployment
+}
+
+fn least(predictor: &Value) -> Value {
+    predictor.get("minReplicas").cloned().unwrap_or(json!(1))
+}
+
+/// Without a class it makes an HPA.
+async fn scaling(hand: &Hand, service: &Value) -> Result<()> {
+    let hpa = deployment_of(name(service));
+    let live = hand.get(Kind::HPA, &hpa).await?;
+    match (class(service), live) {
+        (Some("external"), Some(live)) if is_of(&live, service) => {
+            hand.delete(Kind::HPA, &live).await
+        }
+        (None | Some("hpa"), None) => {
+            let spec = &service["spec"]["predictor"];
+            autoscaler(hand, (INFERENCE_SERVICE, service), &hpa, spec).await
+        }
+        _ => Ok(()),
+    }
+}

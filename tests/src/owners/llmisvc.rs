@@ -1,0 +1,126 @@
+//! KServe's controller of `LLMInferenceService`s (SIM-2).
+//!
+//! It compares what a PUT of its Deployment would give with what is there: pod specs must be equal, of all else more
+//! may be there than it wants. Where they differ, it PUTs the whole.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::hand::{includes, name};
+use super::workload::{controlled_by, put_all, without};
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+/// The kind that it serves.
+pub const LLM_INFERENCE_SERVICE: Kind = Kind::new(
+    "serving.kserve.io",
+    "v1alpha2",
+    "LLMInferenceService",
+    "llminferenceservices",
+);
+
+/// SIM-2.
+pub struct LlmIsvc;
+
+/// An `LLMInferenceService` without `spec.replicas`.
+#[must_use]
+pub fn llm_inference_service(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "model": {"uri": "hf://model"},
+            "template": {"containers": [
+                {"name": "main", "image": "vllm:1", "ports": [{"containerPort": 8000}]},
+            ]},
+        },
+    })
+}
+
+/// The Deployment of a service of this name.
+#[must_use]
+pub fn deployment_of(service: &str) -> String {
+    format!("{service}-kserve")
+}
+
+impl Rule for LlmIsvc {
+    fn manager(&self) -> &'static str {
+        "llmisvc-controller-manager"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![LLM_INFERENCE_SERVICE, Kind::DEPLOYMENT]
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for service in hand.list(LLM_INFERENCE_SERVICE).await? {
+            deployment(hand, &service).await?;
+            let primary = json!({
+                "apiGroup": "apps", "kind": "Deployment", "name": deployment_of(name(&service)),
+            });
+            let status = json!({"workloads": {"primary": primary}});
+            hand.status(LLM_INFERENCE_SERVICE, &service, &status)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+async fn deployment(hand: &Hand, service: &Value) -> Result<()> {
+    let mut wanted = wanted(service);
+    let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
+        hand.create(Kind::DEPLOYMENT, &wanted).await?;
+        return Ok(());
+    };
+    wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    if service["spec"].get("replicas").is_none() {
+        wanted["spec"]["replicas"] = live["spec"]["replicas"].clone();
+    }
+    let tried = hand.try_put(Kind::DEPLOYMENT, &wanted).await?;
+    if !is_as_wanted(&live, &tried) {
+        hand.put(Kind::DEPLOYMENT, &wanted).await?;
+    }
+    Ok(())
+}
+
+fn is_as_wanted(live: &Value, tried: &Value) -> bool {
+    let pod = |it: &Value| it.pointer("/spec/template/spec").cloned();
+    let mut metadata = ["labels", "annotations"].into_iter();
+    pod(live) == pod(tried)
+        && includes(&live["spec"], &tried["spec"])
+        && metadata.all(|key| {
+            let wanted = tried["metadata"].get(key);
+            wanted.is_none_or(|wanted| includes(&live["metadata"][key], wanted))
+        })
+}
+
+fn wanted(service: &Value) -> Value {
+    let (its_name, spec) = (name(service), &service["spec"]);
+    let own = json!({
+        "app.kubernetes.io/name": its_name,
+        "app.kubernetes.io/part-of": "llminferenceservice",
+        "kserve.io/component": "workload",
+        "llm-d.ai/role": "both",
+    });
+    let mut labels = spec["labels"].clone();
+    put_all(&mut labels, &without(&own, |_| false));
+    let template = json!({
+        "metadata": {"labels": labels, "annotations": spec["annotations"]},
+        "spec": spec["template"],
+    });
+    let mut deployment = json!({
+        "metadata": {
+            "name": deployment_of(its_name), "labels": labels,
+            "ownerReferences": controlled_by(LLM_INFERENCE_SERVICE, service),
+        },
+        "spec": {"selector": {"matchLabels": own}, "template": template},
+    });
+    if let Some(replicas) = spec.get("replicas") {
+        deployment["spec"]["replicas"] = replicas.clone();
+    }
+    deployment
+}

@@ -1,0 +1,44 @@
+//! What takes back restarts (SIM-8): some tools keep pod templates free of annotations that they do not know.
+
+use serde_json::{Map, Value, json};
+
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+/// SIM-8: removes `kubectl.kubernetes.io/restartedAt` and all other annotations that it does not know from the pod
+/// templates of Deployments.
+pub struct Reverter {
+    known: Vec<&'static str>,
+}
+
+impl Reverter {
+    /// One that leaves these annotations.
+    #[must_use]
+    pub fn new(known: Vec<&'static str>) -> Self {
+        Self { known }
+    }
+}
+
+impl Rule for Reverter {
+    fn manager(&self) -> &'static str {
+        "restart-reverter"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![Kind::DEPLOYMENT]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for live in hand.list(Kind::DEPLOYMENT).await? {
+            let annotations = live.pointer("/spec/template/metadata/annotations");
+            let keys = annotations.and_then(Value::as_object).into_iter().flatten();
+            let foreign = keys.filter(|(key, _)| !self.known.contains(&key.as_str()));
+            let removed: Map<_, _> = foreign.map(|(key, _)| (key.clone(), Value::Null)).collect();
+            if !removed.is_empty() {
+                let patch = json!({"spec": {"template": {"metadata": {"annotations": removed}}}});
+                hand.merge(Kind::DEPLOYMENT, &live, &patch).await?;
+            }
+        }
+        Ok(())
+    }
+}

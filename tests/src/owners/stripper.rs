@@ -1,0 +1,205 @@
+//! A mutating webhook that comes after ours and removes the sidecar (SIM-9).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::post;
+use axum::serve::Listener;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::error::{Error, Result, Trying};
+use crate::pki::{Authority, Use};
+use crate::scenario::Scenario;
+
+/// The container that it removes.
+const SIDECAR: &str = "asya-sidecar";
+
+/// SIM-9; the server ends when dropped, [`Stripper::remove`] takes its configuration away.
+pub struct Stripper {
+    configurations: Api<MutatingWebhookConfiguration>,
+    name: String,
+    removed: Arc<AtomicUsize>,
+    task: JoinHandle<()>,
+}
+
+/// Whether it is asked again where another webhook changed a pod after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reinvoked {
+    /// `reinvocationPolicy: IfNeeded`: it has the last word.
+    IfNeeded,
+    /// `reinvocationPolicy: Never`: one before it that is asked again has.
+    Never,
+}
+
+impl Stripper {
+    /// Serves it, and makes the API server ask it about the pods of the scenario's namespace. Webhooks are asked in the
+    /// order of their configurations' names: this one's is behind all others.
+    ///
+    /// # Errors
+    /// When it cannot listen, or the API server refuses the configuration.
+    pub async fn start(scenario: &Scenario, reinvoked: Reinvoked) -> Result<Self> {
+        let name = format!("zz-{}", scenario.name("stripper"));
+        let folder = scenario.cluster().folder().join(&name);
+        std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
+        let authority = Authority::new("stripper-ca")?;
+        authority.issue(&folder, "tls", "stripper", &["127.0.0.1"], Use::Server)?;
+        let chain = CertificateDer::pem_file_iter(folder.join("tls.crt"));
+        let chain: Result<Vec<_>, _> = chain.map_err(Error::other)?.collect();
+        let key = PrivateKeyDer::from_pem_file(folder.join("tls.key")).map_err(Error::other)?;
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(chain.map_err(Error::other)?, key)
+            .map_err(Error::other)?;
+        let sockets = TcpListener::bind("127.0.0.1:0").await.trying("listen")?;
+        let address = sockets.local_addr().trying("listen")?;
+        let removed: Arc<AtomicUsize> = Arc::default();
+        let routes = Router::new()
+            .route("/strip", post(strip))
+            .with_state(Arc::clone(&removed));
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = Encrypted { sockets, acceptor };
+        let task = tokio::spawn(async move {
+            // It never ends by itself.
+            let _ = axum::serve(listener, routes).await;
+        });
+        let stripper = Self {
+            configurations: Api::all(scenario.client()),
+            name,
+            removed,
+            task,
+        };
+        let url = format!("https://{address}/strip");
+        stripper
+            .ask(scenario.namespace(), &url, &authority, reinvoked)
+            .await?;
+        Ok(stripper)
+    }
+
+    async fn ask(
+        &self,
+        namespace: &str,
+        url: &str,
+        authority: &Authority,
+        reinvoked: Reinvoked,
+    ) -> Result<()> {
+        let bundle = ByteString(authority.pem().as_bytes().to_vec());
+        let configuration = serde_json::from_value(json!({
+            "metadata": {"name": self.name},
+            "webhooks": [{
+                "name": "strip.example.com",
+                "clientConfig": {"url": url, "caBundle": bundle},
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+                    "operations": ["CREATE"], "scope": "Namespaced",
+                }],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                // A scenario must not pass because nobody was asked.
+                "failurePolicy": "Fail",
+                "reinvocationPolicy": format!("{reinvoked:?}"),
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "timeoutSeconds": 5,
+            }],
+        }))?;
+        self.configurations
+            .create(&PostParams::default(), &configuration)
+            .await?;
+        Ok(())
+    }
+
+    /// How many times it removed a sidecar, from pods that were only tried, too.
+    #[must_use]
+    pub fn removed(&self) -> usize {
+        self.removed.load(Ordering::Relaxed)
+    }
+
+    /// Nobody asks it any more.
+    ///
+    /// # Errors
+    /// When the API server refuses.
+    pub async fn remove(&self) -> Result<()> {
+        let params = DeleteParams::default();
+        self.configurations.delete(&self.name, &params).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Stripper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn strip(State(removed): State<Arc<AtomicUsize>>, body: Bytes) -> impl IntoResponse {
+    let review: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let patch = without_sidecar(&review["request"]["object"]["spec"]);
+    let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
+    if let Some(patch) = patch {
+        removed.fetch_add(1, Ordering::Relaxed);
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(ByteString(patch.to_string().into_bytes()));
+    }
+    let answer = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response,
+    });
+    ([(CONTENT_TYPE, "application/json")], answer.to_string())
+}
+
+fn without_sidecar(spec: &Value) -> Option<Value> {
+    ["containers", "initContainers"].iter().find_map(|list| {
+        let index = spec[list]
+            .as_array()?
+            .iter()
+            .position(|it| it["name"] == SIDECAR)?;
+        let path = format!("/spec/{list}/{index}");
+        Some(json!([{"op": "remove", "path": path}]))
+    })
+}
+
+/// TLS over sockets.
+struct Encrypted {
+    sockets: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl Listener for Encrypted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let (socket, address) = Listener::accept(&mut self.sockets).await;
+            let handshake = timeout(Duration::from_secs(5), self.acceptor.accept(socket));
+            if let Ok(Ok(stream)) = handshake.await {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.sockets.local_addr()
+    }
+}
+
+#[cfg(test)]
+mod tests;

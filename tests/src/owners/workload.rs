@@ -1,0 +1,85 @@
+//! What owners have in common in the workloads that they make.
+
+use serde_json::{Map, Value, json};
+
+use super::{Hand, Kind};
+use crate::error::Result;
+
+/// An ownerReference of a controller to its object.
+pub(super) fn controlled_by(kind: Kind, owner: &Value) -> Value {
+    json!([{
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true,
+    }])
+}
+
+/// Whether a controller of this object made that one.
+pub(super) fn is_of(object: &Value, owner: &Value) -> bool {
+    let references = object["metadata"]["ownerReferences"].as_array();
+    references.is_some_and(|all| {
+        all.iter()
+            .any(|it| it["controller"] == true && it["uid"] == owner["metadata"]["uid"])
+    })
+}
+
+/// The text of an annotation.
+pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][key].as_str()
+}
+
+/// The text of a label.
+pub(super) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["labels"][key].as_str()
+}
+
+/// A map of texts without those keys.
+pub(super) fn without(map: &Value, dropped: impl Fn(&str) -> bool) -> Map<String, Value> {
+    let pairs = map.as_object().into_iter().flatten();
+    let kept = pairs.filter(|(key, _)| !dropped(key));
+    kept.map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Puts all of `more` into the map at `place`, which is made if it is not there.
+pub(super) fn put_all(place: &mut Value, more: &Map<String, Value>) {
+    if !place.is_object() {
+        *place = json!({});
+    }
+    for (key, value) in more {
+        place[key] = value.clone();
+    }
+}
+
+/// A hash of what an owner wants, as a label can hold it.
+pub(super) fn hash(wanted: &Value) -> String {
+    use sha2::{Digest, Sha256};
+    let digest = Sha256::digest(wanted.to_string());
+    let first = digest.first_chunk().copied().unwrap_or_default();
+    format!("{:016x}", u64::from_be_bytes(first))
+}
+
+/// Makes an owner's autoscaler of a Deployment, if it is not there.
+pub(super) async fn autoscaler(
+    hand: &Hand,
+    (kind, owner): (Kind, &Value),
+    deployment: &str,
+    spec: &Value,
+) -> Result<()> {
+    if hand.get(Kind::HPA, deployment).await?.is_some() {
+        return Ok(());
+    }
+    let number = |key: &str| spec.get(key).cloned().unwrap_or(json!(1));
+    let wanted = json!({
+        "metadata": {"name": deployment, "ownerReferences": controlled_by(kind, owner)},
+        "spec": {
+            "minReplicas": number("minReplicas"),
+            "maxReplicas": number("maxReplicas"),
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment},
+            "metrics": [{"type": "Resource", "resource": {
+                "name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80},
+            }}],
+        },
+    });
+    hand.create(Kind::HPA, &wanted).await.map(drop)
+}

@@ -1,0 +1,110 @@
+//! SIM-5
+
+use asya_tests::owners::seldon::{SELDON_DEPLOYMENT, Seldon, deployment_of, seldon_deployment};
+use asya_tests::owners::yatai::{BENTO_DEPLOYMENT, Yatai, bento_deployment};
+use asya_tests::owners::{Hand, Kind};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::{ALL, edit, intrude, left, owner_of, somebody};
+
+const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
+
+/// Gives the first container another image than its owner wants.
+async fn swap_image(hand: &Hand, deployment: &str) -> asya_tests::Result<()> {
+    let live = hand.get(DEPLOYMENT, deployment).await?.unwrap();
+    let name = &live["spec"]["template"]["spec"]["containers"][0]["name"];
+    let other = json!([{"name": name, "image": "other:1"}]);
+    let patch = json!({"spec": {"template": {"spec": {"containers": other}}}});
+    hand.strategic(DEPLOYMENT, &live, &patch).await.map(drop)
+}
+
+/// SIM-5
+#[tokio::test]
+async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
+    Scenario::run("sim-seldon", async |scenario| {
+        let target = seldon_deployment("income", &json!({}));
+        let owner = owner_of(scenario, Seldon, (SELDON_DEPLOYMENT, &target)).await?;
+        let name = deployment_of("income");
+        intrude(scenario, DEPLOYMENT, &name).await?;
+        owner.rounds(3).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
+        assert_eq!(owner.changes(DEPLOYMENT), 1, "it made it");
+        let hand = somebody(scenario);
+        assert_eq!(hand.get(Kind::HPA, &name).await?, None);
+
+        swap_image(&hand, &name).await?;
+        owner.rounds(3).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
+        assert_eq!(owner.changes(DEPLOYMENT), 2);
+
+        // What it no longer wants is a difference, too.
+        intrude(scenario, DEPLOYMENT, &name).await?;
+        let ports = json!({"spec": {"predictors": [{
+            "name": "default", "graph": {"name": "classifier"},
+            "componentSpecs": [{"spec": {"containers": [{"name": "classifier", "image": "model:1"}]}}],
+        }]}});
+        edit(scenario, SELDON_DEPLOYMENT, "income", &ports).await?;
+        owner.rounds(3).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
+        assert_eq!(owner.changes(DEPLOYMENT), 3);
+        let told = hand.get(SELDON_DEPLOYMENT, "income").await?.unwrap();
+        assert!(told["status"]["deploymentStatus"].get(&name).is_some(), "{told}");
+        Ok(())
+    })
+    .await;
+}
+
+/// SIM-5
+#[tokio::test]
+async fn seldon_takes_replicas_back_where_it_sets_them_and_scales_where_it_is_told_to() {
+    Scenario::run("sim-seldon-2", async |scenario| {
+        let target = seldon_deployment("fixed", &json!({"replicas": 2}));
+        let owner = owner_of(scenario, Seldon, (SELDON_DEPLOYMENT, &target)).await?;
+        let name = deployment_of("fixed");
+        intrude(scenario, DEPLOYMENT, &name).await?;
+        owner.rounds(1).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, [].into());
+
+        let hand = somebody(scenario);
+        let hpa: Value = json!({"hpaSpec": {"minReplicas": 1, "maxReplicas": 4}, "replicas": 2});
+        let scaled = seldon_deployment("scaled", &hpa);
+        hand.create(SELDON_DEPLOYMENT, &scaled).await?;
+        owner.rounds(1).await?;
+        let name = deployment_of("scaled");
+        assert!(hand.get(Kind::HPA, &name).await?.is_some());
+        intrude(scenario, DEPLOYMENT, &name).await?;
+        owner.rounds(1).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ALL.into());
+        Ok(())
+    })
+    .await;
+}
+
+/// SIM-5
+#[tokio::test]
+async fn yatai_rolls_by_its_extra_metadata_and_always_has_an_hpa() {
+    Scenario::run("sim-yatai", async |scenario| {
+        let target = bento_deployment("iris", "iris-1");
+        let owner = owner_of(scenario, Yatai, (BENTO_DEPLOYMENT, &target)).await?;
+        let hand = somebody(scenario);
+        assert!(hand.get(Kind::HPA, "iris").await?.is_some());
+        intrude(scenario, DEPLOYMENT, "iris").await?;
+        owner.rounds(3).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, "iris").await?, ALL.into());
+
+        let more = json!({"spec": {"extraPodMetadata": {"annotations": {"roll": "1"}}}});
+        edit(scenario, BENTO_DEPLOYMENT, "iris", &more).await?;
+        owner.rounds(3).await?;
+        assert_eq!(
+            left(scenario, DEPLOYMENT, "iris").await?,
+            ["replicas"].into()
+        );
+        let live = hand.get(DEPLOYMENT, "iris").await?.unwrap();
+        let annotations = &live["spec"]["template"]["metadata"]["annotations"];
+        assert_eq!(annotations, &json!({"roll": "1"}));
+        assert_eq!(owner.changes(DEPLOYMENT), 2);
+        Ok(())
+    })
+    .await;
+}

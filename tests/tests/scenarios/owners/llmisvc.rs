@@ -1,0 +1,60 @@
+//! SIM-2
+
+use asya_tests::Result;
+use asya_tests::owners::Kind;
+use asya_tests::owners::llmisvc::{
+    LLM_INFERENCE_SERVICE, LlmIsvc, deployment_of, llm_inference_service,
+};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::{edit, intrude, left, owner_of, somebody};
+
+const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
+
+/// SIM-2
+#[tokio::test]
+async fn llmisvc_wants_its_very_pod_spec_and_bears_additions_to_all_else() {
+    Scenario::run("sim-llmisvc", async |scenario| {
+        let target = llm_inference_service("qwen");
+        let owner = owner_of(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await?;
+        let (name, somebody) = (deployment_of("qwen"), somebody(scenario));
+        let foreign = json!({"foreign.example.com/x": "yes"});
+        let borne = json!({
+            "metadata": {"annotations": foreign},
+            "spec": {"replicas": 3, "template": {"metadata": {"labels": foreign, "annotations": foreign}}},
+        });
+        edit(scenario, DEPLOYMENT, &name, &borne).await?;
+        owner.rounds(3).await?;
+        let all = ["metadata", "replicas", "annotation", "label"];
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, all.into());
+        assert_eq!(owner.changes(DEPLOYMENT), 1, "it made it");
+
+        intrude(scenario, DEPLOYMENT, &name).await?;
+        owner.rounds(1).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
+        assert_eq!(owner.changes(DEPLOYMENT), 2);
+
+        // A key that is added rolls; one that is taken away does not.
+        let with = |value: &Value| json!({"spec": {"annotations": {"roll": value}}});
+        let annotations = async || -> Result<Value> {
+            let live = somebody.get(DEPLOYMENT, &name).await?.unwrap();
+            Ok(live["spec"]["template"]["metadata"]["annotations"].clone())
+        };
+        for value in [json!("1"), json!(null)] {
+            edit(scenario, LLM_INFERENCE_SERVICE, "qwen", &with(&value)).await?;
+            owner.rounds(2).await?;
+            assert_eq!(annotations().await?, json!({"roll": "1"}));
+        }
+        assert_eq!(owner.changes(DEPLOYMENT), 3);
+
+        let replicas = json!({"spec": {"replicas": 1}});
+        edit(scenario, LLM_INFERENCE_SERVICE, "qwen", &replicas).await?;
+        owner.rounds(1).await?;
+        assert_eq!(left(scenario, DEPLOYMENT, &name).await?, [].into());
+        let service = somebody.get(LLM_INFERENCE_SERVICE, "qwen").await?.unwrap();
+        assert_eq!(service["status"]["workloads"]["primary"]["name"], json!(name));
+        Ok(())
+    })
+    .await;
+}
