@@ -35,6 +35,14 @@ async fn llmisvc_wants_its_very_pod_spec_and_bears_additions_to_all_else() {
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 2);
 
+        // Of the pod spec not even more of a map is borne.
+        let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}});
+        edit(scenario, DEPLOYMENT, &name, &more).await?;
+        owner.rounds(1).await?;
+        let live = somebody.get(DEPLOYMENT, &name).await?.unwrap();
+        assert_eq!(live["spec"]["template"]["spec"].get("nodeSelector"), None);
+        assert_eq!(owner.changes(DEPLOYMENT), 3);
+
         // A key that is added rolls; one that is taken away does not.
         let with = |value: &Value| json!({"spec": {"annotations": {"roll": value}}});
         let annotations = async || -> Result<Value> {
@@ -46,7 +54,7 @@ async fn llmisvc_wants_its_very_pod_spec_and_bears_additions_to_all_else() {
             owner.rounds(2).await?;
             assert_eq!(annotations().await?, json!({"roll": "1"}));
         }
-        assert_eq!(owner.changes(DEPLOYMENT), 3);
+        assert_eq!(owner.changes(DEPLOYMENT), 4);
 
         let replicas = json!({"spec": {"replicas": 1}});
         edit(scenario, LLM_INFERENCE_SERVICE, "qwen", &replicas).await?;
