@@ -28,7 +28,6 @@ use clap::Parser;
 use k8s_openapi::jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
-use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::actor::Actors;
@@ -40,6 +39,7 @@ use crate::judges::Judges;
 use crate::metrics::Metrics;
 use crate::pod::Pods;
 use crate::readiness::Readiness;
+use crate::server::End;
 
 /// Reviews under way get this long when no new ones are taken (AVL-3).
 const FINISH: Duration = Duration::from_secs(5);
@@ -110,9 +110,9 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         events: told,
     };
     let tls = TlsAcceptor::from(Arc::new(asya_certs::serve::tls(certificates)?));
-    let stop = CancellationToken::new();
+    let end = End::default();
     let routes = routes::routes(judges, metrics);
-    let served = tokio::spawn(server::serve(reviews, tls, routes, stop.clone(), FINISH));
+    let served = tokio::spawn(server::serve(reviews, tls, routes, end.clone(), FINISH));
     info!(address = args.webhook_bind_address, "serving reviews");
 
     tokio::select! {
@@ -121,9 +121,10 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     }
     info!("stopping");
     readiness.stop();
+    end.leaving.cancel();
     let drained = async {
         tokio::time::sleep(args.shutdown_delay()).await;
-        stop.cancel();
+        end.stop.cancel();
         let _ = served.await;
     };
     tokio::select! {

@@ -4,6 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::CONNECTION;
+use axum::http::{HeaderValue, Version};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -30,14 +35,25 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
 type Connections = auto::Builder<TokioExecutor>;
 
-/// Serves until `stop`; what is under way then gets `finish` to end.
+/// When it ends: two moments, for all who hold a clone.
+#[derive(Clone, Default)]
+pub struct End {
+    /// From now on clients are sent away.
+    pub leaving: CancellationToken,
+    /// From now on nothing new is taken.
+    pub stop: CancellationToken,
+}
+
+/// Serves until the end; what is under way then gets `finish`.
 pub async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
     routes: Router,
-    stop: CancellationToken,
+    end: End,
     finish: Duration,
 ) {
+    let End { leaving, stop } = end;
+    let routes = routes.layer(from_fn_with_state(leaving, send_away));
     let connections = Arc::new(connections());
     let graceful = GracefulShutdown::new();
     loop {
@@ -67,6 +83,22 @@ pub async fn serve(
     if timeout(finish, graceful.shutdown()).await.is_err() {
         warn!("reviews under way are cut off");
     }
+}
+
+/// API servers keep HTTP/1.1 connections to webhooks. One that is closed while a review is written to it costs that
+/// review, so each is closed with its last answer; HTTP/2 has GOAWAY for that.
+async fn send_away(
+    State(leaving): State<CancellationToken>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let is_kept = request.version() == Version::HTTP_11;
+    let mut answer = next.run(request).await;
+    if is_kept && leaving.is_cancelled() {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
+    }
+    answer
 }
 
 fn connections() -> Connections {

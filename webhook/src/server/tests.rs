@@ -7,6 +7,7 @@ use asya_certs::mint::{Authority, Settings};
 use asya_certs::serve::Certificates;
 use axum::Router;
 use axum::routing::get;
+use http::header::CONNECTION;
 use http::{Request, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -21,9 +22,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
-use tokio_util::sync::CancellationToken;
 
-use super::serve;
+use super::{End, serve};
 
 const HOST: &str = "asya-webhook.asya-system.svc";
 
@@ -31,7 +31,7 @@ const HOST: &str = "asya-webhook.asya-system.svc";
 struct Running {
     address: SocketAddr,
     roots: RootCertStore,
-    stop: CancellationToken,
+    end: End,
     ended: JoinHandle<()>,
     /// A request to `/slow` has come.
     came: Arc<Notify>,
@@ -65,12 +65,12 @@ impl Running {
             .route("/slow", get(slow));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
+        let end = End::default();
         let ended = tokio::spawn(serve(
             listener,
             tls,
             routes,
-            stop.clone(),
+            end.clone(),
             Duration::from_secs(5),
         ));
         let mut roots = RootCertStore::empty();
@@ -78,7 +78,7 @@ impl Running {
         Self {
             address,
             roots,
-            stop,
+            end,
             ended,
             came,
             go,
@@ -99,6 +99,16 @@ impl Running {
         TlsConnector::from(Arc::new(config))
             .connect(name, stream)
             .await
+    }
+
+    async fn http1(
+        &self,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> http1::SendRequest<Empty<Bytes>> {
+        let stream = self.connect(&["http/1.1"], versions).await.unwrap();
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        sender
     }
 
     async fn http2(&self) -> http2::SendRequest<Empty<Bytes>> {
@@ -122,9 +132,7 @@ fn request(path: &str) -> Request<Empty<Bytes>> {
 async fn both_versions_of_tls_and_of_http_are_spoken() {
     let server = Running::start().await;
     for version in rustls::ALL_VERSIONS {
-        let stream = server.connect(&["http/1.1"], &[*version]).await.unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
+        let mut sender = server.http1(&[*version]).await;
         let answer = sender.send_request(request("/")).await.unwrap();
         assert_eq!(
             (answer.status(), answer.version()),
@@ -165,7 +173,7 @@ async fn at_the_end_what_is_under_way_is_answered_and_nothing_else_begins() {
     let slow = tokio::spawn(busy.send_request(request("/slow")));
     server.came.notified().await;
 
-    server.stop.cancel();
+    server.end.stop.cancel();
     // GOAWAY: the client knows that nothing can be asked any more, so it asks somebody else.
     while !idle.is_closed() {
         tokio::task::yield_now().await;
@@ -184,6 +192,31 @@ async fn at_the_end_what_is_under_way_is_answered_and_nothing_else_begins() {
 }
 
 /// AVL-3
+#[tokio::test]
+async fn who_keeps_a_connection_is_told_with_an_answer_that_it_is_the_last() {
+    let server = Running::start().await;
+    let mut kept = server.http1(rustls::ALL_VERSIONS).await;
+    let mut streams = server.http2().await;
+    for leaves in [false, true] {
+        let answer = kept.send_request(request("/")).await.unwrap();
+        let last = answer.headers().get(CONNECTION);
+        assert_eq!(last.is_some_and(|it| it == "close"), leaves);
+        answer.into_body().collect().await.unwrap();
+        // Not over HTTP/2, which has no such header.
+        let answer = streams.send_request(request("/")).await.unwrap();
+        assert_eq!(answer.headers().get(CONNECTION), None);
+        server.end.leaving.cancel();
+    }
+    while !kept.is_closed() {
+        tokio::task::yield_now().await;
+    }
+    // Somebody who has not heard of it yet is served, too.
+    let mut late = server.http1(rustls::ALL_VERSIONS).await;
+    let answer = late.send_request(request("/")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+/// AVL-3
 #[tokio::test(start_paused = true)]
 async fn what_does_not_end_is_cut_off_after_5_s() {
     let server = Running::start().await;
@@ -191,7 +224,7 @@ async fn what_does_not_end_is_cut_off_after_5_s() {
     let slow = tokio::spawn(busy.send_request(request("/slow")));
     server.came.notified().await;
     let started = tokio::time::Instant::now();
-    server.stop.cancel();
+    server.end.stop.cancel();
     server.ended.await.unwrap();
     assert_eq!(started.elapsed().as_secs(), 5);
     slow.abort();
