@@ -31,7 +31,7 @@ NAME ?=
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: programs harness ## Start a cluster with the operator, run a first actor, end everything
+demo: programs harness ## Start a cluster with the operator, run a first actor and a binding, end everything
 	@$(BIN)/asya-cluster demo $(ARGS)
 
 up: programs harness ## Start a cluster with the operator and leave it running
@@ -50,7 +50,7 @@ image: rust python ## An image archive of both programs, without an engine: targ
 	@python3 image/archive.py $(IMAGE_FOLDER)/root $(IMAGE) $(IMAGE_FOLDER)/asya-operator.tar
 
 bench: rust go ## Figures of the operator beside a bare client, on a cluster of its own; ARGS="--actors 300"
-	cargo build --release $(LOCKED) -p asya-controller
+	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
 
 test: python ## Run everything below and print one table

@@ -57,6 +57,12 @@ impl Audit {
         Self { log, client }
     }
 
+    /// The beginning of the log, and of the cluster.
+    #[must_use]
+    pub fn beginning(&self) -> Mark {
+        Mark(0)
+    }
+
     /// The end of the log, behind every request that has been answered.
     ///
     /// # Errors

@@ -2,12 +2,13 @@
 //!
 //! Real are etcd, the API server, the controller manager, the scheduler,
 //! RabbitMQ, the SQS server and KEDA; fake are nodes and pods (kwok). The operator
-//! is installed by its chart and runs as the chart's Deployment says. All ends
+//! is installed by its chart and runs as the chart's Deployments say. All ends
 //! with the process that started it, however that ends.
 //!
 //! - [`cluster::RunningCluster`] runs a cluster, [`cluster::Cluster`] uses one;
 //! - [`scenario::Scenario`] is a namespace of its own on the shared cluster;
-//! - [`operator::Operator`] installs the chart and starts instances;
+//! - [`operator::Operator`] installs the chart and starts instances of the controller,
+//!   [`webhook::Webhook`] the webhook's replicas;
 //! - [`eventually::eventually`] waits for conditions;
 //! - [`audit::Audit`] and [`rabbitmq::AccessLog`] tell who wrote what;
 //! - [`owners::Owner`] plays the controller of a system that actors bind to;

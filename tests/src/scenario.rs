@@ -265,7 +265,7 @@ impl Scenario {
             .state()
             .operator
             .iter()
-            .flat_map(|operator| &operator.instances);
+            .flat_map(|operator| operator.instances.iter().chain(&operator.webhooks));
         for instance in instances {
             let log = std::fs::read(&instance.log).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
@@ -273,10 +273,7 @@ impl Scenario {
                 .lines()
                 .filter(|line| line.contains(&self.namespace))
                 .collect();
-            eprintln!(
-                "operator {} logged about {}:",
-                instance.name, self.namespace
-            );
+            eprintln!("{} logged about {}:", instance.name, self.namespace);
             for line in &about[about.len().saturating_sub(40)..] {
                 eprintln!("  {line}");
             }

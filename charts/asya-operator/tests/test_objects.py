@@ -5,12 +5,22 @@ import unittest
 from chart import RABBITMQ, SQS, ChartCase
 from helm import CHART, NAME, TESTS, helm
 
+WITHOUT_WEBHOOK = {"webhook": {"enabled": False}}
+
 
 class Objects(ChartCase):
-    def test_default_installation_is_a_controller_with_its_account_rights_and_metrics(self):
-        """OPS-10"""
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.alone = cls.helm.objects(WITHOUT_WEBHOOK)
+
+    def test_default_installation_is_controller_and_webhook_with_their_accounts_rights_and_services(self):
+        """OPS-10, CFG-1"""
         kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
         wanted = {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config")}
+        self.assertEqual(set(self.alone), wanted)
+        webhook = NAME + "-webhook"
+        wanted |= {(kind, webhook) for kind in [*kinds, "Service", "PodDisruptionBudget"]} | {("ClusterRole", webhook + "-anchor")}
         self.assertEqual(set(self.default), wanted)
 
     def test_controller_is_container_manager_with_its_arguments_and_environment(self):
@@ -24,6 +34,7 @@ class Objects(ChartCase):
             "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--hpa-metrics-deadline=2m",
             "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false",
             "--watch-namespaces-file=/etc/asya/watch-namespaces",
+            "--webhook-service=asya-operator-webhook", "--webhook-rules=asya-operator", "--webhook-cert-manager=false",
         ])
         self.assertEqual(manager["env"], [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -84,6 +95,11 @@ class Objects(ChartCase):
         notes = self.helm.notes({"transports": {"mq": RABBITMQ, "queue": {**SQS, "enabled": False}}})
         self.assertIn("Enabled transports: mq.", notes)
 
+    def test_notes_say_what_becomes_of_bindings(self):
+        """OPS-11"""
+        self.assertIn("Deployment asya-operator-webhook judges", self.helm.notes())
+        self.assertIn("webhook.enabled is off", self.helm.notes(WITHOUT_WEBHOOK))
+
     def test_names_follow_the_release(self):
         self.assertIn(("Deployment", "mine-asya-operator"), self.helm.objects(release="mine"))
         self.assertIn(("Deployment", "my-asya-operator"), self.helm.objects(release="my-asya-operator"))
@@ -123,12 +139,11 @@ class Objects(ChartCase):
         }
         expected = {(group, resource, verb, ()) for (group, resource), verbs in wanted.items() for verb in verbs.split()}
         own = {("apiextensions.k8s.io", "customresourcedefinitions", verb, ("asyncactors.asya.sh",)) for verb in ("create", "patch")}
-        self.assertEqual(self.rules(self.default), expected | own)
-        self.assertEqual(self.rules(self.helm.objects({"crds": {"manage": False}})), expected)
+        self.assertEqual(self.rules(self.alone), expected | own)
+        self.assertEqual(self.rules(self.helm.objects({**WITHOUT_WEBHOOK, "crds": {"manage": False}})), expected)
 
     def test_webhook_configurations_are_written_by_name_and_go_with_the_anchor(self):
         """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them."""
-        objects = self.helm.objects({"webhook": {"enabled": True}})
         configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
         group, anchor = "admissionregistration.k8s.io", NAME + "-webhook-anchor"
         expected = {(group, kind, verb, ()) for kind in configurations for verb in ("get", "list", "watch", "create")}
@@ -136,14 +151,12 @@ class Objects(ChartCase):
         expected |= {(group, configurations[0], "patch", injectors), (group, configurations[1], "patch", (NAME + "-validator",))}
         expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (anchor,)) for verb in ("get", "list", "watch", "patch")}
         expected.add(("", "pods", "create", ()))
-        self.assertEqual(self.rules(objects) - self.rules(self.default), expected)
+        self.assertEqual(self.rules(self.default) - self.rules(self.alone), expected)
         secret = {("", "secrets", verb, (NAME + "-webhook-tls",)) for verb in ("get", "list", "watch", "update")}
         secret.add(("", "secrets", "create", ()))
-        self.assertEqual(self.rules(objects, "Role") - self.rules(self.default, "Role"), secret)
-        self.assertFalse(objects["ClusterRole", anchor]["rules"])
-        self.assertIn(("ClusterRole", anchor), set(objects) - set(self.default))
-        arguments = self.look(self.deployment({"webhook": {"enabled": True}}), "--webhook-rules")
-        self.assertEqual(arguments, NAME)
+        self.assertEqual(self.rules(self.default, "Role") - self.rules(self.alone, "Role"), secret)
+        self.assertFalse(self.default["ClusterRole", anchor]["rules"])
+        self.assertEqual(self.look(self.deployment(), "--webhook-rules"), NAME)
 
     def test_impersonation_is_allowed_only_where_it_is_switched_on(self):
         """FW-27"""
@@ -154,9 +167,9 @@ class Objects(ChartCase):
         """OPS-9"""
         lease = {("coordination.k8s.io", "leases", verb, ("asya-operator.asya.sh",)) for verb in ("get", "update")}
         lease.add(("coordination.k8s.io", "leases", "create", ()))
-        self.assertEqual(self.rules(self.default, "Role"), lease)
+        self.assertEqual(self.rules(self.alone, "Role"), lease)
         self.assertEqual(self.default["Role", NAME]["metadata"]["namespace"], "asya-system")
-        self.assertNotIn(("Role", NAME), self.helm.objects({"leaderElection": {"enabled": False}}))
+        self.assertNotIn(("Role", NAME), self.helm.objects({**WITHOUT_WEBHOOK, "leaderElection": {"enabled": False}}))
 
     def test_rights_are_bound_to_the_service_account(self):
         objects = self.helm.objects({"serviceAccount": {"name": "other"}})
@@ -168,7 +181,7 @@ class Objects(ChartCase):
     def test_rbac_can_be_left_to_the_user(self):
         """OPS-10: rbac.create"""
         kinds = {kind for kind, _ in self.helm.objects({"rbac": {"create": False}})}
-        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap"})
+        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget"})
 
 
 class WithHelm3(Objects, unittest.TestCase):

@@ -33,21 +33,9 @@ ARRIVES = {
 }
 
 
-def on(values=None):
-    """These values with the webhook switched on."""
-    values = dict(values or {})
-    values["webhook"] = {"enabled": True, **values.get("webhook", {})}
-    return values
-
-
 class Webhook(ChartCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.installed = cls.helm.objects(on())
-
     def webhook(self, values=None):
-        return self.deployment(on(values), name=WEBHOOK)
+        return self.deployment(values, name=WEBHOOK)
 
     def test_every_value_of_the_webhook_arrives_where_it_belongs(self):
         """OPS-11, AVL-1"""
@@ -63,7 +51,7 @@ class Webhook(ChartCase):
         values = {"transports": {"sqs": SQS}, "gatewayURL": "http://gateway", "sidecar": {"image": "sidecar:7"}}
         read = lambda name: {
             each["name"]: each.get("value")
-            for each in self.deployment(on(values), name=name)["spec"]["template"]["spec"]["containers"][0]["env"]
+            for each in self.deployment(values, name=name)["spec"]["template"]["spec"]["containers"][0]["env"]
         }
         controller, webhook = read(NAME), read(WEBHOOK)
         for name in ("ASYA_TRANSPORT_CONFIG", "ASYA_GATEWAY_URL", "ASYA_SIDECAR_IMAGE", "ASYA_SIDECAR_DEFAULT_RESOURCES"):
@@ -77,11 +65,11 @@ class Webhook(ChartCase):
         self.assertEqual({each["topologyKey"] for each in spread}, {"kubernetes.io/hostname", "topology.kubernetes.io/zone"})
         self.assertEqual({each["whenUnsatisfiable"] for each in spread}, {"ScheduleAnyway"})
         self.assertEqual([each["labelSelector"]["matchLabels"] for each in spread], [LABELS, LABELS])
-        budget = self.installed["PodDisruptionBudget", WEBHOOK]["spec"]
+        budget = self.default["PodDisruptionBudget", WEBHOOK]["spec"]
         self.assertEqual(budget, {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}})
-        share = self.helm.objects(on(at("webhook.podDisruptionBudget.maxUnavailable", "50%")))
+        share = self.helm.objects(at("webhook.podDisruptionBudget.maxUnavailable", "50%"))
         self.assertEqual(share["PodDisruptionBudget", WEBHOOK]["spec"]["maxUnavailable"], "50%")
-        self.assertNotIn(("PodDisruptionBudget", WEBHOOK), self.helm.objects(on(at("webhook.podDisruptionBudget.enabled", False))))
+        self.assertNotIn(("PodDisruptionBudget", WEBHOOK), self.helm.objects(at("webhook.podDisruptionBudget.enabled", False)))
 
     def test_high_availability_is_one_value(self):
         """AVL-1"""
@@ -92,14 +80,14 @@ class Webhook(ChartCase):
 
     def test_service_reaches_the_webhook_and_nothing_of_the_controllers_does(self):
         """ADM-1"""
-        service = self.installed["Service", WEBHOOK]["spec"]
+        service = self.default["Service", WEBHOOK]["spec"]
         self.assertEqual(service["selector"], LABELS)
         ports = {each["name"]: (each["port"], each["targetPort"]) for each in service["ports"]}
         self.assertEqual(ports, {"webhook": (443, "webhook"), "metrics": (8081, "health")})
         pod = self.webhook()["spec"]["template"]
         self.assertEqual(pod["metadata"]["labels"], LABELS)
         self.assertEqual({each["name"]: each["containerPort"] for each in pod["spec"]["containers"][0]["ports"]}, {"webhook": 9443, "health": 8081})
-        controller = self.installed["Deployment", NAME]["spec"]["selector"]["matchLabels"]
+        controller = self.default["Deployment", NAME]["spec"]["selector"]["matchLabels"]
         self.assertFalse(controller.items() <= LABELS.items())
 
     def test_a_pod_ends_after_its_reviews(self):
@@ -108,7 +96,7 @@ class Webhook(ChartCase):
         self.assertEqual(self.webhook()["spec"]["strategy"], {"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}})
 
     def test_pod_meets_the_restricted_pod_security_standard(self):
-        controller, webhook = (self.installed["Deployment", name]["spec"]["template"]["spec"] for name in (NAME, WEBHOOK))
+        controller, webhook = (self.default["Deployment", name]["spec"]["template"]["spec"] for name in (NAME, WEBHOOK))
         self.assertEqual(webhook["securityContext"], controller["securityContext"])
         self.assertEqual(webhook["containers"][0]["securityContext"], controller["containers"][0]["securityContext"])
 
@@ -116,7 +104,7 @@ class Webhook(ChartCase):
         """CFG-10, CERT-8"""
         rules = lambda kind: {
             (resource, verb, tuple(rule.get("resourceNames", ())))
-            for rule in self.installed[kind, WEBHOOK]["rules"]
+            for rule in self.default[kind, WEBHOOK]["rules"]
             for resource in rule["resources"]
             for verb in rule["verbs"]
         }
@@ -126,7 +114,7 @@ class Webhook(ChartCase):
         own = {(kind, verb, (name,)) for verb in read for kind, name in (("secrets", WEBHOOK + "-tls"), ("configmaps", WEBHOOK + "-facts"))}
         self.assertEqual(rules("Role"), own)
         for kind in ("ClusterRole", "Role"):
-            (subject,) = self.installed[kind + "Binding", WEBHOOK]["subjects"]
+            (subject,) = self.default[kind + "Binding", WEBHOOK]["subjects"]
             self.assertEqual(subject["name"], WEBHOOK)
 
     def test_webhook_knows_its_certificate_and_what_that_must_name(self):
@@ -135,32 +123,32 @@ class Webhook(ChartCase):
         self.assertEqual(self.look(self.webhook(), "--tls-secret"), WEBHOOK + "-tls")
         self.assertEqual(self.look(self.webhook(), "--tls-names"), names)
         self.assertEqual(self.look(self.webhook(), "--facts-config-map"), WEBHOOK + "-facts")
-        self.assertFalse({kind for kind, _ in self.installed} & {"Certificate", "Issuer"})
+        self.assertFalse({kind for kind, _ in self.default} & {"Certificate", "Issuer"})
 
     def test_cert_manager_makes_the_certificate_where_it_is_asked_to(self):
         """CERT-7"""
-        objects = self.helm.objects(on(at("webhook.certManager.enabled", True)))
+        objects = self.helm.objects(at("webhook.certManager.enabled", True))
         leaf, authority = objects["Certificate", WEBHOOK]["spec"], objects["Certificate", WEBHOOK + "-ca"]["spec"]
         self.assertEqual((leaf["secretName"], leaf["issuerRef"]), (WEBHOOK + "-tls", {"name": WEBHOOK + "-ca"}))
         self.assertEqual(",".join(leaf["dnsNames"]), self.look(self.webhook(), "--tls-names"))
         self.assertEqual(objects["Issuer", WEBHOOK + "-ca"]["spec"]["ca"]["secretName"], authority["secretName"])
         self.assertIs(authority["isCA"], True)
         given = {"name": "corporate", "kind": "ClusterIssuer"}
-        objects = self.helm.objects(on(at("webhook.certManager", {"enabled": True, "issuerRef": given})))
+        objects = self.helm.objects(at("webhook.certManager", {"enabled": True, "issuerRef": given}))
         self.assertEqual(objects["Certificate", WEBHOOK]["spec"]["issuerRef"], given)
         self.assertEqual([key for key in objects if key[0] in ("Certificate", "Issuer")], [("Certificate", WEBHOOK)])
 
     def test_network_policy_lets_in_what_is_served(self):
-        objects = self.helm.objects(on({"networkPolicy": {"enabled": True}, "metrics": {"enabled": False}}))
+        objects = self.helm.objects({"networkPolicy": {"enabled": True}, "metrics": {"enabled": False}})
         ports = lambda name: [each["port"] for each in objects["NetworkPolicy", name]["spec"]["ingress"][0]["ports"]]
         self.assertEqual(ports(WEBHOOK), [9443, 8081])
         self.assertEqual(ports(NAME), [8081])
         selected = objects["NetworkPolicy", WEBHOOK]["spec"]["podSelector"]["matchLabels"]
         self.assertEqual(selected, LABELS)
-        self.assertFalse({kind for kind, _ in self.installed} & {"NetworkPolicy"})
+        self.assertFalse({kind for kind, _ in self.default} & {"NetworkPolicy"})
 
     def test_without_the_webhook_nothing_of_it_is_left(self):
-        objects = self.helm.objects({"networkPolicy": {"enabled": True}, "ha": {"enabled": True}})
+        objects = self.helm.objects({"webhook": {"enabled": False}, "networkPolicy": {"enabled": True}, "ha": {"enabled": True}})
         self.assertFalse([key for key in objects if "webhook" in key[1]])
 
 

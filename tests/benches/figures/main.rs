@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::Operator;
+use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
 use clap::Parser;
 use serde_json::json;
@@ -81,6 +82,7 @@ async fn measure(args: &Args) -> Result<()> {
     let cluster = RunningCluster::start(options).await?;
     let operator = Operator::install(&cluster, json!({})).await?;
     let mut instance = operator.start("bench").await?;
+    let _webhook = Webhook::start(&operator).await?;
     let sample = Crowd::enter(&cluster, "sample", 1, pods).await?;
     let status = sample.status_of_one().await?;
     sample.leave().await?;

@@ -5,9 +5,11 @@
 //! Routes are files in `routes/`, so that a scenario in another process than
 //! the cluster's owner can set them.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::Service;
 use kube::api::ListParams;
@@ -18,13 +20,16 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 
 use crate::error::{Error, Result, Trying};
 
+/// Endpoints follow the readiness of pods as late as this.
+const LAG: Duration = Duration::from_secs(1);
+
 /// One process behind a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// Asked before each connection: as an endpoint would, a backend counts
-    /// only while this URL answers 200. Without it, it always counts.
+    /// Asked before a connection: as an endpoint would, a backend counts only
+    /// while this URL answers 200, and for [`LAG`] after. Without it, it always counts.
     pub ready: Option<String>,
 }
 
@@ -147,7 +152,7 @@ async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<
     let port: u16 = port.parse().map_err(|_| unknown())?;
     let (namespace, service) = match host.split('.').collect::<Vec<_>>().as_slice() {
         [name, namespace, "svc", ..] => ((*namespace).to_owned(), (*name).to_owned()),
-        _ => by_cluster_ip(client.ok_or_else(unknown)?, host)
+        _ => by_cluster_ip(client.ok_or_else(unknown)?, folder, host)
             .await?
             .ok_or_else(unknown)?,
     };
@@ -173,26 +178,68 @@ fn turn() -> usize {
     TURN.fetch_add(1, Ordering::Relaxed)
 }
 
-async fn by_cluster_ip(client: Client, address: &str) -> Result<Option<(String, String)>> {
+async fn by_cluster_ip(
+    client: Client,
+    folder: &Path,
+    address: &str,
+) -> Result<Option<(String, String)>> {
+    static KNOWN: Recent<(String, String)> = Recent::new();
+    // One process may run several clusters.
+    let name = format!("{address} of {}", folder.display());
+    if let Some(known) = KNOWN.get(&name) {
+        return Ok(Some(known));
+    }
     let services = Api::<Service>::all(client)
         .list(&ListParams::default())
         .await?;
-    Ok(services.into_iter().find_map(|service| {
+    let found = services.into_iter().find_map(|service| {
         (service.spec?.cluster_ip.as_deref() == Some(address)).then_some(())?;
         Some((service.metadata.namespace?, service.metadata.name?))
-    }))
+    });
+    if let Some(found) = &found {
+        KNOWN.put(&name, found.clone());
+    }
+    Ok(found)
 }
 
 async fn is_ready(backend: &Backend) -> bool {
+    static READY: Recent<()> = Recent::new();
+    static CLIENT: LazyLock<Option<reqwest::Client>> = LazyLock::new(|| crate::http_client().ok());
     let Some(url) = &backend.ready else {
         return true;
     };
-    let ask =
-        async { Ok::<_, Error>(crate::http_client()?.get(url).send().await?.status() == 200) };
-    matches!(
-        tokio::time::timeout(Duration::from_secs(1), ask).await,
-        Ok(Ok(true))
-    )
+    if READY.get(url).is_some() {
+        return true;
+    }
+    let Some(client) = &*CLIENT else { return false };
+    // A kubelet that gets no answer in time asks twice more before it believes that.
+    let asked = client.get(url).timeout(Duration::from_secs(5)).send().await;
+    let ready = asked.is_ok_and(|answer| answer.status() == 200);
+    if ready {
+        READY.put(url, ());
+    }
+    ready
+}
+
+/// What was found by a name less than [`LAG`] ago.
+struct Recent<T>(Mutex<Option<HashMap<String, (Instant, T)>>>);
+
+impl<T: Clone> Recent<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn get(&self, name: &str) -> Option<T> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since, found) = all.as_ref()?.get(name)?;
+        (since.elapsed() < LAG).then(|| found.clone())
+    }
+
+    fn put(&self, name: &str, found: T) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_default();
+        all.insert(name.to_owned(), (Instant::now(), found));
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::select_all;
 use kube::Client;
+use serde_json::Value;
 use tokio::sync::watch;
 
 pub use egress::{Backend, set_route};
@@ -27,6 +28,7 @@ use crate::process::{Folder, Process, Signal};
 use crate::rabbitmq::{self, RabbitMq};
 use crate::sqs::{self, Sqs};
 use crate::turn;
+use crate::webhook::Webhook;
 
 /// What a cluster has besides Kubernetes.
 #[derive(Debug, Clone, Copy)]
@@ -164,6 +166,7 @@ impl Cluster {
 pub struct RunningCluster {
     cluster: Cluster,
     instances: Vec<Instance>,
+    webhook: Option<Webhook>,
     processes: Vec<Process>,
     _egress: egress::Egress,
     folder: Folder,
@@ -266,6 +269,7 @@ impl RunningCluster {
                 client: control_plane.client,
             },
             instances: Vec::new(),
+            webhook: None,
             processes,
             _egress: egress,
             folder,
@@ -311,18 +315,25 @@ impl RunningCluster {
         self.cluster.state = Arc::new(state);
     }
 
-    /// Installs the operator with its defaults and starts one instance.
+    /// Installs the operator with these values and starts one controller and the webhook's replicas.
     ///
     /// # Errors
     /// When it cannot be installed or does not become ready.
-    pub async fn start_operator(&mut self) -> Result<()> {
-        let operator = Operator::install(&self.cluster, serde_json::json!({})).await?;
+    pub async fn start_operator(&mut self, values: Value) -> Result<()> {
+        let operator = Operator::install(&self.cluster, values).await?;
         let instance = operator.start("asya-operator-0").await?;
         self.instances.push(instance);
+        let webhook = self.webhook.insert(Webhook::start(&operator).await?);
         let mut state = self.cluster.state().clone();
-        state.operator = Some(operator.state(&self.instances));
+        state.operator = Some(operator.state(&self.instances, webhook.replicas()));
         self.cluster.state = Arc::new(state);
         Ok(())
+    }
+
+    /// Our processes that stand for pods of the operator.
+    fn pods(&self) -> impl Iterator<Item = &Process> {
+        let replicas = self.webhook.iter().flat_map(Webhook::replicas);
+        self.instances.iter().chain(replicas).map(Instance::process)
     }
 
     /// A part by its name (`kube-apiserver`, `rabbitmq`, …).
@@ -352,10 +363,7 @@ impl RunningCluster {
 
     /// Waits until a part or an instance of the operator ends by itself.
     pub async fn death(&self) -> Error {
-        let all = self
-            .processes
-            .iter()
-            .chain(self.instances.iter().map(Instance::process));
+        let all = self.processes.iter().chain(self.pods());
         let waits: Vec<_> = all
             .map(|process| Box::pin(async move { process.death(process.wait().await) }))
             .collect();
@@ -370,12 +378,7 @@ impl RunningCluster {
 
 impl Drop for RunningCluster {
     fn drop(&mut self) {
-        let all: Vec<&Process> = self
-            .instances
-            .iter()
-            .map(Instance::process)
-            .chain(&self.processes)
-            .collect();
+        let all: Vec<&Process> = self.pods().chain(&self.processes).collect();
         for process in &all {
             process.signal(Signal::KILL);
         }

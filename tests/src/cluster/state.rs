@@ -66,11 +66,13 @@ pub struct OperatorState {
     pub namespace: String,
     /// The chart's `ServiceAccount`.
     pub service_account: String,
-    /// One process for each instance.
+    /// One process for each instance of the controller.
     pub instances: Vec<InstanceState>,
+    /// One process for each replica of the webhook.
+    pub webhooks: Vec<InstanceState>,
 }
 
-/// One process of the operator.
+/// One process of the operator's programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceState {

@@ -24,8 +24,20 @@ pub(super) struct Command {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) env: Vec<(String, String)>,
-    /// The flag and the loopback address of all that it listens on.
-    pub(super) listening: BTreeMap<String, String>,
+    /// All that it listens on, by the flag.
+    pub(super) listening: Listening,
+}
+
+/// Listeners by their flag, without its dashes.
+pub(super) type Listening = BTreeMap<String, Listener>;
+
+/// Where something listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Listener {
+    /// In the pod.
+    pub(super) port: u16,
+    /// `127.0.0.1:PORT`.
+    pub(super) address: String,
 }
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -54,7 +66,7 @@ pub(super) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
     let program = host
         .bin
         .join(Path::new(program).file_name().unwrap_or_default());
-    let mut listening = BTreeMap::new();
+    let mut listening = Listening::new();
     let mut args = Vec::new();
     for word in words.chain(container.args.iter().flatten()) {
         args.push(on_loopback(&moved(word), &mut listening)?);
@@ -91,7 +103,7 @@ pub(super) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
 }
 
 /// `--x-bind-address=:8080` becomes a free loopback port.
-fn on_loopback(word: &str, listening: &mut BTreeMap<String, String>) -> Result<String> {
+fn on_loopback(word: &str, listening: &mut Listening) -> Result<String> {
     let Some((flag, address)) = word
         .split_once('=')
         .filter(|(flag, _)| flag.ends_with("-bind-address"))
@@ -102,9 +114,15 @@ fn on_loopback(word: &str, listening: &mut BTreeMap<String, String>) -> Result<S
     if address == "0" {
         return Ok(word.to_owned());
     }
+    let port = address.rsplit_once(':').map(|(_, port)| port.parse());
+    let Some(Ok(port)) = port else {
+        return Err(Error::Other(format!("{word} names no port")));
+    };
     let address = format!("127.0.0.1:{}", ports::free()?);
-    listening.insert(flag.trim_start_matches('-').to_owned(), address.clone());
-    Ok(format!("{flag}={address}"))
+    let word = format!("{flag}={address}");
+    let flag = flag.trim_start_matches('-').to_owned();
+    listening.insert(flag, Listener { port, address });
+    Ok(word)
 }
 
 /// Writes what the container mounts; returns the paths inside and on the host.

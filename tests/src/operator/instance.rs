@@ -1,10 +1,10 @@
-//! One running process of the operator.
+//! One running process of the operator's programs.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use super::command::Listening;
 use crate::cluster::InstanceState;
 use crate::error::{Error, Result};
 use crate::eventually::{NotYet, eventually};
@@ -40,12 +40,13 @@ impl Launch {
     }
 }
 
-/// A process of the operator; killed when dropped.
+/// A process that stands for a pod of the chart; killed when dropped.
 #[derive(Debug)]
 pub struct Instance {
     name: String,
     spec: Spec,
     process: Process,
+    listening: Listening,
     health: String,
     metrics: String,
     log: PathBuf,
@@ -56,22 +57,21 @@ impl Instance {
     pub(super) async fn start(
         name: &str,
         spec: Spec,
-        listening: &BTreeMap<String, String>,
+        listening: Listening,
         credential: String,
     ) -> Result<Self> {
-        let url = |flag: &str| {
-            listening
-                .get(flag)
-                .map(|address| format!("http://{address}"))
-                .unwrap_or_default()
-        };
+        let url = |flag: &str| Some(format!("http://{}", listening.get(flag)?.address));
+        let health = url("health-probe-bind-address").unwrap_or_default();
+        // The webhook has both on one port.
+        let metrics = url("metrics-bind-address").unwrap_or_else(|| health.clone());
         let log = spec.log.clone().unwrap_or_default();
         Ok(Self {
             name: name.to_owned(),
             process: Process::start(spec.clone()).await?,
             spec,
-            health: url("health-probe-bind-address"),
-            metrics: url("metrics-bind-address"),
+            listening,
+            health,
+            metrics,
             log,
             credential,
         })
@@ -112,6 +112,12 @@ impl Instance {
         &self.metrics
     }
 
+    /// Where the port of its pod is on this host: `127.0.0.1:PORT`.
+    pub(crate) fn address_of(&self, port: u16) -> Option<&str> {
+        let listener = self.listening.values().find(|it| it.port == port)?;
+        Some(&listener.address)
+    }
+
     /// Waits until `/readyz` answers 200.
     ///
     /// # Errors
@@ -119,7 +125,7 @@ impl Instance {
     pub async fn wait_ready(&self) -> Result<()> {
         let url = format!("{}/readyz", self.health);
         let client = crate::http_client()?;
-        let what = format!("operator {} is ready", self.name);
+        let what = format!("{} is ready", self.process.name());
         let ready = eventually(what, Duration::from_mins(1), async || {
             let answer = client.get(&url).send().await?;
             let (status, body) = (answer.status(), answer.text().await?);
@@ -137,11 +143,20 @@ impl Instance {
     /// # Errors
     /// When it does not answer.
     pub async fn metric(&self, name: &str) -> Result<f64> {
+        self.metric_of(name, &[]).await
+    }
+
+    /// The sum of those samples of a metric whose labels contain each of `labels`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metric_of(&self, name: &str, labels: &[&str]) -> Result<f64> {
         let url = format!("{}/metrics", self.metrics);
         let text = crate::http_client()?.get(url).send().await?.text().await?;
         let samples = text.lines().filter(|line| {
-            line.strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with(['{', ' ']))
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|label| line.contains(label))
         });
         Ok(samples
             .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
@@ -178,8 +193,8 @@ impl Instance {
     pub async fn restart(&mut self) -> Result<()> {
         if self.process.exited().is_none() {
             return Err(Error::Other(format!(
-                "operator {} still runs: stop or kill it first",
-                self.name
+                "{} still runs: stop or kill it first",
+                self.process.name()
             )));
         }
         self.process = Process::start(self.spec.clone()).await?;

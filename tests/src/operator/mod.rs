@@ -1,20 +1,21 @@
 //! The operator as a user installs it: the chart by helm, and for the pods of
-//! its Deployment our own processes, run exactly as the Deployment says.
+//! its Deployments our own processes, run exactly as the Deployments say.
 
 mod command;
 mod instance;
+mod program;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Namespace, PodSpec, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
 pub use self::instance::{Instance, Launch};
+pub(crate) use self::program::Program;
 use crate::cluster::{Cluster, OperatorState};
 use crate::error::{Error, Result, Trying};
 use crate::process::{self, Spec};
@@ -34,15 +35,16 @@ pub const RABBITMQ_SECRET: &str = "rabbitmq-secret";
 pub const SQS_SECRET: &str = "sqs-secret";
 
 const RELEASE: &str = "asya-operator";
-const NAMESPACE: &str = "asya-system";
-/// Longer than any run.
-const TOKEN_SECONDS: i64 = 24 * 3600;
+pub(crate) const NAMESPACE: &str = "asya-system";
+/// What the operator consists of.
+const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
 
 /// An installed operator; its instances are started one by one.
+#[derive(Clone)]
 pub struct Operator {
     cluster: Cluster,
-    service_account: String,
-    pod: PodSpec,
+    controller: Arc<Program>,
+    webhook: Option<Arc<Program>>,
     bin: PathBuf,
 }
 
@@ -81,23 +83,13 @@ impl Operator {
     /// # Errors
     /// When there is none, or the binaries are not built.
     pub async fn installed(cluster: &Cluster) -> Result<Self> {
-        let bin = bin_folder()?;
-        let deployment = Api::<Deployment>::namespaced(cluster.client(), NAMESPACE)
-            .get(RELEASE)
-            .await?;
-        let pod = deployment
-            .spec
-            .and_then(|spec| spec.template.spec)
-            .ok_or_else(|| Error::other("the chart's Deployment has no pod"))?;
-        let service_account = pod
-            .service_account_name
-            .clone()
-            .unwrap_or_else(|| "default".to_owned());
+        let controller = Program::read(cluster, RELEASE, "operator", "manager").await?;
+        let name = format!("{RELEASE}-webhook");
         Ok(Self {
+            controller: controller.ok_or_else(|| Error::other("the chart is not installed"))?,
+            webhook: Program::read(cluster, &name, "webhook", "webhook").await?,
             cluster: cluster.clone(),
-            service_account,
-            pod,
-            bin,
+            bin: bin_folder()?,
         })
     }
 
@@ -116,37 +108,30 @@ impl Operator {
     /// # Errors
     /// When it cannot be started.
     pub async fn launch(&self, name: &str, launch: Launch) -> Result<Instance> {
-        let folder = self.cluster.folder().join(format!("operator-{name}"));
-        std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
-        let kubeconfig = folder.join("kubeconfig");
-        let server = launch
-            .server
-            .as_deref()
-            .unwrap_or(&self.cluster.state().api_server);
-        let authority = self.cluster.folder().join("ca.crt");
-        let token = self.token().await?;
-        crate::cluster::write_kubeconfig(&kubeconfig, server, &authority, &token)?;
-        let host = command::Host {
-            client: self.cluster.client(),
-            namespace: NAMESPACE,
-            pod_name: name,
-            folder: &folder,
-            bin: &self.bin,
-        };
-        let command = command::from_pod(&self.pod, "manager", &host).await?;
-        let spec = launch
-            .program(&format!("operator {name}"), &command.program, &folder)
-            .args(command.args)
-            .args(launch.args)
-            .log(folder.join("log"))
-            .env("RUST_BACKTRACE", "1")
-            .env("KUBECONFIG", kubeconfig.display());
-        let spec = command
-            .env
-            .into_iter()
-            .chain(launch.env)
-            .fold(spec, |spec, (name, value)| spec.env(name, value));
-        Instance::start(name, spec, &command.listening, token_id(&token)?).await
+        let (cluster, bin) = (&self.cluster, &self.bin);
+        self.controller.launch(cluster, bin, name, launch).await
+    }
+
+    /// Starts a replica of the webhook in a way of the test's own and waits for nothing. Nobody sends it reviews yet:
+    /// [`Webhook`](crate::webhook::Webhook) sees to that.
+    ///
+    /// # Errors
+    /// When it cannot be started, or the chart installs none.
+    pub async fn launch_webhook(&self, name: &str, launch: Launch) -> Result<Instance> {
+        let (cluster, bin) = (&self.cluster, &self.bin);
+        self.webhook()?.launch(cluster, bin, name, launch).await
+    }
+
+    /// The webhook as it is installed.
+    pub(crate) fn webhook(&self) -> Result<&Program> {
+        let installed = self.webhook.as_deref();
+        installed.ok_or_else(|| Error::other("the chart installs no webhook"))
+    }
+
+    /// The cluster that it is installed on.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// The namespace of the chart.
@@ -158,35 +143,19 @@ impl Operator {
     /// The user that its writes have in the audit log.
     #[must_use]
     pub fn user(&self) -> String {
-        user(NAMESPACE, &self.service_account)
+        user(NAMESPACE, &self.controller.service_account)
     }
 
     /// What others need to know of it.
     #[must_use]
-    pub fn state(&self, instances: &[Instance]) -> OperatorState {
+    pub fn state(&self, instances: &[Instance], replicas: &[Instance]) -> OperatorState {
+        let states = |all: &[Instance]| all.iter().map(Instance::state).collect();
         OperatorState {
             namespace: NAMESPACE.to_owned(),
-            service_account: self.service_account.clone(),
-            instances: instances.iter().map(Instance::state).collect(),
+            service_account: self.controller.service_account.clone(),
+            instances: states(instances),
+            webhooks: states(replicas),
         }
-    }
-
-    async fn token(&self) -> Result<String> {
-        let request = TokenRequest {
-            spec: TokenRequestSpec {
-                expiration_seconds: Some(TOKEN_SECONDS),
-                ..TokenRequestSpec::default()
-            },
-            ..TokenRequest::default()
-        };
-        let accounts = Api::<ServiceAccount>::namespaced(self.cluster.client(), NAMESPACE);
-        let answer = accounts
-            .create_token_request(&self.service_account, &PostParams::default(), &request)
-            .await?;
-        answer
-            .status
-            .map(|status| status.token)
-            .ok_or_else(|| Error::other("the API server gave no token"))
     }
 }
 
@@ -248,6 +217,12 @@ pub fn default_values(cluster: &Cluster) -> Value {
         });
     }
     json!({"transports": transports})
+}
+
+/// Values by which the webhook refuses no actor: for scenarios of what the controller says of those that it would refuse.
+#[must_use]
+pub fn unvalidated() -> Value {
+    json!({"webhook": {"validation": {"mode": "Off"}}})
 }
 
 /// Lays `over` on `base`: objects are merged, everything else is replaced.
@@ -322,10 +297,10 @@ pub fn bin_folder() -> Result<PathBuf> {
         .map(PathBuf::from)
         .into_iter()
         .chain([target.join("release"), target.join("debug")])
-        .find(|folder| folder.join("asya-controller").exists())
+        .find(|folder| PROGRAMS.iter().all(|name| folder.join(name).exists()))
         .ok_or_else(|| {
             Error::Missing(format!(
-                "asya-controller is not built: run `cargo build --release -p asya-controller`, or set {BIN_VARIABLE} to its folder"
+                "asya-controller and asya-webhook are not built: run `cargo build -p asya-controller && cargo build -p asya-webhook`, or set {BIN_VARIABLE} to their folder"
             ))
         })
 }

@@ -1,215 +1,158 @@
-//! Replicas of the admission webhook on loopback ports, which the API server calls by URL.
+//! The webhook's replicas, as the chart's Deployment says, behind the chart's Service.
 
-use std::path::Path;
-use std::process::ExitStatus;
 use std::time::Duration;
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
-use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::{Service, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
+use kube::api::ListParams;
 
-use crate::cluster::{Cluster, write_kubeconfig};
-use crate::error::{Error, Result, Trying};
-use crate::eventually::{NotYet, eventually};
-use crate::operator;
-use crate::pki::{Authority, Use};
-use crate::ports;
-use crate::process::{Process, Spec};
+use crate::cluster::Backend;
+use crate::error::{Error, Result};
+use crate::operator::{Instance, Launch, NAMESPACE, Operator};
+use crate::process::Signal;
 
-/// Its account, and the role with its rights (CFG-10).
-const NAME: &str = "asya-webhook";
-const NAMESPACE: &str = "asya-system";
-/// Longer than any run.
-const TOKEN_SECONDS: i64 = 24 * 3600;
+/// Longer than a replica may take from SIGTERM to its end.
+const ENDED: Duration = Duration::from_secs(25);
 
-/// A running replica; killed when dropped.
-#[derive(Debug)]
+/// The running replicas; killed when dropped.
 pub struct Webhook {
-    process: Process,
-    authority: Authority,
-    reviews: String,
-    probes: String,
+    operator: Operator,
+    replicas: Vec<Instance>,
+    /// Replicas so far, those that are gone included.
+    started: usize,
 }
 
 impl Webhook {
-    /// Starts a replica with the cluster's transports and waits until it is ready. `args` come after those that it needs.
+    /// Starts as many replicas as the Deployment says, and waits until all are ready and the Service leads to them.
+    /// That needs a controller: it makes their certificate.
     ///
     /// # Errors
-    /// When its binary is missing, or it ends or does not become ready.
-    pub async fn start(cluster: &Cluster, name: &str, args: &[&str]) -> Result<Self> {
-        let folder = cluster.folder().join(format!("webhook-{name}"));
-        std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;
-        let authority = Authority::new("asya-webhook-ca")?;
-        authority.issue(&folder, "tls", NAME, &["127.0.0.1"], Use::Server)?;
-        let kubeconfig = account(cluster, &folder).await?;
-        let secret = store(cluster, name, &folder, &authority).await?;
-        let transports = &operator::default_values(cluster)["transports"];
-        let (reviews, probes) = (ports::free()?, ports::free()?);
-        let spec = Spec::new(
-            format!("webhook {name}"),
-            operator::bin_folder()?.join("asya-webhook"),
-        )
-        .arg(format_args!("--webhook-bind-address=127.0.0.1:{reviews}"))
-        .arg(format_args!(
-            "--health-probe-bind-address=127.0.0.1:{probes}"
-        ))
-        .arg(format_args!("--tls-secret={secret}"))
-        .arg("--tls-names=127.0.0.1")
-        .args(args)
-        .env("KUBECONFIG", kubeconfig)
-        .env("ASYA_TRANSPORT_CONFIG", json!({"transports": transports}))
-        .env("RUST_BACKTRACE", "1")
-        .log(folder.join("log"));
-        let webhook = Self {
-            process: Process::start(spec).await?,
-            authority,
-            reviews: format!("https://127.0.0.1:{reviews}"),
-            probes: format!("http://127.0.0.1:{probes}"),
+    /// When the chart installs no webhook, or one ends or does not become ready.
+    pub async fn start(operator: &Operator) -> Result<Self> {
+        let mut webhook = Self {
+            operator: operator.clone(),
+            replicas: Vec::new(),
+            started: 0,
         };
-        webhook.wait_ready().await?;
+        webhook.fill().await?;
         Ok(webhook)
     }
 
-    /// The process.
+    /// The replicas that run.
     #[must_use]
-    pub fn process(&self) -> &Process {
-        &self.process
+    pub fn replicas(&self) -> &[Instance] {
+        &self.replicas
     }
 
-    /// Where the API server finds a path of it, as `clientConfig` says it.
-    #[must_use]
-    pub fn client_config(&self, path: &str) -> Value {
-        let bundle = ByteString(self.authority.pem().as_bytes().to_vec());
-        json!({"url": format!("{}{path}", self.reviews), "caBundle": bundle})
-    }
-
-    /// Waits until `/readyz` answers 200.
+    /// The sum over all replicas of those samples of a metric whose labels contain each of `labels`.
     ///
     /// # Errors
-    /// When it ends, or is not ready after a minute.
-    pub async fn wait_ready(&self) -> Result<()> {
-        let what = format!("{} is ready", self.process.name());
-        let ready = eventually(what, Duration::from_mins(1), async || {
-            match self.probe("/readyz").await? {
-                (200, _) => Ok(()),
-                (status, body) => Err(NotYet::new(format!("{status} {body}"))),
-            }
-        });
-        self.process.alive_while(ready).await
-    }
-
-    /// Status and text of a path of its plain port.
-    ///
-    /// # Errors
-    /// When it does not answer.
-    pub async fn probe(&self, path: &str) -> Result<(u16, String)> {
-        let url = format!("{}{path}", self.probes);
-        let answer = crate::http_client()?.get(url).send().await?;
-        Ok((answer.status().as_u16(), answer.text().await?))
-    }
-
-    /// The sum of those samples of a metric whose labels contain each of `labels`.
-    ///
-    /// # Errors
-    /// When it does not answer.
+    /// When one does not answer.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
-        let (_, text) = self.probe("/metrics").await?;
-        let samples = text.lines().filter(|line| {
-            let rest = line.strip_prefix(name);
-            rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-                && labels.iter().all(|label| line.contains(label))
-        });
-        Ok(samples
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum())
+        let all = self.replicas.iter().map(|it| it.metric_of(name, labels));
+        Ok(try_join_all(all).await?.into_iter().sum())
     }
 
-    /// Stops it (SIGTERM) and waits for its end.
+    /// Replaces all replicas as a rollout does: each old one is stopped when a new one is ready, and nobody waits for its
+    /// end before the next.
     ///
     /// # Errors
-    /// When it has not ended after 30 seconds.
-    pub async fn stop(&self) -> Result<ExitStatus> {
-        self.process.stop(Duration::from_secs(30)).await
+    /// When a new one does not become ready, or an old one does not end well.
+    pub async fn roll(&mut self) -> Result<()> {
+        let mut leaving = std::mem::take(&mut self.replicas);
+        for number in 0..leaving.len() {
+            let replica = self.launch().await?;
+            replica.wait_ready().await?;
+            self.replicas.push(replica);
+            let (gone, kept) = leaving.split_at(number);
+            // Those that leave are not ready, so nobody is sent to them.
+            self.lead_to(self.replicas.iter().chain(kept).chain(gone))
+                .await?;
+            leaving[number].process().signal(Signal::TERM);
+        }
+        for replica in leaving.drain(..) {
+            let ended = tokio::time::timeout(ENDED, replica.process().wait()).await;
+            if !ended.is_ok_and(|status| status.success()) {
+                return Err(Error::Other(format!(
+                    "{} did not end well",
+                    replica.process().name()
+                )));
+            }
+        }
+        self.lead_to(&self.replicas).await
+    }
+
+    /// Kills all replicas at once.
+    ///
+    /// # Errors
+    /// When the Service cannot be told.
+    pub async fn kill(&mut self) -> Result<()> {
+        for replica in self.replicas.drain(..) {
+            replica.kill().await;
+        }
+        self.lead_to([]).await
+    }
+
+    /// Starts replicas until there are as many as the Deployment says.
+    ///
+    /// # Errors
+    /// When one ends or does not become ready.
+    pub async fn fill(&mut self) -> Result<()> {
+        let wanted = self.operator.webhook()?.replicas;
+        while self.replicas.len() < wanted {
+            let replica = self.launch().await?;
+            self.replicas.push(replica);
+        }
+        try_join_all(self.replicas.iter().map(Instance::wait_ready)).await?;
+        self.lead_to(&self.replicas).await
+    }
+
+    async fn launch(&mut self) -> Result<Instance> {
+        let name = format!("asya-operator-webhook-{}", self.started);
+        self.started += 1;
+        self.operator.launch_webhook(&name, Launch::default()).await
+    }
+
+    /// Sends those who ask for the chart's Service to these replicas, as far as they are ready.
+    async fn lead_to(&self, replicas: impl IntoIterator<Item = &Instance> + Clone) -> Result<()> {
+        let (cluster, program) = (self.operator.cluster(), self.operator.webhook()?);
+        let services = Api::<Service>::namespaced(cluster.client(), NAMESPACE);
+        for service in services.list(&ListParams::default()).await? {
+            let (name, spec) = (
+                service.metadata.name.unwrap_or_default(),
+                service.spec.unwrap_or_default(),
+            );
+            if !selects(&spec, &program.labels) {
+                continue;
+            }
+            for port in spec.ports.into_iter().flatten() {
+                let target = match port.target_port {
+                    Some(IntOrString::String(name)) => program.port(&name),
+                    Some(IntOrString::Int(number)) => number.try_into().ok(),
+                    None => port.port.try_into().ok(),
+                };
+                let target = target.ok_or_else(|| {
+                    Error::Other(format!("Service {name} leads to no port of the pods"))
+                })?;
+                let backend = |replica: &Instance| {
+                    Some(Backend {
+                        address: replica.address_of(target)?.to_owned(),
+                        ready: Some(format!("{}/readyz", replica.health())),
+                    })
+                };
+                let backends: Vec<_> = replicas.clone().into_iter().filter_map(backend).collect();
+                let port = port.port.try_into().map_err(Error::other)?;
+                cluster.set_route(NAMESPACE, &name, port, &backends)?;
+            }
+        }
+        Ok(())
     }
 }
 
-/// Puts a replica's certificate into a Secret of its own, and answers its name.
-async fn store(
-    cluster: &Cluster,
-    name: &str,
-    folder: &Path,
-    authority: &Authority,
-) -> Result<String> {
-    let read = |file: &str| {
-        let path = folder.join(file);
-        std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))
-    };
-    let secret = format!("webhook-{name}-tls");
-    let data = json!({
-        "tls.crt": read("tls.crt")?, "tls.key": read("tls.key")?, "ca.crt": authority.pem(),
-    });
-    let object: Secret = serde_json::from_value(json!({
-        "metadata": {"name": secret}, "type": "kubernetes.io/tls", "stringData": data,
-    }))?;
-    Api::<Secret>::namespaced(cluster.client(), NAMESPACE)
-        .create(&PostParams::default(), &object)
-        .await?;
-    Ok(secret)
-}
-
-/// Writes a kubeconfig of an account with the webhook's rights, and answers its path.
-async fn account(cluster: &Cluster, folder: &Path) -> Result<String> {
-    let client = cluster.client();
-    operator::create_namespace(&client, NAMESPACE).await?;
-    let rules = json!([
-        {"apiGroups": ["asya.sh"], "resources": ["asyncactors"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get", "list", "watch"]},
-    ]);
-    let account = json!({
-        "apiVersion": "v1", "kind": "ServiceAccount",
-        "metadata": {"name": NAME, "namespace": NAMESPACE},
-    });
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": NAME}, "rules": rules,
-    });
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": NAME},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": NAMESPACE}],
-    });
-    let accounts = Api::<ServiceAccount>::namespaced(client.clone(), NAMESPACE);
-    // Scenarios share them: all apply the same.
-    let params = PatchParams::apply("asya-tests").force();
-    accounts
-        .patch(NAME, &params, &Patch::Apply(account))
-        .await?;
-    Api::<ClusterRole>::all(client.clone())
-        .patch(NAME, &params, &Patch::Apply(role))
-        .await?;
-    Api::<ClusterRoleBinding>::all(client)
-        .patch(NAME, &params, &Patch::Apply(binding))
-        .await?;
-    let request = TokenRequest {
-        spec: TokenRequestSpec {
-            expiration_seconds: Some(TOKEN_SECONDS),
-            ..TokenRequestSpec::default()
-        },
-        ..TokenRequest::default()
-    };
-    let answer = accounts
-        .create_token_request(NAME, &PostParams::default(), &request)
-        .await?;
-    let token = answer.status.map(|status| status.token);
-    let token = token.ok_or_else(|| Error::other("the API server gave no token"))?;
-    let kubeconfig = folder.join("kubeconfig");
-    let authority = cluster.folder().join("ca.crt");
-    write_kubeconfig(&kubeconfig, &cluster.state().api_server, &authority, &token)?;
-    Ok(kubeconfig.display().to_string())
+/// Whether a Service's selector fits pods with these labels.
+fn selects(service: &ServiceSpec, labels: &std::collections::BTreeMap<String, String>) -> bool {
+    let mut selector = service.selector.iter().flatten().peekable();
+    selector.peek().is_some() && selector.all(|(key, value)| labels.get(key) == Some(value))
 }

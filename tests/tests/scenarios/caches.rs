@@ -34,7 +34,7 @@ fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
 
 /// OPS-8, SEC-2
 #[tokio::test]
-async fn only_objects_of_ours_are_held_and_no_secret() {
+async fn only_objects_of_ours_are_held_and_of_secrets_only_the_webhooks() {
     let _turn = own_cluster().await;
     let options = Options {
         keda: true,
@@ -76,7 +76,9 @@ async fn only_objects_of_ours_are_held_and_no_secret() {
                 "{resource} is not watched: {found:#?}"
             );
         }
-        assert!(!found.contains_key("secrets"), "{found:#?}");
+        let ours = "fieldSelector=metadata.name%3Dasya-operator-webhook-tls";
+        let secrets = found.get("secrets").into_iter().flatten();
+        assert_eq!(secrets.collect::<Vec<_>>(), [ours], "{found:#?}");
         Ok::<_, Error>(())
     })
     .await;

@@ -131,7 +131,7 @@ fn rest() -> Duration {
 async fn a_hundred_actors_wait_for_keda_nap_without_a_write_and_outlive_it() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
-    cluster.start_operator().await.unwrap();
+    cluster.start_operator(json!({})).await.unwrap();
     let shared = (*cluster).clone();
     Scenario::run_on(Ok(shared), "keda", async |scenario| {
         let (audit, user) = (cluster.audit(), cluster.operator_user()?);

@@ -14,6 +14,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use crate::binding::bound_actor;
 use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_mins(1);
@@ -103,6 +104,37 @@ fn order(writes: &[Write], verb: &str, of: &[&str]) -> Vec<String> {
     order
 }
 
+/// What the leader writes for the webhook: at the start its configurations and their anchor, and dry runs of pods that
+/// must not start without the sidecar (CFG-8, CFG-10).
+async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
+    let audit = scenario.cluster().audit();
+    let name = scenario.name("needed");
+    let mut actor = bound_actor(&name, "model");
+    actor["spec"]["binding"] = json!({"required": true});
+    scenario.apply(&actor).await?;
+    let written = async |from| -> Result<Vec<Write>> {
+        let mut writes = audit.writes_since(from, user).await?;
+        let groups = ["admissionregistration.k8s.io", "rbac.authorization.k8s.io"];
+        writes.retain(|it| groups.contains(&&*it.group) || it.resource == "pods");
+        Ok(writes)
+    };
+    let writes = eventually("a pod is tried", SOON, async || {
+        let writes = written(audit.beginning()).await.map_err(NotYet::new)?;
+        let tried = writes
+            .iter()
+            .any(|it| it.resource == "pods" && it.namespace == scenario.namespace());
+        check(tried, "none")?;
+        Ok(writes)
+    })
+    .await?;
+    scenario
+        .kubectl(&["delete", "asya", &name, "--timeout=60s"])
+        .await?;
+    let refused: Vec<_> = writes.iter().filter(|it| it.code == 403).collect();
+    assert!(refused.is_empty(), "a right is missing: {refused:#?}");
+    Ok(writes.iter().flat_map(needed).collect())
+}
+
 /// API-9, OPS-9, FW-24, FIN-2
 #[tokio::test]
 async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_grants_no_others() {
@@ -166,6 +198,7 @@ async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_gra
             "a right is missing: {writes:#?}"
         );
         let mut exercised: BTreeSet<Right> = writes.iter().flat_map(needed).collect();
+        exercised.extend(admission(scenario, &user).await?);
         // At the start: other scenarios show what becomes of the CRD.
         let crds = "customresourcedefinitions";
         exercised.extend(["create", "patch"].map(|verb| right("apiextensions.k8s.io", crds, verb)));
@@ -186,9 +219,10 @@ async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_gra
         let group = "coordination.k8s.io";
         assert_eq!(leases, BTreeSet::from([right(group, "leases", "update")]));
         let role = Api::<Role>::namespaced(client, HOME).get(NAME).await?;
-        let granted = granted(role.rules);
-        let both = ["create", "update"].map(|verb| right(group, "leases", verb));
-        assert_eq!(granted, BTreeSet::from(both), "made once, then replaced");
+        let both = ["create", "update"];
+        let both = both.map(|verb| [right(group, "leases", verb), right("", "secrets", verb)]);
+        let both: BTreeSet<_> = both.into_iter().flatten().collect();
+        assert_eq!(granted(role.rules), both, "made once, then replaced");
         Ok(())
     })
     .await;

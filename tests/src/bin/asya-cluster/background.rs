@@ -12,6 +12,7 @@ use asya_tests::cluster::{Cluster, State};
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::process::{self, Signal};
 use asya_tests::{Error, Result};
+use serde_json::json;
 
 use crate::{With, print_addresses};
 
@@ -94,7 +95,7 @@ pub(crate) async fn up(with: With) -> Result<ExitCode> {
 
 pub(crate) async fn serve(with: With) -> Result<ExitCode> {
     let files = files()?;
-    let mut cluster = with.start().await?;
+    let mut cluster = with.start(json!({})).await?;
     process::remove_at_end(&files.state);
     cluster.state().write(&files.state)?;
     let error = cluster.death().await;

@@ -7,11 +7,14 @@ use asya_tests::cluster::RunningCluster;
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::process::{Process, Spec};
 use asya_tests::{Error, Result};
+use serde_json::json;
 
 use crate::{With, print_addresses};
 
 const NAMESPACE: &str = "demo";
 const ACTOR: &str = include_str!("actor.yaml");
+const BINDING: &str = include_str!("binding.yaml");
+const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
 pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     let started = Instant::now();
@@ -31,9 +34,9 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
         started,
         "installing the chart: helm upgrade --install asya-operator charts/asya-operator",
     );
-    cluster.start_operator().await?;
+    cluster.start_operator(json!({})).await?;
     tokio::select! {
-        shown = show(&cluster, started) => shown?,
+        shown = show_all(&cluster, started) => shown?,
         error = cluster.death() => return Err(error),
     }
     print_next_steps();
@@ -51,7 +54,12 @@ fn say(started: Instant, what: &str) {
     println!("[{:>4.1} s] {what}", started.elapsed().as_secs_f32());
 }
 
-async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
+async fn show_all(cluster: &RunningCluster, started: Instant) -> Result<()> {
+    show_actor(cluster, started).await?;
+    show_binding(cluster, started).await
+}
+
+async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
     eventually("the CRD is served", Duration::from_mins(1), async || {
         cluster
             .kubectl(&["get", "asya", "--all-namespaces"])
@@ -61,12 +69,7 @@ async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
     .await?;
     cluster.kubectl(&["create", "namespace", NAMESPACE]).await?;
     asya_tests::operator::create_broker_secrets(&cluster.client(), NAMESPACE).await?;
-    let file = cluster.folder().join("actor.yaml");
-    std::fs::write(&file, ACTOR).map_err(Error::other)?;
-    say(started, "kubectl apply -f actor.yaml");
-    for line in ACTOR.lines() {
-        println!("         | {line}");
-    }
+    let file = manifest(cluster, started, "actor.yaml", ACTOR)?;
     say(started, "kubectl get asya --watch");
     let state = cluster.state();
     let watch = Spec::new("kubectl", state.control_plane.join("kubectl"))
@@ -74,7 +77,6 @@ async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
         .env("KUBECONFIG", state.kubeconfig.display())
         .env("HOME", state.folder.display());
     let watch = Process::start(watch).await?;
-    let file = file.display().to_string();
     cluster
         .kubectl(&["apply", "--namespace", NAMESPACE, "--filename", &file])
         .await?;
@@ -115,12 +117,74 @@ async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
     Ok(())
 }
 
+/// Pods of a workload that is somebody else's come back with the sidecar.
+async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> {
+    let kubectl = async |args: &[&str]| {
+        let args = [&["--namespace", NAMESPACE], args].concat();
+        cluster.kubectl(&args).await
+    };
+    say(
+        started,
+        "somebody's own Deployment, and an actor that binds to it:",
+    );
+    let file = manifest(cluster, started, "binding.yaml", BINDING)?;
+    kubectl(&["apply", "--filename", &file]).await?;
+    kubectl(&["rollout", "status", "deployment/model", "--timeout=60s"]).await?;
+    let pods = [
+        "get",
+        "pods",
+        "--selector=app=model",
+        "--output",
+        CONTAINERS,
+    ];
+    say(started, "its pods as they started:");
+    print!("{}", kubectl(&pods).await?);
+    kubectl(&[
+        "wait",
+        "asya/embed",
+        "--for=jsonpath={.status.boundSince}",
+        "--timeout=60s",
+    ])
+    .await?;
+    let entry = "--for=jsonpath={.webhooks[0].name}=generic.inject.asya.sh";
+    let configuration = "mutatingwebhookconfiguration/asya-operator-injector";
+    kubectl(&["wait", configuration, entry, "--timeout=60s"]).await?;
+    say(
+        started,
+        "kubectl rollout restart deployment/model: from now on they come with the sidecar",
+    );
+    kubectl(&["rollout", "restart", "deployment/model"]).await?;
+    kubectl(&[
+        "wait",
+        "asya/embed",
+        "--for=condition=Injected",
+        "--timeout=60s",
+    ])
+    .await?;
+    kubectl(&["rollout", "status", "deployment/model", "--timeout=60s"]).await?;
+    print!("{}", kubectl(&pods).await?);
+    print!("{}", kubectl(&["get", "asya"]).await?);
+    Ok(())
+}
+
+/// Shows a manifest and answers the path of a file with it.
+fn manifest(cluster: &RunningCluster, started: Instant, name: &str, text: &str) -> Result<String> {
+    let file = cluster.folder().join(name);
+    std::fs::write(&file, text).map_err(Error::other)?;
+    say(started, &format!("kubectl apply -f {name}"));
+    for line in text.lines() {
+        println!("         | {line}");
+    }
+    Ok(file.display().to_string())
+}
+
 fn print_next_steps() {
     println!(
         "
 What to try next (`make demo ARGS=--stay` keeps this cluster, `make up` starts one that stays):
   kubectl get asya -n {NAMESPACE} hello -o yaml      status, conditions and inventory
   kubectl explain asya.spec                   every field
+  kubectl get pods -n {NAMESPACE} -l app=model -o yaml   what the sidecar is given
   kubectl scale asya -n {NAMESPACE} hello --replicas 3
   kubectl delete asya -n {NAMESPACE} hello           queue and pods go with it"
     );

@@ -9,8 +9,9 @@ use std::process::ExitCode;
 
 use asya_tests::Result;
 use asya_tests::build::{self, Part};
-use asya_tests::cluster::{Cluster, Options, RunningCluster, State};
+use asya_tests::cluster::{Cluster, OperatorState, Options, RunningCluster, State};
 use clap::{Args, Parser, Subcommand};
+use serde_json::Value;
 
 /// A real Kubernetes on loopback ports with the Asya operator in it; only
 /// nodes and pods are fake.
@@ -83,11 +84,12 @@ impl With {
         }
     }
 
-    async fn start(self) -> Result<RunningCluster> {
+    /// Starts a cluster, and the operator by these values.
+    async fn start(self, values: Value) -> Result<RunningCluster> {
         self.build().await?;
         let mut cluster = RunningCluster::start(self.options()).await?;
         if !self.no_operator
-            && let Err(error) = cluster.start_operator().await
+            && let Err(error) = cluster.start_operator(values).await
         {
             cluster.keep_logs();
             return Err(error);
@@ -181,7 +183,8 @@ fn print_addresses(cluster: &Cluster) {
     if let Some(url) = sqs {
         println!("# SQS: {url}");
     }
-    for instance in operator.iter().flat_map(|operator| &operator.instances) {
+    let pods = |operator: &OperatorState| [&*operator.instances, &*operator.webhooks].concat();
+    for instance in operator.iter().flat_map(pods) {
         println!(
             "# {}: {}/metrics, log {}",
             instance.name,

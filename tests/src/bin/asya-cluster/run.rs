@@ -5,12 +5,13 @@ use std::process::{ExitCode, ExitStatus};
 
 use asya_tests::Result;
 use asya_tests::cluster::{STATE_VARIABLE, State};
+use asya_tests::operator::unvalidated;
 use asya_tests::process::{Process, Spec};
 
 use crate::With;
 
 pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
-    let mut cluster = with.start().await?;
+    let mut cluster = with.start(unvalidated()).await?;
     let state = cluster.folder().join("state.json");
     cluster.state().write(&state)?;
     let (program, args) = command.split_first().unwrap_or((&command[0], &[]));

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::operator::unvalidated;
 use asya_tests::scenario::Scenario;
 use asya_tests::turn::quiet;
 use kube::api::{Patch, PatchParams};
@@ -81,7 +82,7 @@ impl Case<'_> {
         let _turn = own_cluster().await;
         let _ended = Ended::of(state);
         let mut cluster = RunningCluster::start(options).await.unwrap();
-        cluster.start_operator().await.unwrap();
+        cluster.start_operator(unvalidated()).await.unwrap();
         let its_own = Ok((*cluster).clone());
         let _quiet = quiet().await;
         Scenario::run_on(its_own, &state.to_lowercase(), async |scenario| {
