@@ -1,0 +1,203 @@
+//! Reviews go on whatever happens to certificates, replicas, the controller and the configurations.
+
+use std::time::{Duration, Instant};
+
+use asya_certs::bundle::Bundle;
+use asya_certs::data::AUTHORITY_KEY;
+use asya_certs::secret::TlsSecret;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::Operator;
+use asya_tests::scenario::Scenario;
+use asya_tests::turn::quiet;
+use asya_tests::{Error, Result};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+use super::stream::{Stream, all_injected};
+use super::{REVIEWS, Stage, WAIT, control, gets_sidecar, pod_of};
+use crate::binding::{bound_actor, status_is};
+use crate::own_cluster;
+
+/// API servers of a cluster of one learn of a bundle at once.
+const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
+const SECRET: &str = "asya-operator-webhook-tls";
+const INJECTOR: &str = "asya-operator-injector";
+/// CFG-9
+const HEALED: Duration = Duration::from_secs(5);
+/// BIND-7
+const TOLD: Duration = Duration::from_secs(2);
+
+/// AVL-3, AVL-6, CERT-2, CERT-3, CERT-4, CFG-9, BIND-7; architecture, section 8
+#[tokio::test]
+async fn no_review_fails_through_rotations_a_rolling_restart_and_the_loss_of_the_leader() {
+    let _turn = own_cluster().await;
+    let mut stage = Stage::set(&FLAGS).await.unwrap();
+    let _quiet = quiet().await;
+    Scenario::run_on(Ok(stage.cluster.clone()), "load", async |scenario| {
+        let _follower = control(&stage.operator, "follower", &FLAGS).await?;
+        let actor = bind(scenario, "model").await?;
+
+        let started = Instant::now();
+        let stream = Stream::start(scenario, "model").await?;
+        stream.goes_on(100).await?;
+        let say = |what: &str| {
+            let (pods, since) = (stream.made().len(), started.elapsed());
+            eprintln!("{since:5.1?}: {what}, {pods} pods");
+        };
+        rotate(&stage.operator).await?;
+        say("first rotation done");
+        let (rolled, rotated) = tokio::join!(stage.webhook.roll(), rotate(&stage.operator));
+        rolled?;
+        rotated?;
+        say("second rotation and rolling restart done");
+        stage.controller.kill().await;
+        rotate(&stage.operator).await?;
+        say("leader killed, third rotation done by the next one");
+        stream.goes_on(100).await?;
+        let made = stream.made();
+        all_injected(&made)?;
+        let given_up = failed_open(scenario).await?;
+        let failed = stage.webhook.metric(REVIEWS, &["result=\"error\""]).await?;
+        assert!(
+            given_up + failed < 1.0,
+            "{given_up} given up, {failed} failed"
+        );
+        let wanted = started.elapsed().as_millis() / 20;
+        assert!(
+            made.len() as u128 * 10 > wanted * 9,
+            "{} of {wanted} pods",
+            made.len()
+        );
+
+        let gap = without_configuration(&stage, stream).await?;
+        let counts = json!({"reason": "WebhookUnavailable", "count": gap});
+        let status = status_is(
+            scenario,
+            &actor,
+            "pods of the gap are counted",
+            TOLD,
+            |status| {
+                let reasons = &status["pods"]["reasons"];
+                reasons[0]["count"] == counts["count"] && reasons[0]["reason"] == counts["reason"]
+            },
+        )
+        .await?;
+        assert_eq!(status["pods"]["notInjected"], gap);
+        Ok(())
+    })
+    .await;
+}
+
+/// An actor that binds to a new `StatefulSet`, and injects its pods.
+async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
+    let name = scenario.name("embed");
+    let mut actor = bound_actor(&name, target);
+    actor["spec"]["workloadRef"]["kind"] = json!("StatefulSet");
+    actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
+    actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
+    scenario.apply(&actor).await?;
+    let labels = json!({"app": target});
+    gets_sidecar(scenario, &pod_of("StatefulSet", target, &labels)?).await?;
+    let container = json!({"name": "model", "image": "model:1"});
+    let set = json!({
+        "metadata": {"name": target},
+        "spec": {
+            "replicas": 1, "serviceName": target,
+            "selector": {"matchLabels": labels},
+            // Its first pod never runs.
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"schedulerName": "nobody", "containers": [container]},
+            },
+        },
+    });
+    let set: StatefulSet = serde_json::from_value(set)?;
+    scenario.api().create(&PostParams::default(), &set).await?;
+    status_is(scenario, &name, "its first pod is told", WAIT, |status| {
+        status["pods"] == json!({"matched": 1, "injected": 1, "notInjected": 0, "outdated": 0})
+    })
+    .await?;
+    Ok(name)
+}
+
+/// Brings about a new CA, and waits until it signs what is served.
+async fn rotate(operator: &Operator) -> Result<()> {
+    let secrets: Api<TlsSecret> =
+        Api::namespaced(operator.cluster().client(), operator.namespace());
+    let mut secret = secrets.get(SECRET).await?;
+    let signer = |bundle: &Bundle| {
+        bundle
+            .signer
+            .as_ref()
+            .map(|it| it.certificate.fingerprint)
+            .ok()
+    };
+    let before = signer(&secret.bundle());
+    // Who lost the key of its CA needs another.
+    secret.data.set(AUTHORITY_KEY, "lost");
+    secrets
+        .replace(SECRET, &PostParams::default(), &secret)
+        .await?;
+    eventually("a new CA signs", WAIT, async || {
+        let bundle = secrets.get(SECRET).await?.bundle();
+        let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
+        let now = signer(&bundle);
+        let done = now.is_some() && now != before && issuer.map(|it| it.fingerprint) == now;
+        check(done && bundle.next.is_none(), format_args!("{now:?}"))
+    })
+    .await
+}
+
+/// How many reviews the API server gave up, and went on without.
+async fn failed_open(scenario: &Scenario) -> Result<f64> {
+    let metrics = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
+    let name = "apiserver_admission_webhook_fail_open_count{";
+    let ours = metrics
+        .lines()
+        .filter(|line| line.starts_with(name) && line.contains("asya.sh"));
+    Ok(ours
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+        .sum())
+}
+
+/// Deletes the configuration, waits until pods are injected again, and answers how many were not.
+async fn without_configuration(stage: &Stage, stream: Stream) -> Result<usize> {
+    let injectors: Api<MutatingWebhookConfiguration> = Api::all(stage.cluster.client());
+    let deleted = Instant::now();
+    injectors.delete(INJECTOR, &DeleteParams::default()).await?;
+    eventually("pods are injected again", HEALED, async || {
+        let made = stream.made();
+        let bare = made.iter().rposition(|it| it.injected != Ok(true));
+        let after = bare.map(|last| made.len() - last);
+        check(
+            after.is_some_and(|after| after > 25),
+            format_args!("{after:?}"),
+        )
+    })
+    .await?;
+    let made = stream.end().await?;
+    let bare: Vec<_> = made.iter().filter(|it| it.injected == Ok(false)).collect();
+    let back = bare
+        .iter()
+        .map(|it| it.answered.duration_since(deleted))
+        .max();
+    let back = back.unwrap_or_default();
+    let mut took: Vec<_> = made.iter().map(|it| it.answered - it.sent).collect();
+    took.sort();
+    let (gap, p50, p99) = (
+        bare.len(),
+        took[took.len() / 2],
+        took[took.len() * 99 / 100],
+    );
+    eprintln!("{} pods created, p50 {p50:.1?}, p99 {p99:.1?}", made.len());
+    eprintln!("configuration deleted: {gap} pods without the sidecar, the last {back:.1?} later");
+    let refused = made.iter().find_map(|it| it.injected.as_ref().err());
+    if let Some(refused) = refused {
+        return Err(Error::Other(refused.clone()));
+    }
+    assert!(gap > 0 && back <= HEALED, "{gap} {back:?}");
+    Ok(gap)
+}
