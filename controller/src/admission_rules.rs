@@ -165,12 +165,18 @@ impl Keeper {
                 self.plan.anchor()
             ));
         };
+        let unreadable = self.context.bindings.kinds.unreadable();
+        let is_known = unreadable.is_some();
         let facts = Facts {
             trusted: facts::trusted(&bundles),
             scripts: Some(self.context.installation.scripts_hash.clone()),
+            unreadable: unreadable.unwrap_or_default(),
             ..Facts::default()
         };
-        self.facts.tell(facts, &anchor).await?;
+        // What is told before all kinds were looked at would be told again at once.
+        if is_known {
+            self.facts.tell(facts, &anchor).await?;
+        }
         let settings = Settings {
             release: self.plan.release.clone(),
             namespace: self.plan.namespace.clone(),

@@ -19,7 +19,7 @@ use crate::keda;
 use crate::pass::{self, Pace, Work};
 use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
-use crate::record::{Concerns, Key, PodEventRecord, Record, RefusalRecord};
+use crate::record::{Concerns, CrdRecord, Key, PodEventRecord, Record, RefusalRecord};
 use crate::store::{Scope, Store};
 use crate::watch::{Keeps, Selector, Watch};
 use crate::work_queue::WorkQueue;
@@ -221,6 +221,7 @@ impl Watches {
         let keda = WatchesOfCrds::start(&operator, &client);
         let mut of_bindings = JoinSet::new();
         of_bindings.spawn(watches::follow(operator.clone(), client.clone()));
+        of_bindings.spawn(watches::follow_kinds(operator.clone(), client.clone()));
         Self {
             operator,
             client,
@@ -239,6 +240,8 @@ impl Watches {
         }
         self.running.retain(|scope, _| scopes.contains(scope));
         self.operator.forget_all_but(scopes);
+        let place = scopes.first().cloned().flatten();
+        self.operator.context.bindings.kinds.look_in(place);
         let actors = &self.operator.context.stores.actors;
         scopes
             .difference(&before)
@@ -390,7 +393,7 @@ impl WatchesOfCrds {
         for ((name, selected), store) in keda::CRDS.into_iter().zip(crds) {
             let gate = operator.readiness.gate(&format!("watch CRD {name}"));
             opened.push(gate.opened());
-            let watch = Watch {
+            let watch: Watch<CrdRecord> = Watch {
                 api: Api::all(client.clone()),
                 scope: None,
                 selector: Selector {

@@ -4,6 +4,7 @@
 //! does not slow the others.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use asya_process::watching::{is_undecodable, was_cut};
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -50,6 +52,10 @@ pub trait Keeps<R>: Send + Sync {
     /// A list is complete. Answers whether anybody has waited for it.
     fn completed(&self, _: &Scope) -> bool {
         false
+    }
+    /// What is watched, where the records' type does not tell.
+    fn what(&self) -> Option<Cow<'static, str>> {
+        None
     }
     /// Of a kind that nobody serves there are no objects. Answers whom those concern that there were.
     fn unserved(&self, scope: &Scope) -> Vec<Concerns> {
@@ -97,10 +103,10 @@ pub struct Selector {
     pub fields: Option<Cow<'static, str>>,
 }
 
-/// A watch of one kind in one namespace, or in all.
-pub struct Watch<R> {
+/// A watch of one kind in one namespace, or in all. `S` is the object of its events.
+pub struct Watch<R, S = Seen<R>> {
     /// The objects of the kind, where it looks.
-    pub api: Api<Seen<R>>,
+    pub api: Api<S>,
     /// The same place, by its name.
     pub scope: Scope,
     /// Which objects of the kind.
@@ -115,7 +121,11 @@ pub struct Watch<R> {
     pub metrics: Arc<Metrics>,
 }
 
-impl<R: Record> Watch<R> {
+impl<R, S> Watch<R, S>
+where
+    R: Record,
+    S: Resource + Into<Seen<R>> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+{
     /// Watches for ever; `concerned` hears of every change that somebody should look at.
     pub async fn run(self, concerned: impl Fn(Concerns)) {
         let Some(mut served) = self.served.clone() else {
@@ -140,7 +150,7 @@ impl<R: Record> Watch<R> {
     }
 
     async fn follow(&self, opened: bool, concerned: &impl Fn(Concerns)) {
-        let kind = R::what();
+        let kind = self.what();
         let (mut failures, mut listed) = (0, false);
         loop {
             let mut events = std::pin::pin!(self.events());
@@ -179,7 +189,11 @@ impl<R: Record> Watch<R> {
         }
     }
 
-    fn events(&self) -> impl Stream<Item = Result<Event<Seen<R>>, Error>> + Send + use<R> {
+    fn what(&self) -> Cow<'static, str> {
+        self.store.what().unwrap_or_else(R::what)
+    }
+
+    fn events(&self) -> impl Stream<Item = Result<Event<S>, Error>> + Send + use<R, S> {
         let config = watcher::Config {
             label_selector: self.selector.labels.clone().map(Cow::into_owned),
             field_selector: self.selector.fields.clone().map(Cow::into_owned),
@@ -189,18 +203,17 @@ impl<R: Record> Watch<R> {
         watcher::watcher(self.api.clone(), config)
     }
 
-    fn take(&self, event: Event<Seen<R>>) -> Vec<Concerns> {
+    fn take(&self, event: Event<S>) -> Vec<Concerns> {
         let (store, scope) = (&self.store, &self.scope);
         match event {
             Event::Init => {
                 store.relisting(scope);
                 Vec::new()
             }
-            Event::InitApply(seen) | Event::Apply(seen) => store.show(scope, &seen),
-            Event::Delete(seen) => store.removed(scope, &seen),
+            Event::InitApply(seen) | Event::Apply(seen) => store.show(scope, &seen.into()),
+            Event::Delete(seen) => store.removed(scope, &seen.into()),
             Event::InitDone => {
-                let kind = R::what();
-                self.metrics.watch_healthy(&kind, true);
+                self.metrics.watch_healthy(&self.what(), true);
                 self.gate.ready();
                 let mut concerns = store.relisted(scope);
                 if store.completed(scope) {
@@ -215,7 +228,7 @@ impl<R: Record> Watch<R> {
     }
 
     /// kube's watcher does not tell that it is connected again: who is quiet for long enough is.
-    async fn next<S: Stream + Unpin>(&self, events: &mut S, failures: &mut u32) -> Option<S::Item> {
+    async fn next<E: Stream + Unpin>(&self, events: &mut E, failures: &mut u32) -> Option<E::Item> {
         if *failures > 0 {
             if let Ok(next) = timeout(QUIET, events.next()).await {
                 return next;
@@ -227,7 +240,7 @@ impl<R: Record> Watch<R> {
     }
 
     fn works_again(&self) {
-        let kind = R::what();
+        let kind = self.what();
         self.metrics.watch_healthy(&kind, true);
         info!(%kind, "watch works again");
     }
@@ -237,7 +250,8 @@ impl<R: Record> Watch<R> {
         // A watch is cut now and then; only what lasts is worth an operator's look.
         if failures == 1 && was_cut(error) {
             tracing::debug!(%kind, %error, "watch was cut");
-        } else if let Some(rule) = missing_rule::<R>(error) {
+        } else if let Some(rule) = missing_rule::<R>(error).filter(|_| self.store.what().is_none())
+        {
             warn!(%kind, %error, missing_rule = rule, "the API server refuses the watch");
         } else {
             warn!(%kind, %error, failures, "watch fails");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use asya_shared::api::{AsyncActor, ModeSpec};
 use asya_shared::config::TransportsConfig;
-use asya_shared::resolve::{ANY, Resolver, any_resolver};
+use asya_shared::resolve::{ANY, Resolver, resolver};
 use asya_shared::validate::{Subject, Write, check};
 use kube::core::cel::Validator;
 use serde_json::Value;
@@ -78,7 +78,7 @@ fn every_example_binds_a_kind_that_is_known() {
             panic!("{name} binds nothing");
         };
         let target = binding.target;
-        let resolver: &dyn Resolver = any_resolver(target.group(), &target.kind);
+        let resolver: &dyn Resolver = resolver(target.group(), &target.kind);
         assert_ne!(resolver.group_kind(), ANY, "{name}");
     }
 }

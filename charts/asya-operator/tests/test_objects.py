@@ -139,8 +139,49 @@ class Objects(ChartCase):
         }
         expected = {(group, resource, verb, ()) for (group, resource), verbs in wanted.items() for verb in verbs.split()}
         own = {("apiextensions.k8s.io", "customresourcedefinitions", verb, ("asyncactors.asya.sh",)) for verb in ("create", "patch")}
-        self.assertEqual(self.rules(self.alone), expected | own)
-        self.assertEqual(self.rules(self.helm.objects({**WITHOUT_WEBHOOK, "crds": {"manage": False}})), expected)
+        unbound = {"binding": {"kinds": {kind: False for kind in self.KINDS}}}
+        unbound.update(WITHOUT_WEBHOOK)
+        self.assertEqual(self.rules(self.helm.objects(unbound)), expected | own)
+        self.assertEqual(self.rules(self.helm.objects({**unbound, "crds": {"manage": False}})), expected)
+
+    # What each key of binding.kinds lets be done beside get, list and watch, which is done with all of it.
+    KINDS = {
+        "workspaces": {("kaito.sh", "workspaces"): ""},
+        "inferenceSets": {("kaito.sh", "inferencesets"): "", ("kaito.sh", "workspaces"): "", ("kaito.sh", "inferencesets/scale"): "patch"},
+        "inferenceServices": {
+            ("serving.kserve.io", "inferenceservices"): "patch", ("serving.knative.dev", "services"): "",
+            ("serving.knative.dev", "configurations"): "", ("serving.knative.dev", "revisions"): "",
+        },
+        "llmInferenceServices": {
+            ("serving.kserve.io", "llminferenceservices"): "patch",
+            ("leaderworkerset.x-k8s.io", "leaderworkersets"): "", ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): "patch",
+        },
+        "rayClusters": {("ray.io", "rayclusters"): ""},
+        "rayServices": {("ray.io", "rayservices"): "", ("ray.io", "rayclusters"): ""},
+        "knativeServices": {
+            ("serving.knative.dev", "services"): "patch", ("serving.knative.dev", "configurations"): "", ("serving.knative.dev", "revisions"): "",
+        },
+        "seldonDeployments": {("machinelearning.seldon.io", "seldondeployments"): ""},
+        "seldonServers": {("mlops.seldon.io", "servers"): "", ("mlops.seldon.io", "models"): "", ("mlops.seldon.io", "servers/scale"): "patch"},
+        "bentoDeployments": {("serving.yatai.ai", "bentodeployments"): "patch"},
+        "leaderWorkerSets": {("leaderworkerset.x-k8s.io", "leaderworkersets"): "", ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): "patch"},
+        "others": {("apps", "daemonsets"): "", ("apps", "replicasets"): ""},
+    }
+
+    def test_each_kind_that_is_bound_has_a_switch_for_its_rights(self):
+        """BIND-63"""
+        off = {kind: False for kind in self.KINDS}
+        without = self.rules(self.helm.objects({"binding": {"kinds": off}}))
+        all_of_them = set()
+        for kind, resources in self.KINDS.items():
+            wanted = set()
+            for (group, resource), also in resources.items():
+                verbs = also.split() if "/" in resource else ["get", "list", "watch"] + also.split()
+                wanted |= {(group, resource, verb, ()) for verb in verbs}
+            found = self.rules(self.helm.objects({"binding": {"kinds": {**off, kind: True}}}))
+            self.assertEqual(found - without, wanted, kind)
+            all_of_them |= wanted
+        self.assertEqual(self.rules(self.default) - without, all_of_them)
 
     def test_webhook_configurations_are_written_by_name_and_go_with_the_anchor(self):
         """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them."""

@@ -93,7 +93,7 @@ impl Bound {
                 group: target.group(),
                 kind: &target.kind,
             }),
-            pods: resolve::pods_of(target, status.resolved_target.as_ref())?,
+            pods: resolve::pods_of(target, status.resolved_target.as_ref()),
             required: in_force.required,
             in_force: status.bound_since.is_some(),
             hash: plan.map(|plan| plan.hash().actor.clone()),

@@ -3,23 +3,30 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asya_shared::resolve::{GroupKind, PodMatch, resolver};
+use asya_shared::resolve::{PodMatch, resolver};
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
+use super::kinds::Kind;
 use crate::record::{ActorRecord, BarePodRecord, Key};
 use crate::store::Scope;
 
 /// Above so many namespaces one watch of the whole cluster is cheaper (BIND-61).
 const MOST_NAMESPACES: usize = 50;
 
-/// An object that an actor binds to.
+/// An object that an actor binds to, or that tells something about it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Target {
+pub struct Object {
     /// Its kind.
-    pub kind: GroupKind<'static>,
+    pub kind: Kind,
     /// Its namespace and name.
     pub key: Key,
+}
+
+impl Object {
+    pub(super) fn is_in(&self, kind: &Kind, scope: &Scope) -> bool {
+        self.kind == *kind && scope.as_ref().is_none_or(|it| *it == self.key.namespace)
+    }
 }
 
 /// What has to be watched, and where.
@@ -30,12 +37,12 @@ pub(super) struct Place {
 }
 
 /// What has to be watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
     /// Pods without an actor's label.
     Pods,
-    /// Objects of a kind that is bound.
-    Targets(GroupKind<'static>),
+    /// Objects of a kind that is bound, or that tells something about one.
+    Objects(Kind),
 }
 
 #[derive(Debug)]
@@ -47,16 +54,28 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct Inner {
     bindings: HashMap<Key, Binding>,
-    by_target: HashMap<Target, BTreeSet<Key>>,
+    by_target: HashMap<Object, BTreeSet<Key>>,
     by_namespace: BTreeMap<Arc<str>, BTreeSet<Key>>,
+    /// By the uid of each object from a target down to its workloads: who shares one shares pods.
+    by_uid: HashMap<Box<str>, BTreeSet<Key>>,
+    /// By what a target belongs to.
+    by_owner: HashMap<Object, BTreeSet<Key>>,
+    /// Whom the last registrations concern.
+    concerned: HashSet<Key>,
 }
 
 #[derive(Debug)]
 struct Binding {
-    target: Target,
+    target: Object,
     /// Of two the smaller came first.
     age: (Timestamp, Box<str>),
     pods: Arc<PodMatch>,
+    /// Kinds that tell what becomes of the target, its own among them.
+    kinds: BTreeSet<Kind>,
+    /// What the target belongs to.
+    owners: Vec<Object>,
+    /// From the target down to its workloads.
+    chain: Vec<Box<str>>,
 }
 
 impl Default for Index {
@@ -72,24 +91,29 @@ impl Index {
     pub(super) fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let binding = actor.and_then(Binding::of);
         let mut inner = self.lock();
+        let mut concerned = std::mem::take(&mut inner.concerned);
         let same = inner.bindings.get(key).map(|it| (&it.target, &it.age))
             == binding.as_ref().map(|it| (&it.target, &it.age));
         if same {
-            return HashSet::new();
+            return concerned;
         }
-        let mut concerned: HashSet<Key> = inner.drop_binding(key);
+        concerned.extend(inner.drop_binding(key));
         if let Some(binding) = binding {
             concerned.extend(inner.actors_of(&binding.target));
             inner.put_binding(key, binding);
         }
         let places = inner.places();
         drop(inner);
+        self.tell(places);
+        concerned
+    }
+
+    fn tell(&self, places: BTreeSet<Place>) {
         self.places.send_if_modified(|before| {
             let changed = *before != places;
             *before = places;
             changed
         });
-        concerned
     }
 
     pub(super) fn expect(&self, actor: &Key, pods: &PodMatch) {
@@ -100,22 +124,118 @@ impl Index {
         }
     }
 
-    pub(super) fn target_of(&self, actor: &Key) -> Option<Target> {
+    /// The uids of what an actor's target is and consists of, the target's own first.
+    pub(super) fn reaches(&self, actor: &Key, chain: Vec<Box<str>>) {
+        let mut inner = self.lock();
+        if inner.bindings.get(actor).is_none_or(|it| it.chain == chain) {
+            return;
+        }
+        inner.leave_chain(actor);
+        for uid in &chain {
+            inner
+                .by_uid
+                .entry(uid.clone())
+                .or_default()
+                .insert(actor.clone());
+        }
+        let sharing = inner.sharing(&chain);
+        inner
+            .concerned
+            .extend(sharing.into_iter().filter(|it| it != actor));
+        if let Some(binding) = inner.bindings.get_mut(actor) {
+            binding.chain = chain;
+        }
+    }
+
+    /// The target of an actor has this uid: what belongs to it concerns the actor.
+    pub(super) fn located(&self, actor: &Key, uid: &str) {
+        let known = {
+            let inner = self.lock();
+            let binding = inner.bindings.get(actor);
+            binding.is_some_and(|it| it.chain.first().is_some_and(|it| **it == *uid))
+        };
+        // One that was made anew consists of other things.
+        if !known {
+            self.reaches(actor, vec![uid.into()]);
+        }
+    }
+
+    /// Kinds that tell what becomes of an actor's target.
+    pub(super) fn kinds_of(&self, actor: &Key) -> BTreeSet<Kind> {
+        let inner = self.lock();
+        let binding = inner.bindings.get(actor);
+        binding.map(|it| it.kinds.clone()).unwrap_or_default()
+    }
+
+    /// What an actor's target belongs to tells something about it, too.
+    pub(super) fn belongs_to(&self, target: &Object, owners: &[Object]) {
+        let mut inner = self.lock();
+        let mut changed = false;
+        for actor in inner.actors_of(target) {
+            let before = inner.bindings.get(&actor).map(|it| it.owners.clone());
+            if before.as_deref().is_none_or(|before| before == owners) {
+                continue;
+            }
+            changed = true;
+            inner.leave_owners(&actor);
+            for owner in owners {
+                let of_it = inner.by_owner.entry(owner.clone()).or_default();
+                of_it.insert(actor.clone());
+            }
+            if let Some(binding) = inner.bindings.get_mut(&actor) {
+                binding.owners = owners.to_vec();
+            }
+        }
+        let places = changed.then(|| inner.places());
+        drop(inner);
+        if let Some(places) = places {
+            self.tell(places);
+        }
+    }
+
+    pub(super) fn target_of(&self, actor: &Key) -> Option<Object> {
         let inner = self.lock();
         inner.bindings.get(actor).map(|it| it.target.clone())
     }
 
+    /// Of all who share a target or a workload the one that came first, if that is another.
     pub(super) fn owner_before(&self, actor: &Key) -> Option<Key> {
         let inner = self.lock();
         let own = inner.bindings.get(actor)?;
-        let rivals = inner.by_target.get(&own.target)?.iter();
-        let older = rivals.filter_map(|key| Some((&inner.bindings.get(key)?.age, key)));
+        let mut rivals = inner.sharing(&own.chain);
+        rivals.extend(inner.actors_of(&own.target));
+        let older = rivals.iter();
+        let older = older.filter_map(|key| Some((&inner.bindings.get(key)?.age, key)));
         let first = older.min()?;
         (first.1 != actor).then(|| first.1.clone())
     }
 
-    pub(super) fn actors_of(&self, target: &Target) -> Vec<Key> {
+    pub(super) fn actors_of(&self, target: &Object) -> Vec<Key> {
         self.lock().actors_of(target)
+    }
+
+    /// The targets of which an object is one, or an owner.
+    pub(super) fn targets_told_by(&self, object: &Object) -> Vec<Object> {
+        let inner = self.lock();
+        let own = inner.by_target.contains_key(object).then(|| object.clone());
+        let owned = inner.by_owner.get(object).into_iter().flatten();
+        let owned = owned.filter_map(|actor| inner.bindings.get(actor));
+        own.into_iter()
+            .chain(owned.map(|it| it.target.clone()))
+            .collect()
+    }
+
+    /// The targets with one of these uids.
+    pub(super) fn targets_with(&self, uids: &[Box<str>]) -> BTreeSet<Object> {
+        let inner = self.lock();
+        let actors = uids
+            .iter()
+            .filter_map(|uid| Some((uid, inner.by_uid.get(uid)?)));
+        let bindings = actors.flat_map(|(uid, actors)| {
+            let all = actors.iter().filter_map(|actor| inner.bindings.get(actor));
+            all.filter(move |it| it.chain.first() == Some(uid))
+        });
+        bindings.map(|it| it.target.clone()).collect()
     }
 
     pub(super) fn actors_with(&self, pod: &BarePodRecord) -> Vec<Key> {
@@ -132,10 +252,23 @@ impl Index {
     }
 
     pub(super) fn actors_in(&self, scope: &Scope) -> Vec<Key> {
+        self.actors_where(scope, |_| true)
+    }
+
+    /// Actors in a place whose target a kind tells something about.
+    pub(super) fn actors_told_by(&self, kind: &Kind, scope: &Scope) -> Vec<Key> {
+        self.actors_where(scope, |binding| {
+            binding.kinds.contains(kind) || binding.owners.iter().any(|it| it.kind == *kind)
+        })
+    }
+
+    fn actors_where(&self, scope: &Scope, is_one: impl Fn(&Binding) -> bool) -> Vec<Key> {
         let inner = self.lock();
         let namespaces = inner.by_namespace.iter();
         let inside = namespaces.filter(|(name, _)| scope.as_ref().is_none_or(|it| it == *name));
-        inside.flat_map(|(_, actors)| actors).cloned().collect()
+        let actors = inside.flat_map(|(_, actors)| actors);
+        let told = actors.filter(|key| inner.bindings.get(*key).is_some_and(&is_one));
+        told.cloned().collect()
     }
 
     pub(super) fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
@@ -149,13 +282,18 @@ impl Index {
 }
 
 impl Binding {
-    /// `None` for a kind that nobody can resolve.
     fn of(actor: &ActorRecord) -> Option<Self> {
         let binds_to = actor.binds_to.as_ref()?;
-        let resolver = resolver(binds_to.group(), &binds_to.kind)?;
+        let resolver = resolver(binds_to.group(), &binds_to.kind);
+        let kind = Kind::from(asya_shared::resolve::GroupKind {
+            group: binds_to.group(),
+            kind: &binds_to.kind,
+        });
+        let related = resolver.related().iter().map(|kind| Kind::from(*kind));
         Some(Self {
-            target: Target {
-                kind: resolver.group_kind(),
+            kinds: related.chain([kind.clone()]).collect(),
+            target: Object {
+                kind,
                 key: Key::new(&actor.metadata.key.namespace, &binds_to.name),
             },
             age: (
@@ -163,14 +301,21 @@ impl Binding {
                 actor.metadata.uid.clone(),
             ),
             pods: Arc::new(resolver.convention(&binds_to.name)),
+            owners: Vec::new(),
+            chain: Vec::new(),
         })
     }
 }
 
 impl Inner {
-    fn actors_of(&self, target: &Target) -> Vec<Key> {
+    fn actors_of(&self, target: &Object) -> Vec<Key> {
         let actors = self.by_target.get(target).into_iter().flatten();
         actors.cloned().collect()
+    }
+
+    fn sharing(&self, chain: &[Box<str>]) -> BTreeSet<Key> {
+        let all = chain.iter().filter_map(|uid| self.by_uid.get(uid));
+        all.flatten().cloned().collect()
     }
 
     fn put_binding(&mut self, key: &Key, binding: Binding) {
@@ -186,10 +331,11 @@ impl Inner {
 
     /// Answers who else binds the same.
     fn drop_binding(&mut self, key: &Key) -> HashSet<Key> {
+        let mut others: HashSet<Key> = self.leave_chain(key).into_iter().collect();
+        self.leave_owners(key);
         let Some(binding) = self.bindings.remove(key) else {
             return HashSet::new();
         };
-        let mut others = HashSet::new();
         if let Some(actors) = self.by_target.get_mut(&binding.target) {
             actors.remove(key);
             others.extend(actors.iter().cloned());
@@ -206,12 +352,35 @@ impl Inner {
         others
     }
 
+    /// Answers who shared something with it.
+    fn leave_chain(&mut self, actor: &Key) -> BTreeSet<Key> {
+        let Some(binding) = self.bindings.get_mut(actor) else {
+            return BTreeSet::new();
+        };
+        let mut others = BTreeSet::new();
+        for uid in std::mem::take(&mut binding.chain) {
+            others.extend(leave(&mut self.by_uid, &uid, actor));
+        }
+        others
+    }
+
+    fn leave_owners(&mut self, actor: &Key) {
+        let Some(binding) = self.bindings.get_mut(actor) else {
+            return;
+        };
+        for owner in std::mem::take(&mut binding.owners) {
+            leave(&mut self.by_owner, &owner, actor);
+        }
+    }
+
     fn places(&self) -> BTreeSet<Place> {
         let mut namespaces: BTreeMap<What, BTreeSet<Arc<str>>> = BTreeMap::new();
-        for target in self.by_target.keys() {
-            for what in [What::Pods, What::Targets(target.kind)] {
+        for (key, binding) in &self.bindings {
+            let owners = binding.owners.iter().map(|owner| &owner.kind);
+            let kinds = binding.kinds.iter().chain(owners).cloned();
+            for what in kinds.map(What::Objects).chain([What::Pods]) {
                 let of_it = namespaces.entry(what).or_default();
-                of_it.insert(Arc::clone(&target.key.namespace));
+                of_it.insert(Arc::clone(&key.namespace));
             }
         }
         let scopes = namespaces.into_iter().flat_map(|(what, names)| {
@@ -220,8 +389,28 @@ impl Inner {
             } else {
                 names.into_iter().map(Some).collect()
             };
-            scopes.into_iter().map(move |scope| Place { what, scope })
+            scopes.into_iter().map(move |scope| Place {
+                what: what.clone(),
+                scope,
+            })
         });
         scopes.collect()
     }
+}
+
+/// Answers who stays.
+fn leave<K: std::hash::Hash + Eq>(
+    index: &mut HashMap<K, BTreeSet<Key>>,
+    at: &K,
+    actor: &Key,
+) -> Vec<Key> {
+    let Some(actors) = index.get_mut(at) else {
+        return Vec::new();
+    };
+    actors.remove(actor);
+    let others = actors.iter().cloned().collect();
+    if actors.is_empty() {
+        index.remove(at);
+    }
+    others
 }

@@ -1,8 +1,12 @@
 //! What the controller knows of bindings: which actor binds what, the targets, and their pods without a label of ours.
 
 mod index;
+pub mod kinds;
+mod objects;
 mod pods;
+mod reading;
 mod targets;
+mod tree;
 pub mod watches;
 
 use std::collections::{BTreeSet, HashSet};
@@ -15,19 +19,26 @@ use crate::record::{ActorRecord, BarePodRecord, Concerns, Key, Seen};
 use crate::store::Scope;
 use crate::watch::Keeps;
 
-pub use index::Target;
+pub use index::Object;
+pub use kinds::{Kinds, Standing};
 pub use pods::BarePods;
-pub use targets::Found;
+pub use targets::{Found, Reading};
 
 use index::{Index, Place};
+use kinds::Kind;
 use targets::Targets;
+use tree::Tree;
 
 /// All of it; kept by watches that run where there are bindings, and nowhere else.
 #[derive(Debug, Default)]
 pub struct Bindings {
     index: Index,
+    /// Which kinds can be bound here.
+    pub kinds: Arc<Kinds>,
     /// The objects that actors bind to.
-    pub targets: Targets,
+    targets: Targets,
+    /// What belongs to whom.
+    tree: Tree,
     /// Pods in namespaces with bindings that carry no actor's label.
     pub pods: BarePods,
     /// Something about a binding may have changed.
@@ -35,15 +46,21 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    /// Takes the newest record of an actor, or that it is gone. Answers who else binds the same.
+    /// Takes the newest record of an actor, or that it is gone. Answers whom that concerns, or what was found since.
     pub fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
-        let was_one = self.index.target_of(key).is_some();
+        let before = self.index.target_of(key);
         let others = self.index.refresh(key, actor);
-        if was_one || actor.is_some_and(|actor| actor.binds_to.is_some()) {
+        let after = self.index.target_of(key);
+        if before.is_some() || after.is_some() {
             self.changed.notify_one();
         }
-        self.targets
-            .keep(|target| !self.index.actors_of(target).is_empty());
+        if before != after {
+            for kind in self.index.kinds_of(key) {
+                self.kinds.want(&kind);
+            }
+            self.targets
+                .keep(|target| !self.index.actors_of(target).is_empty());
+        }
         others
     }
 
@@ -52,12 +69,12 @@ impl Bindings {
         &self.changed
     }
 
-    /// What an actor binds, where that is of a kind that can be bound.
-    pub fn target_of(&self, actor: &Key) -> Option<Target> {
+    /// What an actor binds.
+    pub fn target_of(&self, actor: &Key) -> Option<Object> {
         self.index.target_of(actor)
     }
 
-    /// The actor that binds the same target and is older (BIND-45).
+    /// The actor that binds the same target, or shares a workload of it, and is older (BIND-45).
     pub fn owner_before(&self, actor: &Key) -> Option<Key> {
         self.index.owner_before(actor)
     }
@@ -65,6 +82,11 @@ impl Bindings {
     /// From now on these pods concern the actor.
     pub fn expect(&self, actor: &Key, pods: &PodMatch) {
         self.index.expect(actor, pods);
+    }
+
+    /// The uids of what an actor's target is and consists of, the target's own first.
+    pub fn reaches(&self, actor: &Key, chain: Vec<Box<str>>) {
+        self.index.reaches(actor, chain);
     }
 
     /// Where watches are needed; tells whenever that changes.
@@ -80,6 +102,23 @@ impl Bindings {
     fn bindings_in(&self, scope: &Scope) -> Vec<Concerns> {
         let actors = self.index.actors_in(scope).into_iter();
         actors.map(Concerns::Actor).collect()
+    }
+
+    fn actors_of(&self, target: &Object) -> impl Iterator<Item = Concerns> + use<> {
+        let actors = self.index.actors_of(target);
+        actors.into_iter().map(Concerns::Actor)
+    }
+
+    /// Something else is known of a kind: whom that concerns.
+    fn kind_changed(&self, kind: &Kind) -> Vec<Concerns> {
+        self.changed.notify_one();
+        let actors = self.index.actors_told_by(kind, &None);
+        for actor in &actors {
+            if let Some(target) = self.index.target_of(actor) {
+                self.targets.touched(&target);
+            }
+        }
+        actors.into_iter().map(Concerns::Actor).collect()
     }
 }
 

@@ -3,17 +3,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use asya_shared::names::label;
+use asya_shared::resolve::GroupKind;
 use http::{Request, Response};
-use k8s_openapi::api::apps::v1::Deployment;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::index::{Place, What};
-use super::targets::TargetWatch;
+use super::kinds::Kind;
+use super::objects::ObjectWatch;
 use super::{Bindings, Found, watches};
-use crate::record::{ActorRecord, BarePodRecord, Concerns, Key, Record, Seen, TargetRecord};
+use crate::record::{ActorRecord, BarePodRecord, Concerns, ForeignRecord, Key, Record, Seen};
 use crate::store::Scope;
 use crate::watch::Keeps;
 
@@ -53,7 +54,7 @@ fn pod(namespace: &str, name: &str, deployment: &str, extra: &Value) -> Seen<Bar
     }}))
 }
 
-fn deployment(name: &str, version: u32) -> Seen<TargetRecord<Deployment>> {
+fn deployment(name: &str, version: u32) -> Seen<ForeignRecord> {
     seen(
         &json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()}}),
     )
@@ -96,9 +97,9 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     let places = bindings.places();
     let scopes = |kind: &str| -> Vec<Scope> {
         let all = places.borrow();
-        let of_kind = |place: &&Place| match place.what {
+        let of_kind = |place: &&Place| match &place.what {
             What::Pods => kind == "Pod",
-            What::Targets(known) => known.kind == kind,
+            What::Objects(known) => known.names().kind == kind,
         };
         all.iter()
             .filter(of_kind)
@@ -129,16 +130,44 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     assert!(places.borrow().is_empty());
 }
 
-/// A kind that nobody can resolve needs no watch; its pass tells so.
+/// BIND-61, RES-3
 #[test]
-fn kind_that_cannot_be_bound_is_not_watched() {
+fn what_leads_from_a_target_to_its_workload_is_watched_too() {
     let bindings = Bindings::default();
-    bindings.refresh(
-        &key("a"),
-        Some(&actor_of("DaemonSet", &key("a"), "web", EARLY)),
+    let mut actor = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
+        "spec": {"transport": "mq", "workloadRef": {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": "phi"}},
+    });
+    let kinds = |actor: &Value| -> Vec<String> {
+        bindings.refresh(&key("a"), Some(&seen::<ActorRecord>(actor).record));
+        let places = bindings.places();
+        let all = places.borrow();
+        let objects = all.iter().filter_map(|place| match &place.what {
+            What::Objects(kind) => Some(kind.to_string()),
+            What::Pods => None,
+        });
+        objects.collect()
+    };
+    assert_eq!(
+        kinds(&actor),
+        ["Deployment.apps", "StatefulSet.apps", "Workspace.kaito.sh"]
     );
-    assert!(bindings.places().borrow().is_empty());
-    assert_eq!(bindings.target_of(&key("a")), None);
+    actor["metadata"]["uid"] = json!("b");
+    actor["spec"]["workloadRef"] =
+        json!({"apiVersion": "example.org/v1", "kind": "Thing", "name": "it"});
+    let unknown = kinds(&actor);
+    assert!(
+        unknown.contains(&"Thing.example.org".to_owned()),
+        "{unknown:?}"
+    );
+    assert!(
+        unknown.contains(&"ReplicaSet.apps".to_owned()),
+        "{unknown:?}"
+    );
+    assert!(
+        !unknown.contains(&"Workspace.kaito.sh".to_owned()),
+        "{unknown:?}"
+    );
 }
 
 /// BIND-5, BIND-62
@@ -152,9 +181,7 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
     bindings.relisting(&scope);
     let expected = bindings.index.target_of(&key("a"));
     assert!(expected.is_some());
-    let convention = asya_shared::resolve::resolver("apps", "Deployment")
-        .unwrap()
-        .convention("web");
+    let convention = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
     let of = || {
         bindings
             .pods
@@ -200,25 +227,35 @@ fn watches_of_pods_share_them_out_by_the_actors_label() {
     assert_eq!(watches::UNLABELLED, format!("!{}", label::ASYA));
 }
 
-/// A server with Deployment `web`, which counts how often it is asked.
+/// A server with Deployment `web`, which counts how often it is asked for it.
 fn server(asked: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client {
     let (asked, version) = (Arc::clone(asked), Arc::clone(version));
-    let service = tower::service_fn(move |_: Request<Body>| {
-        asked.fetch_add(1, Ordering::Relaxed);
-        let (status, body) = match *version.lock().unwrap() {
-            Some(version) => (
-                200,
-                json!({
-                    "apiVersion": "apps/v1", "kind": "Deployment",
-                    "metadata": {"name": "web", "namespace": "ns", "uid": "web", "resourceVersion": version.to_string()},
-                    "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
-                }),
-            ),
-            None => (
-                404,
-                json!({"status": "Failure", "code": 404, "message": "none", "reason": "NotFound"}),
-            ),
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let path = request.uri().path().to_owned();
+        let of_web = || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            let version = (*version.lock().unwrap())?;
+            Some(json!({
+                "apiVersion": "apps/v1", "kind": "Deployment",
+                "metadata": {"name": "web", "namespace": "ns", "uid": "web", "resourceVersion": version.to_string()},
+                "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+            }))
         };
+        let body = match &*path {
+            "/apis/apps" => Some(json!({
+                "name": "apps", "versions": [{"version": "v1", "groupVersion": "apps/v1"}],
+            })),
+            "/apis/apps/v1" => Some(json!({"groupVersion": "apps/v1", "resources": [
+                {"name": "deployments", "kind": "Deployment", "namespaced": true, "singularName": "", "verbs": []},
+            ]})),
+            "/apis/apps/v1/deployments" => Some(json!({"metadata": {}, "items": []})),
+            "/apis/apps/v1/namespaces/ns/deployments/web" => of_web(),
+            _ => None,
+        };
+        let status = if body.is_some() { 200 } else { 404 };
+        let none =
+            json!({"status": "Failure", "code": 404, "message": "none", "reason": "NotFound"});
+        let body = body.unwrap_or(none);
         let mut response = Response::new(Body::from(body.to_string().into_bytes()));
         *response.status_mut() = status.try_into().unwrap();
         std::future::ready(Ok::<_, BoxError>(response))
@@ -234,10 +271,23 @@ async fn target_is_read_once_for_each_change_that_the_watch_shows() {
     let bindings = Arc::new(Bindings::default());
     bind(&bindings, &key("a"), "web", EARLY);
     let target = bindings.target_of(&key("a")).unwrap();
-    let watch = TargetWatch::<Deployment>::new(&bindings, target.kind);
+    let read = async || bindings.read(&client, &target).await.unwrap();
+    assert!(
+        matches!(read().await, Found::NotYet),
+        "its kind is not known"
+    );
+    let deployments = Kind::from(GroupKind {
+        group: "apps",
+        kind: "Deployment",
+    });
+    let mut standing = bindings.kinds.subscribe(&deployments);
+    tokio::select! {
+        () = bindings.kinds.follow(&client, |_| {}) => {}
+        known = standing.changed() => known.unwrap(),
+    }
+    let watch = ObjectWatch::new(&bindings, &target.kind);
     let scope: Scope = Some("ns".into());
     let a = vec![Concerns::Actor(key("a"))];
-    let read = async || bindings.targets.read(&client, &target).await.unwrap();
     let calls = || asked.load(Ordering::Relaxed);
 
     assert!(matches!(read().await, Found::Absent));
@@ -250,7 +300,7 @@ async fn target_is_read_once_for_each_change_that_the_watch_shows() {
     let Found::Read(reading) = read().await else {
         panic!("it is there")
     };
-    assert_eq!(reading.replicas, Some(3));
+    assert_eq!((reading.replicas, &*reading.uid), (Some(3), "web"));
     read().await;
     assert_eq!(calls(), 2);
     assert_eq!(
@@ -263,7 +313,9 @@ async fn target_is_read_once_for_each_change_that_the_watch_shows() {
     assert_eq!(calls(), 3);
 
     watch.relisting(&scope);
-    assert_eq!(watch.relisted(&scope), a, "the list does not show it");
+    let mut gone = watch.relisted(&scope);
+    gone.dedup();
+    assert_eq!(gone, a, "the list does not show it");
     assert!(matches!(read().await, Found::Absent));
     assert_eq!(calls(), 3);
     assert_eq!(
@@ -277,4 +329,81 @@ async fn target_is_read_once_for_each_change_that_the_watch_shows() {
         [],
         "nobody binds it any more"
     );
+}
+
+/// An object of a Workspace, or of nobody.
+fn stateful_set(
+    name: &str,
+    generation: i64,
+    version: u32,
+    owner: Option<&str>,
+) -> Seen<ForeignRecord> {
+    let mut object = json!({"metadata": {
+        "name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string(), "generation": generation,
+    }});
+    if let Some(uid) = owner {
+        object["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": uid, "uid": uid, "controller": true},
+        ]);
+    }
+    seen(&object)
+}
+
+/// RES-2, BIND-60
+#[test]
+fn what_belongs_to_a_target_concerns_its_actor_and_what_belongs_to_nobody_is_not_kept() {
+    let bindings = Arc::new(Bindings::default());
+    let actor = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
+        "spec": {"transport": "mq", "workloadRef": {"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": "phi"}},
+    });
+    bindings.refresh(&key("a"), Some(&seen::<ActorRecord>(&actor).record));
+    let sets = Kind::from(GroupKind {
+        group: "apps",
+        kind: "StatefulSet",
+    });
+    let watch = ObjectWatch::new(&bindings, &sets);
+    let scope: Scope = Some("ns".into());
+    let a = vec![Concerns::Actor(key("a"))];
+    bindings.reaches(&key("a"), vec!["phi".into()]);
+    let show = |name, generation, version, owner| {
+        watch.show(&scope, &stateful_set(name, generation, version, owner))
+    };
+    assert_eq!(show("unbound", 1, 1, None), []);
+    assert_eq!(show("other", 1, 2, Some("other")), []);
+    assert_eq!(show("phi-set", 1, 3, Some("phi")), a);
+    assert_eq!(show("phi-set", 1, 4, Some("phi")), [], "status alone");
+    assert_eq!(show("phi-set", 2, 5, Some("phi")), a);
+    assert_eq!(bindings.tree.len(), 2);
+    let below = bindings.tree.below("phi", &[sets]);
+    assert_eq!(
+        below.iter().map(|it| &*it.key.name).collect::<Vec<_>>(),
+        ["phi-set"]
+    );
+    assert_eq!(
+        watch.removed(&scope, &stateful_set("phi-set", 2, 6, Some("phi"))),
+        a
+    );
+    assert_eq!(bindings.tree.len(), 1);
+}
+
+/// BIND-45
+#[test]
+fn who_shares_a_workload_shares_its_pods_and_the_older_has_them() {
+    let bindings = Bindings::default();
+    bind(&bindings, &key("old"), "web", EARLY);
+    bind(&bindings, &key("young"), "db", LATE);
+    bindings.reaches(&key("young"), vec!["db".into(), "set".into()]);
+    assert_eq!(bindings.owner_before(&key("young")), None);
+    bindings.reaches(&key("old"), vec!["web".into(), "set".into()]);
+    assert_eq!(bindings.owner_before(&key("young")), Some(key("old")));
+    assert_eq!(bindings.owner_before(&key("old")), None);
+    let old = actor_of("Deployment", &key("old"), "web", EARLY);
+    assert_eq!(
+        bindings.refresh(&key("old"), Some(&old)),
+        [key("young")].into(),
+        "the other hears of it"
+    );
+    assert_eq!(bindings.refresh(&key("old"), None), [key("young")].into());
+    assert_eq!(bindings.owner_before(&key("young")), None);
 }

@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asya_shared::resolve::GroupKind;
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use tokio::task::JoinSet;
 
+use super::Standing;
 use super::index::{Place, What};
-use super::targets::TargetWatch;
+use super::kinds::Kind;
+use super::objects::ObjectWatch;
 use crate::health::Readiness;
 use crate::operator::Operator;
-use crate::record::{BarePodRecord, Record, TargetRecord};
+use crate::record::{BarePodRecord, CrdNameRecord, ForeignRecord, SeenForeign};
 use crate::store::Scope;
 use crate::watch::{Keeps, Selector, Watch};
 
@@ -31,13 +30,15 @@ pub async fn follow(operator: Operator, client: Client) {
         for place in &wanted {
             if !running.contains_key(place) {
                 let task = start(&operator, &client, place);
-                running.extend(task.map(|task| (place.clone(), task)));
+                running.insert(place.clone(), task);
             }
         }
         running.retain(|place, _| {
             let stays = wanted.contains(place);
-            if !stays && place.what == What::Pods {
-                bindings.pods.forget(&place.scope);
+            match &place.what {
+                _ if stays => {}
+                What::Pods => bindings.pods.forget(&place.scope),
+                What::Objects(kind) => bindings.tree.forget(kind, &place.scope),
             }
             stays
         });
@@ -47,57 +48,86 @@ pub async fn follow(operator: Operator, client: Client) {
     }
 }
 
-/// It ends when it is dropped. `None` for a kind that cannot be watched.
-fn start(operator: &Operator, client: &Client, place: &Place) -> Option<JoinSet<()>> {
-    let Place { what, scope } = place;
+/// It ends when it is dropped.
+fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
     let bindings = &operator.context.bindings;
-    match what {
+    let mut task = JoinSet::new();
+    match &place.what {
         What::Pods => {
+            let api = match &place.scope {
+                Some(namespace) => Api::namespaced(client.clone(), namespace),
+                None => Api::all(client.clone()),
+            };
             let store: Arc<dyn Keeps<BarePodRecord>> = bindings.clone();
-            Some(run(operator, client, scope, store, Some(UNLABELLED)))
+            let watch: Watch<BarePodRecord> =
+                watch(operator, &place.scope, api, store, Some(UNLABELLED));
+            let operator = operator.clone();
+            task.spawn(watch.run(move |concerns| operator.wake(concerns)));
         }
-        What::Targets(kind) => match (kind.group, kind.kind) {
-            ("apps", "Deployment") => {
-                Some(run_targets::<Deployment>(operator, client, scope, *kind))
+        What::Objects(kind) => {
+            let (operator, client) = (operator.clone(), client.clone());
+            task.spawn(objects(operator, client, kind.clone(), place.scope.clone()));
+        }
+    }
+    task
+}
+
+/// Watches a kind for as long as it is served, in the version that is preferred.
+async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
+    let bindings = &operator.context.bindings;
+    let mut standing = bindings.kinds.subscribe(&kind);
+    let store = Arc::new(ObjectWatch::new(bindings, &kind));
+    loop {
+        let now = standing.borrow_and_update().clone();
+        let Standing::Served(resource) = now else {
+            let gone = store.unserved(&scope);
+            for concerns in gone {
+                operator.wake(concerns);
             }
-            ("apps", "StatefulSet") => {
-                Some(run_targets::<StatefulSet>(operator, client, scope, *kind))
+            if standing.changed().await.is_err() {
+                return;
             }
-            _ => None,
-        },
+            continue;
+        };
+        let api = match &scope {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &*resource),
+            None => Api::all_with(client.clone(), &*resource),
+        };
+        let watch: Watch<ForeignRecord, SeenForeign> =
+            watch(&operator, &scope, api, store.clone(), None);
+        tokio::select! {
+            () = watch.run(|concerns| operator.wake(concerns)) => {}
+            changed = standing.changed() => if changed.is_err() {
+                return;
+            }
+        }
     }
 }
 
-fn run_targets<K>(
-    operator: &Operator,
-    client: &Client,
-    scope: &Scope,
-    kind: GroupKind<'static>,
-) -> JoinSet<()>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static,
-{
-    let store = TargetWatch::<K>::new(&operator.context.bindings, kind);
-    let store: Arc<dyn Keeps<TargetRecord<K>>> = Arc::new(store);
-    run(operator, client, scope, store, None)
+/// Follows the CRDs, and what discovery says of the kinds that are wanted, for ever.
+pub async fn follow_kinds(operator: Operator, client: Client) {
+    let bindings = Arc::clone(&operator.context.bindings);
+    let store = Arc::clone(&bindings.kinds);
+    let crds: Watch<CrdNameRecord> = watch(&operator, &None, Api::all(client.clone()), store, None);
+    let changed = |kind: &Kind| {
+        for concerns in bindings.kind_changed(kind) {
+            operator.wake(concerns);
+        }
+    };
+    tokio::select! {
+        () = crds.run(|_| {}) => {}
+        () = bindings.kinds.follow(&client, changed) => {}
+    }
 }
 
-fn run<R>(
+fn watch<R, S>(
     operator: &Operator,
-    client: &Client,
     scope: &Scope,
+    api: Api<S>,
     store: Arc<dyn Keeps<R>>,
     labels: Option<&'static str>,
-) -> JoinSet<()>
-where
-    R: Record,
-    R::Kind: Resource<Scope = NamespaceResourceScope>,
-{
-    let api = match scope {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let watch = Watch {
+) -> Watch<R, S> {
+    Watch {
         api,
         scope: scope.clone(),
         selector: Selector {
@@ -109,9 +139,5 @@ where
         // Bindings come and go: whether the controller is ready does not depend on them.
         gate: Readiness::default().gate("binding"),
         metrics: Arc::clone(&operator.context.metrics),
-    };
-    let operator = operator.clone();
-    let mut task = JoinSet::new();
-    task.spawn(watch.run(move |concerns| operator.wake(concerns)));
-    task
+    }
 }

@@ -1,5 +1,7 @@
 //! The record of a `CustomResourceDefinition` of kinds that others install.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize;
 
@@ -49,5 +51,44 @@ impl Record for CrdRecord {
 
     fn concerns(&self) -> Concerns {
         Concerns::Everybody
+    }
+}
+
+/// Any CRD, seen by its metadata only: that it has come, changed or gone (RES-6).
+#[derive(Clone, Debug, PartialEq)]
+pub struct CrdNameRecord {
+    /// Name, uid, version. The name is `<plural>.<group>`.
+    pub metadata: Metadata,
+}
+
+/// The decoded fields of it.
+#[derive(Deserialize)]
+pub struct RawCrdName<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+}
+
+impl Record for CrdNameRecord {
+    type Kind = CustomResourceDefinition;
+    type Raw<'de> = RawCrdName<'de>;
+    const METADATA_ONLY: bool = true;
+
+    fn what() -> Cow<'static, str> {
+        "CustomResourceDefinition (metadata)".into()
+    }
+
+    fn project(RawCrdName { metadata }: RawCrdName<'_>) -> Self {
+        Self {
+            metadata: metadata.keep(),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Only who wants the kind knows.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
     }
 }

@@ -14,13 +14,13 @@ mod configuration;
 mod crd;
 mod event;
 mod fingerprint;
+mod foreign;
 mod hpa;
 mod keda;
 mod metadata;
 mod pod;
 mod scale_target;
 mod scaled_object;
-mod target;
 mod workload;
 
 use std::borrow::Cow;
@@ -38,16 +38,16 @@ pub use bare_pod::{BarePodRecord, Labels};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
 pub use configuration::{Configuration, ConfigurationRecord, content_of};
-pub use crd::CrdRecord;
+pub use crd::{CrdNameRecord, CrdRecord};
 pub use event::{PodEventRecord, RefusalRecord};
 pub use fingerprint::Fingerprint;
+pub use foreign::{ForeignRecord, SeenForeign};
 pub use hpa::{HpaRecord, Inactive};
 pub use keda::TriggerAuthentication;
 pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
-pub use target::TargetRecord;
 pub use workload::{OfKind, ReplicaFailure, WorkloadRecord};
 
 /// Whom a changed object concerns.

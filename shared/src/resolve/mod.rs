@@ -232,10 +232,10 @@ pub const ANY: GroupKind<'static> = GroupKind {
     kind: "*",
 };
 
-/// Kinds that the controller reads in this release.
-static SERVED: [&dyn Resolver; 2] = [&plain::DEPLOYMENT, &plain::STATEFUL_SET];
+/// Kinds whose objects are their own workloads.
+static PLAIN: [&dyn Resolver; 2] = [&plain::DEPLOYMENT, &plain::STATEFUL_SET];
 
-/// Kinds whose rows are known.
+/// Kinds of other controllers whose rows are known.
 static KNOWN: [&dyn Resolver; 11] = [
     &kaito::WORKSPACE,
     &kaito::INFERENCE_SET,
@@ -250,30 +250,21 @@ static KNOWN: [&dyn Resolver; 11] = [
     &bento::BENTO_DEPLOYMENT,
 ];
 
-/// The resolver of a kind that the controller reads in this release; `None`: `UnsupportedTarget`, by [`unsupported`].
+/// How a kind is understood: by its own row, else by who owns what (RES-3).
 #[must_use]
-pub fn resolver(group: &str, kind: &str) -> Option<&'static dyn Resolver> {
+pub fn resolver(group: &str, kind: &str) -> &'static dyn Resolver {
     let wanted = GroupKind { group, kind };
-    SERVED.into_iter().find(|it| it.group_kind() == wanted)
-}
-
-/// How a kind is understood, whether or not the controller reads it yet: by its own row, else by who owns what (RES-3).
-/// Where the controller reads every kind, this is [`resolver`].
-#[must_use]
-pub fn any_resolver(group: &str, kind: &str) -> &'static dyn Resolver {
-    let served = resolver(group, kind);
-    let row = || known(GroupKind { group, kind });
-    served.or_else(row).unwrap_or(&generic::GENERIC)
+    let plain = PLAIN.into_iter().find(|it| it.group_kind() == wanted);
+    plain.or_else(|| known(wanted)).unwrap_or(&generic::GENERIC)
 }
 
 fn known(kind: GroupKind<'_>) -> Option<&'static dyn Resolver> {
     KNOWN.into_iter().find(|it| it.group_kind() == kind)
 }
 
-/// All resolvers of kinds that the controller reads: what it may have to watch.
-#[must_use]
-pub fn resolvers() -> &'static [&'static dyn Resolver] {
-    &SERVED
+/// The kinds of other controllers that have a row of their own.
+pub fn known_kinds() -> impl Iterator<Item = GroupKind<'static>> {
+    KNOWN.into_iter().map(Resolver::group_kind)
 }
 
 /// Every kind that some row asks for.
@@ -282,29 +273,11 @@ fn all_related() -> Vec<GroupKind<'static>> {
     related.copied().collect()
 }
 
-/// What to say of a target that has no resolver.
-#[must_use]
-pub fn unsupported(target: &WorkloadRef) -> Finding {
-    let known: Vec<_> = SERVED
-        .into_iter()
-        .map(|it| it.group_kind().to_string())
-        .collect();
-    let (kind, group) = (&target.kind, target.group());
-    Finding::new(
-        FindingReason::UnsupportedTarget,
-        format!(
-            "spec.workloadRef: {kind} of group {group} cannot be bound; bind one of {}",
-            known.join(", ")
-        ),
-    )
-}
-
 /// The pods of a binding: what its kind tells by convention, or, once the target was resolved, what status says.
-/// `None` for a kind that the controller does not read.
 #[must_use]
-pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> Option<PodMatch> {
-    let row = resolver(target.group(), &target.kind)?;
-    Some(pods_by(row, &target.name, resolved))
+pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> PodMatch {
+    let row = resolver(target.group(), &target.kind);
+    pods_by(row, &target.name, resolved)
 }
 
 /// As [`pods_of`], by the resolver of the target's kind. An object that groups the pods of several workloads keeps the

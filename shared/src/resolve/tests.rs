@@ -30,9 +30,7 @@ fn deployment() -> Value {
 
 fn resolve(target: &Value) -> Resolution {
     let kind = target["kind"].as_str().unwrap();
-    resolver("apps", kind)
-        .unwrap()
-        .resolve(target, &Related::default())
+    resolver("apps", kind).resolve(target, &Related::default())
 }
 
 fn found(target: &Value) -> Target {
@@ -147,7 +145,7 @@ fn the_model_is_found_behind_what_an_injector_puts_first() {
         port: Some(9000),
         https: false,
     };
-    let resolver = resolver("apps", "Deployment").unwrap();
+    let resolver = resolver("apps", "Deployment");
     let url = |containers: &[ContainerShape<'_>], main| resolver.server(containers, main).url;
     let expected = Some("http://127.0.0.1:9000".to_owned());
     assert_eq!(url(&[proxy, model], None), expected);
@@ -205,9 +203,9 @@ fn a_workload_of_a_known_owner_advises_to_bind_that() {
 #[test]
 fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
     let hash = (POD_TEMPLATE_HASH, "5d8f7c");
-    let convention = pods_of(&reference("apps/v1", "Deployment"), None).unwrap();
+    let convention = pods_of(&reference("apps/v1", "Deployment"), None);
     let resolved = found(&deployment()).to_status("team-a");
-    let after = pods_of(&reference("apps/v1", "Deployment"), Some(&resolved)).unwrap();
+    let after = pods_of(&reference("apps/v1", "Deployment"), Some(&resolved));
     assert_eq!(after, found(&deployment()).pods);
 
     let own = Pod::new(&[("app", "phi"), hash], "ReplicaSet", "phi-5d8f7c");
@@ -257,7 +255,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
 fn a_replica_set_of_a_very_long_name_is_shortened_and_known() {
     let name: String = "d".repeat(250);
     let replica_set: &'static str = format!("{}-5d8f7c", "d".repeat(246)).leak();
-    let pods = resolver("apps", "Deployment").unwrap().convention(&name);
+    let pods = resolver("apps", "Deployment").convention(&name);
     let hash = [(POD_TEMPLATE_HASH, "5d8f7c")];
     assert!(Pod::new(&hash, "ReplicaSet", replica_set).is_of(&pods));
     assert!(!Pod::new(&hash, "ReplicaSet", &replica_set[1..]).is_of(&pods));
@@ -266,7 +264,7 @@ fn a_replica_set_of_a_very_long_name_is_shortened_and_known() {
 /// RES-5
 #[test]
 fn pods_of_a_stateful_set_belong_to_it_by_name() {
-    let pods = pods_of(&reference("apps/v1beta2", "StatefulSet"), None).unwrap();
+    let pods = pods_of(&reference("apps/v1beta2", "StatefulSet"), None);
     assert!(Pod::new(&[], "StatefulSet", "phi").is_of(&pods));
     assert!(!Pod::new(&[], "StatefulSet", "phi-2").is_of(&pods));
     assert!(!Pod::new(&[(POD_TEMPLATE_HASH, "a")], "ReplicaSet", "phi-a").is_of(&pods));
@@ -303,13 +301,9 @@ fn owners_may_be_told_by_kind_by_prefix_or_by_one_of_several_rules() {
 }
 
 #[test]
-fn a_kind_without_resolver_is_refused_by_name() {
+fn pods_of_an_unknown_kind_are_known_once_its_workload_is() {
     let target = reference("example.org/v1", "Thing");
-    assert_eq!(pods_of(&target, None), None);
-    assert_eq!(
-        unsupported(&target).message,
-        "spec.workloadRef: Thing of group example.org cannot be bound; bind one of Deployment.apps, StatefulSet.apps"
-    );
+    assert_eq!(pods_of(&target, None), PodMatch::nothing());
 }
 
 /// BIND-4

@@ -294,18 +294,6 @@ async fn target_has_one_actor_and_the_next_takes_over_when_that_goes() {
         })
         .await?;
 
-        let unknown = scenario.name("unknown");
-        let mut actor = bound_actor(&unknown, "shared");
-        actor["spec"]["workloadRef"]["kind"] = json!("DaemonSet");
-        scenario.apply(&actor).await?;
-        status_is(
-            scenario,
-            &unknown,
-            "a DaemonSet cannot be bound",
-            SOON,
-            |status| condition(status, "TargetResolved") == ("False", "UnsupportedTarget"),
-        )
-        .await?;
         Ok(())
     })
     .await;

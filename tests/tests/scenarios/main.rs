@@ -56,6 +56,7 @@ mod standalone;
 mod starts;
 mod states;
 mod steady;
+mod targets;
 mod unmanaged;
 mod workloads;
 

@@ -2,7 +2,6 @@
 
 use asya_shared::admission::facts::Facts;
 use asya_shared::api::{AsyncActorSpec, BindingRollout, BindingStrategy, ModeSpec, WorkloadRef};
-use asya_shared::resolve;
 use asya_shared::validate::{Violation, Warning};
 
 /// What was found.
@@ -22,12 +21,6 @@ pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
     };
     let target = binding.target;
     let WorkloadRef { kind, name, .. } = target;
-    if resolve::resolver(target.group(), kind).is_none() {
-        let message = resolve::unsupported(target).message;
-        let text = message.strip_prefix("spec.workloadRef: ");
-        let text = text.unwrap_or(&message);
-        found.errors.push(Violation::new("spec.workloadRef", text));
-    }
     kind_is_readable(target, facts, &mut found);
     let mut warn = |path: &str, text: String| {
         let path = path.to_owned();

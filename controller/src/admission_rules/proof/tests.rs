@@ -9,7 +9,7 @@ use super::super::bindings::Bound;
 use super::{Proofs, judge, pod};
 
 fn bound(kind: &str, name: &str, labels: &[(&str, &str)]) -> Bound {
-    let convention = resolver("apps", kind).unwrap().convention(name);
+    let convention = resolver("apps", kind).convention(name);
     let pods = PodMatch {
         labels: Selector::of_labels(labels.iter().copied()),
         ..convention

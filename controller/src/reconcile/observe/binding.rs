@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use asya_shared::resolve::{self, Finding, FindingReason, PodMatch, Resolution, Target};
 
-use crate::binding::Found;
+use crate::binding::kinds::Kind;
+use crate::binding::{Found, Object, Reading, Standing};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{ActorRecord, BarePodRecord, PodRecord};
 
 /// A binding as a pass sees it.
@@ -52,8 +53,11 @@ pub(super) async fn see(
         return Ok(Some(BindingSeen::default()));
     }
     let target = match &bound.misplaced {
-        Some(fault) => Err(fault.clone()),
+        Some(fault) => Some(Err(fault.clone())),
         None => target(context, actor).await?,
+    };
+    let Some(target) = target else {
+        return Ok(Some(BindingSeen::default()));
     };
     let expected = match &target {
         Ok(resolved) => Some(resolved.target.pods.clone()),
@@ -63,7 +67,7 @@ pub(super) async fn see(
         {
             None
         }
-        Err(_) => resolve::pods_of(binds_to, None),
+        Err(_) => Some(resolve::pods_of(binds_to, None)),
     };
     Ok(Some(BindingSeen {
         pods: match expected {
@@ -74,54 +78,88 @@ pub(super) async fn see(
     }))
 }
 
+/// `None` while nobody can tell.
 async fn target(
     context: &Context,
     actor: &ActorRecord,
-) -> Result<Result<Box<Resolved>, Fault>, Error> {
+) -> Result<Option<Result<Box<Resolved>, Fault>>, Error> {
     let (key, bindings) = (&actor.metadata.key, &context.bindings);
     let Some(target) = bindings.target_of(key) else {
-        let finding = actor.binds_to.as_ref().map(resolve::unsupported);
-        return Ok(Err(finding.map_or_else(not_known, Fault::from)));
+        return Ok(Some(Err(not_known())));
     };
+    let found = bindings.read(&context.client, &target);
+    let reading = match found.await.map_err(Error::Api)? {
+        Found::NotYet => return Ok(None),
+        Found::Read(reading) => Some(reading),
+        Found::OfKind(standing) => return Ok(Some(Err(of_kind(&target, &standing)))),
+        Found::Absent => None,
+    };
+    let chain = reading.as_ref().map(|reading| chain(reading));
+    bindings.reaches(key, chain.unwrap_or_default());
     if let Some(owner) = bindings.owner_before(key) {
-        return Ok(Err(already_bound(
-            target.kind.kind,
-            &target.key.name,
-            &owner.name,
-        )));
+        return Ok(Some(Err(already_bound(&target, &owner.name))));
     }
-    let found = match bindings.targets.read(&context.client, &target).await {
-        Ok(found) => found,
-        Err(kube::Error::Api(status)) if status.is_forbidden() => {
-            return Ok(Err(Fault {
-                reason: Reason::KindForbidden,
-                message: format!(
-                    "spec.workloadRef: the operator may not read {}: {}; allow its ClusterRole to get, list and watch it",
-                    target.kind, status.message
-                ),
-                retry: Retry::Slowly,
-            }));
-        }
-        Err(error) => return Err(Error::Api(error)),
-    };
-    Ok(match found {
-        Found::Absent => Err(Fault::until_change(
+    let Some(reading) = reading else {
+        return Ok(Some(Err(Fault::until_change(
             Reason::TargetNotFound,
             format!(
                 "spec.workloadRef: {} {} does not exist; it is bound when it is created",
-                target.kind.kind, target.key.name
+                target.kind.names().kind,
+                target.key.name
             ),
-        )),
-        Found::Read(reading) => match &reading.resolution {
-            Resolution::Found(found) => Ok(Box::new(Resolved {
-                target: Target::clone(found),
-                replicas: reading.replicas,
-            })),
-            Resolution::Waiting(finding) | Resolution::Refused(finding) => {
-                Err(Fault::from(finding.clone()))
-            }
-        },
-    })
+        ))));
+    };
+    Ok(Some(match (&reading.resolution, &reading.refused) {
+        (Resolution::Found(found), _) => Ok(Box::new(Resolved {
+            target: Target::clone(found),
+            replicas: reading.replicas,
+        })),
+        (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden(kind, rule)),
+        (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {
+            Err(Fault::from(finding.clone()))
+        }
+    }))
+}
+
+/// The uids of all from a target down to its workloads.
+fn chain(reading: &Reading) -> Vec<Box<str>> {
+    let mut chain = vec![reading.uid.clone()];
+    if let Resolution::Found(target) = &reading.resolution {
+        let below = target.chain.iter().filter_map(|it| it.uid.as_deref());
+        chain.extend(below.filter(|uid| **uid != *reading.uid).map(Box::from));
+    }
+    chain
+}
+
+/// RES-6
+fn of_kind(target: &Object, standing: &Standing) -> Fault {
+    let kind = &target.kind;
+    match standing {
+        Standing::Forbidden(rule) => forbidden(kind, rule),
+        Standing::NotNamespaced => Fault::until_change(
+            Reason::UnsupportedTarget,
+            format!(
+                "spec.workloadRef: objects of kind {kind} belong to no namespace and cannot be bound; bind what makes the pods in this one"
+            ),
+        ),
+        Standing::NotInstalled | Standing::Unknown | Standing::Served(_) => Fault::until_change(
+            Reason::KindNotInstalled,
+            format!(
+                "spec.workloadRef: the API server does not know {kind}; the actor binds when its CustomResourceDefinition is there"
+            ),
+        ),
+    }
+}
+
+/// Who watches the kinds tries again, and wakes us.
+fn forbidden(kind: &Kind, rule: &str) -> Fault {
+    Fault::until_change(
+        Reason::KindForbidden,
+        format!(
+            "spec.workloadRef: the operator may not read {kind}; add this rule to its ClusterRole:\n{}",
+            rule.trim_end()
+        ),
+    )
 }
 
 /// The index follows the watch of actors, which is what a pass begins with.
@@ -130,7 +168,8 @@ fn not_known() -> Fault {
 }
 
 /// BIND-45
-fn already_bound(kind: &str, name: &str, owner: &str) -> Fault {
+fn already_bound(target: &Object, owner: &str) -> Fault {
+    let (kind, name) = (target.kind.names().kind, &target.key.name);
     let text = format!(
         "spec.workloadRef: {kind}/{name} is already bound by AsyncActor {owner}; delete that actor or choose another target"
     );

@@ -82,7 +82,7 @@ impl BoundActor {
             name: inputs.name.to_owned(),
             uid: inputs.uid.to_owned(),
             created: inputs.created.cloned(),
-            pods: pods_of(binding.target, inputs.resolved)?,
+            pods: pods_of(binding.target, inputs.resolved),
             required: binding.required,
             state: state(inputs, binding.strategy)?,
         })

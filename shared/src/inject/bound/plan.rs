@@ -115,7 +115,7 @@ impl BoundPlan {
             return None;
         };
         let target = binding.target;
-        let resolver = resolver(target.group(), &target.kind)?;
+        let resolver = resolver(target.group(), &target.kind);
         let family = Family::of(GroupKind {
             group: target.group(),
             kind: &target.kind,

@@ -80,7 +80,7 @@ pub(super) fn related(objects: &[&Value]) -> Related {
 pub(super) fn resolver_of(target: &Value) -> &'static dyn Resolver {
     let itself = ObjectRef::of(target).unwrap();
     let kind = itself.group_kind();
-    any_resolver(kind.group, kind.kind)
+    resolver(kind.group, kind.kind)
 }
 
 pub(super) fn resolve(target: &Value, beside: &[&Value]) -> Resolution {

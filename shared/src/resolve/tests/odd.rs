@@ -272,7 +272,7 @@ fn spoil(random: &mut fastrand::Rng, value: &mut Value) {
 fn no_garbage_makes_a_resolver_panic() {
     let mut random = fastrand::Rng::with_seed(7);
     for (target, beside, _) in samples() {
-        let resolver = resolver_of(&target);
+        let row = resolver_of(&target);
         for _ in 0..500 {
             let mut related = related(&beside.iter().collect::<Vec<_>>());
             let mut target = target.clone();
@@ -287,7 +287,7 @@ fn no_garbage_makes_a_resolver_panic() {
                 related.owners = vec![target.clone(), garbage(&mut random, 3)];
             }
             let owned: Vec<_> = related.objects.values().flatten().cloned().collect();
-            match resolver.resolve(&target, &related) {
+            match row.resolve(&target, &related) {
                 Resolution::Found(found) => {
                     assert!(!found.chain.is_empty() && !found.workload.name.is_empty());
                     let status = found.to_status("models");
@@ -299,11 +299,11 @@ fn no_garbage_makes_a_resolver_panic() {
             }
             // a plain workload whose owner is nonsense
             for plain in owned {
-                any_resolver("apps", "Deployment").resolve(&plain, &related);
+                resolver("apps", "Deployment").resolve(&plain, &related);
             }
         }
     }
-    for resolver in KNOWN.into_iter().chain(SERVED).chain([generic_row()]) {
+    for resolver in KNOWN.into_iter().chain(PLAIN).chain([generic_row()]) {
         for _ in 0..200 {
             let target = garbage(&mut random, 4);
             resolver.resolve(&target, &Related::default());
@@ -314,5 +314,5 @@ fn no_garbage_makes_a_resolver_panic() {
 }
 
 fn generic_row() -> &'static dyn Resolver {
-    any_resolver("example.org", "Thing")
+    resolver("example.org", "Thing")
 }

@@ -61,13 +61,11 @@ fn a_kind_that_is_not_installed_is_a_warning() {
     );
 }
 
-/// VAC-4
+/// RES-24
 #[test]
-fn a_kind_that_cannot_be_bound_is_refused() {
-    let world = told(Facts::default());
-    let verdict = world.create(&actor("models", "a", &quiet("DaemonSet")));
-    let text = "spec.workloadRef: DaemonSet of group apps cannot be bound; bind one of ";
-    assert!(refusal(&verdict).contains(text), "{verdict:?}");
+fn a_kind_that_nobody_knows_is_admitted() {
+    let verdict = told(Facts::default()).create(&actor("models", "a", &quiet("DaemonSet")));
+    assert_eq!(verdict.reason, Reason::Valid);
 }
 
 /// VAC-6

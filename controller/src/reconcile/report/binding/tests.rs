@@ -41,7 +41,7 @@ fn found() -> BindingSeen {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
         "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
     });
-    let resolver = resolver("apps", "Deployment").unwrap();
+    let resolver = resolver("apps", "Deployment");
     let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
         panic!()
     };

@@ -1,0 +1,135 @@
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use asya_shared::resolve::GroupKind;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::{Kind, Kinds, Standing};
+use crate::record::{CrdNameRecord, Seen};
+use crate::watch::Keeps;
+
+/// What stands of Workspaces at a server that knows no other kind.
+#[derive(Clone, Copy, PartialEq)]
+enum Workspaces {
+    Unknown,
+    Forbidden,
+    Served,
+}
+
+fn server(state: &Arc<Mutex<Workspaces>>) -> Client {
+    let state = Arc::clone(state);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let state = *state.lock().unwrap();
+        let known = state != Workspaces::Unknown;
+        let (status, body) = match request.uri().path() {
+            "/apis/kaito.sh" if known => (
+                200,
+                json!({"name": "kaito.sh", "preferredVersion": {"version": "v1beta1", "groupVersion": "kaito.sh/v1beta1"}, "versions": [
+                    {"version": "v1", "groupVersion": "kaito.sh/v1"},
+                    {"version": "v1beta1", "groupVersion": "kaito.sh/v1beta1"},
+                ]}),
+            ),
+            "/apis/kaito.sh/v1beta1" => (
+                200,
+                json!({"groupVersion": "kaito.sh/v1beta1", "resources": [
+                    {"name": "workspaces/status", "kind": "Workspace", "namespaced": true, "singularName": "", "verbs": []},
+                    {"name": "workspaces", "kind": "Workspace", "namespaced": true, "singularName": "", "verbs": []},
+                ]}),
+            ),
+            "/apis/kaito.sh/v1" => (200, json!({"groupVersion": "kaito.sh/v1", "resources": []})),
+            "/apis/kaito.sh/v1beta1/workspaces" if state == Workspaces::Served => {
+                (200, json!({"metadata": {}, "items": []}))
+            }
+            "/apis/kaito.sh/v1beta1/workspaces" => (403, failure(403, "Forbidden")),
+            _ => (404, failure(404, "NotFound")),
+        };
+        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        *response.status_mut() = status.try_into().unwrap();
+        std::future::ready(Ok::<_, BoxError>(response))
+    });
+    Client::new(service, "default")
+}
+
+fn failure(code: u16, reason: &str) -> Value {
+    json!({"status": "Failure", "code": code, "message": "no", "reason": reason})
+}
+
+fn crd(name: &str, version: u32) -> Seen<CrdNameRecord> {
+    let crd =
+        json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()}});
+    serde_json::from_str(&crd.to_string()).unwrap()
+}
+
+fn workspace() -> Kind {
+    Kind::from(GroupKind {
+        group: "kaito.sh",
+        kind: "Workspace",
+    })
+}
+
+/// RES-1, RES-6, ADM-7
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
+    let state = Arc::new(Mutex::new(Workspaces::Unknown));
+    let client = server(&state);
+    let kinds = Arc::new(Kinds::default());
+    assert_eq!(kinds.unreadable(), None, "nobody has looked");
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let follower = Arc::clone(&kinds);
+    let task = tokio::spawn(async move {
+        let changed = |kind: &Kind| drop(tell.send((kind.clone(), tokio::time::Instant::now())));
+        follower.follow(&client, changed).await;
+    });
+    let mut heard = async || {
+        loop {
+            let (kind, at) = told.recv().await.unwrap();
+            if kind == workspace() {
+                return at;
+            }
+        }
+    };
+    heard().await;
+    assert_eq!(kinds.standing(&workspace()), Standing::NotInstalled);
+    tokio::time::sleep(std::time::Duration::from_hours(1)).await;
+    let all = kinds.unreadable().unwrap();
+    assert!(
+        all.iter().all(|it| it.missing_rule.is_none()) && all.len() > 9,
+        "{all:?}"
+    );
+
+    // Its CRD is there before discovery tells of it.
+    kinds.show(&None, &crd("workspaces.kaito.sh", 1));
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    let came = tokio::time::Instant::now();
+    *state.lock().unwrap() = Workspaces::Forbidden;
+    assert!((heard().await - came).as_secs() < 2);
+    let rule = "- apiGroups: [kaito.sh]\n  resources: [workspaces]\n  verbs: [get, list, watch]\n";
+    assert_eq!(
+        kinds.standing(&workspace()),
+        Standing::Forbidden(rule.into())
+    );
+    let told_rule = |it: &super::UnreadableKind| it.missing_rule.as_deref() == Some(rule);
+    assert!(kinds.unreadable().unwrap().iter().any(told_rule));
+
+    let granted = tokio::time::Instant::now();
+    *state.lock().unwrap() = Workspaces::Served;
+    let waited = (heard().await - granted).as_secs();
+    assert!((20..=300).contains(&waited), "{waited} s");
+    let Standing::Served(resource) = kinds.standing(&workspace()) else {
+        panic!("it is served")
+    };
+    assert_eq!(
+        (&*resource.version, &*resource.plural),
+        ("v1beta1", "workspaces")
+    );
+
+    *state.lock().unwrap() = Workspaces::Unknown;
+    kinds.removed(&None, &crd("workspaces.kaito.sh", 2));
+    heard().await;
+    assert_eq!(kinds.standing(&workspace()), Standing::NotInstalled);
+    task.abort();
+}

@@ -1,0 +1,125 @@
+//! What a watch of a kind that is bound, or that tells something about one, keeps true (BIND-60).
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::kinds::Kind;
+use super::{Bindings, Object};
+use crate::record::{Concerns, ForeignRecord, Key, Record, Seen};
+use crate::store::Scope;
+use crate::watch::Keeps;
+
+/// Only what is bound, what that belongs to, and what belongs to anybody is remembered.
+pub(super) struct ObjectWatch {
+    bindings: Arc<Bindings>,
+    kind: Kind,
+    /// What a running relist has yet to show.
+    missing: Mutex<HashSet<Object>>,
+}
+
+impl ObjectWatch {
+    pub(super) fn new(bindings: &Arc<Bindings>, kind: &Kind) -> Self {
+        Self {
+            bindings: Arc::clone(bindings),
+            kind: kind.clone(),
+            missing: Mutex::default(),
+        }
+    }
+
+    fn missing(&self) -> MutexGuard<'_, HashSet<Object>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn object(&self, key: &Key) -> Object {
+        Object {
+            kind: self.kind.clone(),
+            key: key.clone(),
+        }
+    }
+
+    /// Whom a change concerns of what belongs to the objects with these uids.
+    fn touched(&self, above: &[Box<str>]) -> Vec<Concerns> {
+        let bindings = &self.bindings;
+        let mut concerned = Vec::new();
+        for target in bindings.index.targets_with(above) {
+            bindings.targets.touched(&target);
+            concerned.extend(bindings.actors_of(&target));
+        }
+        concerned
+    }
+
+    fn gone(&self, object: &Object) -> Vec<Concerns> {
+        let bindings = &self.bindings;
+        let above = bindings.tree.gone(object);
+        let mut concerned = self.touched(&above);
+        for target in bindings.index.targets_told_by(object) {
+            let news = if target == *object {
+                bindings.targets.gone(&target)
+            } else {
+                bindings.targets.touched(&target);
+                true
+            };
+            if news {
+                concerned.extend(bindings.actors_of(&target));
+            }
+        }
+        concerned
+    }
+}
+
+impl Keeps<ForeignRecord> for ObjectWatch {
+    fn what(&self) -> Option<Cow<'static, str>> {
+        Some(self.kind.to_string().into())
+    }
+
+    fn relisting(&self, scope: &Scope) {
+        let bindings = &self.bindings;
+        let known = bindings.targets.of_kind(&self.kind, scope).into_iter();
+        let below = bindings.tree.of_kind(&self.kind, scope);
+        *self.missing() = known.chain(below).collect();
+    }
+
+    fn show(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Concerns> {
+        let metadata = seen.record.metadata();
+        let object = self.object(&metadata.key);
+        self.missing().remove(&object);
+        let bindings = &self.bindings;
+        let above = bindings.tree.show(&object, &seen.record);
+        let mut concerned = if above.is_empty() {
+            Vec::new()
+        } else {
+            self.touched(&above)
+        };
+        for target in bindings.index.targets_told_by(&object) {
+            let version = metadata.resource_version;
+            if bindings.targets.saw(&target, &object, version) {
+                concerned.extend(bindings.actors_of(&target));
+            }
+        }
+        concerned
+    }
+
+    fn removed(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Concerns> {
+        self.gone(&self.object(&seen.record.metadata().key))
+    }
+
+    /// Whoever waited for it can be told now what there is.
+    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+        let missing = std::mem::take(&mut *self.missing());
+        let mut concerned: Vec<_> = missing.iter().flat_map(|it| self.gone(it)).collect();
+        if self.bindings.tree.listed(&self.kind, scope) {
+            let waiting = self.bindings.index.actors_told_by(&self.kind, scope);
+            concerned.extend(waiting.into_iter().map(Concerns::Actor));
+        }
+        concerned
+    }
+
+    fn unserved(&self, scope: &Scope) -> Vec<Concerns> {
+        self.relisting(scope);
+        let missing = std::mem::take(&mut *self.missing());
+        let concerned = missing.iter().flat_map(|it| self.gone(it)).collect();
+        self.bindings.tree.forget(&self.kind, scope);
+        concerned
+    }
+}

@@ -1,0 +1,234 @@
+//! Reads a target, what belongs to it and what it belongs to, and asks the kind's row what that means (RES-1, RES-2).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use asya_shared::resolve::{
+    GroupKind, ObjectRef, Related, Resolution, Resolver, Roll, Target, controller_of, resolver,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::api::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+use serde_json::Value;
+
+use super::kinds::Kind;
+use super::targets::Asked;
+use super::{Bindings, Found, Object, Reading, Standing};
+use crate::record::Key;
+
+/// Bodies that are read at the same time for one target.
+const AT_ONCE: usize = 4;
+/// How far above a target its owners are looked for (RES-4).
+const HIGHEST: usize = 4;
+
+impl Bindings {
+    /// What stands under a target's name. Asks the API server only if a watch has shown something since it was asked last.
+    ///
+    /// # Errors
+    /// When the API server does not tell.
+    pub async fn read(&self, client: &Client, target: &Object) -> Result<Found, kube::Error> {
+        let resource = match self.kinds.standing(&target.kind) {
+            Standing::Served(resource) => resource,
+            Standing::Unknown => return Ok(Found::NotYet),
+            other => return Ok(Found::OfKind(other)),
+        };
+        let GroupKind { group, kind } = target.kind.names();
+        let row = resolver(group, kind);
+        if !self.sees(row, target) {
+            return Ok(Found::NotYet);
+        }
+        let question = match self.targets.ask(target) {
+            Asked::Known(found) => return Ok(found),
+            Asked::Anew(question) => question,
+        };
+        let mut versions = HashMap::new();
+        let live = match get(client, &resource, &target.key).await {
+            Ok(live) => live,
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                self.kinds.doubt(&target.kind);
+                return Ok(Found::NotYet);
+            }
+            Err(error) => return Err(error),
+        };
+        let found = match live {
+            None => Found::Absent,
+            Some(live) => {
+                versions.insert(target.clone(), version_of(&live));
+                let Some(uid) = uid_of(&live) else {
+                    return Ok(Found::Absent);
+                };
+                // What changes from here on is seen.
+                for actor in self.index.actors_of(target) {
+                    self.index.located(&actor, &uid);
+                }
+                let Some(related) = self
+                    .related(client, row, (target, &live), &mut versions)
+                    .await?
+                else {
+                    return Ok(Found::NotYet);
+                };
+                Found::Read(Arc::new(
+                    Reading {
+                        replicas: None,
+                        refused: self.refused(row),
+                        resolution: row.resolve(&live, &related),
+                        uid,
+                    }
+                    .counted(&live, &related),
+                ))
+            }
+        };
+        self.targets
+            .answer(target, question, found.clone(), versions);
+        Ok(found)
+    }
+
+    /// Whether all that belongs to a target would be known by now.
+    fn sees(&self, row: &dyn Resolver, target: &Object) -> bool {
+        row.related().iter().all(|kind| {
+            let kind = Kind::from(*kind);
+            match self.kinds.standing(&kind) {
+                Standing::Unknown => false,
+                Standing::Served(_) => self.tree.is_listed(&kind, &target.key.namespace),
+                Standing::NotInstalled | Standing::NotNamespaced | Standing::Forbidden(_) => true,
+            }
+        })
+    }
+
+    fn refused(&self, row: &dyn Resolver) -> Option<(Kind, Arc<str>)> {
+        let mut kinds = row.related().iter().map(|kind| Kind::from(*kind));
+        kinds.find_map(|kind| match self.kinds.standing(&kind) {
+            Standing::Forbidden(rule) => Some((kind, rule)),
+            _ => None,
+        })
+    }
+
+    /// `None` while something of it cannot be asked for yet.
+    async fn related(
+        &self,
+        client: &Client,
+        row: &dyn Resolver,
+        (target, live): (&Object, &Value),
+        versions: &mut HashMap<Object, u64>,
+    ) -> Result<Option<Related>, kube::Error> {
+        let mut related = Related::default();
+        let kinds: Vec<_> = row.related().iter().map(|it| Kind::from(*it)).collect();
+        let uid = uid_of(live).unwrap_or_default();
+        let below = self.tree.below(&uid, &kinds).into_iter();
+        let asked = below.filter_map(|object| match self.kinds.standing(&object.kind) {
+            Standing::Served(resource) => Some((object, resource)),
+            _ => None,
+        });
+        let read = stream::iter(asked).map(|(object, resource)| async move {
+            let body = get(client, &resource, &object.key).await?;
+            Ok::<_, kube::Error>((object.kind, body))
+        });
+        let bodies: Vec<_> = read.buffered(AT_ONCE).try_collect().await?;
+        for (kind, body) in bodies {
+            let wanted = row.related().iter().find(|it| **it == kind.names());
+            if let (Some(kind), Some(body)) = (wanted, body) {
+                related.objects.entry(*kind).or_default().push(body);
+            }
+        }
+        // Only who is a workload itself follows its owners.
+        if !kinds.is_empty() {
+            return Ok(Some(related));
+        }
+        let mut owners = Vec::new();
+        let mut next = controller_of(live);
+        while let Some(owner) = next.take().filter(|_| owners.len() < HIGHEST) {
+            let kind = Kind::from(owner.group_kind());
+            self.kinds.want(&kind);
+            let resource = match self.kinds.standing(&kind) {
+                Standing::Unknown => {
+                    owners.push(object_of(&owner, target));
+                    self.index.belongs_to(target, &owners);
+                    return Ok(None);
+                }
+                Standing::Served(resource) => resource,
+                _ => break,
+            };
+            let object = object_of(&owner, target);
+            owners.push(object.clone());
+            self.index.belongs_to(target, &owners);
+            let body = match get(client, &resource, &object.key).await {
+                Err(kube::Error::Api(status)) if status.is_forbidden() => None,
+                body => body?,
+            };
+            let Some(body) = body.filter(|body| uid_of(body).as_deref() == owner.uid.as_deref())
+            else {
+                break;
+            };
+            versions.insert(object, version_of(&body));
+            next = controller_of(&body);
+            related.owners.push(body);
+        }
+        self.index.belongs_to(target, &owners);
+        Ok(Some(related))
+    }
+}
+
+impl Reading {
+    /// With the pods that are asked for: those of the workload, or of all workloads that the target groups.
+    fn counted(mut self, live: &Value, related: &Related) -> Self {
+        let Resolution::Found(target) = &self.resolution else {
+            return self;
+        };
+        let all = || related.objects.values().flatten().chain([live]);
+        let of = |workload: &ObjectRef| {
+            all()
+                .find(|it| {
+                    workload.uid.is_some() && uid_of(it).as_deref() == workload.uid.as_deref()
+                })
+                .and_then(|it| it.pointer("/spec/replicas")?.as_i64())
+        };
+        let replicas = match (&target.roll, is_counted(target)) {
+            (_, true) => of(&target.workload),
+            (Roll::AnnotateTemplate(workloads), false) => workloads.iter().map(of).sum(),
+            (Roll::Annotate(..) | Roll::Evict, false) => None,
+        };
+        self.replicas = replicas.and_then(|replicas| replicas.try_into().ok());
+        self
+    }
+}
+
+/// Whether the number of a workload's replicas is that of its pods that are bound.
+fn is_counted(target: &Target) -> bool {
+    let GroupKind { group, kind } = target.workload.group_kind();
+    (group == "apps" && kind != "DaemonSet") || kind == "LeaderWorkerSet"
+}
+
+fn object_of(owner: &ObjectRef, target: &Object) -> Object {
+    Object {
+        kind: Kind::from(owner.group_kind()),
+        key: Key::new(&target.key.namespace, &owner.name),
+    }
+}
+
+fn uid_of(object: &Value) -> Option<Box<str>> {
+    Some(object.pointer("/metadata/uid")?.as_str()?.into())
+}
+
+fn version_of(object: &Value) -> u64 {
+    let version = object.pointer("/metadata/resourceVersion");
+    let version = version.and_then(Value::as_str);
+    version
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_default()
+}
+
+/// The object as it is stored, without what others wrote of themselves.
+async fn get(
+    client: &Client,
+    resource: &ApiResource,
+    key: &Key,
+) -> Result<Option<Value>, kube::Error> {
+    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, resource);
+    let Some(mut live) = api.get_opt(&key.name).await? else {
+        return Ok(None);
+    };
+    live.metadata.managed_fields = None;
+    serde_json::to_value(live)
+        .map(Some)
+        .map_err(kube::Error::SerdeError)
+}

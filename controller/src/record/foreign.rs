@@ -1,0 +1,140 @@
+//! The record of an object of a kind that others define: a target, what belongs to it, or what it belongs to.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+use kube::api::ApiResource;
+use kube::core::DynamicResourceScope;
+use serde::{Deserialize, Deserializer};
+
+use super::{Concerns, Metadata, RawMetadata, Record, Seen};
+
+/// An object seen by its metadata only (BIND-61).
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignRecord {
+    /// Name, uid, version, owner.
+    pub metadata: Metadata,
+    /// Changes with spec and labels, and not with status.
+    pub shape: u64,
+}
+
+/// The decoded fields of such an object.
+#[derive(Deserialize)]
+pub struct RawForeign<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+}
+
+impl Record for ForeignRecord {
+    type Kind = Foreign;
+    type Raw<'de> = RawForeign<'de>;
+    const METADATA_ONLY: bool = true;
+
+    fn project(RawForeign { metadata }: RawForeign<'_>) -> Self {
+        let mut shape = DefaultHasher::new();
+        metadata.generation.hash(&mut shape);
+        metadata.labels.hash(&mut shape);
+        Self {
+            metadata: metadata.keep(),
+            shape: shape.finish(),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Only an index of bindings knows.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
+    }
+}
+
+/// What is watched is known while the controller runs, and not before: [`SeenForeign`] says it.
+#[derive(Debug)]
+pub enum Foreign {}
+
+impl Resource for Foreign {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Foreign".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match *self {}
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match *self {}
+    }
+}
+
+/// The object of an event, of a kind that discovery found.
+#[derive(Clone, Debug)]
+pub struct SeenForeign(Seen<ForeignRecord>);
+
+impl From<SeenForeign> for Seen<ForeignRecord> {
+    fn from(seen: SeenForeign) -> Self {
+        seen.0
+    }
+}
+
+impl<'de> Deserialize<'de> for SeenForeign {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Seen::deserialize(deserializer).map(Self)
+    }
+}
+
+impl Resource for SeenForeign {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(of: &ApiResource) -> Cow<'_, str> {
+        of.kind.as_str().into()
+    }
+
+    fn group(of: &ApiResource) -> Cow<'_, str> {
+        of.group.as_str().into()
+    }
+
+    fn version(of: &ApiResource) -> Cow<'_, str> {
+        of.version.as_str().into()
+    }
+
+    fn api_version(of: &ApiResource) -> Cow<'_, str> {
+        of.api_version.as_str().into()
+    }
+
+    fn plural(of: &ApiResource) -> Cow<'_, str> {
+        of.plural.as_str().into()
+    }
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}

@@ -1,0 +1,351 @@
+//! Targets of kinds that others define.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use crate::binding::{bound_actor, condition, model, status_is};
+use crate::steady::PASSES;
+
+const SOON: Duration = Duration::from_secs(30);
+/// BIND-40, RES-6
+const BOUND_WITHIN: Duration = Duration::from_secs(5);
+/// The controller looks again after 30 seconds.
+const GRANTED_WITHIN: Duration = Duration::from_secs(90);
+
+/// A kind of the scenario's own, in a group that no other scenario uses.
+struct Thing {
+    group: String,
+}
+
+impl Thing {
+    fn of(scenario: &Scenario) -> Self {
+        let namespace = scenario.namespace();
+        Self {
+            group: format!("{namespace}.example.org"),
+        }
+    }
+
+    fn crd(&self) -> String {
+        format!("things.{}", self.group)
+    }
+
+    async fn install(&self, scenario: &Scenario) -> Result<()> {
+        let version = |name: &str, stored: bool| {
+            json!({
+                "name": name, "served": true, "storage": stored,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+            })
+        };
+        let crd: CustomResourceDefinition = serde_json::from_value(json!({
+            "metadata": {"name": self.crd()},
+            "spec": {
+                "group": self.group, "scope": "Namespaced",
+                "names": {"kind": "Thing", "plural": "things", "singular": "thing", "listKind": "ThingList"},
+                "versions": [version("v1", true), version("v1alpha1", false)],
+            },
+        }))?;
+        let crds = Api::<CustomResourceDefinition>::all(scenario.client());
+        crds.create(&PostParams::default(), &crd).await?;
+        Ok(())
+    }
+
+    /// Lets the operator read it.
+    async fn grant(&self, scenario: &Scenario) -> Result<()> {
+        let name = &self.group;
+        let role: ClusterRole = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "rules": [{"apiGroups": [name], "resources": ["things"], "verbs": ["get", "list", "watch"]}],
+        }))?;
+        let binding: ClusterRoleBinding = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": "asya-operator", "namespace": "asya-system"}],
+        }))?;
+        let (client, new) = (scenario.client(), PostParams::default());
+        Api::<ClusterRole>::all(client.clone())
+            .create(&new, &role)
+            .await?;
+        Api::<ClusterRoleBinding>::all(client)
+            .create(&new, &binding)
+            .await?;
+        Ok(())
+    }
+
+    async fn remove(&self, scenario: &Scenario) -> Result<()> {
+        let (client, now) = (scenario.client(), DeleteParams::default());
+        Api::<CustomResourceDefinition>::all(client.clone())
+            .delete(&self.crd(), &now)
+            .await?;
+        Api::<ClusterRole>::all(client.clone())
+            .delete(&self.group, &now)
+            .await?;
+        Api::<ClusterRoleBinding>::all(client)
+            .delete(&self.group, &now)
+            .await?;
+        Ok(())
+    }
+
+    /// One with a Deployment of its own.
+    async fn make(&self, scenario: &Scenario, name: &str) -> Result<Value> {
+        let kind = GroupVersionKind::gvk(&self.group, "v1", "Thing");
+        let resource = ApiResource::from_gvk_with_plural(&kind, "things");
+        let things: Api<DynamicObject> =
+            Api::namespaced_with(scenario.client(), scenario.namespace(), &resource);
+        let made = eventually(format_args!("{} is served", self.crd()), SOON, async || {
+            Ok(things
+                .create(&PostParams::default(), &DynamicObject::new(name, &resource))
+                .await?)
+        })
+        .await?;
+        let owner = json!({
+            "apiVersion": resource.api_version, "kind": "Thing", "name": name, "uid": made.metadata.uid,
+            "controller": true,
+        });
+        let mut deployment = serde_json::to_value(model(name, 2)?)?;
+        deployment["metadata"]["ownerReferences"] = json!([owner]);
+        let deployment: Deployment = serde_json::from_value(deployment)?;
+        let made = scenario
+            .api::<Deployment>()
+            .create(&PostParams::default(), &deployment);
+        Ok(json!(made.await?.metadata.uid))
+    }
+
+    fn actor(&self, name: &str, target: &str) -> Value {
+        let mut actor = bound_actor(name, target);
+        actor["spec"]["workloadRef"] = json!({
+            "apiVersion": format!("{}/v9", self.group), "kind": "Thing", "name": target,
+        });
+        actor
+    }
+}
+
+/// RES-1, RES-3, RES-6, RES-24, BIND-40
+#[tokio::test]
+async fn kind_that_nobody_knows_is_bound_as_soon_as_it_is_there_and_may_be_read() {
+    Scenario::run("things", async |scenario| {
+        let thing = Thing::of(scenario);
+        let name = scenario.name("thing");
+        scenario.apply(&thing.actor(&name, "it")).await?;
+        let waits = |reason: &'static str| {
+            move |status: &Value| condition(status, "TargetResolved") == ("False", reason)
+        };
+        let status = status_is(
+            scenario,
+            &name,
+            "its kind is missing",
+            SOON,
+            waits("KindNotInstalled"),
+        );
+        assert_eq!(status.await?["status"], "Creating");
+
+        thing.install(scenario).await?;
+        let status = status_is(
+            scenario,
+            &name,
+            "it may not be read",
+            BOUND_WITHIN,
+            waits("KindForbidden"),
+        );
+        let told = status.await?["conditions"].to_string();
+        assert!(told.contains("resources: [things]"), "{told}");
+
+        thing.grant(scenario).await?;
+        status_is(
+            scenario,
+            &name,
+            "it may be read",
+            GRANTED_WITHIN,
+            waits("TargetNotFound"),
+        )
+        .await?;
+        let workload = thing.make(scenario, "it").await?;
+        let status = status_is(scenario, &name, "it is bound", BOUND_WITHIN, |status| {
+            status["resolvedTarget"]["uid"] == workload && status["pods"]["matched"] == 2
+        })
+        .await?;
+        assert_eq!(
+            status["resolvedTarget"]["chain"],
+            json!(["Thing/it", "Deployment/it"])
+        );
+        assert_eq!(status["desiredReplicas"], 2);
+
+        let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+        let deployments = scenario.api::<Deployment>();
+        deployments
+            .patch("it", &PatchParams::default(), &scale)
+            .await?;
+        status_is(scenario, &name, "one pod less", SOON, |status| {
+            status["pods"]["matched"] == 1 && status["desiredReplicas"] == 1
+        })
+        .await?;
+
+        thing.remove(scenario).await?;
+        let gone = status_is(
+            scenario,
+            &name,
+            "its kind is gone",
+            SOON,
+            waits("KindNotInstalled"),
+        );
+        assert_eq!(gone.await?["status"], "WorkloadError");
+        Ok(())
+    })
+    .await;
+}
+
+/// BIND-45: pods that are shared, by whatever name.
+#[tokio::test]
+async fn workload_that_is_bound_by_its_owner_cannot_be_bound_again_by_its_own_name() {
+    Scenario::run("shared", async |scenario| {
+        let thing = Thing::of(scenario);
+        thing.install(scenario).await?;
+        thing.grant(scenario).await?;
+        thing.make(scenario, "it").await?;
+        let (first, second) = (scenario.name("owner"), scenario.name("workload"));
+        scenario.apply(&bound_actor(&first, "it")).await?;
+        status_is(scenario, &first, "it is bound", SOON, |status| {
+            condition(status, "TargetResolved").1 == "Resolved"
+        })
+        .await?;
+        eventually("a second has passed", SOON, async || {
+            let made = scenario
+                .actors()
+                .get(&first)
+                .await?
+                .metadata
+                .creation_timestamp;
+            let age = made.map(|made| jiff::Timestamp::now().as_second() - made.0.as_second());
+            check(age > Some(1), format_args!("{age:?}"))
+        })
+        .await?;
+        scenario.apply(&thing.actor(&second, "it")).await?;
+        status_is(
+            scenario,
+            &second,
+            "another has it",
+            GRANTED_WITHIN,
+            |status| condition(status, "TargetResolved") == ("False", "AlreadyBound"),
+        )
+        .await?;
+        scenario.kubectl(&["delete", "asya", &first]).await?;
+        scenario.actor_gone(&first, SOON).await?;
+        status_is(
+            scenario,
+            &second,
+            "now it is bound",
+            BOUND_WITHIN,
+            |status| condition(status, "TargetResolved").1 == "Resolved",
+        )
+        .await?;
+        thing.remove(scenario).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// Passes that the cluster's operator has run.
+async fn passes(scenario: &Scenario) -> Result<f64> {
+    let state = scenario.cluster().state();
+    let operator = state.operator.as_ref().expect("an operator runs");
+    asya_tests::install_crypto_provider();
+    let mut sum = 0.0;
+    for instance in &operator.instances {
+        let url = format!("{}/metrics", instance.metrics);
+        let text = reqwest::get(url).await?.text().await?;
+        let lines = text.lines().filter(|line| line.starts_with(PASSES));
+        sum += lines
+            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+            .sum::<f64>();
+    }
+    Ok(sum)
+}
+
+/// BIND-60
+#[tokio::test]
+async fn updates_of_a_thousand_workloads_that_nobody_binds_start_no_pass() {
+    const UNBOUND: usize = 1000;
+    const UPDATES: usize = 20;
+    Scenario::run_alone("unbound", async |scenario| {
+        let (name, deployments) = (scenario.name("bound"), scenario.api::<Deployment>());
+        let new = PostParams::default();
+        deployments.create(&new, &model("bound", 0)?).await?;
+        scenario.apply(&bound_actor(&name, "bound")).await?;
+        status_is(scenario, &name, "it is bound", SOON, |status| {
+            condition(status, "TargetResolved").1 == "Resolved"
+        })
+        .await?;
+        let names: Vec<_> = (0..UNBOUND).map(|n| format!("unbound-{n}")).collect();
+        let each = futures::stream::iter(&names);
+        futures::StreamExt::for_each_concurrent(each, 32, async |name| {
+            deployments
+                .create(&new, &model(name, 0).unwrap())
+                .await
+                .unwrap();
+        })
+        .await;
+        let passes = async || passes(scenario).await;
+        let before = passes().await?;
+        let each = futures::stream::iter(&names);
+        futures::StreamExt::for_each_concurrent(each, 32, async |name| {
+            for round in 0..UPDATES {
+                let label =
+                    Patch::Merge(json!({"metadata": {"labels": {"round": round.to_string()}}}));
+                let params = PatchParams::default();
+                deployments.patch(name, &params, &label).await.unwrap();
+            }
+        })
+        .await;
+        // What follows them: an update of the one that is bound.
+        let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
+        deployments
+            .patch("bound", &PatchParams::default(), &scale)
+            .await?;
+        status_is(scenario, &name, "the change is seen", SOON, |status| {
+            status["desiredReplicas"] == 1 && status["pods"]["matched"] == 1
+        })
+        .await?;
+        let after = passes().await?;
+        assert!(
+            after - before < 10.0,
+            "{before} passes before, {after} after"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// RES-4
+#[tokio::test]
+async fn workload_of_a_stateful_set_tells_its_owner() {
+    Scenario::run("owned", async |scenario| {
+        let sets = scenario.api::<StatefulSet>();
+        let mut set = serde_json::to_value(model("set", 1)?)?;
+        set["spec"]["serviceName"] = json!("set");
+        set["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "example.org/v1", "kind": "Nobody", "name": "nobody", "uid": "0", "controller": true,
+        }]);
+        let set: StatefulSet = serde_json::from_value(set)?;
+        sets.create(&PostParams::default(), &set).await?;
+        let name = scenario.name("set");
+        let mut actor = bound_actor(&name, "set");
+        actor["spec"]["workloadRef"]["kind"] = json!("StatefulSet");
+        scenario.apply(&actor).await?;
+        let status = status_is(scenario, &name, "it is bound", SOON, |status| {
+            condition(status, "TargetResolved").1 == "Resolved"
+        });
+        let told = status.await?["conditions"].to_string();
+        assert!(told.contains("belongs to Nobody/nobody"), "{told}");
+        Ok(())
+    })
+    .await;
+}
