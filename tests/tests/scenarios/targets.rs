@@ -114,10 +114,11 @@ impl Thing {
         let mut deployment = serde_json::to_value(model(name, 2)?)?;
         deployment["metadata"]["ownerReferences"] = json!([owner]);
         let deployment: Deployment = serde_json::from_value(deployment)?;
-        let made = scenario
-            .api::<Deployment>()
-            .create(&PostParams::default(), &deployment);
-        Ok(json!(made.await?.metadata.uid))
+        let deployments = scenario.api::<Deployment>();
+        let made = deployments
+            .create(&PostParams::default(), &deployment)
+            .await?;
+        Ok(json!(made.metadata.uid))
     }
 
     fn actor(&self, name: &str, target: &str) -> Value {
