@@ -1,5 +1,7 @@
 //! Targets of kinds that others define.
 
+mod systems;
+
 use std::time::Duration;
 
 use asya_tests::Result;

@@ -35,7 +35,7 @@ pub(super) async fn standing(
         Err(Error::Api(status)) if status.is_forbidden() => {
             Ok(Standing::Forbidden(rule(&resource).into()))
         }
-        Err(Error::Api(status)) if status.is_not_found() => Ok(Standing::NotInstalled),
+        Err(Error::Api(status)) if status.code == 404 => Ok(Standing::NotInstalled),
         Err(error) => Err(error),
     }
 }
@@ -60,7 +60,7 @@ async fn find(
         let group_version = format!("{}/{version}", kind.group);
         let known = match client.list_api_group_resources(&group_version).await {
             Ok(known) => known.resources,
-            Err(Error::Api(status)) if status.is_not_found() => continue,
+            Err(Error::Api(status)) if status.code == 404 => continue,
             Err(error) => return Err(error),
         };
         let is_it = |it: &APIResource| it.kind == kind.kind && !it.name.contains('/');
@@ -71,11 +71,12 @@ async fn find(
     Ok(None)
 }
 
+/// A path that nobody serves is answered by plain text, of which only the code can be told.
 async fn group(client: &Client, name: &str) -> Result<Option<APIGroup>, Error> {
     let request = Request::get(format!("/apis/{name}")).body(Vec::new());
     match client.request(request.map_err(Error::HttpError)?).await {
         Ok(group) => Ok(Some(group)),
-        Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(Error::Api(status)) if status.code == 404 => Ok(None),
         Err(error) => Err(error),
     }
 }

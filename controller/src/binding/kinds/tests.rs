@@ -45,9 +45,14 @@ fn server(state: &Arc<Mutex<Workspaces>>) -> Client {
                 (200, json!({"metadata": {}, "items": []}))
             }
             "/apis/kaito.sh/v1beta1/workspaces" => (403, failure(403, "Forbidden")),
-            _ => (404, failure(404, "NotFound")),
+            _ => (404, Value::Null),
         };
-        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        // As the real one does.
+        let text = match status {
+            404 => "404 page not found".to_owned(),
+            _ => body.to_string(),
+        };
+        let mut response = Response::new(Body::from(text.into_bytes()));
         *response.status_mut() = status.try_into().unwrap();
         std::future::ready(Ok::<_, BoxError>(response))
     });

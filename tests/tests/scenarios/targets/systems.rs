@@ -1,0 +1,87 @@
+//! Targets of KAITO, KServe and KubeRay: their true kinds where the true CRDs are there, made by simulators.
+
+use asya_tests::Result;
+use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
+use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve, deployment_of, inference_service};
+use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
+use asya_tests::owners::{Hand, Kind, Owner, Rule, crds};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::SOON;
+use crate::binding::{bound_actor, condition, status_is};
+
+/// A target that its owner has seen, and an actor that is bound to it by another version of its kind.
+async fn bind(
+    scenario: &Scenario,
+    rule: impl Rule,
+    (kind, target): (Kind, &Value),
+) -> Result<(Owner, String)> {
+    crds::install(scenario.cluster(), &[kind]).await?;
+    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let made = hand.create(kind, target).await?;
+    let owner = Owner::start(scenario, rule);
+    owner.rounds(1).await?;
+    let target = made["metadata"]["name"].as_str().unwrap_or_default();
+    let name = scenario.name(target);
+    let mut actor = bound_actor(&name, target);
+    actor["spec"]["workloadRef"] = json!({
+        "apiVersion": format!("{}/v9", kind.group), "kind": kind.kind, "name": target,
+    });
+    scenario.apply(&actor).await?;
+    Ok((owner, name))
+}
+
+/// Waits until so many pods are told of a workload.
+async fn is_bound(scenario: &Scenario, actor: &str, chain: &Value, pods: i64) -> Result<Value> {
+    status_is(scenario, actor, "it is bound", SOON, |status| {
+        condition(status, "TargetResolved") == ("True", "Resolved")
+            && status["resolvedTarget"]["chain"] == *chain
+            && status["pods"]["matched"] == pods
+    })
+    .await
+}
+
+/// RES-2, RES-13, BIND-4
+#[tokio::test]
+async fn workspace_is_bound_by_its_stateful_set() {
+    Scenario::run("bound-kaito", async |scenario| {
+        let target = workspace("phi", "phi-4");
+        let (_owner, name) = bind(scenario, Kaito, (WORKSPACE, &target)).await?;
+        let chain = json!(["Workspace/phi", "StatefulSet/phi"]);
+        let status = is_bound(scenario, &name, &chain, 1).await?;
+        assert_eq!(status["resolvedTarget"]["kind"], "StatefulSet");
+        let selector = &status["resolvedTarget"]["podSelector"];
+        assert_eq!(selector, "kaito.sh/workspace=phi");
+        Ok(())
+    })
+    .await;
+}
+
+/// RES-15
+#[tokio::test]
+async fn inference_service_is_bound_by_its_deployment() {
+    Scenario::run("bound-kserve", async |scenario| {
+        let target = inference_service("iris", &json!({}));
+        let (_owner, name) = bind(scenario, Kserve, (INFERENCE_SERVICE, &target)).await?;
+        let workload = format!("Deployment/{}", deployment_of("iris"));
+        let chain = json!(["InferenceService/iris", workload]);
+        let status = is_bound(scenario, &name, &chain, 2).await?;
+        assert_eq!(status["desiredReplicas"], 2);
+        Ok(())
+    })
+    .await;
+}
+
+/// RES-18
+#[tokio::test]
+async fn workers_of_a_ray_cluster_are_its_pods_and_its_head_is_not() {
+    Scenario::run("bound-ray", async |scenario| {
+        let target = ray_cluster("batch", 3);
+        let (_owner, name) = bind(scenario, RayClusters, (RAY_CLUSTER, &target)).await?;
+        let status = is_bound(scenario, &name, &json!(["RayCluster/batch"]), 3).await?;
+        assert_eq!(status["desiredReplicas"], 3);
+        Ok(())
+    })
+    .await;
+}
