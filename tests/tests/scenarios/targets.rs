@@ -333,6 +333,7 @@ async fn workload_of_a_stateful_set_tells_its_owner() {
     Scenario::run("owned", async |scenario| {
         let sets = scenario.api::<StatefulSet>();
         let mut set = serde_json::to_value(model("set", 1)?)?;
+        set["kind"] = json!("StatefulSet");
         set["spec"]["serviceName"] = json!("set");
         set["metadata"]["ownerReferences"] = json!([{
             "apiVersion": "example.org/v1", "kind": "Nobody", "name": "nobody", "uid": "0", "controller": true,
