@@ -1,8 +1,7 @@
 //! CRDs of the systems that actors bind to.
 //!
 //! The true ones are read from the folder that [`FOLDER_VARIABLE`] names, where it is set and has them; otherwise small
-//! ones of our own with the same group, version, names, subresources and the fields that are used. Knative's, Seldon's
-//! and Yatai's are always those.
+//! ones of our own with the same group, version, names, subresources and the fields that are used.
 
 use std::path::PathBuf;
 use std::time::Duration;

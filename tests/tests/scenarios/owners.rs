@@ -1,6 +1,7 @@
 //! The simulators of owners keep to their own rules: what they take back, and what they leave.
 
 mod argo;
+mod conflicts;
 mod kaito;
 mod knative;
 mod kserve;

@@ -20,6 +20,8 @@ async fn kserve_takes_back_all_of_a_template_and_replicas_only_without_an_autosc
         let target = inference_service("iris", &class);
         let owner = owner_of(scenario, Kserve, (INFERENCE_SERVICE, &target)).await?;
         let name = deployment_of("iris");
+        let hpa = somebody(scenario).get(Kind::HPA, &name).await?;
+        assert_eq!(hpa, None, "nobody scales");
         intrude(scenario, DEPLOYMENT, &name).await?;
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, [].into());

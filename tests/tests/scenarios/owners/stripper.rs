@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
+use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::Kind;
 use asya_tests::owners::stripper::{Reinvoked, Stripper};
 use asya_tests::scenario::Scenario;
-use serde_json::json;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::PostParams;
+use serde_json::{Value, json};
 
 use super::{SOON, somebody};
+use crate::binding::{bound_actor, condition, model, status_is};
 
 /// SIM-9
 #[tokio::test]
@@ -50,6 +54,90 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
             check(count == Some(4), format_args!("{count:?}"))
         })
         .await
+    })
+    .await;
+}
+
+/// Lets all pods of the namespace come anew.
+async fn anew(scenario: &Scenario) -> Result<()> {
+    let hand = somebody(scenario);
+    for pod in hand.list(Kind::POD).await? {
+        hand.delete(Kind::POD, &pod).await?;
+    }
+    Ok(())
+}
+
+/// Binds a Deployment of two pods, and waits until the webhook is asked about its pods and the stripper after it.
+async fn bind(scenario: &Scenario, stripper: &Stripper) -> Result<String> {
+    let deployment = model("model", 2)?;
+    let api = scenario.api::<Deployment>();
+    api.create(&PostParams::default(), &deployment).await?;
+    let actor = scenario.name("actor");
+    scenario.apply(&bound_actor(&actor, "model")).await?;
+    let hand = somebody(scenario);
+    eventually("a sidecar was removed", SOON, async || {
+        let pods = hand.list(Kind::POD).await?;
+        check(pods.len() == 2, pods.len())?;
+        if stripper.removed() == 0 {
+            hand.delete(Kind::POD, &pods[0]).await?;
+        }
+        check(stripper.removed() > 0, "no")
+    })
+    .await?;
+    anew(scenario).await?;
+    Ok(actor)
+}
+
+fn reasons(status: &Value) -> Value {
+    let all = status["pods"]["reasons"].as_array();
+    let told = all.into_iter().flatten();
+    told.map(|it| json!([it["reason"], it["count"]])).collect()
+}
+
+/// SIM-9, BIND-7, INJ-12
+#[tokio::test]
+async fn sidecar_that_another_webhook_removes_is_told_as_removed_by_another() {
+    Scenario::run("stripped", async |scenario| {
+        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
+        let actor = bind(scenario, &stripper).await?;
+        let status = status_is(scenario, &actor, "both are told", SOON, |status| {
+            status["pods"]["matched"] == 2 && reasons(status) == json!([["RemovedByOther", 2]])
+        })
+        .await?;
+        assert_eq!(status["pods"]["injected"], 0);
+        assert_eq!(condition(&status, "Injected").0, "False");
+
+        stripper.remove().await?;
+        let hand = somebody(scenario);
+        eventually("the webhook has the last word again", SOON, async || {
+            anew(scenario).await?;
+            let what = "both are injected";
+            let within = Duration::from_secs(3);
+            let told = status_is(scenario, &actor, what, within, |status| {
+                status["pods"]["matched"] == 2 && status["pods"]["injected"] == 2
+            });
+            told.await?;
+            let pods = hand.list(Kind::POD).await?;
+            check(pods.len() == 2, pods.len())
+        })
+        .await
+    })
+    .await;
+}
+
+/// SIM-9, INJ-10
+#[tokio::test]
+async fn sidecar_is_put_back_where_the_webhook_that_removes_it_is_asked_but_once() {
+    Scenario::run("stripped-once", async |scenario| {
+        let stripper = Stripper::start(scenario, Reinvoked::Never).await?;
+        let actor = bind(scenario, &stripper).await?;
+        status_is(scenario, &actor, "both are injected", SOON, |status| {
+            let pods = &status["pods"];
+            pods["matched"] == 2 && pods["injected"] == 2 && pods["notInjected"] == 0
+        })
+        .await?;
+        assert!(stripper.removed() > 2, "{}", stripper.removed());
+        stripper.remove().await
     })
     .await;
 }

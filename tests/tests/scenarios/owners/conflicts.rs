@@ -1,0 +1,258 @@
+//! CONF-10: owner and operator live beside each other, with strategy Pod and without scaling.
+
+use asya_tests::Result;
+use asya_tests::audit::Mark;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::owners::argo::{Argo, Sync};
+use asya_tests::owners::reverter::Reverter;
+use asya_tests::owners::{Hand, Kind, Owner};
+use asya_tests::scenario::Scenario;
+use kube::api::{DynamicObject, PostParams};
+use serde_json::{Value, json};
+
+use super::argo::manifest;
+use super::{SOON, edit, somebody};
+use crate::binding::{condition, status_is};
+
+/// How often an owner looks.
+const ROUNDS: usize = 200;
+/// So often a pod is replaced meanwhile.
+const REPLACED: usize = 4;
+
+/// A target with an owner, and an actor that binds it.
+struct Stage<'a> {
+    scenario: &'a Scenario,
+    hand: Hand,
+    actor: String,
+    workload: (Kind, String),
+    pods: u64,
+    since: Mark,
+}
+
+impl<'a> Stage<'a> {
+    /// Binds a target, and has all its pods anew.
+    async fn set(
+        scenario: &'a Scenario,
+        (kind, target): (Kind, &str),
+        workload: (Kind, String),
+        pods: u64,
+    ) -> Result<Self> {
+        let since = scenario.cluster().audit().mark().await?;
+        let stage = Self {
+            scenario,
+            hand: somebody(scenario),
+            actor: scenario.name("actor"),
+            workload,
+            pods,
+            since,
+        };
+        eventually("the target has its pods", SOON, async || {
+            let seen = stage.of_target().await?.len();
+            check(seen as u64 == pods, seen)
+        })
+        .await?;
+        let actor = json!({
+            "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor",
+            "metadata": {"name": stage.actor},
+            "spec": {
+                "transport": "rabbitmq",
+                "workloadRef": {"apiVersion": kind.api_version(), "kind": kind.kind, "name": target},
+                "runtime": {"targetURL": "http://127.0.0.1:8000"},
+            },
+        });
+        scenario.apply(&actor).await?;
+        status_is(scenario, &stage.actor, "it is bound", SOON, |status| {
+            condition(status, "TargetResolved").1 == "Resolved" && status["boundSince"].is_string()
+        })
+        .await?;
+        stage.injects().await?;
+        for pod in stage.of_target().await? {
+            stage.hand.delete(Kind::POD, &pod).await?;
+        }
+        stage.all_injected().await?;
+        Ok(stage)
+    }
+
+    /// Pods of the target that are not being deleted.
+    async fn of_target(&self) -> Result<Vec<Value>> {
+        let mut pods = self.hand.list(Kind::POD).await?;
+        // A head of Ray is none.
+        pods.retain(|pod| pod["metadata"]["labels"]["ray.io/node-type"] != "head");
+        Ok(pods)
+    }
+
+    /// Waits until a further pod of the target would have the sidecar; it is only tried.
+    async fn injects(&self) -> Result<()> {
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let api = self.hand.api(Kind::POD);
+        eventually("a new pod would be injected", SOON, async || {
+            let pods = self.of_target().await?;
+            let live = pods.first().cloned().unwrap_or_default();
+            let metadata = &live["metadata"];
+            let next: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": "probe", "labels": metadata["labels"],
+                    "ownerReferences": metadata["ownerReferences"],
+                },
+                "spec": {"containers": [{"name": "model", "image": "model:1"}]},
+            }))?;
+            let made = api.create(&dry_run, &next).await?;
+            check(
+                has_sidecar(&made.data["spec"]),
+                &made.data["spec"]["containers"],
+            )
+        })
+        .await
+    }
+
+    /// Waits until all pods are there and have the sidecar, and status tells so.
+    async fn all_injected(&self) -> Result<Value> {
+        let all =
+            json!({"matched": self.pods, "injected": self.pods, "notInjected": 0, "outdated": 0});
+        let status = status_is(
+            self.scenario,
+            &self.actor,
+            "all pods are injected",
+            SOON,
+            |status| {
+                let pods = &status["pods"];
+                ["matched", "injected", "notInjected"]
+                    .iter()
+                    .all(|key| pods[key] == all[key])
+            },
+        )
+        .await?;
+        for pod in self.of_target().await? {
+            assert!(has_sidecar(&pod["spec"]), "{}", pod["metadata"]["name"]);
+        }
+        Ok(status)
+    }
+
+    /// The same, once a pod has gone.
+    async fn next_is_injected(&self) -> Result<()> {
+        if let Some(pod) = self.of_target().await?.first() {
+            self.hand.delete(Kind::POD, pod).await?;
+        }
+        self.all_injected().await.map(drop)
+    }
+
+    /// The owner looks again and again, while pods go and, by `change`, come by another template.
+    async fn stands(&self, owner: &Owner, change: impl AsyncFn() -> Result<()>) -> Result<()> {
+        for turn in 0..REPLACED {
+            if turn == REPLACED / 2 {
+                change().await?;
+            }
+            owner.rounds(ROUNDS / REPLACED).await?;
+            let status = self.all_injected().await?;
+            assert_eq!(status["conflictCount"], 0, "{status}");
+            assert_eq!(condition(&status, "Conflict").0, "False", "{status}");
+            self.next_is_injected().await?;
+            self.pod_spec_is_not_ours().await?;
+            let writes = self.writes_of_ours().await?;
+            assert!(writes <= 2, "{writes}");
+        }
+        Ok(())
+    }
+
+    /// Nothing in the pod specs of the workload is ours.
+    async fn pod_spec_is_not_ours(&self) -> Result<()> {
+        let (kind, name) = &self.workload;
+        let live = self.hand.get(*kind, name).await?.unwrap_or_default();
+        let spec = if kind.group == "apps" {
+            ["/spec/template/spec", "/f:spec/f:template/f:spec"]
+        } else {
+            ["/spec", "/f:spec"]
+        };
+        let [spec, fields] = spec;
+        let spec = live.pointer(spec).unwrap_or(&Value::Null);
+        assert!(spec.is_object(), "{live}");
+        assert!(!spec.to_string().contains("asya"), "{spec}");
+        let entries = live["metadata"]["managedFields"].as_array();
+        for entry in entries.into_iter().flatten() {
+            let manager = entry["manager"].as_str().unwrap_or_default();
+            let has_some = entry["fieldsV1"].pointer(fields).is_some();
+            assert!(!(manager.starts_with("asya") && has_some), "{entry}");
+        }
+        Ok(())
+    }
+
+    /// How often we wrote on the workload.
+    async fn writes_of_ours(&self) -> Result<usize> {
+        let (cluster, (kind, name)) = (self.scenario.cluster(), &self.workload);
+        let namespace = self.scenario.namespace();
+        let writes = cluster.audit().writes_in(self.since, namespace).await?;
+        let user = cluster.operator_user()?;
+        let ours = writes
+            .iter()
+            .filter(|it| it.user == user && it.resource == kind.plural && &it.name == name);
+        Ok(ours.count())
+    }
+}
+
+fn has_sidecar(spec: &Value) -> bool {
+    let containers = spec["containers"].as_array();
+    containers.is_some_and(|all| all.iter().any(|it| it["name"] == "asya-sidecar"))
+}
+
+/// CONF-10, SIM-7
+#[tokio::test]
+async fn argo_and_operator_live_beside_each_other() {
+    Scenario::run("beside-argo", async |scenario| {
+        let manifest = manifest("model", Some(2));
+        let owner = Owner::start(scenario, Argo::new(manifest, Sync::Apply));
+        owner.rounds(1).await?;
+        let workload = (Kind::DEPLOYMENT, "model".to_owned());
+        let stage = Stage::set(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
+        let other = json!({"spec": {"template": {"metadata": {"annotations": {"team": "b"}}}}});
+        let change = async || edit(scenario, Kind::DEPLOYMENT, "model", &other).await;
+        stage.stands(&owner, change).await?;
+        // To make it, and to take somebody's change back.
+        assert_eq!(owner.changes(Kind::DEPLOYMENT), 2);
+        Ok(())
+    })
+    .await;
+}
+
+/// Where an owner takes back whatever we write, new pods have the sidecar all the same.
+async fn against(scenario: &Scenario, owner: &Owner) -> Result<()> {
+    let workload = (Kind::DEPLOYMENT, "model".to_owned());
+    let stage = Stage::set(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
+    for _ in 0..REPLACED {
+        owner.rounds(ROUNDS / REPLACED).await?;
+        stage.next_is_injected().await?;
+        stage.pod_spec_is_not_ours().await?;
+    }
+    let writes = stage.writes_of_ours().await?;
+    assert!(writes <= 5, "{writes}");
+    Ok(())
+}
+
+/// CONF-10, SIM-7
+#[tokio::test]
+async fn argo_that_replaces_does_not_keep_the_sidecar_out() {
+    Scenario::run("against-replace", async |scenario| {
+        let manifest = manifest("model", Some(2));
+        let owner = Owner::start(scenario, Argo::new(manifest, Sync::Replace));
+        owner.rounds(1).await?;
+        against(scenario, &owner).await
+    })
+    .await;
+}
+
+/// CONF-10, SIM-8
+#[tokio::test]
+async fn reverter_does_not_keep_the_sidecar_out() {
+    Scenario::run("against-reverter", async |scenario| {
+        let owner = Owner::start(scenario, Reverter::new(vec!["team"]));
+        let manifest = manifest("model", Some(2));
+        somebody(scenario)
+            .create(Kind::DEPLOYMENT, &manifest)
+            .await?;
+        against(scenario, &owner).await
+    })
+    .await;
+}
