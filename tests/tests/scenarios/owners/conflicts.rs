@@ -1,5 +1,7 @@
 //! CONF-10: owner and operator live beside each other, with strategy Pod and without scaling.
 
+mod systems;
+
 use asya_tests::Result;
 use asya_tests::audit::Mark;
 use asya_tests::eventually::{check, eventually};
@@ -24,6 +26,7 @@ struct Stage<'a> {
     scenario: &'a Scenario,
     hand: Hand,
     actor: String,
+    target: (Kind, String),
     workload: (Kind, String),
     pods: u64,
     since: Mark,
@@ -42,6 +45,7 @@ impl<'a> Stage<'a> {
             scenario,
             hand: somebody(scenario),
             actor: scenario.name("actor"),
+            target: (kind, target.to_owned()),
             workload,
             pods,
             since,
@@ -180,15 +184,18 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// How often we wrote on the workload.
+    /// How often we wrote on the target or its workload.
     async fn writes_of_ours(&self) -> Result<usize> {
-        let (cluster, (kind, name)) = (self.scenario.cluster(), &self.workload);
+        let cluster = self.scenario.cluster();
         let namespace = self.scenario.namespace();
         let writes = cluster.audit().writes_in(self.since, namespace).await?;
         let user = cluster.operator_user()?;
-        let ours = writes
-            .iter()
-            .filter(|it| it.user == user && it.resource == kind.plural && &it.name == name);
+        let both = [&self.target, &self.workload];
+        let ours = writes.iter().filter(|it| {
+            let is_it =
+                |(kind, name): &&(Kind, String)| it.resource == kind.plural && it.name == *name;
+            it.user == user && both.iter().any(is_it)
+        });
         Ok(ours.count())
     }
 }
