@@ -27,7 +27,7 @@ const CRD: Kind = Kind::new(
 );
 
 /// Small CRDs of our own, as they would be named in the folder.
-const OWN: [(&str, &str); 11] = [
+const OWN: [(&str, &str); 12] = [
     (
         "kaito.sh_workspaces",
         include_str!("crds/kaito.sh_workspaces.yaml"),
@@ -67,6 +67,10 @@ const OWN: [(&str, &str); 11] = [
     (
         "machinelearning.seldon.io_seldondeployments",
         include_str!("crds/machinelearning.seldon.io_seldondeployments.yaml"),
+    ),
+    (
+        "mlops.seldon.io_servers",
+        include_str!("crds/mlops.seldon.io_servers.yaml"),
     ),
     (
         "serving.yatai.ai_bentodeployments",

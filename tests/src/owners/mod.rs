@@ -12,7 +12,7 @@
 //! | [`llmisvc`] | KServe's `LLMInferenceService` (SIM-2) |
 //! | [`kaito`] | KAITO's `Workspace` (SIM-3) |
 //! | [`knative`] | Knative Serving, since 1.22 and up to 1.20, and its autoscaler (SIM-4) |
-//! | [`seldon`], [`yatai`] | Seldon Core 1, Yatai (SIM-5) |
+//! | [`seldon`], [`seldon2`], [`yatai`] | Seldon Core 1 and 2, Yatai (SIM-5) |
 //! | [`ray`] | `KubeRay`'s `RayCluster` and `RayService` (SIM-6) |
 //! | [`argo`] | Argo CD that heals (SIM-7) |
 //! | [`reverter`] | what takes back restarts (SIM-8) |
@@ -32,6 +32,7 @@ mod merge;
 pub mod ray;
 pub mod reverter;
 pub mod seldon;
+pub mod seldon2;
 pub mod stripper;
 mod workload;
 pub mod yatai;

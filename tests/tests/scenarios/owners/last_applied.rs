@@ -1,6 +1,7 @@
 //! SIM-5
 
 use asya_tests::owners::seldon::{SELDON_DEPLOYMENT, Seldon, deployment_of, seldon_deployment};
+use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
 use asya_tests::owners::yatai::{BENTO_DEPLOYMENT, Yatai, bento_deployment};
 use asya_tests::owners::{Hand, Kind};
 use asya_tests::scenario::Scenario;
@@ -104,6 +105,35 @@ async fn yatai_rolls_by_its_extra_metadata_and_always_has_an_hpa() {
         let annotations = &live["spec"]["template"]["metadata"]["annotations"];
         assert_eq!(annotations, &json!({"roll": "1"}));
         assert_eq!(owner.changes(DEPLOYMENT), 2);
+        Ok(())
+    })
+    .await;
+}
+
+/// SIM-5
+#[tokio::test]
+async fn seldon_2_takes_replicas_back_and_everything_else_with_them() {
+    Scenario::run("sim-seldon2", async |scenario| {
+        let target = server("mlserver", "mlserver:1");
+        let owner = owner_of(scenario, Seldon2, (SERVER, &target)).await?;
+        let kind = Kind::STATEFUL_SET;
+        let foreign = json!({"spec": {"template": {"metadata": {"annotations": {"foreign.example.com/x": "yes"}}}}});
+        edit(scenario, kind, "mlserver", &foreign).await?;
+        owner.rounds(3).await?;
+        assert_eq!(left(scenario, kind, "mlserver").await?, ["annotation"].into());
+        assert_eq!(owner.changes(kind), 1, "it made it");
+
+        intrude(scenario, kind, "mlserver").await?;
+        owner.rounds(1).await?;
+        assert_eq!(left(scenario, kind, "mlserver").await?, [].into());
+        assert_eq!(owner.changes(kind), 2);
+
+        // By its `/scale`, as KEDA does.
+        let hand = somebody(scenario);
+        let live = hand.get(SERVER, "mlserver").await?.unwrap();
+        hand.scale(SERVER, &live, 3).await?;
+        owner.rounds(1).await?;
+        assert_eq!(left(scenario, kind, "mlserver").await?, ["replicas"].into());
         Ok(())
     })
     .await;

@@ -17,6 +17,7 @@ use asya_tests::owners::ray::{
 use asya_tests::owners::seldon::{
     SELDON_DEPLOYMENT, Seldon, deployment_of as of_seldon, seldon_deployment,
 };
+use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
 use asya_tests::owners::yatai::{BENTO_DEPLOYMENT, Yatai, bento_deployment};
 use asya_tests::owners::{Kind, Owner, Rule, crds};
 use asya_tests::scenario::Scenario;
@@ -142,6 +143,21 @@ async fn seldon_and_operator_live_beside_each_other() {
         let what = (SELDON_DEPLOYMENT, &target, &next);
         let owner = beside(scenario, Seldon, what, workload, 1).await?;
         wrote_little(&owner, Kind::DEPLOYMENT, 2);
+        Ok(())
+    })
+    .await;
+}
+
+/// CONF-10, SIM-5
+#[tokio::test]
+async fn seldon_2_and_operator_live_beside_each_other() {
+    Scenario::run("beside-seldon2", async |scenario| {
+        let target = server("mlserver", "mlserver:1");
+        let next = json!({"spec": server("mlserver", "mlserver:2")["spec"]});
+        let workload = (Kind::STATEFUL_SET, "mlserver".to_owned());
+        let what = (SERVER, &target, &next);
+        let owner = beside(scenario, Seldon2, what, workload, 1).await?;
+        wrote_little(&owner, Kind::STATEFUL_SET, 2);
         Ok(())
     })
     .await;

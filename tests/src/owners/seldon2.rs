@@ -1,0 +1,66 @@
+//! Seldon Core 2's controller of Servers (SIM-5): as Seldon Core 1's, but for replicas, which it always sets.
+
+use serde_json::{Value, json};
+
+use super::hand::name;
+use super::last_applied::keep;
+use super::workload::controlled_by;
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+/// The kind that it serves.
+pub const SERVER: Kind = Kind::new("mlops.seldon.io", "v1alpha1", "Server", "servers");
+const LAST_APPLIED: &str = "banzaicloud.com/last-applied";
+
+/// SIM-5, Seldon Core 2.
+pub struct Seldon2;
+
+/// A Server.
+#[must_use]
+pub fn server(name: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"serverConfig": "mlserver", "replicas": 1, "podSpec": {"containers": [
+            {"name": "mlserver", "image": image, "ports": [{"containerPort": 9000}]},
+        ]}},
+    })
+}
+
+impl Rule for Seldon2 {
+    fn manager(&self) -> &'static str {
+        "seldon-v2-controller-manager"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![SERVER, Kind::STATEFUL_SET]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for server in hand.list(SERVER).await? {
+            let wanted = wanted(&server);
+            keep(hand, Kind::STATEFUL_SET, LAST_APPLIED, &wanted).await?;
+            let selector = format!("seldon-server-name={}", name(&server));
+            let status = json!({"replicas": wanted["spec"]["replicas"], "selector": selector});
+            hand.status(SERVER, &server, &status).await?;
+        }
+        Ok(())
+    }
+}
+
+fn wanted(server: &Value) -> Value {
+    let labels = json!({"seldon-server-name": name(server)});
+    let spec = &server["spec"];
+    json!({
+        "metadata": {
+            "name": name(server), "labels": labels,
+            "ownerReferences": controlled_by(SERVER, server),
+        },
+        "spec": {
+            "replicas": spec.get("replicas").cloned().unwrap_or(json!(1)),
+            "serviceName": name(server),
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec["podSpec"]},
+        },
+    })
+}
