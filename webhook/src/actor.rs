@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asya_shared::api::AsyncActorSpec;
+use asya_shared::key::Key;
 use asya_shared::names::{GROUP, annotation};
 use asya_shared::validate::{self, Subject, Violation, Write};
 use serde::Deserialize;
@@ -16,7 +17,6 @@ use crate::facts::Known;
 use crate::index::{Contact, Index};
 use crate::outcome::{Reason, Verdict};
 use crate::review::{Answer, Denied, Request, Served};
-use asya_shared::key::Key;
 
 /// What this path serves.
 const SERVED: Served = Served {

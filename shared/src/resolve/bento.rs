@@ -16,6 +16,7 @@ const KIND: GroupKind<'static> = GroupKind {
     kind: "BentoDeployment",
 };
 const LABEL: &str = "yatai.ai/selector";
+const NEVER_SCALED: &str = "Yatai makes an HPA for it in any case; turn spec.scaling off, or deploy the Bento's image as a Deployment";
 
 pub(super) struct BentoDeployment;
 
@@ -33,6 +34,10 @@ impl Resolver for BentoDeployment {
 
     fn related(&self) -> &[GroupKind<'static>] {
         &[DEPLOYMENT]
+    }
+
+    fn never_scaled(&self) -> Option<&'static str> {
+        Some(NEVER_SCALED)
     }
 
     fn resolve(&self, target: &Value, related: &Related) -> Resolution {
@@ -78,9 +83,7 @@ impl BentoDeployment {
                 itself.clone(),
                 vec!["spec", "extraPodMetadata", "annotations"],
             ),
-            scale: Scale::refused(format!(
-                "{itself}: Yatai makes an HPA for it in any case; turn spec.scaling off, or deploy the Bento's image as a Deployment"
-            )),
+            scale: Scale::never(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
             warnings: bento

@@ -17,6 +17,7 @@ pub(super) const REVISION_LABEL: &str = "serving.knative.dev/revision";
 /// A Deployment has it since 1.22: until it changes, Knative leaves the Deployment alone.
 const HASH_LABEL: &str = "serving.knative.dev/deployment-hash";
 const DEFAULT_PORT: u16 = 8080;
+const NEVER_SCALED: &str = "Knative scales it by requests and takes back every other number; keep pods by annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off";
 
 pub(super) struct KnativeService;
 
@@ -34,6 +35,10 @@ impl Resolver for KnativeService {
 
     fn related(&self) -> &[GroupKind<'static>] {
         &[CONFIGURATION, REVISION, DEPLOYMENT]
+    }
+
+    fn never_scaled(&self) -> Option<&'static str> {
+        Some(NEVER_SCALED)
     }
 
     fn resolve(&self, target: &Value, related: &Related) -> Resolution {
@@ -80,9 +85,7 @@ impl KnativeService {
             chain: std::iter::once(itself.clone()).chain(below).collect(),
             owner: None,
             roll,
-            scale: Scale::refused(format!(
-                "{itself}: Knative scales it by requests and takes back every other number; keep pods by annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off"
-            )),
+            scale: Scale::never(itself, NEVER_SCALED),
             server: super::server::template_server(self, deployment.object),
             adapter: None,
             warnings: service.warning_of_owner().into_iter().collect(),

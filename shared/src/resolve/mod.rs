@@ -51,6 +51,12 @@ pub trait Resolver: Sync {
         &[]
     }
 
+    /// Why no target of this kind can be scaled by us, and the remedy, to be read after the target and a colon; `None`
+    /// where that depends on the target, or it can.
+    fn never_scaled(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What the target means. A field of an unexpected type makes this target wait (RES-1).
     fn resolve(&self, target: &Value, related: &Related) -> Resolution;
 
@@ -207,6 +213,11 @@ impl From<Result<Target, Resolution>> for Resolution {
 }
 
 impl Scale {
+    /// Nothing of this kind is scaled ([`Resolver::never_scaled`]).
+    fn never(itself: &ObjectRef, why: &str) -> Self {
+        Self::refused(format!("{itself}: {why}"))
+    }
+
     /// Nothing is scaled, for this reason and with this remedy.
     fn refused(message: impl Into<String>) -> Self {
         Self::Refused(Finding::new(FindingReason::ScalingNotSupported, message))

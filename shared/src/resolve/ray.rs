@@ -24,6 +24,7 @@ const NODE_TYPE: (&str, &str) = ("ray.io/node-type", "worker");
 const ORIGIN: &str = "ray.io/originated-from-cr-name";
 /// Letters and digits that a service adds to its name for each cluster.
 const SUFFIX: usize = 5;
+const NEVER_SCALED: &str = "it has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off";
 
 pub(super) struct Cluster;
 
@@ -40,6 +41,10 @@ impl Resolver for Cluster {
                 name: name.to_owned(),
             },
         }
+    }
+
+    fn never_scaled(&self) -> Option<&'static str> {
+        Some(NEVER_SCALED)
     }
 
     fn resolve(&self, target: &Value, _: &Related) -> Resolution {
@@ -67,7 +72,7 @@ impl Cluster {
             chain: vec![itself.clone()],
             owner: None,
             roll: Roll::Evict,
-            scale: cannot_scale(itself),
+            scale: Scale::never(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
             warnings: own.into_iter().chain(autoscaled).chain([proxy]).collect(),
@@ -114,6 +119,10 @@ impl Resolver for Service {
         &[CLUSTER_KIND]
     }
 
+    fn never_scaled(&self) -> Option<&'static str> {
+        Some(NEVER_SCALED)
+    }
+
     fn resolve(&self, target: &Value, related: &Related) -> Resolution {
         self.read(target, related).into()
     }
@@ -153,7 +162,7 @@ impl Service {
             chain: std::iter::once(itself.clone()).chain(clusters).collect(),
             owner: None,
             roll: Roll::Evict,
-            scale: cannot_scale(itself),
+            scale: Scale::never(itself, NEVER_SCALED),
             server: server(),
             adapter: None,
             warnings: own.chain(autoscaled).chain(proxy).collect(),
@@ -184,12 +193,6 @@ fn judge(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>>
 
 fn caveat(message: String) -> Finding {
     Finding::new(FindingReason::BindingCaveat, message)
-}
-
-fn cannot_scale(target: &ObjectRef) -> Scale {
-    Scale::refused(format!(
-        "{target} has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off"
-    ))
 }
 
 /// Where Serve's proxies run, if that is not every node: a line of its configuration, which is YAML or JSON.

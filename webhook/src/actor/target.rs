@@ -32,6 +32,10 @@ pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
             format!("pods of {kind}/{name} will be restarted; OnRestart avoids it"),
         );
     }
+    let never_scaled = resolve::any_resolver(target.group(), kind).never_scaled();
+    if let Some(why) = never_scaled.filter(|_| spec.scaling_in_force().is_some()) {
+        warn("spec.scaling", format!("{kind}/{name}: {why}"));
+    }
     if binding.required && facts.replicas == Some(1) {
         warn(
             "spec.binding.required",

@@ -105,6 +105,19 @@ fn all_errors_stand_in_one_answer_sorted_by_path() {
     assert!(refusal(&verdict).starts_with("AsyncActor models/phi3 has 1 error:\n"));
 }
 
+/// VAC-7
+#[test]
+fn no_answer_changes_an_actor() {
+    for mode in [Mode::Enforce, Mode::Warn, Mode::Off] {
+        let world = World::new(mode);
+        let bare = json!({"transport": "other", "workloadRef": binding("Deployment", "phi")["workloadRef"]});
+        for spec in [bare, bad_spec(), json!({})] {
+            let verdict = world.create(&actor("ns", "a", &spec));
+            assert_eq!(verdict.answer.patch, None, "{mode:?} {spec}");
+        }
+    }
+}
+
 /// VAC-1, VAC-2
 #[test]
 fn a_value_that_the_types_cannot_hold_is_named_by_its_path() {

@@ -80,6 +80,29 @@ fn a_pod_of_a_binding_gets_the_sidecar_and_its_makers_are_told() {
     assert_eq!(elsewhere.reason, Reason::Pod(Row::NoActor));
 }
 
+/// INJ-11
+#[test]
+fn who_makes_a_pod_makes_no_difference() {
+    let world = World::new();
+    let by = |user: &Value, account: &str| {
+        let mut pod = pod("mild");
+        pod["spec"]["serviceAccountName"] = json!(account);
+        let mut review: Value = serde_json::from_str(&pod_review("models", &pod, false)).unwrap();
+        review["request"]["userInfo"] = user.clone();
+        world.ask(Path::Pods, &review.to_string()).answer.patch
+    };
+    let controller = json!({"username": "system:serviceaccount:kube-system:replicaset-controller"});
+    let patched = by(&controller, "default");
+    assert!(patched.is_some());
+    for user in [
+        json!(null),
+        json!({"username": "jane", "groups": ["system:masters"]}),
+        json!({"username": "system:serviceaccount:kserve:kserve-controller-manager", "uid": "7"}),
+    ] {
+        assert_eq!(by(&user, "model"), patched, "{user}");
+    }
+}
+
 /// INJ-2
 #[test]
 fn each_path_serves_the_actors_of_its_policy_only() {

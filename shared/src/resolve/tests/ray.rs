@@ -40,7 +40,7 @@ fn the_workers_of_a_ray_cluster_are_bound_and_its_head_is_not() {
     }
     assert_eq!(
         not_scaled(&target, &[]),
-        "RayCluster/rc has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off"
+        "RayCluster/rc: it has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off"
     );
     let proxy = (FindingReason::BindingCaveat, PROXY.to_owned());
     assert_eq!(warnings(&target, &[]), [proxy]);

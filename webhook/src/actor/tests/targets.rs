@@ -102,6 +102,34 @@ fn what_a_new_binding_does_to_pods_is_a_warning() {
     }
 }
 
+/// VAC-6
+#[test]
+fn scaling_asked_of_a_kind_that_cannot_scale_is_a_warning_with_the_remedy() {
+    let mut ray = quiet("RayCluster");
+    ray["workloadRef"]["apiVersion"] = json!("ray.io/v1");
+    let scaling = |spec: &Value| {
+        let warnings = told(Facts::default()).create(&actor("models", "a", spec));
+        let warnings = warnings.answer.warnings.into_iter();
+        warnings
+            .filter(|it| it.starts_with("spec.scaling: "))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(scaling(&ray), [""; 0]);
+    ray["scaling"] = json!({"enabled": false});
+    assert_eq!(scaling(&ray), [""; 0]);
+    ray["scaling"] = json!({"enabled": true});
+    assert_eq!(
+        scaling(&ray),
+        [
+            "spec.scaling: RayCluster/phi: it has no /scale, and its worker groups are one list that only one may write; \
+             set replicas of its workers, or turn spec.scaling off"
+        ]
+    );
+    let mut plain = quiet("Deployment");
+    plain["scaling"] = json!({"enabled": true});
+    assert_eq!(scaling(&plain), [""; 0]);
+}
+
 /// ADM-6
 #[test]
 fn kinds_are_judged_when_the_target_is_new() {
