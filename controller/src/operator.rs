@@ -161,6 +161,16 @@ impl Operator {
         }
     }
 
+    /// What scales an object, or may, concerns those whose target it is, too (SO-3).
+    fn wake_scaled(&self, concerns: Concerns) {
+        if let Concerns::Actor(key) = &concerns {
+            for actor in self.context.bindings.scaling(key) {
+                self.queue.now(Work::Actor(actor));
+            }
+        }
+        self.wake(concerns);
+    }
+
     /// Runs passes until the queue is closed. Every known actor is seen once (FW-4).
     pub async fn lead(self) {
         let health = HealthPass {
@@ -288,9 +298,14 @@ impl Watches {
             self.task_of_events::<PodEventRecord>(scope, stores.mounts.clone(), POD_WARNINGS),
             self.task_of_events::<RefusalRecord>(scope, workloads.refusals.clone(), SET_REFUSALS),
             // Those of others are rivals.
-            self.task(scope, &stores.hpas, None, Operator::wake),
-            self.task_of_keda(scope, &scaled_objects.store, None),
-            self.task_of_keda(scope, &trigger_authentications.store, Some(OURS)),
+            self.task(scope, &stores.hpas, None, Operator::wake_scaled),
+            self.task_of_keda(scope, &scaled_objects.store, None, Operator::wake_scaled),
+            self.task_of_keda(
+                scope,
+                &trigger_authentications.store,
+                Some(OURS),
+                Operator::wake,
+            ),
         ];
         tasks.into_iter().collect()
     }
@@ -318,6 +333,7 @@ impl Watches {
         scope: &Scope,
         store: &Arc<Store<R>>,
         labels: Option<&'static str>,
+        concerned: fn(&Operator, Concerns),
     ) -> BoxFuture<'static, ()>
     where
         R: Record,
@@ -330,7 +346,9 @@ impl Watches {
         let (operator, known) = (self.operator.clone(), self.keda.known.clone());
         let run = async move {
             known.await;
-            watch.run(move |concerns| operator.wake(concerns)).await;
+            watch
+                .run(move |concerns| concerned(&operator, concerns))
+                .await;
         };
         run.boxed()
     }

@@ -81,6 +81,8 @@ pub mod manager {
     pub const CERTS: &str = "asya-operator/certs";
     /// The CRD.
     pub const CRD: &str = "asya-operator/crd";
+    /// The replicas of a target, once, when nobody scales it any more (SO-6).
+    pub const SCALE: &str = "asya-operator/scale";
     /// The webhook configurations.
     pub const ADMISSION: &str = "asya-operator/admission";
     /// What the former operator, written in Go, wrote as (WRK-7).

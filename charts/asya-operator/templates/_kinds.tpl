@@ -7,14 +7,14 @@ workspaces:
   - {apiGroups: [kaito.sh], resources: [workspaces]}
 inferenceSets:
   - {apiGroups: [kaito.sh], resources: [inferencesets, workspaces]}
-  - {apiGroups: [kaito.sh], resources: [inferencesets/scale], verbs: [patch]}
+  - {apiGroups: [kaito.sh], resources: [inferencesets/scale], verbs: [get, patch]}
 inferenceServices:
   - {apiGroups: [serving.kserve.io], resources: [inferenceservices], also: [patch]}
   - {apiGroups: [serving.knative.dev], resources: [services, configurations, revisions]}
 llmInferenceServices:
   - {apiGroups: [serving.kserve.io], resources: [llminferenceservices], also: [patch]}
   - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets]}
-  - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets/scale], verbs: [patch]}
+  - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets/scale], verbs: [get, patch]}
 rayClusters:
   - {apiGroups: [ray.io], resources: [rayclusters]}
 rayServices:
@@ -26,12 +26,12 @@ seldonDeployments:
   - {apiGroups: [machinelearning.seldon.io], resources: [seldondeployments]}
 seldonServers:
   - {apiGroups: [mlops.seldon.io], resources: [servers, models]}
-  - {apiGroups: [mlops.seldon.io], resources: [servers/scale], verbs: [patch]}
+  - {apiGroups: [mlops.seldon.io], resources: [servers/scale], verbs: [get, patch]}
 bentoDeployments:
   - {apiGroups: [serving.yatai.ai], resources: [bentodeployments], also: [patch]}
 leaderWorkerSets:
   - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets]}
-  - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets/scale], verbs: [patch]}
+  - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets/scale], verbs: [get, patch]}
 others:
   - {apiGroups: [apps], resources: [daemonsets, replicasets]}
 {{- end }}

@@ -125,6 +125,8 @@ class Objects(ChartCase):
             ("asya.sh", "asyncactors/finalizers"): "update",
             ("apps", "deployments"): "get list watch create patch delete",
             ("apps", "statefulsets"): "get list watch create patch delete",
+            ("apps", "deployments/scale"): "get patch",
+            ("apps", "statefulsets/scale"): "get patch",
             ("", "configmaps"): "get list watch create patch delete",
             ("", "serviceaccounts"): "get list watch create patch delete",
             ("keda.sh", "scaledobjects"): "get list watch create patch delete",
@@ -147,14 +149,14 @@ class Objects(ChartCase):
     # What each key of binding.kinds lets be done beside get, list and watch, which is done with all of it.
     KINDS = {
         "workspaces": {("kaito.sh", "workspaces"): ""},
-        "inferenceSets": {("kaito.sh", "inferencesets"): "", ("kaito.sh", "workspaces"): "", ("kaito.sh", "inferencesets/scale"): "patch"},
+        "inferenceSets": {("kaito.sh", "inferencesets"): "", ("kaito.sh", "workspaces"): "", ("kaito.sh", "inferencesets/scale"): "get patch"},
         "inferenceServices": {
             ("serving.kserve.io", "inferenceservices"): "patch", ("serving.knative.dev", "services"): "",
             ("serving.knative.dev", "configurations"): "", ("serving.knative.dev", "revisions"): "",
         },
         "llmInferenceServices": {
             ("serving.kserve.io", "llminferenceservices"): "patch",
-            ("leaderworkerset.x-k8s.io", "leaderworkersets"): "", ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): "patch",
+            ("leaderworkerset.x-k8s.io", "leaderworkersets"): "", ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): "get patch",
         },
         "rayClusters": {("ray.io", "rayclusters"): ""},
         "rayServices": {("ray.io", "rayservices"): "", ("ray.io", "rayclusters"): ""},
@@ -162,9 +164,9 @@ class Objects(ChartCase):
             ("serving.knative.dev", "services"): "patch", ("serving.knative.dev", "configurations"): "", ("serving.knative.dev", "revisions"): "",
         },
         "seldonDeployments": {("machinelearning.seldon.io", "seldondeployments"): ""},
-        "seldonServers": {("mlops.seldon.io", "servers"): "", ("mlops.seldon.io", "models"): "", ("mlops.seldon.io", "servers/scale"): "patch"},
+        "seldonServers": {("mlops.seldon.io", "servers"): "", ("mlops.seldon.io", "models"): "", ("mlops.seldon.io", "servers/scale"): "get patch"},
         "bentoDeployments": {("serving.yatai.ai", "bentodeployments"): "patch"},
-        "leaderWorkerSets": {("leaderworkerset.x-k8s.io", "leaderworkersets"): "", ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): "patch"},
+        "leaderWorkerSets": {("leaderworkerset.x-k8s.io", "leaderworkersets"): "", ("leaderworkerset.x-k8s.io", "leaderworkersets/scale"): "get patch"},
         "others": {("apps", "daemonsets"): "", ("apps", "replicasets"): ""},
     }
 

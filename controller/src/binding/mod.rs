@@ -5,6 +5,7 @@ pub mod kinds;
 mod objects;
 mod pods;
 mod reading;
+mod scaled;
 mod targets;
 mod tree;
 pub mod watches;
@@ -26,6 +27,7 @@ pub use targets::{Found, Reading};
 
 use index::{Index, Place};
 use kinds::Kind;
+use scaled::Scaled;
 use targets::Targets;
 use tree::Tree;
 
@@ -41,6 +43,7 @@ pub struct Bindings {
     tree: Tree,
     /// Pods in namespaces with bindings that carry no actor's label.
     pub pods: BarePods,
+    scaled: Scaled,
     /// Something about a binding may have changed.
     changed: Arc<Notify>,
 }
@@ -49,6 +52,9 @@ impl Bindings {
     /// Takes the newest record of an actor, or that it is gone. Answers whom that concerns, or what was found since.
     pub fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let before = self.index.target_of(key);
+        if actor.is_none() {
+            self.scaled.by(key, None);
+        }
         let others = self.index.refresh(key, actor);
         let after = self.index.target_of(key);
         if before.is_some() || after.is_some() {
@@ -87,6 +93,16 @@ impl Bindings {
     /// The uids of what an actor's target is and consists of, the target's own first.
     pub fn reaches(&self, actor: &Key, chain: Vec<Box<str>>) {
         self.index.reaches(actor, chain);
+    }
+
+    /// From now on who else scales what has this name concerns the actor.
+    pub fn scales(&self, actor: &Key, name: Option<&str>) {
+        self.scaled.by(actor, name);
+    }
+
+    /// The actors that scale what has this name.
+    pub fn scaling(&self, scaled: &Key) -> Vec<Key> {
+        self.scaled.actors_of(scaled)
     }
 
     /// Where watches are needed; tells whenever that changes.

@@ -5,6 +5,9 @@ mod standalone;
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus};
 use asya_shared::config::Transport;
+use asya_shared::scaling::{
+    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
+};
 use asya_shared::transport::{QueueNames, QueueOf};
 use asya_shared::validate::{self, Subject, Write};
 
@@ -53,6 +56,23 @@ impl Desired {
         queue_of(actor, &self.spec, self.names.clone())
     }
 
+    /// What makes KEDA scale `target` by the actor's queue, or why KEDA cannot be told of that yet; `None` while scaling
+    /// is off.
+    pub fn scaling_of(
+        &self,
+        actor: &ActorRecord,
+        previous: &AsyncActorStatus,
+        target: ScaleTarget<'_>,
+    ) -> Option<Result<ScalingObjects, Untriggerable>> {
+        let Self {
+            spec,
+            transport,
+            names,
+            ..
+        } = self;
+        scaling_of(actor, previous, spec, (transport, names), target)
+    }
+
     /// What is asked for, where we make the workload.
     pub fn standalone(&self) -> Option<&Standalone> {
         match &self.mode {
@@ -68,6 +88,29 @@ impl Desired {
             Mode::Binding(bound) => Some(bound),
         }
     }
+}
+
+fn scaling_of(
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    spec: &AsyncActorSpec,
+    (transport, names): (&Transport, &QueueNames),
+    target: ScaleTarget<'_>,
+) -> Option<Result<ScalingObjects, Untriggerable>> {
+    let is_it =
+        |queue: &&QueueStatus| (&queue.transport, &queue.name) == (&transport.name, &names.queue);
+    let queue = previous.queue.as_ref().filter(is_it);
+    let key = &actor.metadata.key;
+    Some(scaling_objects(&ScalingInputs {
+        namespace: &key.namespace,
+        actor: &key.name,
+        uid: &actor.metadata.uid,
+        scaling: spec.scaling_in_force()?,
+        target,
+        transport,
+        names,
+        queue_url: queue.and_then(|queue| queue.url.as_deref()),
+    }))
 }
 
 fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> QueueOf {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
 use asya_shared::inject::service_account_name;
-use asya_shared::scaling::trigger_authentication_name;
+use asya_shared::scaling::{ScalingObjects, Untriggerable, trigger_authentication_name};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -28,11 +28,12 @@ use super::{Context, Deadlines, Error, Fault, Retry};
 use crate::queue::depths::Told;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{
-    ActorRecord, ChildRecord, Controller, HpaRecord, Key, PodRecord, ScaledObjectRecord,
+    ActorRecord, ChildRecord, Controller, HpaRecord, Key, PodRecord, Record, ScaledObjectRecord,
     TriggerAuthentication, WorkloadRecord,
 };
 use crate::refusals::Refusal;
 use crate::scaling::plan::is_overdue;
+use crate::store::Store;
 
 /// All that a plan is made from.
 pub struct Observed {
@@ -154,6 +155,21 @@ impl Observed {
         self.desired.as_deref().ok()?.bound()
     }
 
+    /// What makes KEDA scale the workload, or why KEDA cannot be told of the queue yet; `None` while nothing should.
+    pub fn scaling_objects(&self) -> Option<Result<&ScalingObjects, &Untriggerable>> {
+        let objects = match &self.binding {
+            Some(seen) => &seen.scaling.as_ref()?.as_ref().ok()?.objects,
+            None => self.standalone()?.scaling.as_ref()?,
+        };
+        Some(objects.as_ref())
+    }
+
+    /// Whether the queue is to decide the number of pods.
+    pub fn scales(&self) -> bool {
+        let own = self.standalone().is_some_and(|own| own.scaling.is_some());
+        own || self.bound().is_some_and(|bound| bound.scales)
+    }
+
     /// The actor's name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
@@ -237,13 +253,24 @@ pub async fn observe(
     let refusals = &context.workloads.refusals;
     let refusal = workload.ours();
     let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
+    let binding = binding::see(context, &actor, &previous, desired.as_deref()).await?;
+    let of_target = binding.as_ref().and_then(BindingSeen::scaling_of_target);
+    let objects = match of_target {
+        Some(it) => Some(&it.objects),
+        None => own.and_then(|own| own.scaling.as_ref()),
+    };
+    if let Some(binding) = &binding {
+        let name = binding.scaling_of_target().map(|it| &*it.target.name);
+        context.bindings.scales(key, name);
+    }
+    let scaled_name = of_target.map_or(&*key.name, |it| &*it.target.name);
     let mut observed = Observed {
         queues,
         pods,
         refusal,
-        binding: binding::see(context, &actor, desired.as_deref()).await?,
         service_account,
-        scaling: scaling(context, &ownership, own, asks).await?,
+        scaling: scaling(context, &ownership, objects, (scaled_name, asks)).await?,
+        binding,
         desired,
         previous,
         workload,
@@ -295,12 +322,11 @@ fn other(kind: WorkloadKind) -> WorkloadKind {
 async fn scaling(
     context: &Context,
     ownership: &Ownership,
-    own: Option<&Standalone>,
-    asks: bool,
+    objects: Option<&Result<ScalingObjects, Untriggerable>>,
+    (scaled, asks): (&str, bool),
 ) -> Result<ScalingSeen, Error> {
     let key = &ownership.actor.metadata.key;
     let installed = context.sees_keda(&key.namespace);
-    let objects = own.and_then(|own| own.scaling.as_ref());
     let objects = objects.filter(|_| installed);
     let authenticates = objects.and_then(|objects| objects.as_ref().ok());
     let authenticates = authenticates.is_some_and(|it| it.trigger_authentication.is_some());
@@ -312,9 +338,18 @@ async fn scaling(
         scaled_object: child(scaled_objects, key, ownership, (objects.is_some(), asks)).await?,
         trigger_authentication: child(authentications, &name, ownership, (authenticates, asks))
             .await?,
-        scaled_objects: scaled_objects.store.of_actor(key),
-        hpas: context.stores.hpas.of_actor(key),
+        scaled_objects: concerning(&scaled_objects.store, key, scaled),
+        hpas: concerning(&context.stores.hpas, key, scaled),
     })
+}
+
+/// Those of KEDA's objects that are the actor's own, and those that scale what it scales.
+fn concerning<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
+    let mut found = store.of_actor(key);
+    if *key.name != *scaled {
+        found.extend(store.of_actor(&Key::new(&key.namespace, scaled)));
+    }
+    found
 }
 
 /// A loose pod with copied labels is nobody's: the owner counts, too (STA-1).

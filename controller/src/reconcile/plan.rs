@@ -1,5 +1,6 @@
 //! What to do about what was observed. Every decision of a pass is here; nothing here acts.
 
+mod binding;
 mod child;
 pub mod deletion;
 pub mod retired;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use asya_shared::inject::Replicas;
 use asya_shared::names::FINALIZER;
+use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 
 use super::desired::{Desired, Standalone};
@@ -87,6 +89,19 @@ pub struct Bind {
     pub add_finalizer: bool,
     /// About the queue.
     pub queue: QueueStep,
+    /// About what scales the target; `None` as long as nobody knows what that is.
+    pub scaling: Option<ScalingStep>,
+    /// What nobody scales any more, and nobody would wake.
+    pub wake: Option<Wake>,
+}
+
+/// At least so many pods, where there are none (SO-6).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wake {
+    /// What is scaled, once, by its `/scale`.
+    pub object: ObjectRef,
+    /// The number of its pods.
+    pub replicas: i32,
 }
 
 /// About the queue.
@@ -135,6 +150,8 @@ pub enum ScalingStep {
     Wanted(ScalingPlan),
     /// Scaling is off.
     Unwanted(Removal),
+    /// Scaling is on and cannot be had (SO-4).
+    Refused(Removal, Fault),
 }
 
 impl WorkloadStep {
@@ -153,6 +170,7 @@ impl ScalingStep {
         match self {
             Self::Wanted(plan) => plan.fault.clone(),
             Self::Unwanted(_) => None,
+            Self::Refused(_, fault) => Some(fault.clone()),
         }
     }
 }
@@ -163,7 +181,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         return Plan::Delete(deletion::plan_deletion(observed, now));
     }
     if observed.binding.is_some() {
-        return plan_binding(observed);
+        return binding::plan(observed, now);
     }
     let done_once = is_done_once(&observed.actor, &observed.previous);
     let workload = plan_workload(observed);
@@ -191,17 +209,6 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
             .former
             .clone()
             .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
-    })
-}
-
-/// Nothing is written but our finalizer and status: what pods get, the webhook puts into them.
-fn plan_binding(observed: &Observed) -> Plan {
-    if observed.actor.annotations.paused {
-        return Plan::Rest(Rest::default());
-    }
-    Plan::Bind(Bind {
-        add_finalizer: !has_finalizer(observed),
-        queue: plan_queue(observed),
     })
 }
 

@@ -24,7 +24,6 @@ pub enum Reason {
     QueueDeletionFailed,
     // WorkloadReady
     ValidationError,
-    NotServed,
     NotAuthorized,
     ReconcileError,
     NotOwned,
@@ -52,6 +51,7 @@ pub enum Reason {
     KedaNotInstalled,
     RivalAutoscaler,
     QueueURLUnknown,
+    ScalingNotSupported,
     // TargetResolved
     Resolved,
     TargetNotFound,

@@ -186,27 +186,18 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     status.ready_generation =
         ready_generation(observed, &status).filter(|_| ensured.stopped.is_none());
     summarize(&mut status);
-    let scaling_fault = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
-    let faults = [
-        transport_fault,
-        spec_fault,
-        ensured.fault.as_ref(),
-        scaling_fault,
-    ];
+    let faults = [transport_fault, spec_fault, ensured.fault.as_ref()];
     let retry = faults.into_iter().flatten().map(|fault| fault.retry);
-    let of_scaling = scaling.and_then(|scaling| scaling.again);
-    let timers = [verdict.again, of_scaling, ensured.released_by];
-    let timers = timers.into_iter().flatten();
-    let timers = timers.filter_map(|at| at.duration_since(now).try_into().ok());
-    // What KEDA could not be told in this pass it can in the next.
-    let found = scaling_fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
-        && url(&observed.previous) != url(&status);
+    let again = verdict
+        .again
+        .and_then(|at| at.duration_since(now).try_into().ok());
+    let of_scaling = scaling::again(observed, ensured, scaling.as_ref(), &status, now);
     Report {
         retry: retry
-            .chain(timers.map(Retry::After))
+            .chain(again.map(Retry::After))
+            .chain(of_scaling)
             .chain(ensured.queue.retry())
             .chain(queues.retry)
-            .chain(found.then_some(Retry::Now))
             .fold(Retry::OnChange, Retry::sooner),
         notes: queues.notes,
         status,
@@ -247,10 +238,6 @@ fn ready_generation(observed: &Observed, status: &AsyncActorStatus) -> Option<i6
         && !annotations.paused;
     let reached = is_ready.then_some(generation);
     known.or(reached).filter(|_| annotations.once)
-}
-
-fn url(status: &AsyncActorStatus) -> Option<&String> {
-    status.queue.as_ref()?.url.as_ref()
 }
 
 /// FW-26: a change of the spec or of the number of ready pods begins anew.

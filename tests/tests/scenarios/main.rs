@@ -50,6 +50,7 @@ mod reclaim;
 mod restore;
 mod retired;
 mod rights;
+mod scaled_targets;
 mod scaling;
 mod sqs;
 mod standalone;

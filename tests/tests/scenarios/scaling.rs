@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::minimal_actor;
 
 /// KEDA looks at a queue each second, the HPA controller at its metrics each 15 s.
-const SOON: Duration = Duration::from_mins(2);
+pub(crate) const SOON: Duration = Duration::from_mins(2);
 
 /// An actor with a pod for each 5 messages, looked at each second.
 fn scaled_actor(name: &str) -> Value {
@@ -31,7 +31,7 @@ fn scaled_actor(name: &str) -> Value {
     actor
 }
 
-fn of_keda(scenario: &Scenario, kind: &str) -> Api<DynamicObject> {
+pub(crate) fn of_keda(scenario: &Scenario, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("keda.sh", "v1alpha1", kind));
     Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
 }

@@ -2,6 +2,7 @@
 
 use asya_shared::admission::facts::Facts;
 use asya_shared::api::{AsyncActorSpec, BindingRollout, BindingStrategy, ModeSpec, WorkloadRef};
+use asya_shared::resolve;
 use asya_shared::validate::{Violation, Warning};
 
 /// What was found.
@@ -32,7 +33,7 @@ pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
             format!("pods of {kind}/{name} will be restarted; OnRestart avoids it"),
         );
     }
-    let never_scaled = resolve::any_resolver(target.group(), kind).never_scaled();
+    let never_scaled = resolve::resolver(target.group(), kind).never_scaled();
     if let Some(why) = never_scaled.filter(|_| spec.scaling_in_force().is_some()) {
         warn("spec.scaling", format!("{kind}/{name}: {why}"));
     }

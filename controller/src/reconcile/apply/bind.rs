@@ -2,9 +2,9 @@
 
 use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
-use super::{Ensured, Outcome, is_another_queue};
+use super::{Ensured, Outcome, is_another_queue, scaling, seen_scaling, wake};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::Bind;
+use crate::reconcile::plan::{Bind, ScalingStep};
 use crate::reconcile::{Context, Error};
 
 /// Runs the plan of a binding that lives.
@@ -16,7 +16,11 @@ pub(super) async fn bind(
     if plan.add_finalizer {
         add_finalizer(context, &observed.actor).await?;
     }
-    let mut ensured = Ensured::default();
+    let fault = plan.scaling.as_ref().and_then(ScalingStep::fault);
+    let mut ensured = Ensured {
+        scaling: seen_scaling(observed, fault),
+        ..Ensured::default()
+    };
     let Ok(desired) = &observed.desired else {
         return Ok(Outcome::Ensured(ensured));
     };
@@ -32,6 +36,18 @@ pub(super) async fn bind(
     {
         Ok(()) => ensured.bindable = ensured.queue.is_usable(),
         Err(fault) => ensured.fault = Some(fault),
+    }
+    if let Some(step) = plan.scaling {
+        let settings = scaling::ensure_settings(context, observed).await?;
+        let scaled = scaling::scale(context, observed, (step, settings.err()), &mut ensured).await;
+        if let Err(error) = scaled {
+            ensured.interrupted = Some(Box::new(error));
+        }
+    }
+    if let Some(wake) = &plan.wake
+        && let Err(fault) = wake::wake(context, observed, wake).await?
+    {
+        ensured.fault = ensured.fault.or(Some(fault));
     }
     Ok(Outcome::Ensured(ensured))
 }

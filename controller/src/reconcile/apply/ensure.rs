@@ -51,11 +51,11 @@ pub(super) async fn ensure(
         ensured.fault = Some(fault);
         return Ok(ensured);
     }
-    let settings = scaling::ensure_settings(context, observed, own).await?;
+    let settings = scaling::ensure_settings(context, observed).await?;
     ensure_workload(context, observed, own, plan.workload, &mut ensured).await?;
     if let Some(step) = plan.scaling {
         let step = (step, settings.err());
-        let scaled = scaling::scale(context, observed, own, step, &mut ensured).await;
+        let scaled = scaling::scale(context, observed, step, &mut ensured).await;
         if let Err(error) = scaled {
             ensured.interrupted = Some(Box::new(error));
             return Ok(ensured);

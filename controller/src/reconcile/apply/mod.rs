@@ -10,6 +10,7 @@ mod recreate;
 mod retired;
 mod scaling;
 mod stop;
+mod wake;
 mod workload;
 
 use std::sync::Arc;
@@ -194,8 +195,7 @@ fn is_another_queue(observed: &Observed, ensured: &Ensured) -> bool {
 }
 
 fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Scaled> {
-    let own = observed.standalone()?;
-    own.scaling.as_ref().map(|_| Scaled {
+    observed.scales().then(|| Scaled {
         scaled_object: observed.scaling.scaled_object.ours().cloned(),
         fault,
     })

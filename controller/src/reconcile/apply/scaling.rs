@@ -4,7 +4,6 @@ use asya_shared::scaling::trigger_authentication_name;
 
 use super::Ensured;
 use super::child::{apply_child, delete_child, entry_of};
-use crate::reconcile::desired::Standalone;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::ScalingStep;
 use crate::reconcile::{Context, Error, Fault};
@@ -15,9 +14,8 @@ use crate::scaling::plan::{Removal, ScalingPlan};
 pub(super) async fn ensure_settings(
     context: &Context,
     observed: &Observed,
-    own: &Standalone,
 ) -> Result<Result<(), Fault>, Error> {
-    let Some(Ok(objects)) = &own.scaling else {
+    let Some(Ok(objects)) = observed.scaling_objects() else {
         return Ok(Ok(()));
     };
     let wanted = objects
@@ -36,7 +34,6 @@ pub(super) async fn ensure_settings(
 pub(super) async fn scale(
     context: &Context,
     observed: &Observed,
-    own: &Standalone,
     (step, fault): (ScalingStep, Option<Fault>),
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
@@ -45,11 +42,13 @@ pub(super) async fn scale(
             ensured.released_by = removal.until;
             return remove(context, observed, &removal).await;
         }
+        ScalingStep::Refused(removal, _) => return remove(context, observed, &removal).await,
         ScalingStep::Wanted(plan) => plan,
     };
     let mut fault = plan.fault.clone().or(fault);
-    if fault.is_none() && ensured.workload.is_some() {
-        let applied = apply(context, observed, own, &plan, ensured).await?;
+    let is_there = ensured.workload.is_some() || observed.binding.is_some();
+    if fault.is_none() && is_there {
+        let applied = apply(context, observed, &plan, ensured).await?;
         fault = applied.err();
     }
     if let Some(scaled) = &mut ensured.scaling {
@@ -62,11 +61,10 @@ pub(super) async fn scale(
 async fn apply(
     context: &Context,
     observed: &Observed,
-    own: &Standalone,
     plan: &ScalingPlan,
     ensured: &mut Ensured,
 ) -> Result<Result<(), Fault>, Error> {
-    let Some(Ok(objects)) = &own.scaling else {
+    let Some(Ok(objects)) = observed.scaling_objects() else {
         return Ok(Ok(()));
     };
     let (name, seen) = (authentication(observed), &observed.scaling);

@@ -1,16 +1,15 @@
 //! The objects of an actor whose workload we make.
 
-use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, QueueStatus, Workload, WorkloadKind};
+use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, Workload, WorkloadKind};
 use asya_shared::applied::Sealed;
 use asya_shared::config::Transport;
 use asya_shared::inject::{
     PodInputs, Replicas, WorkloadObject, service_account, service_account_name, workload,
 };
-use asya_shared::scaling::{
-    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
-};
+use asya_shared::scaling::{ScaleTarget, ScalingObjects, Untriggerable};
 use asya_shared::transport::QueueNames;
 
+use super::scaling_of;
 use crate::reconcile::Installation;
 use crate::record::ActorRecord;
 
@@ -55,22 +54,8 @@ impl Inputs<'_> {
         let (key, uid) = (&actor.metadata.key, &*actor.metadata.uid);
         let role = transport.role_of_pods(actor.annotations.role_arn.as_deref());
         let account = role.map(|_| service_account_name(&key.name));
-        let is_it = |queue: &&QueueStatus| {
-            (&queue.transport, &queue.name) == (&transport.name, &names.queue)
-        };
-        let queue = previous.queue.as_ref().filter(is_it);
-        let scaling = spec.scaling_in_force().map(|scaling| {
-            scaling_objects(&ScalingInputs {
-                namespace: &key.namespace,
-                actor: &key.name,
-                uid,
-                scaling,
-                target: ScaleTarget::workload(template.kind_in_force(), &key.name),
-                transport,
-                names,
-                queue_url: queue.and_then(|queue| queue.url.as_deref()),
-            })
-        });
+        let target = ScaleTarget::workload(template.kind_in_force(), &key.name);
+        let scaling = scaling_of(actor, previous, spec, (transport, names), target);
         let inputs = PodInputs {
             namespace: &key.namespace,
             actor: &key.name,

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use asya_shared::resolve::{self, Finding, FindingReason, PodMatch, Resolution, Target};
+use asya_shared::api::AsyncActorStatus;
+use asya_shared::resolve::{self, Finding, FindingReason, PodMatch, Resolution, Scale, Target};
+use asya_shared::scaling::{ScalingObjects, Untriggerable};
 
 use crate::binding::kinds::Kind;
 use crate::binding::{Found, Object, Reading, Standing};
 use crate::reconcile::desired::Desired;
 use crate::reconcile::{Context, Error, Fault, Reason};
-use crate::record::{ActorRecord, BarePodRecord, PodRecord};
+use crate::record::{ActorRecord, BarePodRecord, PodRecord, ScaleTarget};
 
 /// A binding as a pass sees it.
 #[derive(Debug, Default)]
@@ -17,6 +19,24 @@ pub struct BindingSeen {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// Its pods; `None` while nobody has listed them.
     pub pods: Option<BoundPods>,
+    /// How its queue scales it, or why it cannot; `None` while scaling is off, or nobody knows what is to be scaled.
+    pub scaling: Option<Result<Box<ScalingOfTarget>, Fault>>,
+}
+
+/// How a queue scales a target.
+#[derive(Debug)]
+pub struct ScalingOfTarget {
+    /// What is scaled.
+    pub target: ScaleTarget,
+    /// What makes KEDA do so, or why KEDA cannot be told of the queue yet.
+    pub objects: Result<ScalingObjects, Untriggerable>,
+}
+
+impl BindingSeen {
+    /// How its queue scales the target, where it can.
+    pub fn scaling_of_target(&self) -> Option<&ScalingOfTarget> {
+        self.scaling.as_ref()?.as_deref().ok()
+    }
 }
 
 /// A target that is understood.
@@ -41,12 +61,16 @@ pub struct BoundPods {
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
+    previous: &AsyncActorStatus,
     desired: Result<&Desired, &Fault>,
 ) -> Result<Option<BindingSeen>, Error> {
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);
     };
-    let Some(bound) = desired.ok().and_then(Desired::bound) else {
+    let Ok(desired) = desired else {
+        return Ok(Some(BindingSeen::default()));
+    };
+    let Some(bound) = desired.bound() else {
         return Ok(Some(BindingSeen::default()));
     };
     if actor.metadata.deleting {
@@ -74,8 +98,43 @@ pub(super) async fn see(
             Some(expected) => pods(context, actor, &expected),
             None => Some(BoundPods::default()),
         },
+        scaling: target
+            .as_ref()
+            .ok()
+            .and_then(|resolved| scaling_of(actor, previous, desired, &resolved.target)),
         target: Some(target),
     }))
+}
+
+/// How the actor's queue scales a target, while scaling is on. What cannot be scaled is bound all the same (SO-4).
+pub fn scaling_of(
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    desired: &Desired,
+    target: &Target,
+) -> Option<Result<Box<ScalingOfTarget>, Fault>> {
+    let scaled = match &target.scale {
+        Scale::Object(scaled) => scaled,
+        Scale::Refused(finding) => {
+            desired.spec.scaling_in_force()?;
+            let text = finding.message.clone();
+            return Some(Err(Fault::until_change(Reason::ScalingNotSupported, text)));
+        }
+    };
+    let keda = asya_shared::scaling::ScaleTarget {
+        api_version: &scaled.api_version,
+        kind: &scaled.kind,
+        name: &scaled.name,
+    };
+    let objects = desired.scaling_of(actor, previous, keda)?;
+    Some(Ok(Box::new(ScalingOfTarget {
+        target: ScaleTarget {
+            group: scaled.group_kind().group.into(),
+            kind: (&*scaled.kind).into(),
+            name: (&*scaled.name).into(),
+        },
+        objects,
+    })))
 }
 
 /// `None` while nobody can tell.

@@ -9,15 +9,16 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::conditions::Conditions;
 use super::{
-    READY, Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, messages, queue,
-    ready_generation, summarize_conditions, transport,
+    READY, Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
+    ready_generation, scaling, summarize_conditions, transport,
 };
 use crate::reconcile::apply::Ensured;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::{Fault, Reason, Retry};
-use crate::scaling::replicas::last_scale;
+use crate::scaling::ready::ScalingReady;
+use crate::scaling::replicas::{LastScale, last_scale};
 
 use pods::Counted;
 use state::Facts;
@@ -25,6 +26,9 @@ use state::Facts;
 const TARGET_RESOLVED: &str = "TargetResolved";
 const INJECTED: &str = "Injected";
 const CONFLICT: &str = "Conflict";
+
+/// Status, reason and message of condition `Injected`.
+type Injected = (Option<bool>, Reason, String);
 
 /// The status of a binding that lives.
 pub(super) fn report(
@@ -40,7 +44,13 @@ pub(super) fn report(
     let health = health.map(|pods| Pods::count(&pods.marked, None, now));
     let injected = injected(observed, counted.as_ref(), bound_since.is_some());
     let resolved = resolved(seen);
-    let desired = resolved.and_then(|resolved| resolved.replicas);
+    let asked_for = resolved.and_then(|resolved| resolved.replicas);
+    let desired = counted
+        .as_ref()
+        .map(|counted| asked_for.unwrap_or(counted.total));
+    let scale = last_scale(&observed.previous, desired, now);
+    let hpa = scaling::hpa(observed, ensured);
+    let scaling = scaling::judge(observed, ensured, hpa, (&scale, now));
     let verdict = state::decide(&Facts {
         refused: spec_fault.or(ensured.fault.as_ref()),
         transport: transport::wrong(observed, ensured, transport_fault),
@@ -50,8 +60,8 @@ pub(super) fn report(
             .and_then(|target| target.as_ref().err()),
         pods: counted.as_ref().zip(health.as_ref()),
         injected: injected.as_ref(),
-        scales: observed.bound().is_some_and(|bound| bound.scales),
-        desired,
+        scaling: scaling.as_ref(),
+        desired: asked_for,
         previous: &observed.previous,
         generation: observed.actor.generation,
         unready_limit: observed.deadlines.unready,
@@ -60,11 +70,17 @@ pub(super) fn report(
     let mut status = status(
         observed,
         seen,
-        counted.as_ref(),
-        health.as_ref(),
+        counted.as_ref().zip(health.as_ref()),
         desired,
-        now,
+        scale,
     );
+    scaling::tell(&mut status, observed, ensured);
+    if observed.scaling.scaled_object.ours().is_some() {
+        // Until it is gone: then the target may have to be woken (SO-6).
+        let told = &mut status.scaled_object_ref;
+        *told = told.take().or(observed.previous.scaled_object_ref.clone());
+    }
+    status.inventory = inventory::inventory(observed, ensured);
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
     status.bound_since = bound_since;
     status.progressing_since = verdict.progressing_since.map(Time);
@@ -83,6 +99,13 @@ pub(super) fn report(
         .and_then(|at| at.duration_since(now).try_into().ok());
     let retry = retry
         .chain(again.map(Retry::After))
+        .chain(scaling::again(
+            observed,
+            ensured,
+            scaling.as_ref(),
+            &status,
+            now,
+        ))
         .chain(ensured.queue.retry())
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
@@ -93,7 +116,7 @@ pub(super) fn report(
         seen,
         ensured,
         (transport_fault, refused),
-        injected,
+        (injected, scaling),
         now,
     );
     status.ready_generation = ready_generation(observed, &status);
@@ -149,23 +172,22 @@ fn counted(observed: &Observed, seen: &BindingSeen, since: Option<&Time>) -> Opt
 fn status(
     observed: &Observed,
     seen: &BindingSeen,
-    counted: Option<&Counted>,
-    health: Option<&Pods>,
+    pods: Option<(&Counted, &Pods)>,
     desired: Option<i32>,
-    now: Timestamp,
+    scale: LastScale,
 ) -> AsyncActorStatus {
     let previous = &observed.previous;
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Binding),
         observed_generation: Some(observed.actor.generation),
         resolved_target: resolved_target(observed, seen),
-        pods: counted.map_or_else(|| previous.pods.clone(), |it| Some(it.pods.clone())),
+        pods: pods.map_or_else(|| previous.pods.clone(), |it| Some(it.0.pods.clone())),
         conflict_count: Some(previous.conflict_count.unwrap_or(0)),
         last_conflict_time: previous.last_conflict_time.clone(),
         conflicts: previous.conflicts.clone(),
         ..AsyncActorStatus::default()
     };
-    let (Some(counted), Some(health)) = (counted, health) else {
+    let (Some((counted, health)), Some(desired)) = (pods, desired) else {
         // Nobody has listed the pods since this process began: what was told holds until then.
         return AsyncActorStatus {
             replicas: previous.replicas,
@@ -185,8 +207,6 @@ fn status(
         };
     };
     let (ready, total) = (counted.ready, counted.total);
-    let desired = desired.unwrap_or(total);
-    let scale = last_scale(previous, Some(desired), now);
     status.last_scale_time = scale.time;
     status.last_scale_direction = scale.direction;
     status.last_scale_formatted = Some(scale.formatted);
@@ -220,11 +240,7 @@ fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTa
 }
 
 /// Condition `Injected`; `None` leaves it as it stands.
-fn injected(
-    observed: &Observed,
-    counted: Option<&Counted>,
-    is_bound: bool,
-) -> Option<(Option<bool>, Reason, String)> {
+fn injected(observed: &Observed, counted: Option<&Counted>, is_bound: bool) -> Option<Injected> {
     let bound = observed.bound()?;
     if bound.strategy == BindingStrategy::Template {
         let text = "spec.binding.strategy: Template is not served by this version of the operator; use Pod";
@@ -251,7 +267,7 @@ fn conditions(
     seen: &BindingSeen,
     ensured: &Ensured,
     (transport_fault, refused): (Option<&Fault>, Option<&Fault>),
-    injected: Option<(Option<bool>, Reason, String)>,
+    (injected, scaling): (Option<Injected>, Option<ScalingReady>),
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);
@@ -269,13 +285,9 @@ fn conditions(
     if let Some((is_so, reason, text)) = injected {
         conditions.set(INJECTED, is_so, reason, &text);
     }
-    match observed.bound() {
-        Some(bound) if bound.scales => {
-            let text = "spec.scaling: scaling of a bound workload is not served by this version of the operator; \
-                set spec.scaling.enabled to false";
-            conditions.set(SCALING_READY, Some(false), Reason::NotServed, text);
-        }
-        Some(_) => conditions.remove(SCALING_READY),
+    match scaling {
+        Some(it) => conditions.set(SCALING_READY, it.ready, it.reason, &it.message),
+        None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
         None => {}
     }
     // BIND-6: in this mode it is there only while it is not so.

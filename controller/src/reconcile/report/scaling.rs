@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::reference;
 use crate::reconcile::apply::Ensured;
 use crate::reconcile::observe::Observed;
+use crate::reconcile::{Reason, Retry};
 use crate::record::HpaRecord;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{LastScale, hpa_of};
@@ -29,6 +30,32 @@ pub(super) fn judge(
     let (fault, found) = (scaled.fault.as_ref(), scaled.scaled_object.as_deref());
     let limit = observed.deadlines.hpa_metrics;
     Some(scaling_ready(fault, found, hpa, limit, last, now))
+}
+
+/// When to look again because of scaling; `told` is the status of this pass.
+pub(super) fn again(
+    observed: &Observed,
+    ensured: &Ensured,
+    ready: Option<&ScalingReady>,
+    told: &AsyncActorStatus,
+    now: Timestamp,
+) -> impl Iterator<Item = Retry> {
+    let fault = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
+    let timers = [ready.and_then(|it| it.again), ensured.released_by];
+    let timers = timers.into_iter().flatten();
+    let timers = timers.filter_map(move |at| at.duration_since(now).try_into().ok());
+    // What KEDA could not be told in this pass it can in the next.
+    let found = fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
+        && url(&observed.previous) != url(told);
+    fault
+        .map(|fault| fault.retry)
+        .into_iter()
+        .chain(timers.map(Retry::After))
+        .chain(found.then_some(Retry::Now))
+}
+
+fn url(status: &AsyncActorStatus) -> Option<&String> {
+    status.queue.as_ref()?.url.as_ref()
 }
 
 /// Who decides the number of pods, and within which limits.

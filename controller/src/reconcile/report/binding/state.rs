@@ -7,10 +7,11 @@ use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use k8s_openapi::jiff::Timestamp;
 
 use super::pods::Counted;
-use super::{TARGET_RESOLVED, WORKLOAD_READY};
+use super::{Injected, TARGET_RESOLVED, WORKLOAD_READY};
 use crate::reconcile::pods::Pods;
 use crate::reconcile::state::state_of;
 use crate::reconcile::{Fault, Reason};
+use crate::scaling::ready::ScalingReady;
 
 /// All that the table reads.
 pub(super) struct Facts<'a> {
@@ -23,9 +24,9 @@ pub(super) struct Facts<'a> {
     /// Its pods; `None` while nobody has listed them.
     pub(super) pods: Option<(&'a Counted, &'a Pods)>,
     /// Condition `Injected`; `None` while it stays as it stands.
-    pub(super) injected: Option<&'a (Option<bool>, Reason, String)>,
-    /// The queue is to decide the number of pods, which is not served yet.
-    pub(super) scales: bool,
+    pub(super) injected: Option<&'a Injected>,
+    /// Condition `ScalingReady`, while the queue is to decide the number of pods.
+    pub(super) scaling: Option<&'a ScalingReady>,
     /// Pods that the target asks for, where it says so.
     pub(super) desired: Option<i32>,
     /// The status of the last pass.
@@ -116,7 +117,7 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
             State::Degraded.into()
         };
     }
-    let never_injects = |it: &&(Option<bool>, Reason, String)| {
+    let never_injects = |it: &&Injected| {
         it.0 == Some(false) && matches!(it.1, Reason::StrategyNotAllowed | Reason::SpecConflict)
     };
     if facts.injected.as_ref().is_some_and(never_injects) {
@@ -126,10 +127,11 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
             State::Degraded.into()
         };
     }
-    if facts.scales {
+    if facts.scaling.is_some_and(|it| it.ready == Some(false)) {
         return State::ScalingError.into();
     }
     match () {
+        () if total == 0 && desired == 0 && facts.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),
         () if total > desired => State::ScalingDown.into(),
         () if ready < desired => scaling_up(facts, ready),

@@ -1,14 +1,15 @@
-use asya_shared::api::{AsyncActorStatus, Mode, State};
+use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State};
 use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::report;
-use crate::reconcile::apply::{Ensured, QueueState};
+use crate::reconcile::apply::{Ensured, QueueState, Scaled};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::testing::{actor, observed, record};
 use crate::reconcile::{Fault, Reason};
+use crate::scaling::testing::scaled_object;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00.5Z".parse().unwrap()
@@ -52,6 +53,7 @@ fn found() -> BindingSeen {
     BindingSeen {
         target: Some(Ok(Box::new(target))),
         pods: Some(BoundPods::default()),
+        scaling: None,
     }
 }
 
@@ -187,13 +189,6 @@ fn second_pass_tells_the_same_also_before_pods_have_been_listed() {
 /// BIND-6: nothing is told that is not so.
 #[test]
 fn what_is_not_served_is_told_as_such() {
-    let scaled = status_of(&bound(
-        &json!({"scaling": {"enabled": true}}),
-        &AsyncActorStatus::default(),
-    ));
-    assert_eq!(told(&scaled, "ScalingReady"), is("False", "NotServed"));
-    assert_eq!(scaled.status, Some(State::ScalingError));
-    assert_eq!(scaled.ready_summary.as_deref(), Some("2/4"));
     let template = json!({"binding": {"strategy": "Template"}});
     let template = status_of(&bound(&template, &AsyncActorStatus::default()));
     assert_eq!(
@@ -201,8 +196,46 @@ fn what_is_not_served_is_told_as_such() {
         is("False", "StrategyNotAllowed")
     );
     assert_eq!(template.status, Some(State::WorkloadError));
-    let off = status_of(&bound(&json!({}), &scaled));
+}
+
+/// SO-1, SO-4
+#[test]
+fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
+    let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
+    let mut pass = bound(&scaling, &AsyncActorStatus::default());
+    pass.2.scaling = Some(Scaled {
+        scaled_object: Some(scaled_object(
+            &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
+        )),
+        fault: None,
+    });
+    let works = status_of(&pass);
+    assert_eq!(
+        told(&works, "ScalingReady"),
+        is("True", "ScaledObjectReady")
+    );
+    assert_eq!(works.ready_summary.as_deref(), Some("3/4"));
+    assert_eq!(
+        (works.scaling_mode, works.min_replicas, works.max_replicas),
+        (Some(ScalingMode::Keda), Some(0), Some(7))
+    );
+    assert_eq!(works.scaled_object_ref.unwrap().name, "a");
+
+    let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
+    pass.2.scaling = Some(Scaled {
+        scaled_object: None,
+        fault: Some(fault),
+    });
+    let refused = status_of(&pass);
+    assert_eq!(
+        told(&refused, "ScalingReady"),
+        is("False", "ScalingNotSupported")
+    );
+    assert_eq!(refused.status, Some(State::ScalingError));
+
+    let off = status_of(&bound(&json!({}), &refused));
     assert_eq!(told(&off, "ScalingReady"), is("", ""));
+    assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
 }
 
 /// BIND-6

@@ -9,6 +9,7 @@ use crate::reconcile::pods::Pods;
 use crate::reconcile::report::binding::pods::Counted;
 use crate::reconcile::{Fault, Reason};
 use crate::record::{Class, Problem};
+use crate::scaling::ready::ScalingReady;
 
 fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().unwrap()
@@ -40,6 +41,32 @@ fn failing(class: Class, container: &str) -> Pods {
     }
 }
 
+/// Condition `ScalingReady`.
+#[derive(Clone, Copy)]
+enum Scaling {
+    Off,
+    Begins,
+    Works,
+    Fails,
+}
+
+impl Scaling {
+    fn ready(self) -> Option<ScalingReady> {
+        let ready = match self {
+            Self::Off => return None,
+            Self::Begins => None,
+            Self::Works => Some(true),
+            Self::Fails => Some(false),
+        };
+        Some(ScalingReady {
+            ready,
+            reason: Reason::RivalAutoscaler,
+            message: String::new(),
+            again: None,
+        })
+    }
+}
+
 struct Row {
     refused: bool,
     transport: bool,
@@ -47,7 +74,7 @@ struct Row {
     counted: Option<Counted>,
     health: Pods,
     injected: (Option<bool>, Reason),
-    scales: bool,
+    scaling: Scaling,
     desired: Option<i32>,
     previous: AsyncActorStatus,
 }
@@ -61,7 +88,7 @@ impl Default for Row {
             counted: Some(pods(2, 2)),
             health: Pods::default(),
             injected: (Some(true), Reason::AllPodsInjected),
-            scales: false,
+            scaling: Scaling::Off,
             desired: Some(2),
             previous: AsyncActorStatus::default(),
         }
@@ -74,13 +101,14 @@ impl Row {
         let refused = fault(Reason::ValidationError);
         let target = self.target.map(fault);
         let injected = (self.injected.0, self.injected.1, String::new());
+        let scaling = self.scaling.ready();
         decide(&Facts {
             refused: self.refused.then_some(&refused),
             transport: self.transport.then_some("away"),
             target: target.as_ref(),
             pods: self.counted.as_ref().map(|counted| (counted, &self.health)),
             injected: Some(&injected),
-            scales: self.scales,
+            scaling: scaling.as_ref(),
             desired: self.desired,
             previous: &self.previous,
             generation: 1,
@@ -134,7 +162,9 @@ fn first_row_that_holds_decides() {
         ),
         (
             State::SidecarError,
-            Box::new(|row| (row.counted, row.health, row.scales) = (some(2, 0), crash(), true)),
+            Box::new(|row| {
+                (row.counted, row.health, row.scaling) = (some(2, 0), crash(), Scaling::Fails);
+            }),
         ),
         (
             State::Degraded,
@@ -155,16 +185,32 @@ fn first_row_that_holds_decides() {
         ),
         (
             State::WorkloadError,
-            Box::new(|row| (row.counted, row.injected, row.scales) = (some(2, 0), CONFLICT, true)),
+            Box::new(|row| {
+                (row.counted, row.injected, row.scaling) = (some(2, 0), CONFLICT, Scaling::Fails);
+            }),
         ),
         (
             State::Degraded,
             Box::new(|row| (row.counted, row.injected) = (some(2, 1), CONFLICT)),
         ),
-        (State::ScalingError, Box::new(|row| row.scales = true)),
+        (
+            State::ScalingError,
+            Box::new(|row| row.scaling = Scaling::Fails),
+        ),
         (
             State::Running,
             Box::new(|row| (row.counted, row.desired) = (some(0, 0), Some(0))),
+        ),
+        (
+            State::Napping,
+            Box::new(|row| {
+                (row.counted, row.desired, row.scaling) = (some(0, 0), Some(0), Scaling::Works);
+            }),
+        ),
+        (State::Running, Box::new(|row| row.scaling = Scaling::Works)),
+        (
+            State::Running,
+            Box::new(|row| row.scaling = Scaling::Begins),
         ),
         (State::ScalingDown, Box::new(|row| row.counted = some(3, 2))),
         (

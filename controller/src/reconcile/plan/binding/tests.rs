@@ -1,0 +1,191 @@
+use asya_shared::resolve::{Related, Resolution, Scale, Target, resolver};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::reconcile::observe::binding::{BindingSeen, Resolved, scaling_of};
+use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
+use crate::reconcile::testing::{actor, observed};
+use crate::reconcile::{Fault, Reason};
+use crate::scaling::plan::ScalingPlan;
+use crate::scaling::testing::{hpa, scaled_object};
+
+const APPLY: Step = Step::Apply { take_over: None };
+
+fn deployment() -> Target {
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let resolver = resolver("apps", "Deployment");
+    match resolver.resolve(&object, &Related::default()) {
+        Resolution::Found(target) => *target,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Actor `ns/a`, which binds this target and scales it.
+fn scaling(target: Result<Target, Fault>) -> Observed {
+    bound(&json!({"enabled": true}), target)
+}
+
+fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
+    let spec = json!({
+        "transport": "mq", "scaling": scaling,
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
+    let desired = seen.desired.as_ref().unwrap();
+    let of_target = |target: &Target| scaling_of(&seen.actor, &seen.previous, desired, target);
+    let binding = BindingSeen {
+        scaling: target.as_ref().ok().and_then(of_target),
+        target: Some(target.map(|target| {
+            Box::new(Resolved {
+                target,
+                replicas: Some(1),
+            })
+        })),
+        pods: None,
+    };
+    seen.binding = Some(binding);
+    seen
+}
+
+fn step(seen: &Observed) -> Option<ScalingStep> {
+    match plan(seen, Timestamp::UNIX_EPOCH) {
+        Plan::Bind(plan) => plan.scaling,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wanted(seen: &Observed) -> ScalingPlan {
+    match step(seen) {
+        Some(ScalingStep::Wanted(plan)) => plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// SO-1, SO-2
+#[test]
+fn scaled_object_is_made_for_the_workload_of_the_target() {
+    let seen = scaling(Ok(deployment()));
+    let plan = wanted(&seen);
+    assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
+    let objects = seen.scaling_objects().unwrap().unwrap();
+    let spec = &objects.scaled_object.object["spec"];
+    assert_eq!(
+        spec["scaleTargetRef"],
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"})
+    );
+    let trigger = &spec["triggers"][0];
+    assert!(
+        !trigger["name"].as_str().unwrap().contains('-'),
+        "{trigger}"
+    );
+    assert!(
+        !trigger["metadata"].to_string().contains("FromEnv"),
+        "{trigger}"
+    );
+}
+
+/// SO-3
+#[test]
+fn autoscaler_of_somebody_else_on_the_same_object_is_a_rival() {
+    let on = |name: &str| {
+        let mut seen = scaling(Ok(deployment()));
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
+        let rival = json!({"metadata": {"name": "theirs", "ownerReferences": []}, "spec": {"scaleTargetRef": target}});
+        seen.scaling.hpas = vec![hpa(&rival)];
+        wanted(&seen)
+    };
+    let plan = on("web");
+    assert_eq!(plan.scaled_object, Step::Keep);
+    let fault = plan.fault.unwrap();
+    assert_eq!(fault.reason, Reason::RivalAutoscaler);
+    assert!(
+        fault
+            .message
+            .starts_with("HorizontalPodAutoscaler theirs scales Deployment web"),
+        "{fault:?}"
+    );
+    assert_eq!(on("other").fault, None);
+}
+
+/// SO-4
+#[test]
+fn target_that_cannot_be_scaled_loses_what_scaled_it_and_says_why() {
+    let mut target = deployment();
+    let Scale::Object(_) = &target.scale else {
+        panic!()
+    };
+    target.scale = Scale::Refused(asya_shared::resolve::Finding::new(
+        asya_shared::resolve::FindingReason::ScalingNotSupported,
+        "its owner scales it",
+    ));
+    let mut seen = scaling(Ok(target));
+    seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let Some(ScalingStep::Refused(removal, fault)) = step(&seen) else {
+        panic!()
+    };
+    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+    assert_eq!(
+        (fault.reason, &*fault.message),
+        (Reason::ScalingNotSupported, "its owner scales it")
+    );
+}
+
+/// BIND-42
+#[test]
+fn scaled_object_goes_with_the_target_and_not_because_nobody_can_read_it() {
+    for (reason, goes) in [
+        (Reason::TargetNotFound, true),
+        (Reason::KindNotInstalled, true),
+        (Reason::AlreadyBound, true),
+        (Reason::TargetNotReady, false),
+        (Reason::KindForbidden, false),
+        (Reason::Ambiguous, false),
+    ] {
+        let mut seen = scaling(Err(Fault::until_change(reason, "")));
+        seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+        let found = step(&seen);
+        let removes = matches!(&found, Some(ScalingStep::Unwanted(removal)) if removal.scaled_object == Step::Delete("u-so".into()));
+        assert_eq!(removes, goes, "{reason}: {found:?}");
+        assert_eq!(found.is_none(), !goes, "{reason}");
+    }
+}
+
+/// SO-6
+#[test]
+fn target_is_woken_once_when_nobody_scales_it_any_more() {
+    let off = |status: &Value, min: i32, exists: bool| {
+        let mut seen = bound(
+            &json!({"enabled": false, "minReplicas": min, "maxReplicas": 9}),
+            Ok(deployment()),
+        );
+        seen.previous = serde_json::from_value(status.clone()).unwrap();
+        if exists {
+            seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+        }
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.wake,
+            other => panic!("{other:?}"),
+        }
+    };
+    let scaled = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    assert_eq!(off(&scaled, 0, true), None, "KEDA has not let go of it yet");
+    let wake = off(&scaled, 0, false).unwrap();
+    assert_eq!((&*wake.object.name, wake.replicas), ("web", 1));
+    assert_eq!(off(&scaled, 3, false).unwrap().replicas, 3);
+    assert_eq!(off(&json!({}), 0, false), None, "it was not scaled by us");
+}
+
+/// KEDA-8
+#[test]
+fn scaled_object_goes_when_scaling_is_switched_off() {
+    let mut seen = bound(&json!({"enabled": false}), Ok(deployment()));
+    seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    let Some(ScalingStep::Unwanted(removal)) = step(&seen) else {
+        panic!()
+    };
+    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+}

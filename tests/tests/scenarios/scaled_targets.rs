@@ -1,0 +1,152 @@
+//! Bindings that are scaled by the depth of their queues, with KEDA and the HPA controller.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::binding::{bound_actor, condition, model, status_is};
+use crate::scaling::{SOON, of_keda};
+
+/// BIND-40, SO-3
+const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
+
+fn scaled_actor(name: &str, deployment: &str) -> Value {
+    let mut actor = bound_actor(name, deployment);
+    actor["spec"]["scaling"] = json!({
+        "enabled": true, "maxReplicas": 3, "pollingInterval": 1, "cooldownPeriod": 0,
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+    });
+    actor
+}
+
+async fn create(scenario: &Scenario, name: &str, replicas: i32) -> Result<()> {
+    let deployments = scenario.api::<Deployment>();
+    deployments
+        .create(&PostParams::default(), &model(name, replicas)?)
+        .await?;
+    Ok(())
+}
+
+async fn replicas(scenario: &Scenario, name: &str, what: &str, wanted: i32) -> Result<()> {
+    eventually(format_args!("{name}: {what}"), SOON, async || {
+        let live = scenario.api::<Deployment>().get(name).await?;
+        let now = live.spec.and_then(|spec| spec.replicas);
+        check(now == Some(wanted), format_args!("{now:?}"))
+    })
+    .await
+}
+
+/// SO-1, SO-2, SO-6, SO-7, KEDA-11
+#[tokio::test]
+async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_ends() {
+    Scenario::run("scaled-target", async |scenario| {
+        let (name, target) = (scenario.name("bound"), "model");
+        create(scenario, target, 1).await?;
+        scenario.apply(&scaled_actor(&name, target)).await?;
+        let asleep = |status: &Value| {
+            condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
+                && status["status"] == "Napping"
+        };
+        let status = status_is(scenario, &name, "naps", SOON, asleep).await?;
+        assert_eq!(
+            (&status["scalingMode"], &status["maxReplicas"]),
+            (&json!("KEDA"), &json!(3))
+        );
+        replicas(scenario, target, "has no pods", 0).await?;
+
+        let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
+        for number in 0..12 {
+            assert!(rabbitmq.publish("", &queue, &number.to_string()).await?);
+        }
+        let awake =
+            |status: &Value| status["desiredReplicas"] == 3 && status["pods"]["matched"] == 3;
+        let status = status_is(scenario, &name, "has three pods", SOON, awake).await?;
+        assert_eq!(status["lastScaleDirection"], "up");
+        assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
+        status_is(scenario, &name, "naps again", SOON, asleep).await?;
+
+        let audit = scenario.cluster().audit();
+        let mark = audit.mark().await?;
+        scenario.apply(&bound_actor(&name, target)).await?;
+        replicas(scenario, target, "is awake", 1).await?;
+        let off = |status: &Value| condition(status, "ScalingReady") == ("", "");
+        let status = status_is(scenario, &name, "is not scaled", SOON, off).await?;
+        assert_eq!(status["scalingMode"], "Manual");
+        let user = scenario.cluster().operator_user()?;
+        let writes = audit.writes_since(mark, &user).await?;
+        let woken = writes.iter().filter(|write| {
+            write.namespace == scenario.namespace()
+                && (&*write.resource, &*write.subresource) == ("deployments", "scale")
+        });
+        assert_eq!(woken.count(), 1, "{writes:?}");
+        let left = of_keda(scenario, "ScaledObject").get_opt(&name).await?;
+        assert!(left.is_none(), "{left:?}");
+        Ok(())
+    })
+    .await;
+}
+
+/// SO-3, BIND-42
+#[tokio::test]
+async fn target_that_another_scales_is_left_to_it_and_one_that_is_gone_is_scaled_by_nobody() {
+    Scenario::run("scaled-rival", async |scenario| {
+        let (name, target) = (scenario.name("bound"), "model");
+        create(scenario, target, 1).await?;
+        let hpas = scenario.api::<HorizontalPodAutoscaler>();
+        let rival = serde_json::from_value(json!({
+            "metadata": {"name": "theirs"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target},
+                "minReplicas": 1, "maxReplicas": 2,
+                "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}],
+            },
+        }))?;
+        hpas.create(&PostParams::default(), &rival).await?;
+        scenario.apply(&scaled_actor(&name, target)).await?;
+        let refused = |status: &Value| {
+            condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
+        };
+        let status = status_is(scenario, &name, "has a rival", SOON, refused).await?;
+        assert_eq!(condition(&status, "TargetResolved"), ("True", "Resolved"));
+        assert!(status.to_string().contains("HorizontalPodAutoscaler theirs scales Deployment model"), "{status}");
+        let ours = of_keda(scenario, "ScaledObject");
+        assert!(ours.get_opt(&name).await?.is_none());
+
+        hpas.delete("theirs", &DeleteParams::default()).await?;
+        eventually("our ScaledObject follows", FOLLOWS_WITHIN, async || {
+            let found = ours.get_opt(&name).await?;
+            check(found.is_some(), "there is none")
+        })
+        .await?;
+
+        let queue = format!("asya-{name}");
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        assert!(rabbitmq.publish("", &queue, "kept").await?);
+        scenario
+            .api::<Deployment>()
+            .delete(target, &DeleteParams::default())
+            .await?;
+        eventually("our ScaledObject goes with the target", SOON, async || {
+            let found = ours.get_opt(&name).await?;
+            check(found.is_none(), "it is there")
+        })
+        .await?;
+        assert_eq!(rabbitmq.messages(&queue, 1, false).await?, ["kept"]);
+
+        // As soon as KEDA has let go of the earlier one.
+        create(scenario, target, 1).await?;
+        eventually("the next target is scaled", SOON, async || {
+            let found = ours.get_opt(&name).await?;
+            check(found.is_some(), "there is none")
+        })
+        .await?;
+        Ok(())
+    })
+    .await;
+}
