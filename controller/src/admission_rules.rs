@@ -194,10 +194,7 @@ impl Keeper {
         let rules = admission::mutating(&settings, &bindings);
         let mut wrote = self.apply_mutating(rules.objects).await?;
         let validator = Wanted::new(&admission::validating(&settings));
-        wrote |= self
-            .validating
-            .apply(&validator, &self.context.events)
-            .await?;
+        wrote |= self.validating.apply(&validator, &self.context).await?;
         self.told = None;
         if wrote {
             // Read back by the watch; who fights over it gets one answer a second.
@@ -231,8 +228,10 @@ impl Keeper {
         }
         let mut wrote = false;
         for object in wanted.into_values() {
-            let events = &self.context.events;
-            wrote |= self.mutating.apply(&Wanted::new(&object), events).await?;
+            wrote |= self
+                .mutating
+                .apply(&Wanted::new(&object), &self.context)
+                .await?;
         }
         Ok(wrote)
     }

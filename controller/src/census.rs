@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use asya_shared::api::PodCounts;
 use asya_shared::validate;
 use serde::Deserialize;
 
@@ -20,22 +21,24 @@ struct Spec<'a> {
 struct Status<'a> {
     #[serde(borrow, default)]
     status: Cow<'a, str>,
+    #[serde(default)]
+    pods: Option<PodCounts>,
 }
 
-/// Sets the gauges of actors by transport and status, and of those that cannot be read.
+/// Sets the gauges of actors by transport and status, of bindings' pods, and of actors that cannot be read.
 pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
     let mut by_label: HashMap<(String, String), usize> = HashMap::new();
     let mut undecodable = 0;
+    let mut bound = Vec::new();
     actors.each(|actor| {
         let (spec, status) = (text(actor.spec.as_ref()), text(actor.status.as_ref()));
         let transport = serde_json::from_str::<Spec<'_>>(spec)
             .unwrap_or_default()
             .transport
             .into_owned();
-        let status = serde_json::from_str::<Status<'_>>(status)
-            .unwrap_or_default()
-            .status
-            .into_owned();
+        let Status { status, pods } = serde_json::from_str(status).unwrap_or_default();
+        let status = status.into_owned();
+        bound.extend(pods.map(|pods| (actor.metadata.key.clone(), pods)));
         // Reading all of 10,000 specs at each scrape would be dear, and only these can be unreadable.
         undecodable += usize::from(status == "WorkloadError" && validate::decode(spec).is_err());
         *by_label.entry((transport, status)).or_default() += 1;
@@ -45,6 +48,7 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
             .iter()
             .map(|((transport, status), count)| (&**transport, &**status, *count)),
     );
+    metrics.bound_pods(bound.iter().map(|(key, pods)| (key, pods)));
     metrics.undecodable(undecodable);
 }
 
@@ -84,6 +88,11 @@ mod tests {
                 json!({"status": "WorkloadError"}),
             ),
             ("d", json!({"transport": 5}), json!(null)),
+            (
+                "e",
+                json!({"transport": "mq"}),
+                json!({"status": "Updating", "pods": {"matched": 3, "injected": 2, "notInjected": 1, "outdated": 0}}),
+            ),
         ];
         for (name, spec, status) in actors {
             let metadata =
@@ -98,6 +107,8 @@ mod tests {
             r#"asya_operator_actors{transport="mq",status="Running"} 2"#,
             r#"asya_operator_actors{transport="mq",status="WorkloadError"} 1"#,
             r#"asya_operator_actors{transport="",status=""} 1"#,
+            r#"asya_operator_bound_pods{namespace="ns",actor="e",state="injected"} 2"#,
+            r#"asya_operator_bound_pods{namespace="ns",actor="e",state="not_injected"} 1"#,
             "asya_operator_undecodable_objects 1",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");

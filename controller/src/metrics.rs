@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::metrics::{Exposed, Gauges, add, register};
+use asya_shared::api::PodCounts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -45,6 +46,7 @@ pub struct Metrics {
     pass_failures: Family<Labels<1>, Counter>,
     actors: Family<Labels<2>, Gauge>,
     queue_messages: Family<Labels<3>, Gauge>,
+    bound_pods: Family<Labels<3>, Gauge>,
     broker_requests: Family<Labels<3>, Counter>,
     transport_up: Family<Labels<1>, Gauge>,
     api_writes: Counter,
@@ -53,6 +55,7 @@ pub struct Metrics {
     records: Family<Labels<1>, Gauge>,
     events_received: Family<Labels<1>, Counter>,
     events_dropped: Family<Labels<1>, Counter>,
+    config_heals: Family<Labels<1>, Counter>,
 }
 
 /// Named as by Kubernetes' `controller-runtime`, whose dashboards users have.
@@ -144,6 +147,12 @@ impl Metrics {
         let passes = Passes::new(registry.sub_registry_with_label(controller()));
         let queue = [name, controller()].into_iter();
         let queue = Queue::new(registry.sub_registry_with_labels(queue));
+        // The webhook's name, since it is about its configurations.
+        let config_heals = add(
+            registry.sub_registry_with_prefix("asya_webhook"),
+            "config_heals",
+            "Webhook configurations that were restored",
+        );
         let own = registry.sub_registry_with_prefix("asya_operator");
         Self {
             passes,
@@ -151,6 +160,7 @@ impl Metrics {
             pass_failures: add(own, "pass_failures", "Passes that failed by kind of error"),
             actors: add(own, "actors", "Actors by transport and status"),
             queue_messages: add(own, "queue_messages", "Messages in actors' queues by state"),
+            bound_pods: add(own, "bound_pods", "Pods of bindings by state"),
             broker_requests: add(own, "broker_requests", "Requests to brokers"),
             transport_up: add(own, "transport_up", "1 if the transport's broker answers"),
             api_writes: add(own, "api_writes", "Requests to the API server that write"),
@@ -159,6 +169,7 @@ impl Metrics {
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
             events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
+            config_heals,
             registry,
             gauges: Gauges::default(),
         }
@@ -219,6 +230,31 @@ impl Metrics {
                 self.queue_messages.get_or_create(&labels).set(count);
             }
         }
+    }
+
+    /// The pods of each binding; what is not named is gone.
+    pub fn bound_pods<'a>(&self, bindings: impl IntoIterator<Item = (&'a Key, &'a PodCounts)>) {
+        self.bound_pods.clear();
+        for (actor, pods) in bindings {
+            for (state, count) in [
+                ("injected", pods.injected),
+                ("not_injected", pods.not_injected),
+                ("outdated", pods.outdated),
+            ] {
+                let labels = [
+                    ("namespace", actor.namespace.to_string()),
+                    ("actor", actor.name.to_string()),
+                    ("state", state.to_owned()),
+                ];
+                self.bound_pods.get_or_create(&labels).set(count.into());
+            }
+        }
+    }
+
+    /// A webhook configuration was restored (CFG-9).
+    pub fn config_healed(&self, object: &str) {
+        let labels = [("object", object.to_owned())];
+        self.config_heals.get_or_create(&labels).inc();
     }
 
     /// A request to a broker was answered, or was not.

@@ -15,10 +15,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tracing::info;
 
-use crate::events::{Events, Note};
+use crate::events::Note;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::patch::{replace, test};
+use crate::reconcile::Context;
 use crate::record::{
     Concerns, Configuration, ConfigurationRecord, Key, Metadata, Record, Seen, content_of,
 };
@@ -158,7 +159,7 @@ where
     ///
     /// # Errors
     /// When the API server refuses or fails.
-    pub(super) async fn apply(&self, wanted: &Wanted, events: &Events) -> Result<bool, String> {
+    pub(super) async fn apply(&self, wanted: &Wanted, context: &Context) -> Result<bool, String> {
         let name = &*wanted.name;
         let live = self.store.store.get(&Key::new("", name));
         let applied = self.applied().get(name).cloned();
@@ -203,6 +204,8 @@ where
                 None => "restored: it had been deleted, or its entries removed".to_owned(),
             };
             let about = reference::<K>(&written.record.metadata);
+            context.metrics.config_healed(name);
+            let events = &context.events;
             events.tell_of(about, Note::WebhookConfigurationRestored, &text);
         }
         Ok(true)

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use asya_shared::api::PodCounts;
+
 use super::*;
 use crate::work_queue::Settings;
 
@@ -50,8 +52,9 @@ const FROM_THE_START: [&str; 13] = [
     "workqueue_retries_total{name,controller}",
 ];
 
-const ONCE_KNOWN: [&str; 8] = [
+const ONCE_KNOWN: [&str; 10] = [
     "asya_operator_actors{transport,status}",
+    "asya_operator_bound_pods{namespace,actor,state}",
     "asya_operator_broker_requests_total{transport,operation,result}",
     "asya_operator_events_dropped_total{kind}",
     "asya_operator_events_received_total{kind}",
@@ -59,6 +62,7 @@ const ONCE_KNOWN: [&str; 8] = [
     "asya_operator_records{kind}",
     "asya_operator_transport_up{transport}",
     "asya_operator_watch_healthy{kind}",
+    "asya_webhook_config_heals_total{object}",
 ];
 
 fn set(shapes: impl IntoIterator<Item = &'static str>) -> BTreeSet<String> {
@@ -75,6 +79,8 @@ fn every_metric_has_its_name_and_labels() {
     metrics.transport_up("rabbitmq", true);
     metrics.watch_healthy("AsyncActor", true);
     metrics.records("Pod", 7);
+    metrics.bound_pods([(&Key::new("ns", "a"), &PodCounts::default())]);
+    metrics.config_healed("asya-injector");
     metrics.watch_event("Pod");
     metrics.watch_event_dropped("Pod");
     metrics.pass().failed("Api");
