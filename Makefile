@@ -52,6 +52,7 @@ image: rust python ## An image archive of both programs, without an engine: targ
 bench: rust go ## Figures of the operator beside a bare client, on a cluster of its own; ARGS="--actors 300"
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
+	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench admission
 
 test: python ## Run everything below and print one table
 	@python3 .ci/parts.py

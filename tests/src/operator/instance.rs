@@ -113,7 +113,8 @@ impl Instance {
     }
 
     /// Where the port of its pod is on this host: `127.0.0.1:PORT`.
-    pub(crate) fn address_of(&self, port: u16) -> Option<&str> {
+    #[must_use]
+    pub fn address_of(&self, port: u16) -> Option<&str> {
         let listener = self.listening.values().find(|it| it.port == port)?;
         Some(&listener.address)
     }

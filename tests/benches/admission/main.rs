@@ -1,0 +1,103 @@
+//! The webhook's figures (OBS-4): what a review costs in this process, beside a handler that decodes whole types and
+//! compares, and what a replica does under load over TLS while it watches a crowd of actors. `make bench` runs it.
+
+mod crowd;
+mod handler;
+mod load;
+#[path = "../figures/machine.rs"]
+mod machine;
+mod reviews;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::operator::Operator;
+use asya_tests::webhook::Webhook;
+use asya_tests::{Error, Result};
+use clap::Parser;
+use serde_json::json;
+
+use crate::crowd::{Crowd, namespace_of, target_of};
+use crate::load::Replica;
+use crate::reviews::review;
+
+/// About as large as pods are: a small one, one of a model server, one with very many variables. Bytes.
+const SIZES: [usize; 3] = [3_000, 12_000, 100_000];
+
+/// Measures the webhook.
+#[derive(Parser)]
+struct Args {
+    /// Actors that a replica watches.
+    #[arg(long, default_value_t = 10_000)]
+    actors: usize,
+
+    /// How many of them are bindings.
+    #[arg(long, default_value_t = 200)]
+    bindings: usize,
+
+    /// Reviews a second, one load after the other.
+    #[arg(long, value_delimiter = ',', default_value = "500,2000")]
+    rates: Vec<u32>,
+
+    /// How long each load lasts, in seconds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+
+    /// What cargo tells every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    asya_tests::install_crypto_provider();
+    asya_tests::watch_signals();
+    let done = measure(&Args::parse()).await;
+    asya_tests::let_the_end_come().await;
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(args: &Args) -> Result<()> {
+    println!("{}", machine::about()?);
+    println!("handler, in this process");
+    for size in SIZES {
+        println!("{}", handler::measure(size)?);
+    }
+
+    let cluster = RunningCluster::start(Options::default()).await?;
+    let operator = Operator::install(&cluster, json!({"webhook": {"replicas": 1}})).await?;
+    // It makes the certificate; what follows is the webhook's alone.
+    let controller = operator.start("bench").await?;
+    let webhook = Webhook::start(&operator).await?;
+    controller.stop().await?;
+    let replica = webhook.replicas().first();
+    let replica = replica.ok_or_else(|| Error::other("there is no replica of the webhook"))?;
+    let replica = Replica::of(&cluster, replica).await?;
+    println!("no actors: {:.0} MiB", replica.memory()?);
+
+    let crowd = Crowd::create(&cluster, args.actors, args.bindings).await?;
+    replica.knows(&crowd).await?;
+    println!(
+        "{} actors, {} of them bindings: {:.0} MiB",
+        args.actors,
+        args.bindings,
+        replica.memory()?
+    );
+    for size in SIZES {
+        let body = review(&namespace_of(0), &target_of(0), size);
+        println!("{}", replica.one_by_one(size, &body, 2_000).await?);
+    }
+    for &rate in &args.rates {
+        let lasts = Duration::from_secs(args.seconds);
+        println!("{}", replica.under_load(&crowd, rate, lasts).await?);
+    }
+    println!("after all that: {:.0} MiB", replica.memory()?);
+    Ok(())
+}
