@@ -141,8 +141,9 @@ impl Kinds {
         looked.map_or(Standing::Unknown, |it| it.standing.borrow().clone())
     }
 
-    /// Tells whenever that changes.
+    /// Tells whenever that changes; from now on it is to be known.
     pub(super) fn subscribe(&self, kind: &Kind) -> watch::Receiver<Standing> {
+        self.want(kind);
         let mut inner = self.lock();
         let looked = inner.known.entry(kind.clone()).or_default();
         looked.standing.subscribe()

@@ -76,6 +76,27 @@ fn workspace() -> Kind {
     })
 }
 
+/// RES-1
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_somebody_waits_for_is_looked_at_whoever_wants_it_first() {
+    let client = server(&Arc::new(Mutex::new(Workspaces::Unknown)));
+    let kinds = Arc::new(Kinds::default());
+    let follower = Arc::clone(&kinds);
+    let task = tokio::spawn(async move { follower.follow(&client, |_| {}).await });
+    // Everything that is wanted from the beginning has been looked at.
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
+    let thing = Kind::from(GroupKind {
+        group: "example.org",
+        kind: "Thing",
+    });
+    let mut standing = kinds.subscribe(&thing);
+    kinds.want(&thing);
+    let looked = tokio::time::timeout(std::time::Duration::from_mins(1), standing.changed());
+    looked.await.unwrap().unwrap();
+    assert_eq!(kinds.standing(&thing), Standing::NotInstalled);
+    task.abort();
+}
+
 /// RES-1, RES-6, ADM-7
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
