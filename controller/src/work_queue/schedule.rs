@@ -177,11 +177,11 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.closed
     }
 
-    /// When there is something to do next, with or without a free worker.
+    /// When there is something to do next; without a free worker nothing is done before a run ends.
     pub(super) fn wake_at(&self, free: bool) -> Option<Instant> {
-        let due = self.due.first().filter(|_| free && !self.closed);
-        let idle = self.idle.front();
-        due.into_iter().chain(idle).map(|entry| entry.0).min()
+        let due = self.due.first().filter(|_| !self.closed);
+        let next = due.into_iter().chain(self.idle.front());
+        next.map(|entry| entry.0).min().filter(|_| free)
     }
 
     pub(super) fn numbers(&self, now: Instant) -> Numbers {

@@ -255,6 +255,20 @@ async fn the_limit_of_workers_holds_and_the_oldest_due_goes_first() {
     assert_eq!(*bench.seen.waited.lock().unwrap(), [0, 0, 980, 980, 1960]);
 }
 
+/// One that looked for slots that can go, while no worker can take anything, would turn round and round.
+#[tokio::test]
+async fn a_queue_whose_workers_are_all_busy_sleeps_until_one_is_free() {
+    let (gap, now) = (Duration::from_secs(1), Instant::now());
+    let mut schedule = Schedule::new(gap, Backoff::default());
+    for key in ["short", "long"] {
+        schedule.want(key, now);
+        schedule.start(now).unwrap();
+    }
+    schedule.finish(&"short", Outcome::Done, now);
+    assert_eq!(schedule.wake_at(false), None);
+    assert_eq!(schedule.wake_at(true), Some(now + gap));
+}
+
 /// FW-16
 #[tokio::test(start_paused = true)]
 async fn a_closed_queue_starts_nothing_and_ends_with_its_last_run() {
