@@ -9,6 +9,9 @@ use super::condition::RawCondition;
 use super::scale_target::{RawScaleTarget, ScaleTarget};
 use super::{Concerns, Key, Metadata, RawMetadata, Record};
 
+/// What an HPA says of a workload without pods.
+const AT_ZERO: &str = "ScalingDisabled";
+
 /// An HPA, reduced to what it scales and whether it can. Its owner is in the metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HpaRecord {
@@ -20,7 +23,7 @@ pub struct HpaRecord {
     pub target: ScaleTarget,
     /// Pods that it asks for; 0 before it has looked, and while there are none.
     pub desired: i32,
-    /// Why it does not scale.
+    /// Why it does not scale. That there are no pods is as it should be: nobody scales from 0 but KEDA.
     pub inactive: Option<Inactive>,
 }
 
@@ -33,13 +36,6 @@ pub struct Inactive {
     pub message: Box<str>,
     /// Since when.
     pub since: Option<Time>,
-}
-
-impl Inactive {
-    /// Nobody scales from 0 but KEDA: while there are no pods this is as it should be.
-    pub fn is_at_zero(&self) -> bool {
-        &*self.reason == "ScalingDisabled"
-    }
 }
 
 /// The decoded fields of an HPA.
@@ -76,7 +72,8 @@ impl Record for HpaRecord {
         let status = raw.status.unwrap_or_default();
         let conditions = status.conditions.into_iter().flatten();
         let inactive = conditions
-            .filter(|condition| condition.kind == "ScalingActive" && condition.status == "False")
+            .filter(|condition| condition.is("ScalingActive", "False"))
+            .filter(|condition| condition.reason != AT_ZERO)
             .map(|condition| Inactive {
                 reason: condition.reason.as_ref().into(),
                 message: condition.message.as_ref().into(),

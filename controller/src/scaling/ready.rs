@@ -84,10 +84,7 @@ fn metrics_are_missing(
     hpa: &HpaRecord,
     last_scaled: Option<Timestamp>,
 ) -> Option<(&Inactive, Timestamp)> {
-    let inactive = hpa
-        .inactive
-        .as_ref()
-        .filter(|inactive| !inactive.is_at_zero())?;
+    let inactive = hpa.inactive.as_ref()?;
     let since = inactive.since.as_ref()?.0;
     let since = last_scaled.map_or(since, |scaled| since.max(scaled));
     Some((inactive, since))

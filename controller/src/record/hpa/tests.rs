@@ -69,9 +69,18 @@ fn hpa_that_does_not_scale_says_why_and_since_when() {
         inactive.since.as_ref().unwrap().0.as_second(),
         1_767_225_601
     );
-    assert!(!inactive.is_at_zero());
-    object["status"]["conditions"][1]["reason"] = json!("ScalingDisabled");
-    assert!(decode(&object).inactive.unwrap().is_at_zero());
+}
+
+/// KEDA-10: an HPA that finds no pods wakes nobody.
+#[test]
+fn hpa_without_pods_is_as_one_that_has_not_looked() {
+    let mut new = of_keda();
+    new["status"] = json!({"desiredReplicas": 0});
+    let mut asleep = new.clone();
+    asleep["status"]["conditions"] = json!([
+        {"type": "ScalingActive", "status": "False", "reason": "ScalingDisabled", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]);
+    assert_eq!(decode(&asleep), decode(&new));
 }
 
 /// KEDA-9: a rival is found by what it scales.
