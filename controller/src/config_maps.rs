@@ -92,6 +92,14 @@ impl ConfigMaps {
         }
     }
 
+    /// Whether one is as it was last found to be wanted, with this hash.
+    pub async fn is_current(&self, key: &Key, hash: &str) -> bool {
+        let entry = self.entry(key);
+        let known = entry.lock().await;
+        let record = self.objects.store.get(key);
+        record.is_some_and(|it| !it.metadata.deleting && is_current(&it, hash, &known))
+    }
+
     /// Makes it where nothing has its name, or else applies it where it `stands` and is ours.
     async fn write(
         &self,
