@@ -153,7 +153,11 @@ impl Bare {
         let finish = async {
             let actors = futures::stream::poll_fn(|context| ready.poll_recv(context));
             actors
-                .map(|name| async move { self.write_status(crowd, &name, crowd.settled()).await })
+                .map(|name| async move {
+                    self.write_status(crowd, &name, crowd.settled()).await?;
+                    crowd.counts.settled();
+                    Ok(())
+                })
                 .buffer_unordered(self.at_once)
                 .try_collect::<()>()
                 .await

@@ -20,9 +20,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Creations under way at a time: "at once", as far as an API server goes.
-const CREATIONS: usize = 32;
-/// Longer than any size takes.
+use crate::progress::Counts;
+
+/// Creations, and deletions, under way at a time: "at once", as far as an API server goes.
+const AT_ONCE: usize = 32;
+/// Longer than any size takes; how long each may, [`Crowd::patience`] says.
 const PATIENCE: Duration = Duration::from_mins(30);
 /// A watch is begun anew this often.
 const WATCH_SECONDS: u32 = 250;
@@ -54,6 +56,8 @@ pub struct Crowd {
     pub names: Vec<String>,
     /// What each of them asks for.
     pub pods: Pods,
+    /// How far they are.
+    pub counts: Counts,
     client: Client,
 }
 
@@ -82,6 +86,7 @@ impl Crowd {
             namespace: label.to_owned(),
             names: names.collect(),
             pods,
+            counts: Counts::of(size),
             client,
         })
     }
@@ -121,10 +126,11 @@ impl Crowd {
             .map(|name| async move {
                 let actor = serde_json::from_value(self.actor(name))?;
                 let made = api.create(&PostParams::default(), &actor).await?;
+                self.counts.created();
                 created(name, made.metadata.uid.unwrap_or_default());
                 Ok::<_, Error>(())
             })
-            .buffer_unordered(CREATIONS)
+            .buffer_unordered(AT_ONCE)
             .try_collect()
             .await
     }
@@ -158,31 +164,50 @@ impl Crowd {
     pub async fn all_settled(&self, from: &str) -> Result<()> {
         let mut waiting: HashSet<&str> = self.names.iter().map(String::as_str).collect();
         let api = self.api(&self.client, "asya.sh", "AsyncActor");
-        let seen = follow(&api, from, |actor: Light<Told>| {
+        follow(&api, from, |actor: Light<Told>| {
             let name = actor.metadata.name.unwrap_or_default();
-            if actor
-                .status
-                .is_some_and(|told| told.status == self.settled())
-            {
-                waiting.remove(name.as_str());
+            let rests = |told: Told| told.status == self.settled();
+            if actor.status.is_some_and(rests) && waiting.remove(name.as_str()) {
+                self.counts.settled();
             }
             !waiting.is_empty()
-        });
-        tokio::time::timeout(PATIENCE, seen)
-            .await
-            .map_err(|_| Error::other("not all actors came to rest"))?
+        })
+        .await
+    }
+
+    /// Longest that any part of the work on the crowd may take: two minutes, and for each actor five times what it took
+    /// on 2 cores.
+    pub fn patience(&self) -> Duration {
+        let actors = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let each = match self.pods {
+            Pods::Fixed(_) => Duration::from_millis(250),
+            Pods::Scaled => Duration::from_millis(700),
+        };
+        Duration::from_mins(2).saturating_add(each.saturating_mul(actors))
     }
 
     /// Deletes the actors and then the namespace. Answers how long the actors took to go.
     pub async fn leave(&self) -> Result<Duration> {
         let began = Instant::now();
         let actors: Api<Light<Told>> = self.api(&self.client, "asya.sh", "AsyncActor");
-        actors
-            .delete_collection(&DeleteParams::default(), &ListParams::default())
+        // One call for all of them would be cut off after a minute, whatever has been done by then.
+        let (one, params) = (&actors, &DeleteParams::default());
+        futures::stream::iter(&self.names)
+            .map(|name| async move {
+                match one.delete(name, params).await {
+                    Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                    deleted => Ok::<_, Error>(deleted.map(drop)?),
+                }
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
             .await?;
         eventually("the actors are gone", PATIENCE, async || {
-            let left = actors.list(&ListParams::default().limit(1)).await?;
-            check(left.items.is_empty(), "some are left")
+            let list = actors.list(&ListParams::default().limit(1)).await?;
+            let more = list.metadata.remaining_item_count.unwrap_or_default();
+            let left = list.items.len() + usize::try_from(more)?;
+            self.counts.left(left);
+            check(left == 0, format_args!("{left} are left"))
         })
         .await?;
         let took = began.elapsed();

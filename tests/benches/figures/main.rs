@@ -6,12 +6,14 @@ mod bare;
 mod crowd;
 mod machine;
 mod measure;
+mod progress;
 mod table;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::operator::Operator;
+use asya_tests::operator::{Instance, Operator};
 use asya_tests::webhook::Webhook;
 use asya_tests::{Error, Result};
 use clap::Parser;
@@ -19,7 +21,8 @@ use serde_json::json;
 
 use crate::bare::Bare;
 use crate::crowd::{Crowd, Pods};
-use crate::measure::Bench;
+use crate::measure::{Bench, Row};
+use crate::progress::Limit;
 
 /// Measures the operator beside a bare client.
 #[derive(Parser)]
@@ -48,6 +51,10 @@ struct Args {
     #[arg(long)]
     no_bare: bool,
 
+    /// Minutes after which it ends, with the figures that there are by then.
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+
     /// What cargo tells every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -70,6 +77,7 @@ async fn main() -> ExitCode {
 
 async fn measure(args: &Args) -> Result<()> {
     println!("{}", machine::about()?);
+    let limit = Limit::after(Duration::from_mins(args.minutes));
     let pods = if args.scaled {
         Pods::Scaled
     } else {
@@ -84,41 +92,83 @@ async fn measure(args: &Args) -> Result<()> {
     let mut instance = operator.start("bench").await?;
     let _webhook = Webhook::start(&operator).await?;
     let sample = Crowd::enter(&cluster, "sample", 1, pods).await?;
-    let status = sample.status_of_one().await?;
-    sample.leave().await?;
+    let status = async {
+        let status = sample.status_of_one().await?;
+        sample.leave().await?;
+        Ok(status)
+    };
+    let status = instance.process().alive_while(status);
+    let at_most = (&sample.counts, sample.patience());
+    let status = limit.part("sample", at_most, status).await?;
     instance.stop().await?;
 
     let bench = Bench::new(&cluster, operator.user());
     let bare = Bare::new(&cluster, "bench", args.at_once, status).await?;
-    let mut rows = Vec::new();
-    for &size in &args.actors {
-        for round in 0..args.rounds {
-            let enter = |who: &'static str| {
-                let label = format!("{who}-{size}-{round}");
-                let cluster = &cluster;
-                async move { Crowd::enter(cluster, &label, size, pods).await }
-            };
+    let (mut rows, mut ended) = (Vec::new(), Ok(()));
+    for (&size, round) in args
+        .actors
+        .iter()
+        .flat_map(|size| (0..args.rounds).map(move |round| (size, round)))
+    {
+        let enter = |who: &'static str| {
+            let label = format!("{who}-{size}-{round}");
+            let cluster = &cluster;
+            async move { Crowd::enter(cluster, &label, size, pods).await }
+        };
+        let pair = async {
             if !args.no_bare {
                 let crowd = enter("bare").await?;
-                rows.push(bench.bare(&bare, &crowd).await?);
-                bare.clear(&crowd).await?;
-                crowd.leave().await?;
+                beside(&limit, (&bench, &bare), &crowd, &mut rows).await?;
             }
             let crowd = enter("operator").await?;
-            rows.push(bench.operator(&mut instance, &crowd).await?);
-            let restart = bench.restart(&mut instance, &crowd).await?;
-            println!("{restart}");
-            let gone = crowd.leave().await?;
-            println!(
-                "{size} actors: gone {:.1} s after their deletion",
-                gone.as_secs_f64()
-            );
-            instance.stop().await?;
+            serve(&limit, (&bench, &mut instance), &crowd, &mut rows).await
+        };
+        ended = pair.await;
+        if ended.is_err() {
+            break;
         }
     }
     println!("{}", table::render(&rows));
+    ended?;
     if rows.iter().any(|row| row.refused > 0) {
         return Err(Error::other("writes were refused: see the table"));
     }
     Ok(())
+}
+
+/// Lets the bare client serve a crowd, and takes that away.
+async fn beside(
+    limit: &Limit,
+    (bench, bare): (&Bench<'_>, &Bare),
+    crowd: &Crowd,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let (what, at_most) = (&crowd.namespace, (&crowd.counts, crowd.patience()));
+    rows.push(limit.part(what, at_most, bench.bare(bare, crowd)).await?);
+    let leave = async {
+        bare.clear(crowd).await?;
+        crowd.leave().await
+    };
+    let what = format!("{what}, deletion");
+    limit.part(&what, at_most, leave).await.map(drop)
+}
+
+/// Lets the operator serve a crowd, starts it again and takes the crowd away.
+async fn serve(
+    limit: &Limit,
+    (bench, instance): (&Bench<'_>, &mut Instance),
+    crowd: &Crowd,
+    rows: &mut Vec<Row>,
+) -> Result<()> {
+    let (what, at_most) = (&crowd.namespace, (&crowd.counts, crowd.patience()));
+    let served = bench.operator(instance, crowd);
+    rows.push(limit.part(what, at_most, served).await?);
+    let (again, deletion) = (format!("{what}, restart"), format!("{what}, deletion"));
+    let restart = bench.restart(instance, crowd);
+    println!("{}", limit.part(&again, at_most, restart).await?);
+    let leave = instance.process().alive_while(crowd.leave());
+    let gone = limit.part(&deletion, at_most, leave).await?;
+    let (gone, size) = (gone.as_secs_f64(), crowd.names.len());
+    println!("{size} actors: gone {gone:.1} s after their deletion");
+    instance.stop().await.map(drop)
 }

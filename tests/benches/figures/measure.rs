@@ -96,7 +96,11 @@ impl<'a> Bench<'a> {
         let (pid, from) = (instance.process().pid(), crowd.version().await?);
         let before = machine::cpu(pid)?;
         let begun = self.begin().await?;
-        tokio::try_join!(crowd.create(|_, _| ()), crowd.all_settled(&from))?;
+        let settled =
+            async { tokio::try_join!(crowd.create(|_, _| ()), crowd.all_settled(&from)).map(drop) };
+        // Nobody starts it again: one that ends, as one does whose lease is not renewed in time, would be waited for
+        // in vain.
+        instance.process().alive_while(settled).await?;
         let cpu = machine::cpu(pid)?.saturating_sub(before).as_secs_f64();
         self.writes_end().await?;
         self.end("operator", crowd, begun, Some(cpu)).await
