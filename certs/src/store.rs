@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use asya_shared::names::{MANAGED_BY, annotation, label, manager};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::PostParams;
 use kube::{Api, Client};
 
@@ -47,7 +47,8 @@ impl Store {
         self.api.get_opt(&self.name).await
     }
 
-    /// Writes the Secret, if it still is as it was `before`, and answers it as it is then.
+    /// Writes the Secret, if it still is as it was `before`, and answers it as it is then. From now on it goes with
+    /// `owner`; without one, with whom it went before.
     ///
     /// # Errors
     /// [`WriteError::Conflict`] when it is not.
@@ -55,8 +56,14 @@ impl Store {
         &self,
         before: Option<&TlsSecret>,
         change: Change,
+        owner: Option<&OwnerReference>,
     ) -> Result<TlsSecret, WriteError> {
         let mut secret = before.cloned().unwrap_or_else(|| self.first());
+        if let Some(owner) = owner {
+            let owners = secret.metadata.owner_references.get_or_insert_default();
+            owners.retain(|it| (&it.kind, &it.name) != (&owner.kind, &owner.name));
+            owners.push(owner.clone());
+        }
         let annotations = secret.metadata.annotations.get_or_insert_default();
         match change.since {
             Some(since) => {

@@ -29,6 +29,7 @@ use self::facts::FactsMap;
 use self::objects::{Objects, Wanted};
 use self::proof::Proofs;
 use crate::certificates::trust::Trust;
+use crate::events::Note;
 use crate::reconcile::Context;
 
 /// What changes at once is applied at once (CFG-1).
@@ -143,6 +144,8 @@ impl Keeper {
         if !(self.mutating.is_listed() && self.validating.is_listed() && self.anchors.is_listed()) {
             return Ok(FAR);
         }
+        let anchor = self.anchors.ensure().await?;
+        self.trust.goes_with(anchor.clone());
         let bundles = self
             .mutating
             .bundles()
@@ -159,7 +162,7 @@ impl Keeper {
         else {
             return Ok(FAR);
         };
-        let Some(anchor) = self.anchors.ensure().await? else {
+        let Some(anchor) = anchor else {
             return Err(format!(
                 "ClusterRole {} does not exist, so no webhook configuration is applied: nothing would remove it with the operator",
                 self.plan.anchor()
@@ -201,11 +204,19 @@ impl Keeper {
             sleep(PAUSE).await;
             self.context.bindings.changed().notify_one();
         }
-        let wait = self.proofs.seek(&bound).await;
-        if wait.proved {
+        let sought = self.proofs.seek(&bound, &settings.ca_bundle).await;
+        if sought.proved {
             self.context.bindings.changed().notify_one();
         }
-        Ok(wait.again.unwrap_or(FAR))
+        self.context.metrics.unproved_bindings(sought.failing);
+        for (key, text) in &sought.told {
+            if let Some(actor) = self.context.stores.actors.get(key) {
+                self.context
+                    .events
+                    .tell(&actor, Note::InjectionNotProved, text);
+            }
+        }
+        Ok(sought.again.unwrap_or(FAR))
     }
 
     /// Objects that are there and not wanted any more stay, without entries: only their anchor's end removes them.

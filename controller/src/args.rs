@@ -21,6 +21,11 @@ use crate::certificates::flags::CertificateFlags;
     reason = "each is a flag of the command line"
 )]
 pub struct Args {
+    /// Asks these URLs (http://host:port/readyz), separated by commas, until each answers that it is ready, and does
+    /// nothing else; after a minute that is a failure.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    pub check: Vec<String>,
+
     /// Address of /metrics.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: String,

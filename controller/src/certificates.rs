@@ -13,18 +13,19 @@ use std::time::Duration;
 use asya_certs::bundle::Bundle;
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
-use asya_certs::change::change;
+use asya_certs::change::{Change, change};
 use asya_certs::decide::{Step, decide};
 use asya_certs::mint::Settings;
 use asya_certs::secret::TlsSecret;
 use asya_certs::store::{Store, WriteError};
 use asya_certs::watch::{SecretWatch, Seen};
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use self::trust::Trust;
+use self::trust::{Anchored, Trust};
 
 /// A rotation is five writes; more at a time are a mistake.
 const MOST_WRITES: usize = 8;
@@ -86,7 +87,7 @@ impl Keeper {
     pub async fn run(mut self) {
         let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
-        let mut found = self.trust.changes();
+        let (mut found, mut anchored) = (self.trust.changes(), self.trust.anchored());
         self.since = Instant::now();
         let mut next = self.since;
         loop {
@@ -98,6 +99,7 @@ impl Keeper {
                     Seen::Blind(_) => continue,
                 },
                 _ = found.changed() => {}
+                _ = anchored.changed() => {}
                 () = sleep_until(next) => {}
             }
             next = Instant::now() + self.pass(stale).await;
@@ -144,10 +146,25 @@ impl Keeper {
             let present = self.trust.present();
             let settings = &self.plan.settings;
             let changed = change(&step, &secret.data, &bundle, &present, settings, now);
-            let Some(changed) = changed.map_err(|error| error.to_string())? else {
+            let changed = changed.map_err(|error| error.to_string())?;
+            let anchored = self.trust.anchored().borrow().clone();
+            if self.secret.is_none() && anchored == Some(Anchored::Nowhere) {
+                // It would be left behind.
+                return Ok(self.plan.look);
+            }
+            let owner = anchored.as_ref().and_then(Anchored::owner);
+            let lacks_owner = self.secret.is_some() && !goes_with(&secret, owner.as_ref());
+            let as_it_is = || Change {
+                data: secret.data.clone(),
+                since: bundle.since,
+            };
+            let Some(changed) = changed.or_else(|| lacks_owner.then(as_it_is)) else {
                 return Ok(self.after(&step, trusted_for));
             };
-            match self.store.write(self.secret.as_ref(), changed).await {
+            let written = self
+                .store
+                .write(self.secret.as_ref(), changed, owner.as_ref());
+            match written.await {
                 Ok(written) => {
                     self.secret = Some(written);
                     self.told = None;
@@ -226,6 +243,12 @@ impl Keeper {
     fn version(&self) -> Option<&str> {
         version(self.secret.as_ref())
     }
+}
+
+/// Whether the Secret has this owner, if any.
+fn goes_with(secret: &TlsSecret, owner: Option<&OwnerReference>) -> bool {
+    let owners = secret.metadata.owner_references.iter().flatten();
+    owner.is_none_or(|owner| owners.into_iter().any(|it| it == owner))
 }
 
 fn version(secret: Option<&TlsSecret>) -> Option<&str> {

@@ -42,6 +42,8 @@ pub enum Note {
     Orphaned,
     /// Another had changed or deleted a webhook configuration of ours.
     WebhookConfigurationRestored,
+    /// A pod of a required binding's target does not come back with the sidecar.
+    InjectionNotProved,
 }
 
 impl Note {
@@ -55,7 +57,8 @@ impl Note {
             | Self::ValidationFailed
             | Self::WorkloadStopped
             | Self::NotOwned
-            | Self::WebhookConfigurationRestored => "Warning",
+            | Self::WebhookConfigurationRestored
+            | Self::InjectionNotProved => "Warning",
         }
     }
 
@@ -70,6 +73,7 @@ impl Note {
             Self::WorkloadStopped => "StopWorkload",
             Self::Orphaned => "Orphan",
             Self::WebhookConfigurationRestored => "Restore",
+            Self::InjectionNotProved => "Prove",
         }
     }
 }

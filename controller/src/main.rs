@@ -38,6 +38,7 @@ mod workload;
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use asya_process::{BoxError, api_server, logs, metrics as exposed, probes};
 use tokio_util::sync::CancellationToken;
@@ -65,9 +66,15 @@ use crate::runtime::RuntimeScript;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
 use crate::workload::Workloads;
 
+/// What is asked by --check has so long to become ready.
+const CHECK: Duration = Duration::from_mins(1);
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::read();
+    if !args.check.is_empty() {
+        return check(&args.check).await;
+    }
     // Before anything speaks TLS: reqwest takes what is installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     if let Err(error) = logs::start(&args.log_level) {
@@ -78,6 +85,20 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             error!(%error, "stopped");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells whether the processes behind these URLs are ready.
+async fn check(urls: &[String]) -> ExitCode {
+    match asya_process::check::ready(urls, CHECK).await {
+        Ok(()) => {
+            println!("ready: {}", urls.join(", "));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("not ready: {error}");
             ExitCode::FAILURE
         }
     }

@@ -51,6 +51,7 @@ pub struct Metrics {
     transport_up: Family<Labels<1>, Gauge>,
     api_writes: Counter,
     undecodable: Gauge,
+    unproved: Gauge,
     watch_healthy: Family<Labels<1>, Gauge>,
     records: Family<Labels<1>, Gauge>,
     events_received: Family<Labels<1>, Counter>,
@@ -165,6 +166,11 @@ impl Metrics {
             transport_up: add(own, "transport_up", "1 if the transport's broker answers"),
             api_writes: add(own, "api_writes", "Requests to the API server that write"),
             undecodable: add(own, "undecodable_objects", "Actors that cannot be read"),
+            unproved: add(
+                own,
+                "unproved_bindings",
+                "Required bindings whose pods do not come back with the sidecar",
+            ),
             watch_healthy: add(own, "watch_healthy", "1 if the watch of the kind works"),
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
@@ -282,6 +288,11 @@ impl Metrics {
     /// How many actors cannot be decoded.
     pub fn undecodable(&self, count: usize) {
         self.undecodable.set(gauge(count));
+    }
+
+    /// How many required bindings' pods do not come back with the sidecar (CFG-8).
+    pub fn unproved_bindings(&self, count: usize) {
+        self.unproved.set(gauge(count));
     }
 
     /// Whether the watch of a kind works.

@@ -2,6 +2,7 @@
 //! to the API server, what they listen on, probes and metrics.
 
 pub mod api_server;
+pub mod check;
 pub mod flags;
 pub mod listen;
 pub mod logs;

@@ -21,6 +21,7 @@ pub mod cluster;
 pub mod counting_proxy;
 pub mod error;
 pub mod eventually;
+pub mod helm;
 pub mod keda;
 pub mod operator;
 pub mod owners;

@@ -17,7 +17,7 @@ class Objects(ChartCase):
     def test_default_installation_is_controller_and_webhook_with_their_accounts_rights_and_services(self):
         """OPS-10, CFG-1"""
         kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
-        wanted = {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config")}
+        wanted = {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config"), ("Pod", NAME + "-ready")}
         self.assertEqual(set(self.alone), wanted)
         webhook = NAME + "-webhook"
         wanted |= {(kind, webhook) for kind in [*kinds, "Service", "PodDisruptionBudget"]} | {("ClusterRole", webhook + "-anchor")}
@@ -66,7 +66,28 @@ class Objects(ChartCase):
         self.assertEqual(manager["livenessProbe"]["httpGet"], {"path": "/healthz", "port": "health"})
         self.assertEqual(manager["readinessProbe"]["httpGet"], {"path": "/readyz", "port": "health"})
         ports = objects["Service", NAME + "-metrics"]["spec"]["ports"]
-        self.assertEqual(ports, [{"name": "metrics", "port": 9090, "targetPort": "metrics"}])
+        self.assertEqual(ports, [{"name": "metrics", "port": 9090, "targetPort": "metrics"}, {"name": "health", "port": 9091, "targetPort": "health"}])
+
+    def test_helm_test_asks_each_service_whether_what_is_behind_it_is_ready(self):
+        """CFG-11"""
+        pod = lambda values: self.helm.objects({"health": {"port": 9091}, **values}).get(("Pod", NAME + "-ready"))
+        urls = lambda values: pod(values)["spec"]["containers"][0]["args"][0].split("=")[1].split(",")
+        controller, webhook = ("http://%s.asya-system.svc:9091/readyz" % name for name in (NAME + "-metrics", NAME + "-webhook"))
+        self.assertEqual(urls({}), [controller, webhook])
+        self.assertEqual(urls(WITHOUT_WEBHOOK), [controller])
+        self.assertEqual(urls({"metrics": {"enabled": False}}), [webhook])
+        self.assertIsNone(pod({**WITHOUT_WEBHOOK, "metrics": {"enabled": False}}))
+        manager, test = (each["spec"] for each in (self.default["Deployment", NAME]["spec"]["template"], pod({})))
+        for key in ("image", "command", "securityContext"):
+            self.assertEqual(test["containers"][0][key], manager["containers"][0][key])
+        self.assertEqual(test["securityContext"], manager["securityContext"])
+        self.assertEqual((test["restartPolicy"], test["automountServiceAccountToken"]), ("Never", False))
+        self.assertEqual(pod({})["metadata"]["annotations"]["helm.sh/hook"], "test")
+        # No Deployment, Service or budget takes it for a pod of its own.
+        for (kind, name), each in self.default.items():
+            selector = each.get("spec", {}).get("selector", {})
+            selector = selector.get("matchLabels", selector)
+            self.assertFalse(selector and selector.items() <= pod({})["metadata"]["labels"].items(), (kind, name))
 
     def test_pod_meets_the_restricted_pod_security_standard(self):
         pod = self.default["Deployment", NAME]["spec"]["template"]["spec"]
@@ -224,7 +245,7 @@ class Objects(ChartCase):
     def test_rbac_can_be_left_to_the_user(self):
         """OPS-10: rbac.create"""
         kinds = {kind for kind, _ in self.helm.objects({"rbac": {"create": False}})}
-        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget"})
+        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget", "Pod"})
 
 
 class WithHelm3(Objects, unittest.TestCase):

@@ -1,6 +1,5 @@
 //! Bindings as the configurations need them, read from the records of actors.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use asya_shared::admission::{Binding, Policy, required_entry_name};
@@ -121,9 +120,9 @@ impl Bound {
         self.required.then(|| self.entry())
     }
 
-    /// Whether it is to fail closed and may not yet; `proved` are the entries that may.
-    pub(super) fn needs_proof(&self, proved: &BTreeSet<Box<str>>) -> bool {
-        self.required && self.in_force && !proved.contains(&*self.entry())
+    /// Whether it is to fail closed, once that is proved.
+    pub(super) fn needs_proof(&self) -> bool {
+        self.required && self.in_force
     }
 
     fn entry(&self) -> String {

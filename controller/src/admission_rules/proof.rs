@@ -15,10 +15,13 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::bindings::Bound;
+use crate::record::Key;
 
 /// From the first try to the next; each further one waits twice as long.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
+/// So many tries in a row fail before anybody is told.
+const PATIENCE: u32 = 4;
 const HASH: &str = "asyaproof";
 
 /// What has been proved, and what was tried.
@@ -26,23 +29,32 @@ pub(super) struct Proofs {
     client: Client,
     /// By the actor's uid.
     tried: HashMap<Box<str>, Tried>,
-    /// Entries that failed closed when this process began to lead: a restart proves nothing anew.
+    /// Entries that failed closed when this process began to lead: they stay so.
     inherited: Option<BTreeSet<Box<str>>>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Tried {
-    Proved,
-    Failed { times: u32, again: Instant },
+#[derive(Clone, Debug)]
+struct Tried {
+    /// It has come back injected: its entry may fail closed, whatever comes later.
+    proved: bool,
+    /// Which authorities were trusted when it last did. Others, or another release, are another matter.
+    under: Option<Box<str>>,
+    /// Tries that failed since.
+    failures: u32,
+    again: Instant,
 }
 
 /// What a round of proofs came to.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Something was proved.
+    /// Something was proved that was not before.
     pub(super) proved: bool,
     /// When to try again.
     pub(super) again: Option<Duration>,
+    /// How many were tried for long, and do not come back injected.
+    pub(super) failing: usize,
+    /// What users of an actor are to be told.
+    pub(super) told: Vec<(Key, String)>,
 }
 
 impl Proofs {
@@ -62,54 +74,72 @@ impl Proofs {
         inherited.retain(|entry| required.contains(&**entry));
     }
 
-    /// Whether it is proved of the actor with this uid and entry.
+    /// Whether the entry of the actor with this uid may fail closed.
     pub(super) fn has(&self, uid: &str, entry: &str) -> bool {
         let inherited = self.inherited.as_ref();
-        matches!(self.tried.get(uid), Some(Tried::Proved))
+        self.tried.get(uid).is_some_and(|tried| tried.proved)
             || inherited.is_some_and(|all| all.contains(entry))
     }
 
-    /// Tries those whose time has come. What was tried of others is forgotten.
-    pub(super) async fn seek(&mut self, all: &[Bound]) -> Outcome {
+    /// Tries those whose time has come, while these authorities are trusted. What was tried of others is forgotten.
+    pub(super) async fn seek(&mut self, all: &[Bound], trusted: &str) -> Outcome {
         let mut outcome = Outcome::default();
         let mut before = std::mem::take(&mut self.tried);
-        let inherited = self.inherited.clone().unwrap_or_default();
-        let wanted = all.iter().filter(|bound| bound.needs_proof(&inherited));
-        for bound in wanted {
+        for bound in all.iter().filter(|bound| bound.needs_proof()) {
             let known = before.remove(&bound.uid);
-            let (times, due) = match known {
-                Some(Tried::Failed { times, again }) => (times, again),
-                Some(Tried::Proved) => {
-                    self.tried.insert(bound.uid.clone(), Tried::Proved);
-                    continue;
+            let mut tried = known.unwrap_or_else(|| Tried {
+                proved: bound
+                    .required_entry()
+                    .is_some_and(|entry| self.has("", &entry)),
+                under: None,
+                failures: 0,
+                again: Instant::now(),
+            });
+            if tried.under.as_deref() != Some(trusted) {
+                if tried.again <= Instant::now() {
+                    self.try_again(bound, &mut tried, trusted, &mut outcome)
+                        .await;
                 }
-                None => (0, Instant::now()),
-            };
-            let again = if due > Instant::now() {
-                due
-            } else {
-                match self.prove(bound).await {
-                    Ok(()) => {
-                        info!(actor = %bound.key, "the webhook injects its pods: its entry fails closed from now on");
-                        self.tried.insert(bound.uid.clone(), Tried::Proved);
-                        outcome.proved = true;
-                        continue;
-                    }
-                    Err(reason) => {
-                        if times == 3 {
-                            warn!(actor = %bound.key, reason, "required, and not proved yet: its entry stays fail-open");
-                        }
-                        Instant::now() + FIRST.saturating_mul(1 << times.min(8)).min(LONGEST)
-                    }
+                if tried.under.as_deref() != Some(trusted) {
+                    let wait = tried.again.saturating_duration_since(Instant::now());
+                    outcome.again = Some(outcome.again.map_or(wait, |soonest| soonest.min(wait)));
+                    outcome.failing += usize::from(tried.failures >= PATIENCE);
                 }
-            };
-            let times = if again == due { times } else { times + 1 };
-            self.tried
-                .insert(bound.uid.clone(), Tried::Failed { times, again });
-            let wait = again.saturating_duration_since(Instant::now());
-            outcome.again = Some(outcome.again.map_or(wait, |soonest| soonest.min(wait)));
+            }
+            self.tried.insert(bound.uid.clone(), tried);
         }
         outcome
+    }
+
+    async fn try_again(
+        &self,
+        bound: &Bound,
+        tried: &mut Tried,
+        trusted: &str,
+        outcome: &mut Outcome,
+    ) {
+        let Err(reason) = self.prove(bound).await else {
+            if !tried.proved {
+                info!(actor = %bound.key, "the webhook injects its pods: its entry fails closed from now on");
+                outcome.proved = true;
+            }
+            (tried.proved, tried.failures) = (true, 0);
+            tried.under = Some(trusted.into());
+            return;
+        };
+        let wait = FIRST.saturating_mul(1 << tried.failures.min(8));
+        tried.again = Instant::now() + wait.min(LONGEST);
+        tried.failures += 1;
+        if tried.failures == PATIENCE {
+            let follows = if tried.proved {
+                "its webhook entry stays fail-closed, so pods of its target may be refused"
+            } else {
+                "its webhook entry stays fail-open, so pods of its target may start without the sidecar"
+            };
+            warn!(actor = %bound.key, reason, follows, "required, and not proved");
+            let text = format!("{follows}; look at the pods and logs of asya-webhook: {reason}");
+            outcome.told.push((bound.key.clone(), text));
+        }
     }
 
     async fn prove(&self, bound: &Bound) -> Result<(), String> {
@@ -123,7 +153,10 @@ impl Proofs {
         let answer = pods
             .create(&params, &pod)
             .await
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| match error {
+                kube::Error::Api(status) => status.message,
+                error => error.to_string(),
+            })?;
         judge(bound, &answer)
     }
 }

@@ -5,6 +5,7 @@ mod server;
 use asya_certs::certificate::{Certificate, Fingerprint};
 use asya_certs::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY};
 use asya_certs::mint::Authority;
+use asya_shared::admission::Anchor;
 use tokio::time::advance;
 
 use super::*;
@@ -63,6 +64,43 @@ fn wanted(trust: &Trust) -> Vec<Certificate> {
     wanted
         .map(|it| it.authorities().to_vec())
         .unwrap_or_default()
+}
+
+fn anchor(uid: &str) -> Anchor {
+    Anchor {
+        name: "asya-webhook-anchor".to_owned(),
+        uid: uid.to_owned(),
+    }
+}
+
+/// CERT-2, AVL-5
+#[tokio::test]
+async fn secret_goes_with_the_anchor_and_without_one_none_is_made() {
+    let (server, trust) = (Server::default(), known());
+    let mut keeper = keeper(&server, &trust);
+    trust.goes_with(None);
+    keeper.pass(true).await;
+    assert_eq!(server.state().writes, 0);
+
+    let uids = |server: &Server| -> Vec<String> {
+        let owners = server.secret().metadata.owner_references;
+        owners.into_iter().flatten().map(|it| it.uid).collect()
+    };
+    trust.goes_with(Some(anchor("first")));
+    keeper.pass(false).await;
+    assert_eq!(uids(&server), ["first"]);
+    let before = server.secret();
+    // It was made anew.
+    trust.goes_with(Some(anchor("second")));
+    keeper.pass(false).await;
+    assert_eq!(uids(&server), ["second"]);
+    assert_eq!(server.secret().data, before.data);
+    let writes = server.state().writes;
+    keeper.pass(false).await;
+    trust.goes_with(None);
+    keeper.pass(false).await;
+    assert_eq!(server.state().writes, writes);
+    assert_eq!(uids(&server), ["second"]);
 }
 
 /// CERT-1

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
+use asya_shared::admission::Anchor;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -16,6 +18,17 @@ pub struct Trust {
     /// Since when it has been wanted; none before that.
     wanted_since: Arc<Mutex<Option<Instant>>>,
     found: Arc<watch::Sender<Option<Found>>>,
+    /// With whom the configurations go, and the Secret; none before that is known.
+    anchor: Arc<watch::Sender<Option<Anchored>>>,
+}
+
+/// What is known of the anchor (CFG-1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Anchored {
+    /// It is there.
+    To(Anchor),
+    /// It is not: what would be made now, nothing would remove.
+    Nowhere,
 }
 
 /// What the API server's configurations say.
@@ -26,6 +39,22 @@ pub struct Found {
     /// In at least one.
     anywhere: Vec<Certificate>,
     since: Instant,
+}
+
+impl Anchored {
+    /// It as an owner.
+    pub(super) fn owner(&self) -> Option<OwnerReference> {
+        let Self::To(anchor) = self else {
+            return None;
+        };
+        Some(OwnerReference {
+            api_version: "rbac.authorization.k8s.io/v1".to_owned(),
+            kind: "ClusterRole".to_owned(),
+            name: anchor.name.clone(),
+            uid: anchor.uid.clone(),
+            ..OwnerReference::default()
+        })
+    }
 }
 
 impl Found {
@@ -66,6 +95,18 @@ impl Trust {
         self.wanted.subscribe()
     }
 
+    /// What is made for the webhook goes with this from now on.
+    pub fn goes_with(&self, anchor: Option<Anchor>) {
+        let anchored = anchor.map_or(Anchored::Nowhere, Anchored::To);
+        self.anchor.send_if_modified(|before| {
+            let is_new = before.as_ref() != Some(&anchored);
+            if is_new {
+                *before = Some(anchored);
+            }
+            is_new
+        });
+    }
+
     /// The `caBundle`s of all our configurations, as the API server has them now: to be told at the start, after
     /// each change that was read back, and empty when there is none. Where a dry run is asked for (CERT-4 (3)), after it.
     pub fn found<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
@@ -92,6 +133,11 @@ impl Trust {
             }
             is_new
         });
+    }
+
+    /// With whom the Secret goes; none where nobody tells.
+    pub(super) fn anchored(&self) -> watch::Receiver<Option<Anchored>> {
+        self.anchor.subscribe()
     }
 
     /// Tells of what is found anew.

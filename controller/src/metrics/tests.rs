@@ -36,9 +36,10 @@ fn shapes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const FROM_THE_START: [&str; 13] = [
+const FROM_THE_START: [&str; 14] = [
     "asya_operator_api_writes_total",
     "asya_operator_undecodable_objects",
+    "asya_operator_unproved_bindings",
     "controller_runtime_active_workers{controller}",
     "controller_runtime_reconcile_errors_total{controller}",
     "controller_runtime_reconcile_panics_total{controller}",
@@ -100,6 +101,7 @@ fn series_hold_what_they_were_told() {
     metrics.transport_up("sqs", false);
     metrics.api_writes().inc();
     metrics.undecodable(2);
+    metrics.unproved_bindings(4);
     metrics.watch_healthy("Pod", false);
     metrics.records("Pod", 50_000);
     metrics.watch_event("Pod");
@@ -122,6 +124,7 @@ fn series_hold_what_they_were_told() {
         (r#"asya_operator_transport_up{transport="sqs"}"#, "0"),
         ("asya_operator_api_writes_total", "1"),
         ("asya_operator_undecodable_objects", "2"),
+        ("asya_operator_unproved_bindings", "4"),
         (r#"asya_operator_watch_healthy{kind="Pod"}"#, "0"),
         (r#"asya_operator_records{kind="Pod"}"#, "50000"),
         (r#"asya_operator_events_received_total{kind="Pod"}"#, "1"),

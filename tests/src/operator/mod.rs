@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 pub use self::instance::{Instance, Launch};
 pub(crate) use self::program::Program;
 use crate::cluster::{Cluster, OperatorState};
-use crate::error::{Error, Result, Trying};
-use crate::process::{self, Spec};
+use crate::error::{Error, Result};
+use crate::helm::Helm;
 use crate::rabbitmq::OPERATOR_PASSWORD;
 
 /// What the operator's calls of RabbitMQ say that they come from, less its version.
@@ -34,7 +34,7 @@ pub const RABBITMQ_SECRET: &str = "rabbitmq-secret";
 /// The Secret with the keys for the SQS server, as `default_values` names it.
 pub const SQS_SECRET: &str = "sqs-secret";
 
-const RELEASE: &str = "asya-operator";
+pub(crate) const RELEASE: &str = "asya-operator";
 pub(crate) const NAMESPACE: &str = "asya-system";
 /// What the operator consists of.
 const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
@@ -54,27 +54,10 @@ impl Operator {
     /// # Errors
     /// When the binaries are not built, or helm refuses.
     pub async fn install(cluster: &Cluster, values: Value) -> Result<Self> {
-        let client = cluster.client();
-        create_namespace(&client, NAMESPACE).await?;
-        // `default` is where people try things.
-        for namespace in [NAMESPACE, "default"] {
-            create_broker_secrets(&client, namespace).await?;
-        }
-        let mut merged = default_values(cluster);
-        merge(&mut merged, values);
-        let file = cluster.folder().join("values.json");
-        std::fs::write(&file, serde_json::to_vec_pretty(&merged)?)
-            .trying(format_args!("write {}", file.display()))?;
-        let helm = cluster.state().tools.join("helm");
-        let helm = Spec::new("helm", helm)
-            .args(["upgrade", "--install", RELEASE])
-            .arg(chart().display())
-            .args(["--namespace", NAMESPACE, "--values"])
-            .arg(file.display())
-            .env("KUBECONFIG", cluster.state().kubeconfig.display())
-            .env("GOGC", "off")
-            .env("HOME", cluster.folder().display());
-        process::output(helm).await?;
+        prepare(cluster).await?;
+        Helm::four(cluster)
+            .with_chart(&["upgrade", "--install"], values)
+            .await?;
         Self::installed(cluster).await
     }
 
@@ -237,6 +220,20 @@ pub fn merge(base: &mut Value, over: Value) {
     }
 }
 
+/// Makes what the chart takes for granted: its namespace, and the brokers' Secrets there and in `default`, where people
+/// try things.
+///
+/// # Errors
+/// When the API server refuses.
+pub async fn prepare(cluster: &Cluster) -> Result<()> {
+    let client = cluster.client();
+    create_namespace(&client, NAMESPACE).await?;
+    for namespace in [NAMESPACE, "default"] {
+        create_broker_secrets(&client, namespace).await?;
+    }
+    Ok(())
+}
+
 pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<()> {
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -277,10 +274,6 @@ fn ignore_existing<T>(created: kube::Result<T>) -> Result<()> {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         other => Ok(other.map(drop)?),
     }
-}
-
-fn chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator")
 }
 
 /// The folder of our binaries: `$ASYA_BIN_DIR`, else the release or debug

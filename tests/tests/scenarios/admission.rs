@@ -1,20 +1,22 @@
 //! The admission webhook as the chart installs it, called by a real API server through its Service.
 
 mod load;
+mod outage;
 mod pods;
 mod refusals;
+mod rotation;
 mod stream;
 
 use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -76,8 +78,15 @@ pub(crate) async fn gets_sidecar(scenario: &Scenario, pod: &Pod) -> Result<()> {
     };
     eventually("a pod gets the sidecar", WAIT, async || {
         let made = scenario.api::<Pod>().create(&dry_run, pod).await?;
-        let found = containers(&made);
-        check(found.contains(&"asya-sidecar"), format!("{found:?}"))
+        if containers(&made).contains(&"asya-sidecar") {
+            return Ok(());
+        }
+        let actors = scenario.actors().list(&ListParams::default()).await?;
+        let said: Vec<_> = actors
+            .iter()
+            .map(|it| it.data["status"].to_string())
+            .collect();
+        Err(NotYet::new(format!("{:?}; {said:?}", containers(&made))))
     })
     .await
 }

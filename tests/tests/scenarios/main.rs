@@ -36,6 +36,7 @@ mod harness;
 mod health;
 mod image;
 mod impersonation;
+mod installs;
 mod keda;
 mod leader;
 mod lifecycle;

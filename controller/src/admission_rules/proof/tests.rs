@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use asya_shared::admission::required_entry_name;
 use asya_shared::resolve::{Controller, PodMatch, Selector, resolver};
@@ -75,51 +76,92 @@ fn only_a_pod_with_this_actors_part_is_a_proof() {
     assert!(told.contains("HostNetwork"), "{told}");
 }
 
-/// CFG-8
-#[tokio::test]
-async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
-    let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
-        std::future::ready(Err::<http::Response<kube::client::Body>, tower::BoxError>(
-            "away".into(),
-        ))
+/// An API server that answers creations of pods so.
+fn proofs(answer: &Arc<Mutex<Value>>) -> Proofs {
+    let answer = Arc::clone(answer);
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let text = answer.lock().unwrap().to_string();
+        let answer = http::Response::new(kube::client::Body::from(text.into_bytes()));
+        std::future::ready(Ok::<_, tower::BoxError>(answer))
     });
+    Proofs::new(kube::Client::new(service, "default"))
+}
+
+fn injected() -> Value {
+    let annotations =
+        json!({"asya.sh/injected-by": "uid-of-a", "asya.sh/injected-hash": "actorpart.any"});
+    json!({"metadata": {"name": "p", "annotations": annotations}})
+}
+
+fn bare() -> Value {
+    json!({"metadata": {"name": "p"}})
+}
+
+/// CFG-8
+#[tokio::test(start_paused = true)]
+async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
+    let answer = Arc::new(Mutex::new(bare()));
     let bound = [bound("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
     let failing = || [entry.clone().into()].into();
-    let proofs = || Proofs::new(kube::Client::new(service, "default"));
-    let mut restarted = proofs();
+    let mut restarted = proofs(&answer);
     restarted.keep(&bound, failing);
     assert!(restarted.has(&bound[0].uid, &entry));
-    assert!(
-        restarted.seek(&bound).await.again.is_none(),
-        "nothing is to be proved"
-    );
+    // It is tried again, which changes nothing.
+    let sought = restarted.seek(&bound, "ca").await;
+    assert!(sought.again.is_some() && !sought.proved);
+    assert!(restarted.has(&bound[0].uid, &entry));
     restarted.keep(&[], failing);
+    restarted.seek(&[], "ca").await;
     restarted.keep(&bound, failing);
     assert!(
         !restarted.has(&bound[0].uid, &entry),
         "it was not required meanwhile"
     );
 
-    let mut edited = proofs();
+    let mut edited = proofs(&answer);
     edited.keep(&bound, BTreeSet::default);
     edited.keep(&bound, failing);
     assert!(!edited.has(&bound[0].uid, &entry));
-    assert!(
-        edited.seek(&bound).await.again.is_some(),
-        "it is tried again"
-    );
+    let sought = edited.seek(&bound, "ca").await;
+    assert!(sought.again.is_some(), "it is tried again");
     assert!(!edited.has(&bound[0].uid, &entry));
 }
 
 /// CFG-8
-#[test]
-fn proof_is_needed_until_the_entry_fails_closed() {
-    let bound = bound("Deployment", "web", &[]);
-    assert!(bound.needs_proof(&[].into()));
+#[tokio::test(start_paused = true)]
+async fn other_authorities_need_another_proof_and_a_failed_one_is_told_and_changes_nothing() {
+    let answer = Arc::new(Mutex::new(injected()));
+    let bound = [bound("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
-    assert!(
-        !bound.needs_proof(&[entry.into()].into()),
-        "a restart keeps Fail"
-    );
+    let mut proofs = proofs(&answer);
+    proofs.keep(&bound, BTreeSet::default);
+    let sought = proofs.seek(&bound, "ca").await;
+    assert!(sought.proved && sought.again.is_none());
+    *answer.lock().unwrap() = bare();
+    let sought = proofs.seek(&bound, "ca").await;
+    assert!(sought.again.is_none(), "it is not tried again");
+
+    let (mut told, mut tries) = (Vec::new(), 0);
+    let sought = loop {
+        let mut sought = proofs.seek(&bound, "another").await;
+        assert!(!sought.proved && proofs.has(&bound[0].uid, &entry));
+        told.append(&mut sought.told);
+        tries += 1;
+        let Some(again) = sought.again.filter(|_| tries < 8) else {
+            break sought;
+        };
+        tokio::time::advance(again).await;
+    };
+    assert_eq!((sought.failing, told.len()), (1, 1), "told once: {told:?}");
+    let (key, text) = &told[0];
+    assert_eq!(*key, bound[0].key);
+    assert!(text.contains("stays fail-closed"), "{text}");
+
+    *answer.lock().unwrap() = injected();
+    let again = sought.again.unwrap();
+    tokio::time::advance(again).await;
+    let sought = proofs.seek(&bound, "another").await;
+    assert_eq!((sought.failing, sought.again), (0, None));
+    assert!(!sought.proved, "its entry says so already");
 }

@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use asya_certs::bundle::Bundle;
-use asya_certs::data::AUTHORITY_KEY;
-use asya_certs::secret::TlsSecret;
 use asya_tests::eventually::{check, eventually};
-use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
 use asya_tests::turn::quiet;
 use asya_tests::{Error, Result};
@@ -17,13 +13,12 @@ use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use super::stream::{Stream, all_injected};
-use super::{REVIEWS, Stage, WAIT, control, gets_sidecar, pod_of};
+use super::{REVIEWS, Stage, WAIT, control, gets_sidecar, pod_of, rotation};
 use crate::binding::{bound_actor, status_is};
 use crate::own_cluster;
 
 /// API servers of a cluster of one learn of a bundle at once.
 const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
-const SECRET: &str = "asya-operator-webhook-tls";
 const INJECTOR: &str = "asya-operator-injector";
 /// CFG-9
 const HEALED: Duration = Duration::from_secs(5);
@@ -47,14 +42,14 @@ async fn no_review_fails_through_rotations_a_rolling_restart_and_the_loss_of_the
             let (pods, since) = (stream.made().len(), started.elapsed());
             eprintln!("{since:5.1?}: {what}, {pods} pods");
         };
-        rotate(&stage.operator).await?;
+        rotation::of(&stage.operator).await?;
         say("first rotation done");
-        let (rolled, rotated) = tokio::join!(stage.webhook.roll(), rotate(&stage.operator));
+        let (rolled, rotated) = tokio::join!(stage.webhook.roll(), rotation::of(&stage.operator));
         rolled?;
         rotated?;
         say("second rotation and rolling restart done");
         stage.controller.kill().await;
-        rotate(&stage.operator).await?;
+        rotation::of(&stage.operator).await?;
         say("leader killed, third rotation done by the next one");
         stream.goes_on(100).await?;
         let made = stream.made();
@@ -121,34 +116,6 @@ async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     })
     .await?;
     Ok(name)
-}
-
-/// Brings about a new CA, and waits until it signs what is served.
-async fn rotate(operator: &Operator) -> Result<()> {
-    let secrets: Api<TlsSecret> =
-        Api::namespaced(operator.cluster().client(), operator.namespace());
-    let mut secret = secrets.get(SECRET).await?;
-    let signer = |bundle: &Bundle| {
-        bundle
-            .signer
-            .as_ref()
-            .map(|it| it.certificate.fingerprint)
-            .ok()
-    };
-    let before = signer(&secret.bundle());
-    // Who lost the key of its CA needs another.
-    secret.data.set(AUTHORITY_KEY, "lost");
-    secrets
-        .replace(SECRET, &PostParams::default(), &secret)
-        .await?;
-    eventually("a new CA signs", WAIT, async || {
-        let bundle = secrets.get(SECRET).await?.bundle();
-        let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
-        let now = signer(&bundle);
-        let done = now.is_some() && now != before && issuer.map(|it| it.fingerprint) == now;
-        check(done && bundle.next.is_none(), format_args!("{now:?}"))
-    })
-    .await
 }
 
 /// How many reviews the API server gave up, and went on without.

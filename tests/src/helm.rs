@@ -1,0 +1,72 @@
+//! helm 3 and helm 4, on a cluster.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::build::{self, Part};
+use crate::cluster::Cluster;
+use crate::error::{Result, Trying};
+use crate::operator::{NAMESPACE, RELEASE, default_values, merge};
+use crate::process::{self, Spec};
+
+/// One of them.
+#[derive(Clone)]
+pub struct Helm {
+    program: PathBuf,
+    cluster: Cluster,
+}
+
+impl Helm {
+    /// helm 3, which is built if need be.
+    ///
+    /// # Errors
+    /// When it cannot be built.
+    pub async fn three(cluster: &Cluster) -> Result<Self> {
+        Ok(Self {
+            program: build::ensure(Part::Helm3).await?.join("helm3"),
+            cluster: cluster.clone(),
+        })
+    }
+
+    /// helm 4.
+    #[must_use]
+    pub fn four(cluster: &Cluster) -> Self {
+        Self {
+            program: cluster.state().tools.join("helm"),
+            cluster: cluster.clone(),
+        }
+    }
+
+    /// Runs `command RELEASE CHART` (`install`, `upgrade --install`, `template`, …) with these values on top of
+    /// [`default_values`], in the chart's namespace, and answers what it printed.
+    ///
+    /// # Errors
+    /// When helm refuses, with its words.
+    pub async fn with_chart(&self, command: &[&str], values: Value) -> Result<String> {
+        let mut merged = default_values(&self.cluster);
+        merge(&mut merged, values);
+        let file = self.cluster.folder().join("values.json");
+        std::fs::write(&file, serde_json::to_vec_pretty(&merged)?)
+            .trying(format_args!("write {}", file.display()))?;
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator");
+        let (chart, file) = (chart.display().to_string(), file.display().to_string());
+        self.run(&[command, &[RELEASE, &chart, "--values", &file]].concat())
+            .await
+    }
+
+    /// Runs it in the chart's namespace, and answers what it printed.
+    ///
+    /// # Errors
+    /// When helm refuses, with its words.
+    pub async fn run(&self, args: &[&str]) -> Result<String> {
+        let helm = Spec::new("helm", &self.program)
+            .args(args)
+            .args(["--namespace", NAMESPACE])
+            .env("KUBECONFIG", self.cluster.state().kubeconfig.display())
+            // So short a life needs no garbage collection.
+            .env("GOGC", "off")
+            .env("HOME", self.cluster.folder().display());
+        process::output(helm).await
+    }
+}

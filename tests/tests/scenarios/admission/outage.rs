@@ -1,0 +1,197 @@
+//! What goes on while no replica of the webhook answers, and which bindings fail closed then.
+
+use std::time::{Duration, Instant};
+
+use asya_tests::Result;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::{Stage, WAIT, containers, control, gets_sidecar, pod_of, rotation};
+use crate::binding::{bound_actor, model, status_is};
+use crate::{minimal_actor, own_cluster};
+
+const INJECTOR: &str = "asya-operator-injector";
+/// CFG-8
+const PROVED: Duration = Duration::from_secs(10);
+/// AVL-4
+const BACK: Duration = Duration::from_secs(10);
+/// A rotation need not wait for API servers of a cluster of one.
+const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
+
+/// AVL-4, CFG-8, BIND-7
+#[tokio::test]
+async fn outage_of_the_webhook_stops_pods_of_required_bindings_and_nothing_else() {
+    let _turn = own_cluster().await;
+    let mut stage = Stage::set(&FLAGS).await.unwrap();
+    Scenario::run_on(Ok(stage.cluster.clone()), "outage", async |scenario| {
+        let (may, must) = (scenario.name("may"), scenario.name("must"));
+        for (name, target) in [(&may, "open"), (&must, "closed")] {
+            let mut actor = bound_actor(name, target);
+            actor["spec"]["binding"] = json!({"rollout": "OnRestart", "required": name == &must});
+            scenario.apply(&actor).await?;
+            let deployment = model(target, 0)?;
+            scenario
+                .api()
+                .create(&PostParams::default(), &deployment)
+                .await?;
+        }
+        fails_closed_once_proved(scenario, &must).await?;
+
+        stage.webhook.kill().await?;
+        only_required_pods_are_refused(scenario).await?;
+        scale(scenario, "open", 2).await?;
+        status_is(
+            scenario,
+            &may,
+            "its bare pods are counted",
+            WAIT,
+            |status| missed(status) == json!([2, "WebhookUnavailable"]),
+        )
+        .await?;
+
+        stage.webhook.fill().await?;
+        let back = Instant::now();
+        for target in ["open", "closed"] {
+            gets_sidecar(scenario, &pod(target)?).await?;
+        }
+        let back = back.elapsed();
+        eprintln!("pods are injected {back:?} after the replicas are ready again");
+        assert!(back <= BACK, "{back:?}");
+        scale(scenario, "open", 3).await?;
+        let status = status_is(scenario, &may, "the next pod is injected", WAIT, |status| {
+            status["pods"]["injected"] == 1
+        })
+        .await?;
+        assert_eq!(missed(&status), json!([2, "WebhookUnavailable"]));
+        proofs_are_repeated(&mut stage, scenario, &must).await
+    })
+    .await;
+}
+
+fn pod(target: &str) -> Result<Pod> {
+    let labels = json!({"app": target, "pod-template-hash": "0"});
+    pod_of("ReplicaSet", &format!("{target}-0"), &labels)
+}
+
+async fn scale(scenario: &Scenario, target: &str, replicas: i32) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+    let api = scenario.api::<Deployment>();
+    api.patch(target, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+fn missed(status: &Value) -> Value {
+    let reason = &status["pods"]["reasons"][0];
+    json!([reason["count"], reason["reason"]])
+}
+
+/// The failure policy of the only entry of a required binding.
+async fn policy(scenario: &Scenario) -> Result<Option<String>, kube::Error> {
+    let injectors: Api<MutatingWebhookConfiguration> = Api::all(scenario.client());
+    let entries = injectors.get(INJECTOR).await?.webhooks;
+    let mut entries = entries.into_iter().flatten();
+    let required = entries.find(|it| it.name.contains(".required."));
+    Ok(required.and_then(|it| it.failure_policy))
+}
+
+async fn fails_closed_once_proved(scenario: &Scenario, actor: &str) -> Result<()> {
+    status_is(scenario, actor, "it is in force", WAIT, |status| {
+        status["boundSince"].is_string()
+    })
+    .await?;
+    let bound = Instant::now();
+    eventually("its entry fails closed", PROVED, async || {
+        let policy = policy(scenario).await?;
+        check(
+            policy.as_deref() == Some("Fail"),
+            format_args!("{policy:?}"),
+        )
+    })
+    .await?;
+    eprintln!(
+        "required entry: Fail {:?} after boundSince",
+        bound.elapsed()
+    );
+    Ok(())
+}
+
+async fn only_required_pods_are_refused(scenario: &Scenario) -> Result<()> {
+    let params = PostParams::default();
+    for namespace in [scenario.namespace(), "kube-system", "asya-system"] {
+        let unbound = pod_of("ReplicaSet", "unbound-0", &json!({"app": "unbound"}))?;
+        let pods: Api<Pod> = Api::namespaced(scenario.client(), namespace);
+        eventually("the namespace has its ServiceAccount", WAIT, async || {
+            pods.create(&params, &unbound).await?;
+            Ok(())
+        })
+        .await?;
+    }
+    // A rule of the webhook's, which nobody enforces now.
+    let mut actor = minimal_actor(&scenario.name("bad"));
+    actor["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] = json!(["sh"]);
+    scenario.apply(&actor).await?;
+
+    let pods = scenario.api::<Pod>();
+    let refused = pods.create(&params, &pod("closed")?).await;
+    let told = refused
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
+    assert!(told.contains(".required.inject.asya.sh"), "{told}");
+    let made = pods.create(&params, &pod("open")?).await?;
+    assert_eq!(containers(&made), ["model"]);
+    Ok(())
+}
+
+/// After a restart, a CA and a failure.
+async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario, actor: &str) -> Result<()> {
+    let audit = stage.cluster.audit();
+    let user = stage.operator.user();
+    let tried = async |mark, by: &str| -> Result<usize, NotYet> {
+        let mut writes = audit.writes_since(mark, &user).await.map_err(NotYet::new)?;
+        writes.retain(|it| it.resource == "pods" && it.verb == "create" && it.code == 201);
+        check(!writes.is_empty(), by)?;
+        Ok(writes.len())
+    };
+    let mark = audit.mark().await?;
+    rotation::of(&stage.operator).await?;
+    let said = "not tried under the new CA";
+    eventually("proved again", WAIT, async || tried(mark, said).await).await?;
+
+    let mark = audit.mark().await?;
+    stage.controller.kill().await;
+    stage.controller = control(&stage.operator, "next", &FLAGS).await?;
+    let said = "not tried by the next leader";
+    eventually("proved again", WAIT, async || tried(mark, said).await).await?;
+    let closed = policy(scenario).await?;
+    assert_eq!(closed.as_deref(), Some("Fail"), "a restart keeps it");
+
+    stage.webhook.kill().await?;
+    stage.controller.kill().await;
+    stage.controller = control(&stage.operator, "last", &FLAGS).await?;
+    let about = format!("--field-selector=reason=InjectionNotProved,involvedObject.name={actor}");
+    let told = eventually("users are told", Duration::from_mins(1), async || {
+        let told = scenario
+            .kubectl(&["get", "events", "-o", "json", &about])
+            .await;
+        let told: Value = serde_json::from_str(&told.map_err(NotYet::new)?)?;
+        let text = told["items"][0]["message"].as_str().map(str::to_owned);
+        text.ok_or_else(|| NotYet::new("no Event"))
+    })
+    .await?;
+    assert!(told.contains("fail-closed"), "{told}");
+    let unproved = stage
+        .controller
+        .metric("asya_operator_unproved_bindings")
+        .await?;
+    assert!((unproved - 1.0).abs() < 0.1, "{unproved}");
+    let closed = policy(scenario).await?;
+    assert_eq!(closed.as_deref(), Some("Fail"), "nothing changes");
+    Ok(())
+}

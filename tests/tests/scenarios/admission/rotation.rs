@@ -1,0 +1,42 @@
+//! A rotation of the webhook's CA, brought about from outside.
+
+use asya_certs::bundle::Bundle;
+use asya_certs::data::AUTHORITY_KEY;
+use asya_certs::secret::TlsSecret;
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::operator::Operator;
+use kube::Api;
+use kube::api::PostParams;
+
+use super::WAIT;
+
+const SECRET: &str = "asya-operator-webhook-tls";
+
+/// Brings about a new CA, and waits until it signs what is served.
+pub(super) async fn of(operator: &Operator) -> Result<()> {
+    let secrets: Api<TlsSecret> =
+        Api::namespaced(operator.cluster().client(), operator.namespace());
+    let mut secret = secrets.get(SECRET).await?;
+    let signer = |bundle: &Bundle| {
+        bundle
+            .signer
+            .as_ref()
+            .map(|it| it.certificate.fingerprint)
+            .ok()
+    };
+    let before = signer(&secret.bundle());
+    // Who lost the key of its CA needs another.
+    secret.data.set(AUTHORITY_KEY, "lost");
+    secrets
+        .replace(SECRET, &PostParams::default(), &secret)
+        .await?;
+    eventually("a new CA signs", WAIT, async || {
+        let bundle = secrets.get(SECRET).await?.bundle();
+        let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
+        let now = signer(&bundle);
+        let done = now.is_some() && now != before && issuer.map(|it| it.fingerprint) == now;
+        check(done && bundle.next.is_none(), format_args!("{now:?}"))
+    })
+    .await
+}

@@ -1,0 +1,249 @@
+//! The lives of an installation: what comes, what stays through upgrades, and that nothing is left in anybody's way.
+
+use std::time::{Duration, Instant};
+
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::helm::Helm;
+use asya_tests::operator::{Instance, Operator, bin_folder, prepare};
+use asya_tests::process::{Spec, output};
+use asya_tests::scenario::Scenario;
+use asya_tests::webhook::Webhook;
+use asya_tests::{Error, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+use crate::admission::{gets_sidecar, pod_of};
+use crate::binding::{bound_actor, model};
+use crate::own_cluster;
+
+const WAIT: Duration = Duration::from_secs(30);
+/// AVL-5
+const COLLECTED: Duration = Duration::from_secs(30);
+const HOME: &str = "asya-system";
+const INJECTOR: &str = "asya-operator-injector";
+/// What is made for the webhook by others than Helm.
+const MADE: [(&str, &str); 4] = [
+    ("mutatingwebhookconfigurations", INJECTOR),
+    ("validatingwebhookconfigurations", "asya-operator-validator"),
+    ("secrets", "asya-operator-webhook-tls"),
+    ("configmaps", "asya-operator-webhook-facts"),
+];
+
+/// An installation with a required binding that fails closed.
+struct Installed {
+    controller: Instance,
+    webhook: Webhook,
+}
+
+impl Installed {
+    /// Starts what the chart has installed.
+    async fn start(cluster: &Cluster, scenario: &Scenario) -> Result<Self> {
+        let operator = Operator::installed(cluster).await?;
+        let controller = operator.start("controller").await?;
+        let webhook = Webhook::start(&operator).await?;
+        let mut actor = bound_actor("needed", "model");
+        actor["spec"]["binding"] = json!({"required": true});
+        eventually("the CRD is served", WAIT, async || {
+            scenario.apply(&actor).await.map_err(NotYet::new)
+        })
+        .await?;
+        let target = model("model", 0)?;
+        let deployments = scenario.api::<Deployment>();
+        deployments.create(&PostParams::default(), &target).await?;
+        gets_sidecar(scenario, &pod()?).await?;
+        eventually("its entry fails closed", WAIT, async || {
+            let policy = "--output=jsonpath={.webhooks[*].failurePolicy}";
+            let get = ["get", MADE[0].0, INJECTOR, policy];
+            let said = cluster.kubectl(&get).await.map_err(NotYet::new)?;
+            check(said == "Fail", said)
+        })
+        .await?;
+        Ok(Self {
+            controller,
+            webhook,
+        })
+    }
+
+    /// Kills all processes.
+    async fn dies(mut self) -> Result<()> {
+        self.controller.kill().await;
+        self.webhook.kill().await
+    }
+}
+
+/// A pod of the required binding.
+fn pod() -> Result<Pod> {
+    let labels = json!({"app": "model", "pod-template-hash": "0"});
+    pod_of("ReplicaSet", "model-0", &labels)
+}
+
+/// The uids of what is made for the webhook; those that are not there are left out.
+async fn made(cluster: &Cluster) -> Result<Vec<String>> {
+    let mut uids = Vec::new();
+    for (kind, name) in MADE {
+        let uid = "--output=jsonpath={.metadata.uid}";
+        let get = [
+            "get",
+            kind,
+            name,
+            "--namespace",
+            HOME,
+            "--ignore-not-found",
+            uid,
+        ];
+        let uid = cluster.kubectl(&get).await?;
+        uids.extend(Some(uid).filter(|uid| !uid.is_empty()));
+    }
+    Ok(uids)
+}
+
+/// Nothing is left that could fail a request, and every kind of pod can be created.
+async fn nothing_is_left(cluster: &Cluster, scenario: &Scenario, after: &str) -> Result<()> {
+    let since = Instant::now();
+    let what = format!("nothing is left after {after}");
+    eventually(what, COLLECTED, async || {
+        let left = made(cluster).await.map_err(NotYet::new)?;
+        check(left.is_empty(), format_args!("{} objects", left.len()))?;
+        let anchor = [
+            "get",
+            "clusterrole",
+            "asya-operator-webhook-anchor",
+            "--ignore-not-found",
+        ];
+        let anchor = cluster.kubectl(&anchor).await.map_err(NotYet::new)?;
+        check(anchor.is_empty(), anchor)
+    })
+    .await?;
+    let took = since.elapsed();
+    for namespace in [scenario.namespace(), "kube-system", "default"] {
+        let pods: Api<Pod> = Api::namespaced(cluster.client(), namespace);
+        pods.create(&PostParams::default(), &pod()?).await?;
+    }
+    eprintln!("after {after}: nothing left {took:?} later");
+    Ok(())
+}
+
+/// Helm's life of a release: it comes, is upgraded twice, tested, and goes while its processes still run.
+async fn lives(helm: &Helm, cluster: &Cluster, scenario: &Scenario) -> Result<()> {
+    prepare(cluster).await?;
+    helm.with_chart(&["install"], json!({})).await?;
+    let installed = Installed::start(cluster, scenario).await?;
+    let before = made(cluster).await?;
+    assert_eq!(before.len(), MADE.len());
+    for level in ["info", "debug"] {
+        helm.with_chart(&["upgrade"], json!({"logLevel": level}))
+            .await?;
+    }
+    assert_eq!(
+        made(cluster).await?,
+        before,
+        "no upgrade touches what the controller made"
+    );
+    gets_sidecar(scenario, &pod()?).await?;
+    is_ready(helm, &installed).await?;
+
+    helm.run(&["uninstall", "asya-operator"]).await?;
+    nothing_is_left(cluster, scenario, "helm uninstall").await?;
+    installed.dies().await
+}
+
+/// What `helm test` runs in a pod, run here, with the addresses of our processes for those of the Services.
+async fn is_ready(helm: &Helm, installed: &Installed) -> Result<()> {
+    let hooks = helm.run(&["get", "hooks", "asya-operator"]).await?;
+    let line = hooks.lines().find(|line| line.contains("--check="));
+    let line = line.ok_or_else(|| Error::Other(format!("no test: {hooks}")))?;
+    let mut check = line.trim().trim_start_matches("- ").to_owned();
+    let replica = &installed.webhook.replicas()[0];
+    for (service, health) in [
+        ("metrics", installed.controller.health()),
+        ("webhook", replica.health()),
+    ] {
+        let url = format!("http://asya-operator-{service}.{HOME}.svc:8081");
+        assert!(check.contains(&url), "{check}");
+        check = check.replace(&url, health);
+    }
+    let said =
+        output(Spec::new("helm test", bin_folder()?.join("asya-controller")).arg(&check)).await?;
+    assert!(said.starts_with("ready: "), "{said}");
+    Ok(())
+}
+
+async fn on_a_cluster<F>(name: &str, body: F)
+where
+    F: AsyncFnOnce(&Cluster, &Scenario) -> Result<()>,
+{
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), name, async |scenario| {
+        body(&cluster, scenario).await
+    })
+    .await;
+}
+
+/// CFG-11, AVL-5, CFG-1
+#[tokio::test]
+async fn helm_3_installs_upgrades_tests_and_removes_the_operator() {
+    on_a_cluster("helm3", async |cluster, scenario| {
+        lives(&Helm::three(cluster).await?, cluster, scenario).await
+    })
+    .await;
+}
+
+/// CFG-11, AVL-5, CFG-1
+#[tokio::test]
+async fn helm_4_installs_upgrades_tests_and_removes_the_operator() {
+    on_a_cluster("helm4", async |cluster, scenario| {
+        lives(&Helm::four(cluster), cluster, scenario).await
+    })
+    .await;
+}
+
+/// CFG-11, AVL-5
+#[tokio::test]
+async fn rendered_manifests_are_applied_twice_and_removed_without_a_trace() {
+    on_a_cluster("rendered", async |cluster, scenario| {
+        prepare(cluster).await?;
+        let helm = Helm::four(cluster);
+        let rendered = helm
+            .with_chart(&["template", "--skip-tests"], json!({}))
+            .await?;
+        let file = cluster.folder().join("rendered.yaml");
+        std::fs::write(&file, rendered).map_err(Error::other)?;
+        let file = file.display().to_string();
+        cluster.kubectl(&["apply", "--filename", &file]).await?;
+        let installed = Installed::start(cluster, scenario).await?;
+        let before = made(cluster).await?;
+        cluster.kubectl(&["apply", "--filename", &file]).await?;
+        assert_eq!(made(cluster).await?, before);
+        installed.dies().await?;
+        cluster.kubectl(&["delete", "--filename", &file]).await?;
+        nothing_is_left(cluster, scenario, "kubectl delete").await
+    })
+    .await;
+}
+
+/// AVL-5
+#[tokio::test]
+async fn namespace_that_goes_with_the_controller_dead_takes_the_configurations_with_it() {
+    on_a_cluster("namespace", async |cluster, scenario| {
+        prepare(cluster).await?;
+        Helm::four(cluster)
+            .with_chart(&["install"], json!({}))
+            .await?;
+        let installed = Installed::start(cluster, scenario).await?;
+        installed.dies().await?;
+        let refused = scenario
+            .api::<Pod>()
+            .create(&PostParams::default(), &pod()?)
+            .await;
+        assert!(refused.is_err(), "it fails closed");
+        let namespaces: Api<Namespace> = Api::all(cluster.client());
+        namespaces.delete(HOME, &DeleteParams::default()).await?;
+        nothing_is_left(cluster, scenario, "the namespace's end").await
+    })
+    .await;
+}
