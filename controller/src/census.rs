@@ -18,17 +18,25 @@ struct Spec<'a> {
 }
 
 #[derive(Deserialize, Default)]
-struct Status<'a> {
+struct Stored<'a> {
     #[serde(borrow, default)]
     status: Cow<'a, str>,
     #[serde(default)]
     pods: Option<PodCounts>,
+    #[serde(default)]
+    rollout: Rollout,
+}
+
+#[derive(Deserialize, Default)]
+struct Rollout {
+    #[serde(default)]
+    halted: bool,
 }
 
 /// Sets the gauges of actors by transport and status, of bindings' pods, and of actors that cannot be read.
 pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
     let mut by_label: HashMap<(String, String), usize> = HashMap::new();
-    let mut undecodable = 0;
+    let (mut undecodable, mut halted) = (0, 0);
     let mut bound = Vec::new();
     actors.each(|actor| {
         let (spec, status) = (text(actor.spec.as_ref()), text(actor.status.as_ref()));
@@ -36,7 +44,12 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
             .unwrap_or_default()
             .transport
             .into_owned();
-        let Status { status, pods } = serde_json::from_str(status).unwrap_or_default();
+        let Stored {
+            status,
+            pods,
+            rollout,
+        } = serde_json::from_str(status).unwrap_or_default();
+        halted += usize::from(rollout.halted);
         let status = status.into_owned();
         bound.extend(pods.map(|pods| (actor.metadata.key.clone(), pods)));
         // Reading all of 10,000 specs at each scrape would be dear, and only these can be unreadable.
@@ -50,6 +63,7 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
     );
     metrics.bound_pods(bound.iter().map(|(key, pods)| (key, pods)));
     metrics.undecodable(undecodable);
+    metrics.rollouts_halted(halted);
 }
 
 fn text(raw: Option<&std::sync::Arc<serde_json::value::RawValue>>) -> &str {
@@ -85,7 +99,7 @@ mod tests {
             (
                 "c",
                 json!({"transport": "mq", "workload": 5}),
-                json!({"status": "WorkloadError"}),
+                json!({"status": "WorkloadError", "rollout": {"halted": true}}),
             ),
             ("d", json!({"transport": 5}), json!(null)),
             (
@@ -110,6 +124,7 @@ mod tests {
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="injected"} 2"#,
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="not_injected"} 1"#,
             "asya_operator_undecodable_objects 1",
+            "asya_operator_rollouts_halted 1",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

@@ -40,6 +40,10 @@ pub enum Note {
     NotOwned,
     /// The actor goes, and what was made for it stays.
     Orphaned,
+    /// Pods that use GPUs are replaced.
+    RollsGpuPods,
+    /// No further pod of a binding is replaced.
+    RolloutHalted,
     /// Another had changed or deleted a webhook configuration of ours.
     WebhookConfigurationRestored,
     /// A pod of a required binding's target does not come back with the sidecar.
@@ -49,7 +53,9 @@ pub enum Note {
 impl Note {
     fn type_(self) -> &'static str {
         match self {
-            Self::QueueCreated | Self::QueueRetired | Self::Orphaned => "Normal",
+            Self::QueueCreated | Self::QueueRetired | Self::Orphaned | Self::RollsGpuPods => {
+                "Normal"
+            }
             Self::QueueRecreated
             | Self::DeliveryLimitInactive
             | Self::QueueDeletionFailed
@@ -57,6 +63,7 @@ impl Note {
             | Self::ValidationFailed
             | Self::WorkloadStopped
             | Self::NotOwned
+            | Self::RolloutHalted
             | Self::WebhookConfigurationRestored
             | Self::InjectionNotProved => "Warning",
         }
@@ -72,6 +79,7 @@ impl Note {
             Self::NotOwned => "ApplyWorkload",
             Self::WorkloadStopped => "StopWorkload",
             Self::Orphaned => "Orphan",
+            Self::RollsGpuPods | Self::RolloutHalted => "ReplacePods",
             Self::WebhookConfigurationRestored => "Restore",
             Self::InjectionNotProved => "Prove",
         }

@@ -46,6 +46,7 @@ use tracing::{error, info, warn};
 
 use crate::applier::Applier;
 use crate::args::Args;
+use crate::binding::slots::Slots;
 use crate::claims::Claims;
 use crate::config_maps::ConfigMaps;
 use crate::fence::Fence;
@@ -140,11 +141,13 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
             scripts_hash: script::hash_with_adapters(&script),
             namespace: args.namespace.clone(),
+            webhook: keeps_webhook(&args),
             queues_managed: !args.disable_queue_management,
             deadlines: deadlines(&args),
         },
         claims: Claims::default(),
         bindings: Arc::default(),
+        slots: Slots::new(usize::from(args.max_rollouts)),
         doubts: Doubts::default(),
         looks: Looks::new(args.queue_health_check_interval),
         depths: Arc::default(),
@@ -209,6 +212,12 @@ fn home(args: &Args) -> &str {
     named
         .filter(|name| !name.is_empty())
         .unwrap_or(&args.namespace)
+}
+
+/// Whether the webhook is called that puts the sidecar into pods of bindings.
+fn keeps_webhook(args: &Args) -> bool {
+    let service = args.certificates.webhook_service.as_deref();
+    args.rules.plan(service, &args.namespace).is_some()
 }
 
 /// After how long what may pass by itself counts.

@@ -52,6 +52,7 @@ pub struct Metrics {
     api_writes: Counter,
     undecodable: Gauge,
     unproved: Gauge,
+    rollouts_halted: Gauge,
     watch_healthy: Family<Labels<1>, Gauge>,
     records: Family<Labels<1>, Gauge>,
     events_received: Family<Labels<1>, Counter>,
@@ -170,6 +171,11 @@ impl Metrics {
                 own,
                 "unproved_bindings",
                 "Required bindings whose pods do not come back with the sidecar",
+            ),
+            rollouts_halted: add(
+                own,
+                "rollouts_halted",
+                "Bindings of which no further pod is replaced",
             ),
             watch_healthy: add(own, "watch_healthy", "1 if the watch of the kind works"),
             records: add(own, "records", "Objects of the kind held in memory"),
@@ -293,6 +299,11 @@ impl Metrics {
     /// How many required bindings' pods do not come back with the sidecar (CFG-8).
     pub fn unproved_bindings(&self, count: usize) {
         self.unproved.set(gauge(count));
+    }
+
+    /// How many bindings have stopped replacing pods (ROLL-5).
+    pub fn rollouts_halted(&self, count: usize) {
+        self.rollouts_halted.set(gauge(count));
     }
 
     /// Whether the watch of a kind works.

@@ -59,6 +59,12 @@ pub mod annotation {
     pub const INJECTED_HASH: &str = "asya.sh/injected-hash";
     /// On a pod of a binding that was left alone: the reason (BIND-7).
     pub const NOT_INJECTED: &str = "asya.sh/not-injected";
+    /// On what makes the pods of a binding: another value makes its controller replace them (ROLL-3).
+    pub const ROLL: &str = "asya.sh/roll";
+    /// On an actor: pods with anything older than today's are replaced at once, whatever `binding.rollout` says (ROLL-8).
+    pub const ROLL_NOW: &str = "asya.sh/roll-now";
+    /// On an actor: `"true"` lets it go although pods still have its sidecar (BIND-44).
+    pub const SKIP_UNBIND: &str = "asya.sh/skip-unbind";
     /// On the Secret with the webhook's certificates: since when its leaf is one of the present CA (CERT-4).
     pub const AUTHORITY_SINCE: &str = "asya.sh/authority-since";
     /// On an actor: the IAM role of its pods (SA-1).
@@ -83,6 +89,10 @@ pub mod manager {
     pub const CRD: &str = "asya-operator/crd";
     /// The replicas of a target, once, when nobody scales it any more (SO-6).
     pub const SCALE: &str = "asya-operator/scale";
+    /// The annotation that makes pods of a binding roll, on their workload (ROLL-3).
+    pub const ROLL: &str = "asya-operator/roll";
+    /// What is written to an object that a binding names, or to the owner of that.
+    pub const PARENT: &str = "asya-operator/parent";
     /// The webhook configurations.
     pub const ADMISSION: &str = "asya-operator/admission";
     /// What the former operator, written in Go, wrote as (WRK-7).

@@ -214,7 +214,8 @@ class Objects(ChartCase):
         injectors = tuple([NAME + "-injector"] + [NAME + "-injector-" + str(number) for number in range(2, 11)])
         expected |= {(group, configurations[0], "patch", injectors), (group, configurations[1], "patch", (NAME + "-validator",))}
         expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (anchor,)) for verb in ("get", "list", "watch", "patch")}
-        expected.add(("", "pods", "create", ()))
+        expected |= {("", "pods", "create", ()), ("", "pods/eviction", "create", ())}
+        expected |= {("policy", "poddisruptionbudgets", verb, ()) for verb in ("get", "list", "watch")}
         self.assertEqual(self.rules(self.default) - self.rules(self.alone), expected)
         secret = {("", "secrets", verb, (NAME + "-webhook-tls",)) for verb in ("get", "list", "watch", "update")}
         secret.add(("", "secrets", "create", ()))

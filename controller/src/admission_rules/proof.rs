@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use asya_shared::inject::bound::InjectedHash;
 use asya_shared::names::annotation;
-use asya_shared::resolve::{GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, Requirement};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::bindings::Bound;
+use crate::binding::specimen::Specimen;
 use crate::record::Key;
 
 /// From the first try to the next; each further one waits twice as long.
@@ -22,7 +22,6 @@ const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 /// So many tries in a row fail before anybody is told.
 const PATIENCE: u32 = 4;
-const HASH: &str = "asyaproof";
 
 /// What has been proved, and what was tried.
 pub(super) struct Proofs {
@@ -179,23 +178,7 @@ fn judge(bound: &Bound, answer: &Pod) -> Result<(), String> {
 
 /// The least that is one of its target's pods.
 fn pod(bound: &Bound) -> Option<Value> {
-    let mut labels = Map::new();
-    for Requirement { key, operator } in bound.pods.labels.requirements() {
-        match operator {
-            Operator::In(values) => labels.insert(key.clone(), json!(values.first()?)),
-            Operator::Exists => labels.insert(key.clone(), json!("")),
-            Operator::NotIn(_) | Operator::DoesNotExist => None,
-        };
-    }
-    let (kind, name) = owner(&bound.pods.owner)?;
-    if kind.kind == "ReplicaSet" {
-        labels.insert(POD_TEMPLATE_HASH.to_owned(), json!(HASH));
-    }
-    let api_version = if kind.group.is_empty() {
-        "v1".to_owned()
-    } else {
-        format!("{}/v1", kind.group)
-    };
+    let Specimen { labels, owner } = Specimen::of(&bound.pods)?;
     Some(json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -203,39 +186,13 @@ fn pod(bound: &Bound) -> Option<Value> {
             "generateName": "asya-proof-",
             "namespace": &*bound.key.namespace,
             "labels": labels,
-            "ownerReferences": [{
-                "apiVersion": api_version, "kind": kind.kind, "name": name,
-                "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
-            }],
+            "ownerReferences": [owner],
         },
         "spec": {"containers": [{
             "name": "asya-proof", "image": "asya-proof", "ports": [{"containerPort": 8000}],
             "resources": {"requests": {"cpu": "0", "memory": "0"}},
         }]},
     }))
-}
-
-/// An owner that fits the rule.
-fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
-    match rule {
-        OwnerRule::Kind(kind) => Some((*kind, "asya-proof".to_owned())),
-        OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
-        OwnerRule::Generated {
-            kind,
-            prefix,
-            suffix,
-        } => Some((*kind, format!("{prefix}{}", "x".repeat(*suffix)))),
-        OwnerRule::ReplicaSetOf { deployment } => {
-            let kind = GroupKind {
-                group: "apps",
-                kind: "ReplicaSet",
-            };
-            let longest = 253 - 1 - HASH.len();
-            let stem = deployment.get(..longest).unwrap_or(deployment);
-            Some((kind, format!("{stem}-{HASH}")))
-        }
-        OwnerRule::AnyOf(rules) => rules.iter().find_map(owner),
-    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ mod objects;
 mod pods;
 mod reading;
 mod scaled;
+pub mod slots;
+pub mod specimen;
 mod targets;
 mod tree;
 pub mod watches;

@@ -83,6 +83,30 @@ impl Bindings {
         Ok(found)
     }
 
+    /// An object as it stands now; `None` where there is none, or none of its kind.
+    ///
+    /// # Errors
+    /// When the API server does not tell.
+    pub async fn body(
+        &self,
+        client: &Client,
+        namespace: &str,
+        object: &ObjectRef,
+    ) -> Result<Option<Value>, kube::Error> {
+        let Some(resource) = self.resource_of(object) else {
+            return Ok(None);
+        };
+        get(client, &resource, &Key::new(namespace, &object.name)).await
+    }
+
+    /// How an object that was read before is asked for.
+    pub fn resource_of(&self, object: &ObjectRef) -> Option<Arc<ApiResource>> {
+        match self.kinds.standing(&Kind::from(object.group_kind())) {
+            Standing::Served(resource) => Some(resource),
+            _ => None,
+        }
+    }
+
     /// Whether all that belongs to a target would be known by now.
     fn sees(&self, row: &dyn Resolver, target: &Object) -> bool {
         row.related().iter().all(|kind| {

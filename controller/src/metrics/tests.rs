@@ -36,8 +36,9 @@ fn shapes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const FROM_THE_START: [&str; 14] = [
+const FROM_THE_START: [&str; 15] = [
     "asya_operator_api_writes_total",
+    "asya_operator_rollouts_halted",
     "asya_operator_undecodable_objects",
     "asya_operator_unproved_bindings",
     "controller_runtime_active_workers{controller}",
@@ -102,6 +103,7 @@ fn series_hold_what_they_were_told() {
     metrics.api_writes().inc();
     metrics.undecodable(2);
     metrics.unproved_bindings(4);
+    metrics.rollouts_halted(3);
     metrics.watch_healthy("Pod", false);
     metrics.records("Pod", 50_000);
     metrics.watch_event("Pod");
@@ -125,6 +127,7 @@ fn series_hold_what_they_were_told() {
         ("asya_operator_api_writes_total", "1"),
         ("asya_operator_undecodable_objects", "2"),
         ("asya_operator_unproved_bindings", "4"),
+        ("asya_operator_rollouts_halted", "3"),
         (r#"asya_operator_watch_healthy{kind="Pod"}"#, "0"),
         (r#"asya_operator_records{kind="Pod"}"#, "50000"),
         (r#"asya_operator_events_received_total{kind="Pod"}"#, "1"),

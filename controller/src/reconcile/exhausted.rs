@@ -67,6 +67,7 @@ mod tests {
                 fault: Some(fault(retry)),
                 deleted: Vec::new(),
                 retry,
+                released: false,
             };
             for mut outcome in [Outcome::Ensured(ensured), deleting] {
                 give_up(&mut outcome);

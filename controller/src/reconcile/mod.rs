@@ -2,6 +2,7 @@
 
 mod apply;
 mod authorization;
+mod bound_pods;
 mod desired;
 mod error;
 mod exhausted;
@@ -25,6 +26,7 @@ use kube::Client;
 
 use crate::applier::Applier;
 use crate::binding::Bindings;
+use crate::binding::slots::Slots;
 use crate::claims::Claims;
 use crate::config_maps::ConfigMaps;
 use crate::events::Events;
@@ -81,6 +83,8 @@ pub struct Context {
     pub claims: Claims,
     /// Who binds what.
     pub bindings: Arc<Bindings>,
+    /// Whose targets are being rolled.
+    pub slots: Slots,
     /// The brokers' clients.
     pub brokers: Brokers,
     /// Whose queue must be looked at, whatever status says.
@@ -109,6 +113,8 @@ pub struct Installation {
     pub scripts_hash: String,
     /// The operator's own namespace, in which nothing is bound.
     pub namespace: String,
+    /// Whether the webhook is kept that puts the sidecar into pods of bindings.
+    pub webhook: bool,
     /// Whether queues are ours to create, change and delete (QUE-12).
     pub queues_managed: bool,
     /// How long what may pass may last.

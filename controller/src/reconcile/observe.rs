@@ -5,6 +5,8 @@ mod child;
 pub mod contested;
 pub mod known;
 mod queue;
+pub mod rollout;
+pub mod unbinding;
 
 use std::sync::Arc;
 
@@ -16,10 +18,11 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use binding::BindingSeen;
+use binding::{BindingSeen, Resolved};
 use child::{child, is_of};
 use contested::{Contested, uncontested};
 use known::{KnownQueues, is_same};
+use rollout::RolloutSeen;
 
 pub use child::{Child, Ownership};
 
@@ -170,6 +173,16 @@ impl Observed {
         own || self.bound().is_some_and(|bound| bound.scales)
     }
 
+    /// The target of a binding, as far as it is understood.
+    pub fn resolved(&self) -> Option<&Resolved> {
+        self.binding.as_ref()?.target.as_ref()?.as_deref().ok()
+    }
+
+    /// What a rollout of its pods would meet.
+    pub fn rollout(&self) -> Option<&RolloutSeen> {
+        self.binding.as_ref()?.rollout.as_ref()
+    }
+
     /// The actor's name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
@@ -203,6 +216,7 @@ pub async fn observe(
     let Some(actor) = context.stores.actors.get(key) else {
         context.doubts.settle(key);
         context.looks.forget(key);
+        context.slots.release(key);
         return Ok(None);
     };
     let previous: AsyncActorStatus = actor
@@ -253,7 +267,7 @@ pub async fn observe(
     let refusals = &context.workloads.refusals;
     let refusal = workload.ours();
     let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
-    let binding = binding::see(context, &actor, &previous, desired.as_deref()).await?;
+    let binding = binding::see(context, &actor, desired.as_deref(), &previous, &deletion).await?;
     let of_target = binding.as_ref().and_then(BindingSeen::scaling_of_target);
     let objects = match of_target {
         Some(it) => Some(&it.objects),

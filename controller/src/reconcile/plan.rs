@@ -4,7 +4,9 @@ mod binding;
 mod child;
 pub mod deletion;
 pub mod retired;
+pub mod roll;
 mod stop;
+pub mod unbind;
 
 use std::sync::Arc;
 
@@ -93,6 +95,8 @@ pub struct Bind {
     pub scaling: Option<ScalingStep>,
     /// What nobody scales any more, and nobody would wake.
     pub wake: Option<Wake>,
+    /// About pods that ran before; `None` while nobody can tell.
+    pub roll: Option<roll::Rolling>,
 }
 
 /// At least so many pods, where there are none (SO-6).

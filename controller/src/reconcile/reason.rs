@@ -66,6 +66,13 @@ pub enum Reason {
     // Injected
     AllPodsInjected,
     PodsNotInjected,
+    RolloutInProgress,
+    RolloutWaiting,
+    RolloutHalted,
+    ProbeFailed,
+    ProbeRejected,
+    TargetURLUnknown,
+    WebhookNotReady,
     SpecConflict,
     StrategyNotAllowed,
     NotProven,
@@ -77,6 +84,7 @@ pub enum Reason {
     AllReady,
     Paused,
     Terminating,
+    UnbindBlocked,
 }
 
 impl Reason {

@@ -107,8 +107,9 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
             fault,
             deleted,
             retry,
+            released,
         } => Some(Report {
-            status: of_deletion(observed, fault.as_ref(), deleted, now),
+            status: of_deletion(observed, fault.as_ref(), deleted, *released, now),
             retry: *retry,
             notes: Vec::new(),
         }),
@@ -123,6 +124,7 @@ fn of_deletion(
     observed: &Observed,
     fault: Option<&Fault>,
     deleted: &[&str],
+    released: bool,
     now: Timestamp,
 ) -> AsyncActorStatus {
     let mut status = AsyncActorStatus {
@@ -131,15 +133,18 @@ fn of_deletion(
         ..observed.previous.clone()
     };
     let mut conditions = Conditions::of(observed, now);
-    if let Some(fault) = fault {
+    let blocked = fault.filter(|fault| fault.reason == Reason::UnbindBlocked);
+    if let Some(fault) = fault.filter(|_| blocked.is_none()) {
         conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
     }
-    conditions.set(
-        READY,
-        Some(false),
-        Reason::Terminating,
-        "the actor is being deleted",
-    );
+    let (reason, text) = match blocked {
+        Some(fault) => (fault.reason, &*fault.message),
+        None => (Reason::Terminating, "the actor is being deleted"),
+    };
+    conditions.set(READY, Some(false), reason, text);
+    if released {
+        status.rollout = Some(binding::released(now));
+    }
     status.conditions = conditions.list;
     // Written with what changes anyway (FW-25).
     if status != observed.previous {

@@ -43,6 +43,7 @@ pub(super) fn installation() -> Installation {
         runtime_hash: "script".to_owned(),
         scripts_hash: "scripts".to_owned(),
         namespace: "asya-system".to_owned(),
+        webhook: true,
         queues_managed: true,
         deadlines: DEADLINES,
     }

@@ -87,6 +87,10 @@ pub struct Annotations {
     pub reclaim_fields: bool,
     /// A workload that cannot be changed in place is made anew (FW-22).
     pub allow_recreate: bool,
+    /// Pods of the target are replaced that have anything older than today's (ROLL-8).
+    pub roll_now: bool,
+    /// The actor goes although pods still have its sidecar (BIND-44).
+    pub skip_unbind: bool,
     /// IAM role of the actor's pods (SA-1).
     pub role_arn: Option<Box<str>>,
 }
@@ -138,6 +142,8 @@ impl Record for ActorRecord {
                 skip_queue_deletion: says(annotation::SKIP_QUEUE_DELETION, "true"),
                 reclaim_fields: says(annotation::RECLAIM_FIELDS, "true"),
                 allow_recreate: says(annotation::ALLOW_RECREATE, "true"),
+                roll_now: raw.metadata.annotation(annotation::ROLL_NOW).is_some(),
+                skip_unbind: says(annotation::SKIP_UNBIND, "true"),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
             },
             created: raw.metadata.creation_timestamp,

@@ -62,6 +62,29 @@ pub struct NotInjected {
     pub examples: Vec<String>,
 }
 
+/// How far pods of the target that ran before are being replaced by pods with the sidecar; absent at rest.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutStatus {
+    /// Hash that pods are to have.
+    pub value: String,
+    /// When a replacement was last asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// How often that was asked for in a row.
+    pub tries: i32,
+    /// Pods of the target when one was last evicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<i32>,
+    /// Whether no further try is made until the spec of the actor or of the workload changes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub halted: bool,
+    /// Generation of the actor's spec.
+    pub generation: i64,
+    /// Tells the spec of the target's workloads from another.
+    pub target: String,
+}
+
 /// A field that another field manager keeps taking back.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{BindingConflict, PodCounts, ResolvedTarget};
+use super::{BindingConflict, PodCounts, ResolvedTarget, RolloutStatus};
 
 /// State of the actor, written by the operator.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
@@ -130,6 +130,9 @@ pub struct AsyncActorStatus {
     /// How many of the target's pods have the sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodCounts>,
+    /// How far pods that ran before are being replaced by pods with the sidecar; absent at rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
     /// How often another controller took back what the operator wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_count: Option<i64>,

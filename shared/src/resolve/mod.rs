@@ -30,6 +30,7 @@ use crate::api::{ResolvedTarget, WorkloadRef};
 
 pub use family::Family;
 pub use object::{GroupKind, ObjectRef, controller_of};
+pub use owned::template;
 pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch};
 pub use selector::{Operator, Requirement, Selector};
 pub use server::{ContainerShape, DEFAULT_CONTAINER, Server, adapter_of, main_container};

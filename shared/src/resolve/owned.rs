@@ -71,7 +71,8 @@ impl<'a> Owned<'a> {
 }
 
 /// The pod template of a workload; that of the leaders where it has leaders and workers.
-pub(super) fn template(workload: &Value) -> Option<&Value> {
+#[must_use]
+pub fn template(workload: &Value) -> Option<&Value> {
     let one = workload.pointer("/spec/template");
     let of_leaders = || {
         let both = workload.pointer("/spec/leaderWorkerTemplate")?;

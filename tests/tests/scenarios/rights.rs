@@ -124,7 +124,9 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     let written = async |from| -> Result<Vec<Write>> {
         let mut writes = audit.writes_since(from, user).await?;
         let groups = ["admissionregistration.k8s.io", "rbac.authorization.k8s.io"];
-        writes.retain(|it| groups.contains(&&*it.group) || it.resource == "pods");
+        // What is tried in a namespace that ends is refused.
+        let here = |it: &Write| it.resource == "pods" && it.namespace == scenario.namespace();
+        writes.retain(|it| groups.contains(&&*it.group) || here(it));
         Ok(writes)
     };
     let writes = eventually("a pod is tried", SOON, async || {
@@ -215,6 +217,8 @@ async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_gra
         exercised.insert(right("asya.sh", "asyncactors/finalizers", "update"));
         let client = scenario.client();
         let role = Api::<ClusterRole>::all(client.clone()).get(NAME).await?;
+        // Other scenarios evict pods of bindings.
+        exercised.insert(right("", "pods/eviction", "create"));
         let mut granted_here = granted(role.rules);
         // What is done to targets, scenarios of bindings show.
         granted_here.retain(|(group, resource, _)| {

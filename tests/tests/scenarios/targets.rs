@@ -1,5 +1,6 @@
 //! Targets of kinds that others define.
 
+mod rolling;
 mod systems;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
+use super::roll::roll;
 use super::{Ensured, Outcome, is_another_queue, scaling, seen_scaling, wake};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::{Bind, ScalingStep};
@@ -34,7 +35,12 @@ pub(super) async fn bind(
         .ensure(&context.config_maps, namespace)
         .await?
     {
-        Ok(()) => ensured.bindable = ensured.queue.is_usable(),
+        Ok(()) => {
+            ensured.bindable = ensured.queue.is_usable();
+            if let Some(rolling) = plan.roll.filter(|_| ensured.bindable) {
+                ensured.rolled = Box::new(roll(context, observed, rolling).await?);
+            }
+        }
         Err(fault) => ensured.fault = Some(fault),
     }
     if let Some(step) = plan.scaling {

@@ -8,6 +8,7 @@ use kube::Api;
 
 use super::finalizer::remove_finalizer;
 use super::retired::{delete_dead_letters, owner};
+use super::unbind::unbind;
 use super::{Outcome, scaling};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
@@ -30,6 +31,9 @@ pub(super) async fn delete(
         ScalingRemoval::Orphan => scaling::orphan(context, observed).await?,
     }
     let mut deleted = deleted_kinds(&plan.scaling);
+    if let Some(outcome) = unbind(context, observed, plan.unbind).await? {
+        return Ok(outcome.with(deleted));
+    }
     for removal in &plan.workloads {
         match removal {
             WorkloadRemoval::Delete(workload) => {
@@ -57,6 +61,7 @@ pub(super) async fn delete(
                 fault: None,
                 deleted,
                 retry,
+                released: false,
             });
         }
         Then::Finish { queues } => queues,
@@ -114,6 +119,7 @@ async fn delete_queues(
         fault: held,
         deleted: Vec::new(),
         retry,
+        released: false,
     }))
 }
 

@@ -8,8 +8,10 @@ mod finalizer;
 mod queue;
 mod recreate;
 mod retired;
+mod roll;
 mod scaling;
 mod stop;
+mod unbind;
 mod wake;
 mod workload;
 
@@ -22,6 +24,7 @@ pub use child::APPLIED;
 #[cfg(test)]
 pub use child::entry;
 pub use retired::Looked;
+pub use roll::Rolled;
 
 use super::observe::Observed;
 use super::observe::known::is_same;
@@ -43,12 +46,35 @@ pub enum Outcome {
         deleted: Vec<&'static str>,
         /// When to look again.
         retry: Retry,
+        /// Our annotation was given up in this pass (BIND-43).
+        released: bool,
     },
     /// Our finalizer is gone: there is nothing left to tell.
     Gone,
 }
 
 impl Outcome {
+    /// With the kinds of objects that were deleted before.
+    fn with(self, before: Vec<&'static str>) -> Self {
+        match self {
+            Self::Deleting {
+                fault,
+                mut deleted,
+                retry,
+                released,
+            } => {
+                deleted.extend(before);
+                Self::Deleting {
+                    fault,
+                    deleted,
+                    retry,
+                    released,
+                }
+            }
+            other => other,
+        }
+    }
+
     /// What ended the pass before its plan was done.
     pub fn interrupted(self) -> Option<Error> {
         match self {
@@ -79,6 +105,8 @@ pub struct Ensured {
     pub stopped: Option<Box<Stopped>>,
     /// What a binding's pods cannot start without is there (BIND-3).
     pub bindable: bool,
+    /// What became of pods of a binding that ran before.
+    pub rolled: Box<Rolled>,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
     pub applied: Vec<InventoryEntry>,
 }

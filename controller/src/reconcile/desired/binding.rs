@@ -1,6 +1,6 @@
 //! What an actor asks for whose workload another controller makes.
 
-use asya_shared::api::{BindingInForce, BindingStrategy};
+use asya_shared::api::{BindingInForce, BindingRollout, BindingStrategy};
 use asya_shared::config::Transport;
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
 use asya_shared::validate::{self, Subject};
@@ -15,6 +15,10 @@ pub struct Bound {
     pub misplaced: Option<Fault>,
     /// How the sidecar gets into pods.
     pub strategy: BindingStrategy,
+    /// When pods that ran before get it.
+    pub rollout: BindingRollout,
+    /// Whether where the model answers is said by the actor itself.
+    pub has_url: bool,
     /// Whether the queue is to decide the number of pods.
     pub scales: bool,
     /// What pods say that have what they should; `None` for a kind that cannot be bound.
@@ -43,6 +47,8 @@ impl Bound {
         Self {
             misplaced: misplaced(subject, &installation.namespace),
             strategy: in_force.strategy,
+            rollout: in_force.rollout,
+            has_url: in_force.runtime.target_url.is_some(),
             scales: subject.spec.scaling_in_force().is_some(),
             injected_hash: plan.map(|plan| plan.hash().to_string()),
         }

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use asya_shared::api::AsyncActorStatus;
+use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy};
 use asya_shared::resolve::{self, Finding, FindingReason, PodMatch, Resolution, Scale, Target};
 use asya_shared::scaling::{ScalingObjects, Untriggerable};
 
+use super::DeletionPolicy;
+use super::rollout::{self, Asked, RolloutSeen};
+use super::unbinding::{self, UnbindingSeen};
 use crate::binding::kinds::Kind;
 use crate::binding::{Found, Object, Reading, Standing};
-use crate::reconcile::desired::Desired;
+use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::desired::{Bound, Desired};
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{ActorRecord, BarePodRecord, PodRecord, ScaleTarget};
 
@@ -19,6 +23,10 @@ pub struct BindingSeen {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// Its pods; `None` while nobody has listed them.
     pub pods: Option<BoundPods>,
+    /// What a rollout of these would meet; `None` while it is not asked for.
+    pub rollout: Option<RolloutSeen>,
+    /// What an actor that goes leaves in them; `None` while nobody can tell.
+    pub unbinding: Option<UnbindingSeen>,
     /// How its queue scales it, or why it cannot; `None` while scaling is off, or nobody knows what is to be scaled.
     pub scaling: Option<Result<Box<ScalingOfTarget>, Fault>>,
 }
@@ -61,21 +69,24 @@ pub struct BoundPods {
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
-    previous: &AsyncActorStatus,
     desired: Result<&Desired, &Fault>,
+    previous: &AsyncActorStatus,
+    deletion: &DeletionPolicy,
 ) -> Result<Option<BindingSeen>, Error> {
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);
     };
-    let Ok(desired) = desired else {
-        return Ok(Some(BindingSeen::default()));
-    };
-    let Some(bound) = desired.bound() else {
-        return Ok(Some(BindingSeen::default()));
-    };
+    let bound = desired.ok().and_then(Desired::bound);
     if actor.metadata.deleting {
-        return Ok(Some(BindingSeen::default()));
+        let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
+        return Ok(Some(BindingSeen {
+            unbinding: unbinding::see(context, actor, deletion, rollout).await?,
+            ..BindingSeen::default()
+        }));
     }
+    let (Ok(desired), Some(bound)) = (desired, bound) else {
+        return Ok(Some(BindingSeen::default()));
+    };
     let target = match &bound.misplaced {
         Some(fault) => Some(Err(fault.clone())),
         None => target(context, actor).await?,
@@ -93,17 +104,50 @@ pub(super) async fn see(
         }
         Err(_) => Some(resolve::pods_of(binds_to, None)),
     };
+    let pods = match expected {
+        Some(expected) => pods(context, actor, &expected),
+        None => Some(BoundPods::default()),
+    };
+    let rollout = match (&target, &pods) {
+        (Ok(resolved), Some(pods)) if is_rolled(actor, bound, previous) => {
+            let asked = Asked {
+                rollout: bound.rollout,
+                proved: is_proved(actor, previous),
+                resolved,
+                pods,
+            };
+            let uid = &actor.metadata.uid;
+            let hash = bound.injected_hash.as_deref();
+            let counted = Counted::of(pods, uid, hash, previous.bound_since.as_ref());
+            Some(rollout::see(context, actor, asked, counted).await?)
+        }
+        _ => None,
+    };
     Ok(Some(BindingSeen {
-        pods: match expected {
-            Some(expected) => pods(context, actor, &expected),
-            None => Some(BoundPods::default()),
-        },
+        pods,
         scaling: target
             .as_ref()
             .ok()
             .and_then(|resolved| scaling_of(actor, previous, desired, &resolved.target)),
         target: Some(target),
+        rollout,
+        unbinding: None,
     }))
+}
+
+/// Whether pods that ran before are ours to replace: the webhook hears of a binding by its status.
+fn is_rolled(actor: &ActorRecord, bound: &Bound, previous: &AsyncActorStatus) -> bool {
+    bound.strategy == BindingStrategy::Pod
+        && previous.bound_since.is_some()
+        && !actor.annotations.paused
+}
+
+/// Whether a dry run has shown what a target without pods is to be told by, for this spec.
+pub fn is_proved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
+    let mut conditions = previous.conditions.iter();
+    previous.observed_generation == Some(actor.generation)
+        && conditions
+            .any(|it| it.type_ == "Injected" && it.reason == Reason::ScaledToZero.to_string())
 }
 
 /// How the actor's queue scales a target, while scaling is on. What cannot be scaled is bound all the same (SO-4).

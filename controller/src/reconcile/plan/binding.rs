@@ -1,12 +1,14 @@
 //! What to do about an actor whose workload another controller makes: what pods get, the webhook puts into them.
 
-use asya_shared::resolve::Scale;
+use asya_shared::resolve::{FindingReason, Scale};
 use k8s_openapi::jiff::Timestamp;
 
+use super::roll;
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
 use crate::reconcile::Reason;
+use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::BindingSeen;
+use crate::reconcile::observe::binding::{BindingSeen, is_proved};
 use crate::scaling::plan::{self as scaling, Removal, plan_removal, plan_scaling};
 
 /// Decides what to do about a binding that lives.
@@ -23,8 +25,47 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),
+        roll: plan_roll(observed, now),
         scaling,
     })
+}
+
+fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
+    let (bound, seen, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
+    let counted = &seen.counted;
+    let (target, at_once) = (&resolved.target, observed.actor.annotations.roll_now);
+    let hash = bound.injected_hash.as_deref()?;
+    let unknown = FindingReason::UnknownOwner;
+    Some(roll::decide(&roll::Facts {
+        rollout: bound.rollout,
+        at_once,
+        bound: observed.previous.bound_since.is_some(),
+        has_url: bound.has_url || target.server.url.is_some(),
+        wanted: if at_once {
+            hash
+        } else {
+            actor_part(Some(hash))?
+        },
+        lacking: if at_once {
+            &counted.older
+        } else {
+            &counted.lacking
+        },
+        matched: counted.pods.matched,
+        total: counted.total,
+        ready: counted.ready,
+        injected: counted.pods.injected,
+        roll: &target.roll,
+        unknown_owner: target.warnings.iter().any(|it| it.reason == unknown),
+        live: &seen.live,
+        target: &seen.target,
+        budget: seen.budget.as_deref(),
+        has_slot: seen.has_slot,
+        before: observed.previous.rollout.as_ref(),
+        proved: is_proved(&observed.actor, &observed.previous),
+        generation: observed.actor.generation,
+        now,
+    }))
 }
 
 /// SO-6: KEDA has let go, as status tells that it did not before; no HPA wakes what has no pods.

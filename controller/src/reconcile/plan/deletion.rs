@@ -7,6 +7,7 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 
 use super::has_finalizer;
+use super::unbind::{self, UNBOUND, Unbind};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::known::Hold;
 use crate::record::WorkloadRecord;
@@ -15,11 +16,16 @@ use crate::scaling::plan::{Removal, plan_removal};
 /// After the grace period pods get this long before the queue is taken from under them (FIN-2).
 const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
 
+/// Until the watches of a binding have shown what there is.
+const UNKNOWN: Duration = Duration::from_secs(1);
+
 /// The parts of a pass over an actor that goes, in the order in which they are done.
 #[derive(Debug, PartialEq)]
 pub struct Delete {
     /// What happens to what scales the workload.
     pub scaling: ScalingRemoval,
+    /// What happens to the sidecars in pods of others.
+    pub unbind: Unbind,
     /// What happens to the workloads.
     pub workloads: Vec<WorkloadRemoval>,
     /// What happens to the `ServiceAccount`.
@@ -88,6 +94,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     if !has_finalizer(observed) {
         return Delete {
             scaling: ScalingRemoval::Delete(Removal::default()),
+            unbind: Unbind::Done,
             workloads: Vec::new(),
             service_account: AccountRemoval::Keep,
             then: Then::Gone,
@@ -96,19 +103,28 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     if observed.deletion.orphans {
         return Delete {
             scaling: ScalingRemoval::Orphan,
+            unbind: Unbind::Done,
             workloads: ours.into_iter().map(WorkloadRemoval::Orphan).collect(),
             service_account: AccountRemoval::Orphan,
             then: Then::Finish { queues: Vec::new() },
         };
     }
     let ends = removal.until.map(|ends| ends.duration_since(now));
+    // What scales the target first: a pod that goes must not wake it.
+    let unbind = if removal.released {
+        plan_unbind(observed, now)
+    } else {
+        Unbind::Done
+    };
     let (workloads, then) = match ends.and_then(|wait| wait.try_into().ok()) {
-        _ if removal.released => without_scaling(observed, ours, now),
-        wait => (Vec::new(), Then::Wait(wait)),
+        wait if !removal.released => (Vec::new(), Then::Wait(wait)),
+        _ if unbind != Unbind::Done => (Vec::new(), Then::Wait(None)),
+        _ => without_scaling(observed, ours, now),
     };
     let finishes = matches!(then, Then::Finish { .. });
     Delete {
         scaling: ScalingRemoval::Delete(removal),
+        unbind,
         workloads,
         service_account: if finishes {
             AccountRemoval::Delete
@@ -117,6 +133,28 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         },
         then,
     }
+}
+
+/// The queue is taken from under no sidecar (BIND-43).
+fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
+    let Some(binding) = &observed.binding else {
+        return Unbind::Done;
+    };
+    let Some(seen) = &binding.unbinding else {
+        return Unbind::Wait(UNKNOWN);
+    };
+    let rollout = observed.previous.rollout.as_ref();
+    let released = rollout.filter(|it| it.value == UNBOUND);
+    let released = released.and_then(|it| it.since.as_ref());
+    let released = released.and_then(|it| now.duration_since(it.0).try_into().ok());
+    unbind::decide(&unbind::Facts {
+        skip: seen.skip,
+        pods: &seen.pods,
+        going: seen.going,
+        roll: seen.roll.as_ref(),
+        live: &seen.live,
+        released,
+    })
 }
 
 /// KEDA has let go: the workload goes, then its pods, then the queue.

@@ -1,9 +1,11 @@
 //! What a pass over a binding tells (BIND-5 to BIND-8).
 
-mod pods;
 mod state;
 
-use asya_shared::api::{AsyncActorStatus, BindingStrategy, Mode, ObjectReference, ResolvedTarget};
+use asya_shared::api::{
+    AsyncActorStatus, BindingStrategy, Mode, ObjectReference, ResolvedTarget, RolloutStatus,
+};
+use asya_shared::resolve::{Finding, FindingReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
@@ -12,15 +14,17 @@ use super::{
     READY, Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
     ready_generation, scaling, summarize_conditions, transport,
 };
-use crate::reconcile::apply::Ensured;
+use crate::reconcile::apply::{Ensured, Rolled};
+use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved};
+use crate::reconcile::observe::binding::{BindingSeen, Resolved, is_proved};
+use crate::reconcile::plan::unbind::UNBOUND;
 use crate::reconcile::pods::Pods;
 use crate::reconcile::{Fault, Reason, Retry};
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::{LastScale, last_scale};
 
-use pods::Counted;
+use crate::reconcile::bound_pods::Counted;
 use state::Facts;
 
 const TARGET_RESOLVED: &str = "TargetResolved";
@@ -42,7 +46,7 @@ pub(super) fn report(
     let counted = counted(observed, seen, bound_since.as_ref());
     let health = seen.pods.as_ref();
     let health = health.map(|pods| Pods::count(&pods.marked, None, now));
-    let injected = injected(observed, counted.as_ref(), bound_since.is_some());
+    let injected = injected(observed, ensured, counted.as_ref(), bound_since.is_some());
     let resolved = resolved(seen);
     let asked_for = resolved.and_then(|resolved| resolved.replicas);
     let desired = counted
@@ -82,7 +86,10 @@ pub(super) fn report(
     }
     status.inventory = inventory::inventory(observed, ensured);
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
+    // The webhook and the next pass read it off the status.
+    let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
     status.bound_since = bound_since;
+    status.rollout = rollout(observed, ensured, now);
     status.progressing_since = verdict.progressing_since.map(Time);
     let queues = queue::tell(observed, ensured, &mut status);
     let faults = [
@@ -107,6 +114,8 @@ pub(super) fn report(
             now,
         ))
         .chain(ensured.queue.retry())
+        .chain(of_rollout(&ensured.rolled))
+        .chain(begins.then_some(Retry::Now))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
     let refused = spec_fault.or(ensured.fault.as_ref());
@@ -239,8 +248,71 @@ fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTa
     }
 }
 
+/// When to look again at pods that are being replaced.
+fn of_rollout(rolled: &Rolled) -> Option<Retry> {
+    match rolled {
+        Rolled::Waits(_, _, retry) | Rolled::Asked(_, retry) => Some(*retry),
+        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Halted(_) => None,
+    }
+}
+
+/// That the annotation was given up then: its controller is to be given time.
+pub(super) fn released(now: Timestamp) -> RolloutStatus {
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    RolloutStatus {
+        value: UNBOUND.to_owned(),
+        since: Some(Time(now)),
+        ..RolloutStatus::default()
+    }
+}
+
+/// What the next pass must know of this one's, also after a restart (ROLL-5).
+fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<RolloutStatus> {
+    let before = observed.previous.rollout.clone();
+    let seen = observed.rollout();
+    let target = seen.map(|seen| seen.target.clone()).unwrap_or_default();
+    let generation = observed.actor.generation;
+    let wanted = || {
+        let hash = observed.bound()?.injected_hash.as_deref();
+        let at_once = observed.actor.annotations.roll_now;
+        if at_once { hash } else { actor_part(hash) }.map(str::to_owned)
+    };
+    match &*ensured.rolled {
+        Rolled::Untouched | Rolled::Waits(..) => before,
+        Rolled::Rest | Rolled::Proved => None,
+        Rolled::Halted(_) => Some(RolloutStatus {
+            value: wanted()?,
+            halted: true,
+            generation,
+            target,
+            ..before.unwrap_or_default()
+        }),
+        Rolled::Asked(..) => {
+            let value = wanted()?;
+            let tries = before
+                .filter(|it| it.value == value)
+                .map_or(0, |it| it.tries);
+            let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            Some(RolloutStatus {
+                value,
+                since: Some(Time(now)),
+                tries: tries.saturating_add(1),
+                pods: seen.map(|seen| seen.counted.pods.matched),
+                halted: false,
+                generation,
+                target,
+            })
+        }
+    }
+}
+
 /// Condition `Injected`; `None` leaves it as it stands.
-fn injected(observed: &Observed, counted: Option<&Counted>, is_bound: bool) -> Option<Injected> {
+fn injected(
+    observed: &Observed,
+    ensured: &Ensured,
+    counted: Option<&Counted>,
+    is_bound: bool,
+) -> Option<Injected> {
     let bound = observed.bound()?;
     if bound.strategy == BindingStrategy::Template {
         let text = "spec.binding.strategy: Template is not served by this version of the operator; use Pod";
@@ -259,7 +331,34 @@ fn injected(observed: &Observed, counted: Option<&Counted>, is_bound: bool) -> O
         let text = "pods have not been looked at yet";
         return (!known).then(|| (None, Reason::NotProven, text.to_owned()));
     };
-    Some(counted.injected())
+    if let Some(text) = url_unknown(observed) {
+        return Some((Some(false), Reason::TargetURLUnknown, text));
+    }
+    let without_pods = counted.pods.matched == 0;
+    match &*ensured.rolled {
+        Rolled::Waits(reason, text, _) => Some((Some(false), *reason, text.clone())),
+        Rolled::Asked(text, _) => Some((Some(false), Reason::RolloutInProgress, text.clone())),
+        Rolled::Halted(text) => Some((Some(false), Reason::RolloutHalted, text.clone())),
+        Rolled::Proved | Rolled::Rest if without_pods => {
+            let text =
+                "the target has no pods, and a dry run has shown that new ones get the sidecar";
+            Some((Some(true), Reason::ScaledToZero, text.to_owned()))
+        }
+        Rolled::Untouched if without_pods && is_proved(&observed.actor, &observed.previous) => None,
+        Rolled::Untouched | Rolled::Rest | Rolled::Proved => Some(counted.injected()),
+    }
+}
+
+/// BIND-23
+fn url_unknown(observed: &Observed) -> Option<String> {
+    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+    let target = &resolved.target;
+    (!bound.has_url && target.server.url.is_none()).then(|| {
+        format!(
+            "spec.runtime.targetURL: {} does not say on which port the model answers; set it, or declare the port in its container",
+            target.workload
+        )
+    })
 }
 
 fn conditions(
@@ -274,7 +373,7 @@ fn conditions(
     transport::tell(&mut conditions, observed, ensured, transport_fault);
     match &seen.target {
         Some(Ok(resolved)) => {
-            let text = told_of(resolved);
+            let text = told_of(resolved, observed.bound().is_some_and(|bound| bound.scales));
             conditions.set(TARGET_RESOLVED, Some(true), Reason::Resolved, &text);
         }
         Some(Err(fault)) => {
@@ -308,9 +407,11 @@ fn conditions(
 }
 
 /// The workload, and what users should know of it (RES-4).
-fn told_of(resolved: &Resolved) -> String {
+fn told_of(resolved: &Resolved, scales: bool) -> String {
     let target = &resolved.target;
-    let warnings = target.warnings.iter().map(|warning| &*warning.message);
+    let told = |it: &&Finding| scales || it.reason != FindingReason::ScalingCaveat;
+    let warnings = target.warnings.iter().filter(told);
+    let warnings = warnings.map(|warning| &*warning.message);
     let all = [format!("bound to {}", target.workload)];
     let all = all.iter().map(String::as_str).chain(warnings);
     all.collect::<Vec<_>>().join("; ")

@@ -310,6 +310,7 @@ fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
                 fault,
                 deleted: Vec::new(),
                 retry: Retry::OnChange,
+                released: false,
             },
             at("2026-01-01T00:02:00Z"),
         )

@@ -25,7 +25,7 @@ pub async fn announce_end(
     if observed.previous.status == Some(State::Terminating) {
         return Ok(());
     }
-    let status = of_deletion(observed, None, &[], now);
+    let status = of_deletion(observed, None, &[], false, now);
     match write(context, &observed.actor, &status).await {
         // One that was stored before the CRD had its rules may not be written at all, and goes all the same.
         Err(Error::Api(kube::Error::Api(refusal))) if refusal.code == 422 => return Ok(()),

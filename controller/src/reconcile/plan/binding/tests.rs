@@ -38,6 +38,8 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     let desired = seen.desired.as_ref().unwrap();
     let of_target = |target: &Target| scaling_of(&seen.actor, &seen.previous, desired, target);
     let binding = BindingSeen {
+        rollout: None,
+        unbinding: None,
         scaling: target.as_ref().ok().and_then(of_target),
         target: Some(target.map(|target| {
             Box::new(Resolved {

@@ -6,7 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval, plan_deletion,
+    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, Unbind, WorkloadRemoval,
+    plan_deletion,
 };
 use crate::reconcile::Step;
 use crate::reconcile::observe::known::Hold;
@@ -53,6 +54,7 @@ fn finish(queue: Option<&str>) -> Delete {
     });
     Delete {
         scaling: ScalingRemoval::Delete(unscaled()),
+        unbind: Unbind::Done,
         workloads: Vec::new(),
         service_account: AccountRemoval::Delete,
         then: Then::Finish {
@@ -74,6 +76,7 @@ fn removed(observed: &Observed) -> Vec<(String, bool)> {
 fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
     Delete {
         scaling: ScalingRemoval::Delete(unscaled()),
+        unbind: Unbind::Done,
         workloads,
         service_account: AccountRemoval::Keep,
         then: Then::Wait(seconds.map(Duration::from_secs)),
@@ -276,6 +279,7 @@ fn actor_without_our_finalizer_is_nobodys_business() {
         deletion(&observed),
         Delete {
             scaling: ScalingRemoval::Delete(Removal::default()),
+            unbind: Unbind::Done,
             workloads: Vec::new(),
             service_account: AccountRemoval::Keep,
             then: Then::Gone
@@ -303,6 +307,7 @@ fn orphaned_workload_and_queue_stay() {
         deletion(&observed),
         Delete {
             scaling: ScalingRemoval::Orphan,
+            unbind: Unbind::Done,
             workloads,
             service_account: AccountRemoval::Orphan,
             then: Then::Finish { queues: Vec::new() }

@@ -6,8 +6,8 @@ use asya_shared::api::{AsyncActorStatus, State};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use k8s_openapi::jiff::Timestamp;
 
-use super::pods::Counted;
 use super::{Injected, TARGET_RESOLVED, WORKLOAD_READY};
+use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::pods::Pods;
 use crate::reconcile::state::state_of;
 use crate::reconcile::{Fault, Reason};
@@ -118,7 +118,16 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
         };
     }
     let never_injects = |it: &&Injected| {
-        it.0 == Some(false) && matches!(it.1, Reason::StrategyNotAllowed | Reason::SpecConflict)
+        it.0 == Some(false)
+            && matches!(
+                it.1,
+                Reason::ProbeFailed
+                    | Reason::ProbeRejected
+                    | Reason::RolloutHalted
+                    | Reason::StrategyNotAllowed
+                    | Reason::SpecConflict
+                    | Reason::TargetURLUnknown
+            )
     };
     if facts.injected.as_ref().is_some_and(never_injects) {
         return if counted.pods.injected == 0 {
@@ -130,9 +139,14 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
     if facts.scaling.is_some_and(|it| it.ready == Some(false)) {
         return State::ScalingError.into();
     }
+    let rolls = facts
+        .injected
+        .as_ref()
+        .is_some_and(|it| matches!(it.1, Reason::RolloutInProgress | Reason::RolloutWaiting));
     match () {
         () if total == 0 && desired == 0 && facts.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),
+        () if rolls => State::Updating.into(),
         () if total > desired => State::ScalingDown.into(),
         () if ready < desired => scaling_up(facts, ready),
         () => State::Running.into(),

@@ -54,6 +54,8 @@ fn found() -> BindingSeen {
         target: Some(Ok(Box::new(target))),
         pods: Some(BoundPods::default()),
         scaling: None,
+        rollout: None,
+        unbinding: None,
     }
 }
 

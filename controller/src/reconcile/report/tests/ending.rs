@@ -25,6 +25,7 @@ fn told(observed: &Observed, fault: Option<Fault>, deleted: &[&'static str]) -> 
         fault,
         deleted: deleted.to_vec(),
         retry: Retry::OnChange,
+        released: false,
     };
     make(observed, &outcome, at("2026-01-01T00:02:00Z"))
         .unwrap()

@@ -5,8 +5,8 @@ use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Facts, Verdict, decide};
+use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::pods::Pods;
-use crate::reconcile::report::binding::pods::Counted;
 use crate::reconcile::{Fault, Reason};
 use crate::record::{Class, Problem};
 use crate::scaling::ready::ScalingReady;
@@ -26,6 +26,7 @@ fn pods(total: i32, ready: i32) -> Counted {
         },
         ready,
         total,
+        ..Counted::default()
     }
 }
 

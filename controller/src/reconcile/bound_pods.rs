@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::Reason;
 use crate::reconcile::observe::binding::BoundPods;
-use crate::record::{BarePodRecord, PodRecord};
+use crate::record::{BarePodRecord, Metadata, PodRecord};
 
 /// Names of pods that status gives for a reason.
 const EXAMPLES: usize = 3;
@@ -18,25 +18,37 @@ const REMOVED: &str = "RemovedByOther";
 const OPTED_OUT: &str = "OptedOut";
 const SPEC_CONFLICT: &str = "SpecConflict";
 
+/// A pod that lacks the actor's part of the sidecar, and would have it if it were made anew.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lacking {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// When it was made.
+    pub created: Option<Time>,
+    /// It has no sidecar at all.
+    pub bare: bool,
+}
+
 /// A target's pods, counted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Counted {
+pub struct Counted {
     /// For status; pods that are on their way out are not among them.
-    pub(super) pods: PodCounts,
+    pub pods: PodCounts,
     /// Pods with a sidecar that take work.
-    pub(super) ready: i32,
+    pub ready: i32,
     /// Every pod that exists.
-    pub(super) total: i32,
+    pub total: i32,
+    /// Pods that would be other ones if they were made anew.
+    pub lacking: Vec<Lacking>,
+    /// The same, with all that is older than today's.
+    pub older: Vec<Lacking>,
 }
 
 impl Counted {
     /// Counts `pods` of the actor with this uid, which has been bound since then.
-    pub(super) fn of(
-        pods: &BoundPods,
-        uid: &str,
-        hash: Option<&str>,
-        since: Option<&Time>,
-    ) -> Self {
+    pub fn of(pods: &BoundPods, uid: &str, hash: Option<&str>, since: Option<&Time>) -> Self {
         let mut counted = Self::default();
         let mut without: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for pod in &pods.marked {
@@ -51,8 +63,23 @@ impl Counted {
                     counted.ready += i32::from(pod.ready);
                     let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
                     counted.pods.outdated += i32::from(said != hash);
+                    if said != hash {
+                        counted
+                            .older
+                            .push(lacking(&pod.metadata, pod.created.as_ref(), false));
+                    }
+                    if actor_part(said) != actor_part(hash) {
+                        counted
+                            .lacking
+                            .push(lacking(&pod.metadata, pod.created.as_ref(), false));
+                    }
                 }
                 Some(reason) => {
+                    if is_curable(&reason) {
+                        let pod = lacking(&pod.metadata, pod.created.as_ref(), true);
+                        counted.lacking.push(pod.clone());
+                        counted.older.push(pod);
+                    }
                     without
                         .entry(reason)
                         .or_default()
@@ -67,6 +94,11 @@ impl Counted {
             }
             counted.pods.matched += 1;
             let reason = reason_of_bare(pod, since);
+            if is_curable(&reason) {
+                let pod = lacking(&pod.metadata, pod.created.as_ref(), true);
+                counted.lacking.push(pod.clone());
+                counted.older.push(pod);
+            }
             without
                 .entry(reason)
                 .or_default()
@@ -91,7 +123,7 @@ impl Counted {
     }
 
     /// Condition `Injected`.
-    pub(super) fn injected(&self) -> (Option<bool>, Reason, String) {
+    pub fn injected(&self) -> (Option<bool>, Reason, String) {
         let pods = &self.pods;
         if pods.matched == 0 {
             let text = "the target has no pods to tell by";
@@ -114,6 +146,24 @@ impl Counted {
             Reason::PodsNotInjected
         };
         (Some(false), reason, text)
+    }
+}
+
+/// The part of the two hashes that restarts pods when it changes (ROLL-8).
+pub fn actor_part(hash: Option<&str>) -> Option<&str> {
+    hash.map(|hash| hash.split_once('.').map_or(hash, |(actor, _)| actor))
+}
+
+fn is_curable(reason: &str) -> bool {
+    [STARTED_BEFORE, WEBHOOK_UNAVAILABLE, REMOVED].contains(&reason)
+}
+
+fn lacking(metadata: &Metadata, created: Option<&Time>, bare: bool) -> Lacking {
+    Lacking {
+        name: metadata.key.name.as_ref().into(),
+        uid: metadata.uid.clone(),
+        created: created.cloned(),
+        bare,
     }
 }
 

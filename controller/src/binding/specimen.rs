@@ -1,0 +1,68 @@
+//! What a pod must say of itself to be one of a target's: for dry runs, which nobody else makes.
+
+use asya_shared::resolve::{
+    GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
+};
+use serde_json::{Map, Value, json};
+
+const HASH: &str = "asyaproof";
+
+/// Labels and owner of a pod that would be one of a target's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Specimen {
+    /// Its labels.
+    pub labels: Map<String, Value>,
+    /// Its controller ownerReference.
+    pub owner: Value,
+}
+
+impl Specimen {
+    /// The least that matches; `None` where nothing can be made up that does.
+    pub fn of(pods: &PodMatch) -> Option<Self> {
+        let mut labels = Map::new();
+        for Requirement { key, operator } in pods.labels.requirements() {
+            match operator {
+                Operator::In(values) => labels.insert(key.clone(), json!(values.first()?)),
+                Operator::Exists => labels.insert(key.clone(), json!("")),
+                Operator::NotIn(_) | Operator::DoesNotExist => None,
+            };
+        }
+        let (kind, name) = owner(&pods.owner)?;
+        if kind.kind == "ReplicaSet" {
+            labels.insert(POD_TEMPLATE_HASH.to_owned(), json!(HASH));
+        }
+        let api_version = if kind.group.is_empty() {
+            "v1".to_owned()
+        } else {
+            format!("{}/v1", kind.group)
+        };
+        let owner = json!({
+            "apiVersion": api_version, "kind": kind.kind, "name": name,
+            "uid": "00000000-0000-0000-0000-000000000000", "controller": true,
+        });
+        Some(Self { labels, owner })
+    }
+}
+
+/// An owner that fits the rule.
+fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
+    match rule {
+        OwnerRule::Kind(kind) => Some((*kind, "asya-proof".to_owned())),
+        OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
+        OwnerRule::Generated {
+            kind,
+            prefix,
+            suffix,
+        } => Some((*kind, format!("{prefix}{}", "x".repeat(*suffix)))),
+        OwnerRule::ReplicaSetOf { deployment } => {
+            let kind = GroupKind {
+                group: "apps",
+                kind: "ReplicaSet",
+            };
+            let longest = 253 - 1 - HASH.len();
+            let stem = deployment.get(..longest).unwrap_or(deployment);
+            Some((kind, format!("{stem}-{HASH}")))
+        }
+        OwnerRule::AnyOf(rules) => rules.iter().find_map(owner),
+    }
+}

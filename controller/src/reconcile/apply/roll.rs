@@ -1,0 +1,326 @@
+//! Runs one step of a rollout, after a dry run has shown that what comes instead has the sidecar (ROLL-2, ROLL-3, ROLL-4).
+
+use std::time::Duration;
+
+use asya_shared::inject::bound::InjectedHash;
+use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
+use asya_shared::resolve::{ObjectRef, Roll};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{
+    DeleteParams, DynamicObject, EvictParams, Patch, PatchParams, PostParams, Preconditions,
+};
+use serde_json::{Value, json};
+
+use crate::events::Note;
+use crate::reconcile::bound_pods::{Lacking, actor_part};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::Resolved;
+use crate::reconcile::observe::rollout::TEMPLATE;
+use crate::reconcile::plan::roll::{Act, Rolling};
+use crate::reconcile::{Context, Error, Reason, Retry, refused};
+
+/// The webhook hears of a binding and the API server of the webhook a moment after `boundSince`.
+const SETTLES: Duration = Duration::from_secs(20);
+const SETTLING: Duration = Duration::from_secs(1);
+/// An eviction that was refused is tried again, first and at the latest (ROLL-4).
+const REFUSED: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// What became of a rollout in a pass.
+#[derive(Debug, Default, PartialEq)]
+pub enum Rolled {
+    /// Nobody asked: what was told before holds.
+    #[default]
+    Untouched,
+    /// There is nothing to replace.
+    Rest,
+    /// New pods would have the sidecar; there are none yet.
+    Proved,
+    /// Something stands in the way, or is on its way.
+    Waits(Reason, String, Retry),
+    /// No further try is made.
+    Halted(String),
+    /// A replacement was asked for.
+    Asked(String, Retry),
+}
+
+/// Runs the plan.
+pub(super) async fn roll(
+    context: &Context,
+    observed: &Observed,
+    plan: Rolling,
+) -> Result<Rolled, Error> {
+    let key = observed.key();
+    match plan {
+        Rolling::Rest => {
+            context.slots.release(key);
+            Ok(Rolled::Rest)
+        }
+        Rolling::Wait(reason, text, wait) => {
+            if reason == Reason::RolloutInProgress {
+                context.slots.hold(key);
+            }
+            Ok(Rolled::Waits(reason, text, Retry::After(wait)))
+        }
+        Rolling::Halt(text) => {
+            context.slots.release(key);
+            let before = observed.previous.rollout.as_ref();
+            if before.is_none_or(|before| !before.halted) {
+                context
+                    .events
+                    .tell(&observed.actor, Note::RolloutHalted, &text);
+            }
+            Ok(Rolled::Halted(text))
+        }
+        Rolling::Act(act) => step(context, observed, act).await,
+    }
+}
+
+async fn step(context: &Context, observed: &Observed, act: Act) -> Result<Rolled, Error> {
+    let Some(resolved) = observed.resolved() else {
+        return Ok(Rolled::Untouched);
+    };
+    if !context.installation.webhook {
+        let text = "the operator runs without its webhook, so no pod gets the sidecar; install it (webhook.enabled)";
+        return Ok(Rolled::Waits(
+            Reason::WebhookNotReady,
+            text.to_owned(),
+            Retry::OnChange,
+        ));
+    }
+    if let Some(wait) = probe(context, observed).await? {
+        return Ok(wait);
+    }
+    let key = observed.key();
+    match act {
+        Act::Prove => Ok(Rolled::Proved),
+        Act::Annotate(value) => {
+            context.slots.hold(key);
+            tell_of_gpus(context, observed, resolved);
+            annotate(context, observed, &resolved.target.roll, &value).await
+        }
+        Act::Evict(pod) => {
+            context.slots.hold(key);
+            tell_of_gpus(context, observed, resolved);
+            evict(context, observed, &pod).await
+        }
+    }
+}
+
+/// ROLL-7: said before the first is replaced.
+fn tell_of_gpus(context: &Context, observed: &Observed, resolved: &Resolved) {
+    let Some(seen) = observed.rollout() else {
+        return;
+    };
+    let has_gpus = seen.live.iter().any(|it| it.gpus);
+    if has_gpus && observed.previous.rollout.is_none() {
+        let text = format!(
+            "{} pods of {} that use GPUs are replaced to get the sidecar; spec.binding.rollout: OnRestart leaves them until their next restart",
+            seen.counted.lacking.len(),
+            resolved.target.workload
+        );
+        context
+            .events
+            .tell(&observed.actor, Note::RollsGpuPods, &text);
+    }
+}
+
+/// What keeps new pods from having the sidecar; `None`: nothing does.
+async fn probe(context: &Context, observed: &Observed) -> Result<Option<Rolled>, Error> {
+    let told = |reason, text: String| {
+        let since = observed.previous.bound_since.as_ref();
+        let age = since.map(|it| k8s_openapi::jiff::Timestamp::now().duration_since(it.0));
+        let settles = age.is_some_and(|age| age.unsigned_abs() < SETTLES);
+        let (reason, retry) = if settles && reason == Reason::ProbeFailed {
+            (Reason::PodsNotInjected, Retry::After(SETTLING))
+        } else {
+            (reason, Retry::Slowly)
+        };
+        Ok(Some(Rolled::Waits(reason, text, retry)))
+    };
+    let pod = observed.rollout().and_then(|seen| seen.probe.as_ref());
+    let pod = pod.and_then(|pod| serde_json::from_value::<Pod>(pod.clone()).ok());
+    let Some(pod) = pod else {
+        let text = "no pod can be made up that would be one of the target's, so nothing shows that new ones get the sidecar; restart its pods yourself";
+        return told(Reason::ProbeFailed, text.to_owned());
+    };
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &observed.key().namespace);
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    match pods.create(&params, &pod).await {
+        Ok(answer) => match judge(observed, &answer) {
+            None => Ok(None),
+            Some(why) => told(
+                Reason::ProbeFailed,
+                format!("no pod is replaced: a new one would have no sidecar: {why}"),
+            ),
+        },
+        Err(kube::Error::Api(status))
+            if (400..500).contains(&status.code) && status.code != 429 =>
+        {
+            told(
+                Reason::ProbeRejected,
+                format!(
+                    "no pod is replaced: a new one would be refused: {}",
+                    status.message
+                ),
+            )
+        }
+        Err(error) => Err(Error::Api(error)),
+    }
+}
+
+/// Why an answer is no pod of this actor's; `None`: it is.
+fn judge(observed: &Observed, answer: &Pod) -> Option<String> {
+    let annotations = answer.metadata.annotations.as_ref();
+    let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    if said(annotation::INJECTED_BY) != Some(&observed.actor.metadata.uid) {
+        let why = said(annotation::NOT_INJECTED);
+        return Some(
+            why.unwrap_or("the webhook was not asked, or left it alone; see whether its pods run")
+                .to_owned(),
+        );
+    }
+    if ![RUNTIME_CONTAINER, SIDECAR_CONTAINER]
+        .into_iter()
+        .all(|name| has(answer, name))
+    {
+        return Some("another webhook removes it; see the MutatingWebhookConfigurations that are asked about pods".to_owned());
+    }
+    let part = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
+    let wanted = observed.bound().and_then(|it| it.injected_hash.as_deref());
+    let same = part.as_ref().map(|it| &*it.actor) == actor_part(wanted);
+    (!same).then(|| {
+        "it would be that of another spec, or of another release of the operator".to_owned()
+    })
+}
+
+fn has(pod: &Pod, name: &str) -> bool {
+    let Some(spec) = &pod.spec else {
+        return false;
+    };
+    let init = spec.init_containers.iter().flatten();
+    spec.containers.iter().chain(init).any(|it| it.name == name)
+}
+
+async fn annotate(
+    context: &Context,
+    observed: &Observed,
+    roll: &Roll,
+    value: &str,
+) -> Result<Rolled, Error> {
+    match put(context, observed, roll, Some(value)).await? {
+        Some(waits) => Ok(waits),
+        None => Ok(asked()),
+    }
+}
+
+fn asked() -> Rolled {
+    let text = "pods of the target are being replaced by pods with the sidecar";
+    Rolled::Asked(text.to_owned(), Retry::After(Duration::from_secs(2)))
+}
+
+/// Writes the annotation, or gives it up. Answers what refuses it.
+pub(super) async fn put(
+    context: &Context,
+    observed: &Observed,
+    roll: &Roll,
+    value: Option<&str>,
+) -> Result<Option<Rolled>, Error> {
+    let written: Vec<(&ObjectRef, &[&str], &str)> = match roll {
+        Roll::AnnotateTemplate(workloads) => {
+            let all = workloads.iter();
+            all.map(|it| (it, &TEMPLATE[..], manager::ROLL)).collect()
+        }
+        Roll::Annotate(object, path) => vec![(object, path, manager::PARENT)],
+        Roll::Evict => Vec::new(),
+    };
+    for (object, path, manager) in written {
+        let Some(resource) = context.bindings.resource_of(object) else {
+            continue;
+        };
+        let namespace = &observed.key().namespace;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(context.client.clone(), namespace, &*resource);
+        let params = PatchParams::apply(manager);
+        let body = applied(object, path, value);
+        match api.patch(&object.name, &params, &Patch::Apply(&body)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => {
+                let fault = refused(&object.to_string(), error)?;
+                return Ok(Some(Rolled::Waits(
+                    Reason::RolloutWaiting,
+                    fault.message,
+                    fault.retry,
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What we apply: the annotation and nothing else; an object without fields gives it up.
+fn applied(object: &ObjectRef, path: &[&str], value: Option<&str>) -> Value {
+    let mut body = json!({
+        "apiVersion": object.api_version,
+        "kind": object.kind,
+        "metadata": {"name": object.name, "uid": object.uid},
+    });
+    if let Some(value) = value {
+        let mut at = &mut body;
+        for key in path {
+            at = &mut at[*key];
+        }
+        at[annotation::ROLL] = json!(value);
+    }
+    body
+}
+
+pub(super) async fn evict(
+    context: &Context,
+    observed: &Observed,
+    pod: &Lacking,
+) -> Result<Rolled, Error> {
+    let key = observed.key();
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
+    let params = EvictParams {
+        delete_options: Some(DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(pod.uid.to_string()),
+                ..Preconditions::default()
+            }),
+            ..DeleteParams::default()
+        }),
+        ..EvictParams::default()
+    };
+    match pods.evict(&pod.name, &params).await {
+        Ok(_) => {
+            context.slots.granted(key);
+            Ok(asked())
+        }
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(asked()),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("a pod")),
+        Err(kube::Error::Api(status)) if status.code == 429 => {
+            let times = context.slots.refused(key).min(8);
+            let wait = REFUSED.saturating_mul(1 << times).min(LONGEST);
+            let text = format!("pod {} may not be evicted: {}", pod.name, status.message);
+            Ok(Rolled::Waits(
+                Reason::RolloutWaiting,
+                text,
+                Retry::After(wait),
+            ))
+        }
+        Err(error) => {
+            let fault = refused(&format!("eviction of pod {}", pod.name), error)?;
+            Ok(Rolled::Waits(
+                Reason::RolloutWaiting,
+                fault.message,
+                fault.retry,
+            ))
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Takes the sidecars of an actor that goes out of the pods of its target, a step at a time.
+
+use super::Outcome;
+use super::roll::{Rolled, evict, put};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
+use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+
+/// Runs the plan. Answers what holds the actor; `None`: nothing of it is left in pods.
+pub(super) async fn unbind(
+    context: &Context,
+    observed: &Observed,
+    plan: Unbind,
+) -> Result<Option<Outcome>, Error> {
+    let seen = observed
+        .binding
+        .as_ref()
+        .and_then(|it| it.unbinding.as_ref());
+    let roll = seen.and_then(|seen| seen.roll.as_ref());
+    let value = (plan == Unbind::Change).then_some(UNBOUND);
+    let written = matches!(plan, Unbind::Release | Unbind::Change);
+    let rolled = match plan {
+        Unbind::Done => {
+            context.slots.release(observed.key());
+            return Ok(None);
+        }
+        Unbind::Wait(wait) => return Ok(Some(held(None, Retry::After(wait), false))),
+        Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Retry::After(wait)))),
+        Unbind::Release | Unbind::Change => match roll {
+            Some(roll) => put(context, observed, roll, value).await?,
+            None => None,
+        },
+        Unbind::Evict(pod) => Some(evict(context, observed, &pod).await?),
+    };
+    Ok(Some(match rolled {
+        Some(Rolled::Waits(_, text, retry)) => blocked(&text, retry),
+        _ => held(None, Retry::After(AGAIN), written),
+    }))
+}
+
+/// Until what was asked for shows.
+const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// BIND-44
+fn blocked(text: &str, retry: Retry) -> Outcome {
+    let fault = Fault {
+        reason: Reason::UnbindBlocked,
+        message: format!(
+            "pods of the target still have the sidecar: {text}; annotate the actor asya.sh/skip-unbind: \"true\" to leave them as they are"
+        ),
+        retry,
+    };
+    held(Some(fault), retry, false)
+}
+
+fn held(fault: Option<Fault>, retry: Retry, released: bool) -> Outcome {
+    Outcome::Deleting {
+        fault,
+        deleted: Vec::new(),
+        retry,
+        released,
+    }
+}

@@ -1,0 +1,346 @@
+//! What a rollout of a target's pods would meet: read only when there is something to replace.
+
+use asya_shared::api::BindingRollout;
+use asya_shared::hash;
+use asya_shared::names::annotation;
+use asya_shared::resolve::{ObjectRef, Roll, Selector, Target, template};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use super::binding::{BoundPods, Resolved};
+use crate::binding::specimen::Specimen;
+use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::plan::roll::Live;
+use crate::reconcile::{Context, Error};
+use crate::record::{ActorRecord, Key};
+
+/// The path of the annotations in a pod template.
+pub const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
+
+/// What a rollout would meet.
+#[derive(Clone, Debug, Default)]
+pub struct RolloutSeen {
+    /// The target's pods.
+    pub counted: Counted,
+    /// What is annotated, and what is rolled by that.
+    pub live: Vec<Live>,
+    /// Tells the spec of the workloads from another.
+    pub target: String,
+    /// A budget that allows none of the pods to go.
+    pub budget: Option<String>,
+    /// Whether one more target may be rolled.
+    pub has_slot: bool,
+    /// A pod of the target's for a dry run; `None`: none can be made up.
+    pub probe: Option<Value>,
+}
+
+/// What is asked of the pods.
+#[derive(Clone, Copy)]
+pub struct Asked<'a> {
+    /// When they are replaced.
+    pub rollout: BindingRollout,
+    /// Whether a dry run has shown already what new ones are like.
+    pub proved: bool,
+    /// The target.
+    pub resolved: &'a Resolved,
+    /// Its pods.
+    pub pods: &'a BoundPods,
+}
+
+/// Looks at what is to be rolled, if anything is.
+pub(super) async fn see(
+    context: &Context,
+    actor: &ActorRecord,
+    asked: Asked<'_>,
+    counted: Counted,
+) -> Result<RolloutSeen, Error> {
+    let key = &actor.metadata.key;
+    let seen = RolloutSeen {
+        has_slot: context.slots.has_room_for(key),
+        counted,
+        ..RolloutSeen::default()
+    };
+    let counted = &seen.counted;
+    let at_once = actor.annotations.roll_now;
+    let lacks = !counted.lacking.is_empty() || (at_once && !counted.older.is_empty());
+    let rolls = lacks && (at_once || asked.rollout == BindingRollout::Always);
+    let proves = counted.pods.matched == 0 && !asked.proved;
+    if !rolls && !proves {
+        return Ok(seen);
+    }
+    look(context, key, asked, seen).await
+}
+
+async fn look(
+    context: &Context,
+    key: &Key,
+    Asked { resolved, pods, .. }: Asked<'_>,
+    mut seen: RolloutSeen,
+) -> Result<RolloutSeen, Error> {
+    let target = &resolved.target;
+    let (live, bodies) = lives(context, key, target).await?;
+    seen.live = live;
+    let specs: Vec<_> = bodies.iter().map(spec_of).collect();
+    seen.target = hash::of_value(&json!(specs));
+    let of_template = bodies.iter().find_map(|body| {
+        let claims = body.pointer("/spec/volumeClaimTemplates");
+        from_template(template(body)?, claims, &Specimen::of(&target.pods)?)
+    });
+    seen.probe = match of_template {
+        Some(pod) => Some(pod),
+        None => live_pod(context, key, pods)
+            .await?
+            .map(|pod| from_pod(&pod)),
+    };
+    if let Some(pod) = &seen.probe {
+        seen.budget = budget(context, key, pod).await?;
+    }
+    Ok(seen)
+}
+
+/// What is annotated, and what is rolled by that, with their bodies.
+pub(super) async fn lives(
+    context: &Context,
+    key: &Key,
+    target: &Target,
+) -> Result<(Vec<Live>, Vec<Value>), Error> {
+    let (mut live, mut bodies) = (Vec::new(), Vec::new());
+    for (object, path) in objects(&target.roll, &target.workload) {
+        let body = context
+            .bindings
+            .body(&context.client, &key.namespace, &object);
+        if let Some(body) = body.await.map_err(Error::Api)? {
+            live.push(Live::of(&object, &body, path.as_deref()));
+            bodies.push(body);
+        }
+    }
+    Ok((live, bodies))
+}
+
+/// What is annotated, and what is rolled by that beside it.
+fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'static str>>)> {
+    match roll {
+        Roll::AnnotateTemplate(workloads) => {
+            let all = workloads.iter().cloned();
+            all.map(|it| (it, Some(TEMPLATE.to_vec()))).collect()
+        }
+        Roll::Annotate(object, path) => {
+            let beside = (object != workload).then(|| (workload.clone(), None));
+            [(object.clone(), Some(path.clone()))]
+                .into_iter()
+                .chain(beside)
+                .collect()
+        }
+        Roll::Evict => vec![(workload.clone(), None)],
+    }
+}
+
+async fn live_pod(context: &Context, key: &Key, pods: &BoundPods) -> Result<Option<Value>, Error> {
+    let bare = pods.bare.iter().map(|pod| &pod.metadata);
+    let marked = pods.marked.iter().map(|pod| &pod.metadata);
+    let Some(metadata) = bare.chain(marked).find(|it| !it.deleting) else {
+        return Ok(None);
+    };
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
+    let pod = api.get_opt(&metadata.key.name).await.map_err(Error::Api)?;
+    Ok(pod.and_then(|pod| serde_json::to_value(pod).ok()))
+}
+
+async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<String>, Error> {
+    let api: Api<PodDisruptionBudget> = Api::namespaced(context.client.clone(), &key.namespace);
+    let budgets = match api.list(&ListParams::default()).await {
+        Ok(budgets) => budgets,
+        // The API server itself keeps budgets where pods are evicted.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(None),
+        Err(error) => return Err(Error::Api(error)),
+    };
+    let label = |key: &str| pod["metadata"]["labels"][key].as_str();
+    let blocks = budgets.into_iter().find(|budget| {
+        let selector = budget.spec.as_ref().and_then(|it| it.selector.as_ref());
+        let selector = selector.and_then(|it| serde_json::to_value(it).ok());
+        let selector = selector.and_then(|it| Selector::from_json(&it).ok());
+        let allowed = budget.status.as_ref().map(|it| it.disruptions_allowed);
+        selector.is_some_and(|it| it.matches(&label)) && allowed == Some(0)
+    });
+    Ok(blocks.and_then(|it| it.metadata.name))
+}
+
+/// The spec of a workload without what scales it, and without our annotation.
+fn spec_of(body: &Value) -> Value {
+    let mut spec = body["spec"].clone();
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("replicas");
+    }
+    let annotations = spec.pointer_mut("/template/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(annotation::ROLL);
+        if annotations.is_empty()
+            && let Some(metadata) = spec.pointer_mut("/template/metadata")
+            && let Some(metadata) = metadata.as_object_mut()
+        {
+            metadata.remove("annotations");
+        }
+    }
+    spec
+}
+
+/// A pod as a workload's controller would make it.
+fn from_template(template: &Value, claims: Option<&Value>, specimen: &Specimen) -> Option<Value> {
+    let mut labels = template
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default();
+    labels.extend(specimen.labels.clone());
+    let mut spec = template.get("spec")?.clone();
+    let claims = claims.and_then(Value::as_array).into_iter().flatten();
+    for claim in claims {
+        // Their names are given when a pod is made.
+        let volume = json!({"name": claim["metadata"]["name"], "emptyDir": {}});
+        match spec["volumes"].as_array_mut() {
+            Some(volumes) => volumes.push(volume),
+            None => spec["volumes"] = json!([volume]),
+        }
+    }
+    Some(probe(
+        &json!({
+            "labels": labels,
+            "annotations": template.pointer("/metadata/annotations"),
+            "ownerReferences": [specimen.owner],
+        }),
+        spec,
+    ))
+}
+
+/// A pod like one that there is, without what the scheduler and we put into it.
+fn from_pod(pod: &Value) -> Value {
+    let mut spec = pod["spec"].clone();
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("nodeName");
+    }
+    for list in ["containers", "initContainers", "volumes"] {
+        if let Some(list) = spec[list].as_array_mut() {
+            list.retain(|it| {
+                !it["name"]
+                    .as_str()
+                    .is_some_and(|it| it.starts_with("asya-"))
+            });
+        }
+    }
+    let mut annotations = pod["metadata"]["annotations"].clone();
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.retain(|key, _| !key.starts_with("asya.sh/"));
+    }
+    let owners = &pod["metadata"]["ownerReferences"];
+    let labels = &pod["metadata"]["labels"];
+    probe(
+        &json!({"labels": labels, "annotations": annotations, "ownerReferences": owners}),
+        spec,
+    )
+}
+
+/// Nothing is asked for by its containers: a dry run counts against a quota, which the target may fill (ROLL-2).
+fn probe(metadata: &Value, mut spec: Value) -> Value {
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("resources");
+    }
+    for list in ["containers", "initContainers"] {
+        for container in spec[list].as_array_mut().into_iter().flatten() {
+            let nothing = json!({"cpu": "0", "memory": "0"});
+            container["resources"] = json!({"requests": nothing, "limits": nothing});
+        }
+    }
+    let mut metadata = metadata.clone();
+    metadata["generateName"] = json!("asya-probe-");
+    if let Some(fields) = metadata.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    if let Some(fields) = spec.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+}
+
+impl Live {
+    /// Reads an object; `annotated` is the path of the annotations among which ours is.
+    pub fn of(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
+        let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
+        let text = |path: &str| body.pointer(path).and_then(Value::as_str);
+        let value = annotated.and_then(|path| {
+            let mut at = body;
+            for key in path {
+                at = at.get(key)?;
+            }
+            at.get(annotation::ROLL)?.as_str().map(str::to_owned)
+        });
+        let wished = number("/spec/replicas").unwrap_or(1);
+        let updated = number("/status/updatedReplicas").unwrap_or(0);
+        let total = number("/status/replicas").unwrap_or(0);
+        let unseen = number("/status/observedGeneration") < number("/metadata/generation");
+        let mut live = Self {
+            object: object.clone(),
+            value,
+            gpus: template(body).is_some_and(has_gpus),
+            ..Self::default()
+        };
+        let kind = object.group_kind();
+        match (kind.group, kind.kind) {
+            ("apps", "Deployment") => {
+                live.rolling = unseen || updated < wished || total > updated;
+                live.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
+                live.lowers = text("/spec/strategy/type") == Some("Recreate")
+                    || unavailable(
+                        body.pointer("/spec/strategy/rollingUpdate/maxUnavailable"),
+                        wished,
+                    );
+            }
+            ("apps", "StatefulSet") => {
+                let partition = number("/spec/updateStrategy/rollingUpdate/partition").unwrap_or(0);
+                live.by_eviction =
+                    text("/spec/updateStrategy/type") == Some("OnDelete") || partition > 0;
+                live.rolling = unseen
+                    || (!live.by_eviction
+                        && text("/status/currentRevision") != text("/status/updateRevision")
+                        && updated < wished);
+                live.lowers = true;
+            }
+            _ => {}
+        }
+        live
+    }
+}
+
+/// Whether a rolling update may take a pod before its replacement is ready.
+fn unavailable(most: Option<&Value>, replicas: i64) -> bool {
+    match most {
+        Some(Value::String(percent)) => {
+            let percent = percent
+                .strip_suffix('%')
+                .and_then(|it| it.parse::<i64>().ok());
+            percent.is_some_and(|percent| percent * replicas / 100 >= 1)
+        }
+        Some(number) => number.as_i64().is_some_and(|most| most >= 1),
+        None => replicas * 25 / 100 >= 1,
+    }
+}
+
+fn has_gpus(template: &Value) -> bool {
+    let containers = template
+        .pointer("/spec/containers")
+        .and_then(Value::as_array);
+    let mut asked = containers.into_iter().flatten().flat_map(|container| {
+        let limits = container.pointer("/resources/limits");
+        limits.and_then(Value::as_object).into_iter().flatten()
+    });
+    asked.any(|(name, _)| {
+        ["gpu", "nvidia.com/", "gaudi", "neuron", "tpu"]
+            .iter()
+            .any(|it| name.contains(it))
+    })
+}
+
+#[cfg(test)]
+mod tests;

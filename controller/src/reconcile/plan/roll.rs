@@ -1,0 +1,293 @@
+//! Whether pods that ran before a binding are replaced now, and how (docs/spec/binding.md, section 4).
+//!
+//! It converges on pods: what is asked for is that those which lack the actor's part of the sidecar are replaced, by
+//! whomever. One annotation is written, or one pod evicted, at a time, after a dry run has shown that what comes instead
+//! has the sidecar.
+
+use std::time::Duration;
+
+use asya_shared::api::{BindingRollout, RolloutStatus};
+use asya_shared::resolve::{ObjectRef, Roll};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::reconcile::Reason;
+use crate::reconcile::bound_pods::Lacking;
+
+/// A controller that was asked to replace pods has begun by then: the one of a workload, and one that makes workloads.
+const BEGUN: Duration = Duration::from_secs(5);
+const BEGUN_ABOVE: Duration = Duration::from_secs(30);
+/// A pod that was evicted has been replaced by then, or will not be.
+const REPLACED: Duration = Duration::from_mins(5);
+/// Annotations without effect within this time end the tries (ROLL-5), and so many whenever they were.
+const IN_A_ROW: Duration = Duration::from_mins(1);
+const MOST_TRIES: i32 = 5;
+/// Replacements in a row without the sidecar.
+const BARE_REPLACEMENTS: usize = 2;
+/// What no watch tells is looked at again: a rollout's progress, and a budget or a slot that becomes free.
+const SOON: Duration = Duration::from_secs(5);
+const LATER: Duration = Duration::from_secs(10);
+
+/// What is known of an object that an annotation is written to, or of a workload beside it.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the object"
+)]
+pub struct Live {
+    /// The object.
+    pub object: ObjectRef,
+    /// The value of our annotation, where it is written to this one.
+    pub value: Option<String>,
+    /// Its controller is replacing pods.
+    pub rolling: bool,
+    /// Its controller was told to replace none.
+    pub paused: bool,
+    /// A rollout of it may leave fewer pods ready than there are.
+    pub lowers: bool,
+    /// Its controller replaces a pod only when that is gone (ROLL-6).
+    pub by_eviction: bool,
+    /// Its pods ask for GPUs.
+    pub gpus: bool,
+}
+
+/// All that is decided by.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the table asks for"
+)]
+pub struct Facts<'a> {
+    /// When pods are replaced.
+    pub rollout: BindingRollout,
+    /// Now, whatever that says.
+    pub at_once: bool,
+    /// Pods get the sidecar by now (BIND-3).
+    pub bound: bool,
+    /// Where the model answers is known.
+    pub has_url: bool,
+    /// What pods are to say.
+    pub wanted: &'a str,
+    /// Pods that do not, and could.
+    pub lacking: &'a [Lacking],
+    /// Pods of the target that stay.
+    pub matched: i32,
+    /// Every pod of it.
+    pub total: i32,
+    /// Pods with the sidecar that take work.
+    pub ready: i32,
+    /// Pods with the sidecar.
+    pub injected: i32,
+    /// How its pods are replaced.
+    pub roll: &'a Roll,
+    /// Nobody knows what its controller takes back.
+    pub unknown_owner: bool,
+    /// What is annotated, and what is rolled by that; empty while nothing has to be.
+    pub live: &'a [Live],
+    /// Tells the spec of the workloads from another.
+    pub target: &'a str,
+    /// A budget that allows no pod of these to go.
+    pub budget: Option<&'a str>,
+    /// Whether one more target may be rolled.
+    pub has_slot: bool,
+    /// What was done before.
+    pub before: Option<&'a RolloutStatus>,
+    /// A dry run has succeeded with these pods, or none is needed to tell.
+    pub proved: bool,
+    /// Generation of the actor's spec.
+    pub generation: i64,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rolling {
+    /// Nothing.
+    Rest,
+    /// Wait: pods are being replaced, or may not be yet.
+    Wait(Reason, String, Duration),
+    /// Nothing any more, until a spec changes.
+    Halt(String),
+    /// This, after a dry run.
+    Act(Act),
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// The dry run alone: there is no pod that could tell.
+    Prove,
+    /// Give these objects this annotation.
+    Annotate(String),
+    /// Evict this pod, so that another is made.
+    Evict(Lacking),
+}
+
+/// Decides about one target.
+pub fn decide(facts: &Facts<'_>) -> Rolling {
+    if !facts.bound || !facts.has_url {
+        return Rolling::Rest;
+    }
+    if facts.lacking.is_empty() {
+        let tells = facts.matched > 0 || facts.proved;
+        return if tells {
+            Rolling::Rest
+        } else {
+            Rolling::Act(Act::Prove)
+        };
+    }
+    if facts.rollout == BindingRollout::OnRestart && !facts.at_once {
+        return Rolling::Rest;
+    }
+    let before = facts.before.filter(|it| facts.is_about(it));
+    if let Some(halt) = halted(facts, before) {
+        return halt;
+    }
+    if let Some(paused) = facts.live.iter().find(|it| it.paused) {
+        let text = format!(
+            "{}: spec.paused is true, so no pod is replaced; resume it",
+            paused.object
+        );
+        return Rolling::Wait(Reason::RolloutWaiting, text, LATER);
+    }
+    if is_evicted(facts, before) {
+        evict(facts, before)
+    } else {
+        annotate(facts, before)
+    }
+}
+
+impl Facts<'_> {
+    /// Whether what was done before was done for the same: another value, or another spec, begins anew.
+    fn is_about(&self, before: &RolloutStatus) -> bool {
+        before.value == self.wanted && (!before.halted || self.is_as_halted(before))
+    }
+
+    fn is_as_halted(&self, before: &RolloutStatus) -> bool {
+        before.generation == self.generation && before.target == self.target
+    }
+
+    fn since(&self, before: Option<&RolloutStatus>) -> Option<Duration> {
+        let since = before?.since.as_ref()?;
+        self.now.duration_since(since.0).try_into().ok()
+    }
+}
+
+/// ROLL-5
+fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+    let before = before?;
+    let text = |what: &str| {
+        Some(Rolling::Halt(format!(
+            "no further pod is replaced: {what}; see why (status.pods), then change the actor or its target, or annotate the actor asya.sh/roll-now"
+        )))
+    };
+    if before.halted {
+        return text("earlier replacements came up without the sidecar, or none came");
+    }
+    let since = before.since.as_ref()?;
+    let mut after: Vec<_> = facts
+        .lacking
+        .iter()
+        .filter(|pod| pod.created.as_ref().is_some_and(|it| it.0 > since.0))
+        .collect();
+    after.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
+    let bare = after.iter().rev().take_while(|pod| pod.bare).count();
+    (bare >= BARE_REPLACEMENTS)
+        .then(|| text("replacements came up without the sidecar"))
+        .flatten()
+}
+
+/// A controller that nobody knows and that takes the annotation back leaves eviction.
+fn is_evicted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> bool {
+    let taken_back = facts.unknown_owner
+        && before.is_some_and(|it| it.tries > 0)
+        && facts.live.iter().any(|it| it.value.is_none())
+        && facts.live.iter().all(|it| !it.rolling)
+        && facts.since(before) > Some(BEGUN);
+    match facts.roll {
+        Roll::Evict => true,
+        Roll::AnnotateTemplate(_) => taken_back || facts.live.iter().any(|it| it.by_eviction),
+        Roll::Annotate(..) => false,
+    }
+}
+
+fn annotate(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
+    let begun = match facts.roll {
+        Roll::Annotate(..) => BEGUN_ABOVE,
+        Roll::AnnotateTemplate(_) | Roll::Evict => BEGUN,
+    };
+    let waits = facts.since(before).is_some_and(|since| since < begun);
+    let going = facts.total > facts.matched;
+    if waits || going || facts.live.iter().any(|it| it.rolling) {
+        return runs();
+    }
+    let tries = before.map_or(0, |it| it.tries);
+    let in_a_row = facts.since(before).is_some_and(|since| since < IN_A_ROW);
+    if (tries >= 2 && in_a_row) || tries >= MOST_TRIES {
+        let text = "no further pod is replaced: annotation asya.sh/roll has no effect on the target; restart its pods yourself, or set spec.binding.rollout to OnRestart";
+        return Rolling::Halt(text.to_owned());
+    }
+    if let Some(budget) = facts
+        .budget
+        .filter(|_| facts.live.iter().any(|it| it.lowers))
+    {
+        let text = format!(
+            "PodDisruptionBudget {budget} allows no pod to go, and a rollout may take one before its replacement is ready; waiting until it does"
+        );
+        return Rolling::Wait(Reason::RolloutWaiting, text, LATER);
+    }
+    if let Some(wait) = waits_for_slot(facts) {
+        return wait;
+    }
+    let values = facts.live.iter().filter_map(|it| it.value.as_deref());
+    Rolling::Act(Act::Annotate(next_value(facts.wanted, values)))
+}
+
+/// The same value again would change nothing.
+fn next_value<'a>(wanted: &str, live: impl Iterator<Item = &'a str>) -> String {
+    let of = |value: &str| match value.strip_prefix(wanted) {
+        Some("") => Some(0),
+        Some(rest) => rest.strip_prefix('-')?.parse::<u32>().ok(),
+        None => None,
+    };
+    match live.filter_map(of).max() {
+        None => wanted.to_owned(),
+        Some(last) => format!("{wanted}-{}", last.saturating_add(1)),
+    }
+}
+
+/// One at a time: the next when the replacement is ready and has the sidecar (ROLL-4).
+fn evict(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
+    let missing = before
+        .and_then(|it| it.pods)
+        .is_some_and(|pods| facts.matched < pods);
+    let waits = facts.since(before).is_some_and(|since| since < REPLACED);
+    let going = facts.total > facts.matched;
+    let starting = facts.ready < facts.injected;
+    if going || (waits && (missing || starting)) {
+        return runs();
+    }
+    if let Some(wait) = waits_for_slot(facts) {
+        return wait;
+    }
+    let mut pods: Vec<_> = facts.lacking.iter().collect();
+    pods.sort_by(|a, b| b.name.cmp(&a.name));
+    match pods.first() {
+        Some(pod) => Rolling::Act(Act::Evict(Lacking::clone(pod))),
+        None => Rolling::Rest,
+    }
+}
+
+fn waits_for_slot(facts: &Facts<'_>) -> Option<Rolling> {
+    let text =
+        "as many other targets are being rolled as may be at a time; waiting for one of them";
+    (!facts.has_slot).then(|| Rolling::Wait(Reason::RolloutWaiting, text.to_owned(), LATER))
+}
+
+fn runs() -> Rolling {
+    let text = "pods of the target are being replaced by pods with the sidecar";
+    Rolling::Wait(Reason::RolloutInProgress, text.to_owned(), SOON)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+use asya_shared::api::{BindingRollout, RolloutStatus};
+use asya_shared::resolve::{ObjectRef, Roll};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Act, Facts, Live, Rolling, decide};
+use crate::reconcile::Reason;
+use crate::reconcile::bound_pods::Lacking;
+
+const WANTED: &str = "0123456789abcdef";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + second).unwrap()
+}
+
+/// A pod without the sidecar that was made then.
+fn bare(name: &str, made: i64) -> Lacking {
+    Lacking {
+        name: name.into(),
+        uid: name.into(),
+        created: Some(Time(at(made))),
+        bare: true,
+    }
+}
+
+fn deployment() -> ObjectRef {
+    ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("web-uid".to_owned()),
+    }
+}
+
+/// A Deployment of two pods of which none has the sidecar, in a binding that began a while ago.
+#[expect(clippy::struct_excessive_bools, reason = "they are those of the facts")]
+struct Row {
+    rollout: BindingRollout,
+    at_once: bool,
+    bound: bool,
+    has_url: bool,
+    lacking: Vec<Lacking>,
+    matched: i32,
+    total: i32,
+    ready: i32,
+    injected: i32,
+    roll: Roll,
+    unknown_owner: bool,
+    live: Vec<Live>,
+    target: &'static str,
+    budget: Option<&'static str>,
+    has_slot: bool,
+    before: Option<RolloutStatus>,
+    proved: bool,
+    generation: i64,
+    now: i64,
+}
+
+impl Default for Row {
+    fn default() -> Self {
+        Self {
+            rollout: BindingRollout::Always,
+            at_once: false,
+            bound: true,
+            has_url: true,
+            lacking: vec![bare("a", -20_000), bare("b", -20_000)],
+            matched: 2,
+            total: 2,
+            ready: 0,
+            injected: 0,
+            roll: Roll::AnnotateTemplate(vec![deployment()]),
+            unknown_owner: false,
+            live: vec![Live {
+                object: deployment(),
+                ..Live::default()
+            }],
+            target: "spec",
+            budget: None,
+            has_slot: true,
+            before: None,
+            proved: false,
+            generation: 1,
+            now: 0,
+        }
+    }
+}
+
+impl Row {
+    fn decide(&self) -> Rolling {
+        decide(&Facts {
+            rollout: self.rollout,
+            at_once: self.at_once,
+            bound: self.bound,
+            has_url: self.has_url,
+            wanted: WANTED,
+            lacking: &self.lacking,
+            matched: self.matched,
+            total: self.total,
+            ready: self.ready,
+            injected: self.injected,
+            roll: &self.roll,
+            unknown_owner: self.unknown_owner,
+            live: &self.live,
+            target: self.target,
+            budget: self.budget,
+            has_slot: self.has_slot,
+            before: self.before.as_ref(),
+            proved: self.proved,
+            generation: self.generation,
+            now: at(self.now),
+        })
+    }
+
+    fn waits(&self) -> Option<Reason> {
+        match self.decide() {
+            Rolling::Wait(reason, text, wait) => {
+                assert!(!text.is_empty() && !wait.is_zero());
+                Some(reason)
+            }
+            _ => None,
+        }
+    }
+
+    fn annotates(&self) -> Option<String> {
+        match self.decide() {
+            Rolling::Act(Act::Annotate(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn evicts(&self) -> Option<String> {
+        match self.decide() {
+            Rolling::Act(Act::Evict(pod)) => Some(pod.name.to_string()),
+            _ => None,
+        }
+    }
+
+    fn halts(&self) -> bool {
+        matches!(self.decide(), Rolling::Halt(_))
+    }
+
+    fn live(mut self, change: impl Fn(&mut Live)) -> Self {
+        self.live.iter_mut().for_each(change);
+        self
+    }
+}
+
+/// Asked for so often, the last time then.
+#[expect(clippy::unnecessary_wraps, reason = "rows have it or not")]
+fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
+    Some(RolloutStatus {
+        value: WANTED.to_owned(),
+        since: Some(Time(at(since))),
+        tries,
+        pods: Some(2),
+        halted: false,
+        generation: 1,
+        target: "spec".to_owned(),
+    })
+}
+
+/// ROLL-1, ROLL-3, ROLL-7
+#[test]
+fn pods_that_lack_the_sidecar_are_rolled_by_one_annotation_unless_they_are_to_wait_for_their_restart()
+ {
+    assert_eq!(Row::default().annotates().as_deref(), Some(WANTED));
+    let complete = Row {
+        lacking: Vec::new(),
+        injected: 2,
+        ready: 2,
+        ..Row::default()
+    };
+    assert_eq!(complete.decide(), Rolling::Rest);
+    for row in [
+        Row {
+            rollout: BindingRollout::OnRestart,
+            ..Row::default()
+        },
+        Row {
+            bound: false,
+            ..Row::default()
+        },
+        Row {
+            has_url: false,
+            ..Row::default()
+        },
+    ] {
+        assert_eq!(row.decide(), Rolling::Rest);
+    }
+    let at_once = Row {
+        rollout: BindingRollout::OnRestart,
+        at_once: true,
+        ..Row::default()
+    };
+    assert_eq!(at_once.annotates().as_deref(), Some(WANTED));
+}
+
+/// ROLL-2
+#[test]
+fn a_target_without_pods_is_told_by_a_dry_run_once() {
+    let empty = |proved| Row {
+        lacking: Vec::new(),
+        matched: 0,
+        total: 0,
+        proved,
+        ..Row::default()
+    };
+    assert_eq!(empty(false).decide(), Rolling::Act(Act::Prove));
+    assert_eq!(empty(true).decide(), Rolling::Rest);
+}
+
+/// ROLL-1, ROLL-2, ROLL-4
+#[test]
+fn nothing_is_rolled_while_something_else_rolls_or_may_not_go() {
+    use Reason::{RolloutInProgress, RolloutWaiting};
+    let row = Row::default;
+    for (waits, reason) in [
+        (row().live(|it| it.rolling = true), RolloutInProgress),
+        (
+            Row {
+                total: 3,
+                ..Row::default()
+            },
+            RolloutInProgress,
+        ),
+        (row().live(|it| it.paused = true), RolloutWaiting),
+        (
+            Row {
+                has_slot: false,
+                ..Row::default()
+            },
+            RolloutWaiting,
+        ),
+        (
+            Row {
+                budget: Some("all"),
+                ..Row::default()
+            }
+            .live(|it| it.lowers = true),
+            RolloutWaiting,
+        ),
+        (
+            Row {
+                before: asked(1, -2),
+                ..Row::default()
+            },
+            RolloutInProgress,
+        ),
+    ] {
+        assert_eq!(waits.waits(), Some(reason));
+    }
+    let surges = Row {
+        budget: Some("all"),
+        ..Row::default()
+    };
+    assert_eq!(
+        surges.annotates().as_deref(),
+        Some(WANTED),
+        "no pod goes first"
+    );
+}
+
+/// ROLL-3, ROLL-5
+#[test]
+fn an_annotation_without_effect_is_changed_and_after_two_in_a_minute_nothing_more_is_tried() {
+    let again = |tries, since| {
+        Row {
+            before: asked(tries, since),
+            ..Row::default()
+        }
+        .live(|it| it.value = Some(WANTED.to_owned()))
+    };
+    assert_eq!(again(1, -20).annotates(), Some(format!("{WANTED}-1")));
+    let third = again(2, -100).live(|it| it.value = Some(format!("{WANTED}-1")));
+    assert_eq!(third.annotates(), Some(format!("{WANTED}-2")));
+    assert!(again(2, -20).halts());
+    assert!(again(5, -10_000).halts());
+
+    let halted = |generation, target| Row {
+        before: asked(2, -10_000).map(|before| RolloutStatus {
+            halted: true,
+            ..before
+        }),
+        generation,
+        target,
+        ..Row::default()
+    };
+    assert!(halted(1, "spec").halts(), "also after a restart");
+    assert!(halted(2, "spec").annotates().is_some(), "another actor");
+    assert!(halted(1, "other").annotates().is_some(), "another target");
+}
+
+/// ROLL-5
+#[test]
+fn two_bare_replacements_in_a_row_end_it() {
+    let with = |lacking| Row {
+        lacking,
+        before: asked(1, -20),
+        ..Row::default()
+    };
+    assert!(with(vec![bare("a", -50), bare("b", -10), bare("c", -9)]).halts());
+    assert!(!with(vec![bare("a", -50), bare("b", -10)]).halts());
+    let outdated = Lacking {
+        bare: false,
+        ..bare("c", -5)
+    };
+    assert!(!with(vec![bare("a", -11), bare("b", -10), outdated]).halts());
+}
+
+/// ROLL-4, ROLL-6
+#[test]
+fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
+    let ray = || Row {
+        roll: Roll::Evict,
+        ..Row::default()
+    };
+    assert_eq!(ray().evicts().as_deref(), Some("b"));
+    assert_eq!(
+        Row::default()
+            .live(|it| it.by_eviction = true)
+            .evicts()
+            .as_deref(),
+        Some("b"),
+        "OnDelete or partition"
+    );
+    let between = |matched, total, ready, injected, since| Row {
+        matched,
+        total,
+        ready,
+        injected,
+        lacking: vec![bare("a", -50)],
+        before: asked(1, since),
+        ..ray()
+    };
+    let waits = Some(Reason::RolloutInProgress);
+    assert_eq!(between(1, 2, 0, 0, -1).waits(), waits, "one is going");
+    assert_eq!(
+        between(1, 1, 0, 0, -1).waits(),
+        waits,
+        "its replacement has to come"
+    );
+    assert_eq!(between(2, 2, 0, 1, -1).waits(), waits, "and to be ready");
+    assert_eq!(between(2, 2, 1, 1, -1).evicts().as_deref(), Some("a"));
+    assert_eq!(
+        between(1, 1, 0, 0, -400).evicts().as_deref(),
+        Some("a"),
+        "none comes"
+    );
+}
+
+/// The table of docs/spec/binding.md: "unknown".
+#[test]
+fn an_unknown_owner_that_takes_the_annotation_back_leaves_eviction() {
+    let reverted = |unknown_owner| Row {
+        unknown_owner,
+        before: asked(1, -20),
+        ..Row::default()
+    };
+    assert_eq!(reverted(true).evicts().as_deref(), Some("b"));
+    assert_eq!(reverted(false).annotates().as_deref(), Some(WANTED));
+}

@@ -1,0 +1,99 @@
+//! How the sidecars of an actor that goes leave the pods of its target (BIND-43, BIND-44).
+
+use std::time::Duration;
+
+use asya_shared::resolve::Roll;
+
+use super::roll::Live;
+use crate::reconcile::bound_pods::Lacking;
+
+/// What stands in for the actor's hash where nothing but another value makes pods roll.
+pub const UNBOUND: &str = "unbound";
+/// A controller that makes workloads has begun by then.
+const BEGUN: Duration = Duration::from_secs(30);
+/// Whoever has not begun by then never will.
+const GIVEN_UP: Duration = Duration::from_mins(10);
+const SOON: Duration = Duration::from_secs(2);
+const LATER: Duration = Duration::from_secs(10);
+
+/// All that is decided by.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The user, or the end of the namespace, makes it needless.
+    pub skip: bool,
+    /// Pods with the actor's sidecar that stay.
+    pub pods: &'a [Lacking],
+    /// Such a pod is going.
+    pub going: bool,
+    /// How the target's pods are replaced; `None`: there is no target of the actor's any more.
+    pub roll: Option<&'a Roll>,
+    /// What was annotated, and what is rolled by that.
+    pub live: &'a [Live],
+    /// How long ago the annotation was given up; `None`: it was not.
+    pub released: Option<Duration>,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unbind {
+    /// No pod has the sidecar, or none needs to lose it.
+    Done,
+    /// Pods are being replaced.
+    Wait(Duration),
+    /// Somebody has to do something first.
+    Blocked(String, Duration),
+    /// Give up our annotation: the spec is as before the binding, and its controller replaces the pods.
+    Release,
+    /// Another value, which makes pods roll where giving the annotation up does not.
+    Change,
+    /// Nothing of ours is left that would make pods roll: evict this one.
+    Evict(Lacking),
+}
+
+/// Decides about one actor that goes.
+pub fn decide(facts: &Facts<'_>) -> Unbind {
+    if facts.skip {
+        return Unbind::Done;
+    }
+    let rolls_by_change =
+        matches!(facts.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
+    // One that stays after it was given up has become another's.
+    let given_up = facts
+        .released
+        .is_some_and(|it| !rolls_by_change || it > GIVEN_UP);
+    let annotated = !given_up && facts.live.iter().any(|it| it.value.is_some());
+    if facts.pods.is_empty() && !facts.going {
+        return if annotated {
+            Unbind::Release
+        } else {
+            Unbind::Done
+        };
+    }
+    if let Some(paused) = facts.live.iter().find(|it| it.paused) {
+        let text = format!(
+            "{}: spec.paused is true, so its pods keep the sidecar; resume it, or annotate the actor asya.sh/skip-unbind: \"true\"",
+            paused.object
+        );
+        return Unbind::Blocked(text, LATER);
+    }
+    let begins = facts.released.is_some_and(|it| it < BEGUN)
+        && matches!(facts.roll, Some(Roll::Annotate(..)));
+    let is_changed = facts
+        .live
+        .iter()
+        .any(|it| it.value.as_deref() == Some(UNBOUND));
+    if annotated && rolls_by_change && !is_changed {
+        return Unbind::Change;
+    }
+    if annotated && !rolls_by_change {
+        return Unbind::Release;
+    }
+    if begins || facts.going || facts.live.iter().any(|it| it.rolling) {
+        return Unbind::Wait(SOON);
+    }
+    let last = facts.pods.iter().max_by(|a, b| a.name.cmp(&b.name));
+    last.map_or(Unbind::Wait(SOON), |pod| Unbind::Evict(pod.clone()))
+}
+
+#[cfg(test)]
+mod tests;

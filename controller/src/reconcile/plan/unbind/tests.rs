@@ -1,0 +1,125 @@
+use std::time::Duration;
+
+use asya_shared::resolve::{ObjectRef, Roll};
+
+use super::{Facts, Live, UNBOUND, Unbind, decide};
+use crate::reconcile::bound_pods::Lacking;
+
+fn pod(name: &str) -> Lacking {
+    Lacking {
+        name: name.into(),
+        ..Lacking::default()
+    }
+}
+
+fn live(value: Option<&str>) -> Vec<Live> {
+    vec![Live {
+        value: value.map(str::to_owned),
+        ..Live::default()
+    }]
+}
+
+/// BIND-43
+#[test]
+fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
+    let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
+    let (pods, annotated, plain) = ([pod("a"), pod("b")], live(Some("x")), live(None));
+    let base = Facts {
+        skip: false,
+        pods: &pods,
+        going: false,
+        roll: Some(&template),
+        live: &annotated,
+        released: None,
+    };
+    assert_eq!(decide(&base), Unbind::Release);
+    let released = Facts {
+        live: &plain,
+        ..base.clone()
+    };
+    assert_eq!(decide(&released), Unbind::Evict(pod("b")));
+    let going = Facts {
+        going: true,
+        ..released.clone()
+    };
+    assert!(matches!(decide(&going), Unbind::Wait(_)));
+    let mut rolling = live(None);
+    rolling[0].rolling = true;
+    let rolling = Facts {
+        live: &rolling,
+        ..released.clone()
+    };
+    assert!(matches!(decide(&rolling), Unbind::Wait(_)));
+    let clean = Facts {
+        pods: &[],
+        ..released.clone()
+    };
+    assert_eq!(decide(&clean), Unbind::Done);
+    let left = Facts {
+        pods: &[],
+        ..base.clone()
+    };
+    assert_eq!(decide(&left), Unbind::Release, "the spec is as before");
+    let nobody = Facts {
+        roll: None,
+        live: &[],
+        ..base.clone()
+    };
+    assert_eq!(decide(&nobody), Unbind::Evict(pod("b")));
+
+    let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
+    let just = Facts {
+        roll: Some(&parent),
+        released: Some(Duration::from_secs(3)),
+        ..released
+    };
+    assert!(
+        matches!(decide(&just), Unbind::Wait(_)),
+        "its controller has to begin"
+    );
+}
+
+/// BIND-43: the key of an `LLMInferenceService`
+#[test]
+fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() {
+    let spec = Roll::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
+    let (pods, annotated, changed) = ([pod("a")], live(Some("x")), live(Some(UNBOUND)));
+    let base = Facts {
+        skip: false,
+        pods: &pods,
+        going: false,
+        roll: Some(&spec),
+        live: &annotated,
+        released: None,
+    };
+    assert_eq!(decide(&base), Unbind::Change);
+    let changed = Facts {
+        live: &changed,
+        released: Some(Duration::from_secs(3)),
+        ..base
+    };
+    assert!(matches!(decide(&changed), Unbind::Wait(_)));
+    let clean = Facts {
+        pods: &[],
+        ..changed
+    };
+    assert_eq!(decide(&clean), Unbind::Release);
+}
+
+/// BIND-44
+#[test]
+fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
+    let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
+    let (pods, mut paused) = ([pod("a")], live(Some("x")));
+    paused[0].paused = true;
+    let base = Facts {
+        skip: false,
+        pods: &pods,
+        going: false,
+        roll: Some(&template),
+        live: &paused,
+        released: None,
+    };
+    assert!(matches!(decide(&base), Unbind::Blocked(..)));
+    assert_eq!(decide(&Facts { skip: true, ..base }), Unbind::Done);
+}
