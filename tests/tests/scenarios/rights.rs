@@ -21,13 +21,15 @@ const SOON: Duration = Duration::from_mins(1);
 const HOME: &str = "asya-system";
 const NAME: &str = "asya-operator";
 /// Of what the operator writes for its own sake; objects of others are targets.
-const OUR_GROUPS: [&str; 6] = [
+const OUR_GROUPS: [&str; 8] = [
     "",
     "apps",
     "asya.sh",
     "keda.sh",
     "events.k8s.io",
     "apiextensions.k8s.io",
+    "admissionregistration.k8s.io",
+    "rbac.authorization.k8s.io",
 ];
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
