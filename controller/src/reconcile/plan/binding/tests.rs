@@ -90,6 +90,16 @@ fn scaled_object_is_made_for_the_workload_of_the_target() {
     );
 }
 
+/// SO-8
+#[test]
+fn scaled_object_follows_to_the_next_workload_in_place() {
+    let mut seen = scaling(Ok(deployment()));
+    let of_the_last = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
+    seen.scaling.scaled_object = Child::Ours(scaled_object(&of_the_last));
+    let plan = wanted(&seen);
+    assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
+}
+
 /// SO-3
 #[test]
 fn autoscaler_of_somebody_else_on_the_same_object_is_a_rival() {
