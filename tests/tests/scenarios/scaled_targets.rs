@@ -44,7 +44,7 @@ async fn replicas(scenario: &Scenario, name: &str, what: &str, wanted: i32) -> R
 
 /// SO-1, SO-2, SO-6, SO-7, KEDA-11
 #[tokio::test]
-async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_ends() {
+async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_or_its_actor_ends() {
     Scenario::run("scaled-target", async |scenario| {
         let (name, target) = (scenario.name("bound"), "model");
         create(scenario, target, 1).await?;
@@ -87,6 +87,13 @@ async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_e
         assert_eq!(woken.count(), 1, "{writes:?}");
         let left = of_keda(scenario, "ScaledObject").get_opt(&name).await?;
         assert!(left.is_none(), "{left:?}");
+
+        scenario.apply(&scaled_actor(&name, target)).await?;
+        status_is(scenario, &name, "naps once more", SOON, asleep).await?;
+        replicas(scenario, target, "has no pods again", 0).await?;
+        scenario.kubectl(&["delete", "asya", &name]).await?;
+        scenario.actor_gone(&name, SOON).await?;
+        replicas(scenario, target, "is awake without its actor", 1).await?;
         Ok(())
     })
     .await;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use asya_shared::names::is_shared_config_map;
 use kube::Api;
+use tracing::warn;
 
 use super::finalizer::remove_finalizer;
 use super::retired::{delete_dead_letters, owner};
 use super::unbind::unbind;
-use super::{Outcome, scaling};
+use super::{Outcome, scaling, wake};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
@@ -31,6 +32,12 @@ pub(super) async fn delete(
         ScalingRemoval::Orphan => scaling::orphan(context, observed).await?,
     }
     let mut deleted = deleted_kinds(&plan.scaling);
+    if let Some(wake) = &plan.wake
+        && let Err(fault) = wake::wake(context, observed, wake).await?
+    {
+        // Whoever may not be woken by us holds up no actor that goes.
+        warn!(object = %wake.object, fault.message, "left without pods");
+    }
     if let Some(outcome) = unbind(context, observed, plan.unbind).await? {
         return Ok(outcome.with(deleted));
     }

@@ -1,7 +1,7 @@
 //! What of an actor that goes is still in the pods of its target (BIND-43).
 
 use asya_shared::api::BindingRollout;
-use asya_shared::resolve::{Resolution, Roll, Target};
+use asya_shared::resolve::{ObjectRef, Resolution, Roll, Scale, Target};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
@@ -24,6 +24,8 @@ pub struct UnbindingSeen {
     pub going: bool,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
+    /// What the queue scaled, where it could.
+    pub scaled: Option<ObjectRef>,
     /// What was annotated, and what is rolled by that.
     pub live: Vec<Live>,
 }
@@ -40,6 +42,9 @@ pub(super) async fn see(
     // A sidecar without a queue fails the model's pod: only where the queue stays may it stay, too.
     let stays = rollout == BindingRollout::OnRestart && deletion.retains_queue;
     if actor.annotations.skip_unbind || deletion.orphans || stays {
+        // What cannot be told holds up nobody who asked for this.
+        let target = target(context, actor).await.ok().flatten().flatten();
+        seen.scaled = target.and_then(scaled);
         seen.skip = true;
         return Ok(Some(seen));
     }
@@ -65,7 +70,8 @@ pub(super) async fn see(
     };
     if let Some(target) = target {
         seen.live = lives(context, key, &target).await?.0;
-        seen.roll = Some(target.roll);
+        seen.roll = Some(target.roll.clone());
+        seen.scaled = scaled(target);
     }
     if !seen.pods.is_empty() || seen.going {
         let namespaces: Api<Namespace> = Api::all(context.client.clone());
@@ -76,6 +82,13 @@ pub(super) async fn see(
         seen.skip = namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some());
     }
     Ok(Some(seen))
+}
+
+fn scaled(target: Target) -> Option<ObjectRef> {
+    match target.scale {
+        Scale::Object(object) => Some(object),
+        Scale::Refused(_) => None,
+    }
 }
 
 /// The outer `None`: nobody can tell yet. Who shares a target with an older actor has written nothing there.

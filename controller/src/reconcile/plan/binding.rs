@@ -1,6 +1,6 @@
 //! What to do about an actor whose workload another controller makes: what pods get, the webhook puts into them.
 
-use asya_shared::resolve::{FindingReason, Scale};
+use asya_shared::resolve::{FindingReason, ObjectRef, Scale};
 use k8s_openapi::jiff::Timestamp;
 
 use super::roll;
@@ -73,12 +73,18 @@ fn plan_wake(observed: &Observed, binding: &BindingSeen, scaling: &ScalingStep) 
     let ScalingStep::Unwanted(Removal { released: true, .. }) = scaling else {
         return None;
     };
-    observed.previous.scaled_object_ref.as_ref()?;
     let resolved = binding.target.as_ref()?.as_ref().ok()?;
-    let Scale::Object(object) = &resolved.target.scale else {
-        return None;
-    };
-    let scaling = observed.desired.as_ref().ok()?.spec.scaling.as_ref();
+    match &resolved.target.scale {
+        Scale::Object(object) => wake(observed, object),
+        Scale::Refused(_) => None,
+    }
+}
+
+/// What the actor's queue scaled, as status tells.
+pub(super) fn wake(observed: &Observed, object: &ObjectRef) -> Option<Wake> {
+    observed.previous.scaled_object_ref.as_ref()?;
+    let spec = observed.desired.as_ref().ok().map(|desired| &desired.spec);
+    let scaling = spec.and_then(|spec| spec.scaling.as_ref());
     Some(Wake {
         object: object.clone(),
         replicas: scaling.map_or(1, |it| it.min_replicas_in_force().max(1)),

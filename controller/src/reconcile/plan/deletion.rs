@@ -6,8 +6,8 @@ use std::time::Duration;
 use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 
-use super::has_finalizer;
 use super::unbind::{self, UNBOUND, Unbind};
+use super::{Wake, has_finalizer};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::known::Hold;
 use crate::record::WorkloadRecord;
@@ -26,6 +26,8 @@ pub struct Delete {
     pub scaling: ScalingRemoval,
     /// What happens to the sidecars in pods of others.
     pub unbind: Unbind,
+    /// What nobody scales any more, and nobody would wake (SO-6).
+    pub wake: Option<Wake>,
     /// What happens to the workloads.
     pub workloads: Vec<WorkloadRemoval>,
     /// What happens to the `ServiceAccount`.
@@ -95,6 +97,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         return Delete {
             scaling: ScalingRemoval::Delete(Removal::default()),
             unbind: Unbind::Done,
+            wake: None,
             workloads: Vec::new(),
             service_account: AccountRemoval::Keep,
             then: Then::Gone,
@@ -104,6 +107,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         return Delete {
             scaling: ScalingRemoval::Orphan,
             unbind: Unbind::Done,
+            wake: None,
             workloads: ours.into_iter().map(WorkloadRemoval::Orphan).collect(),
             service_account: AccountRemoval::Orphan,
             then: Then::Finish { queues: Vec::new() },
@@ -123,6 +127,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     };
     let finishes = matches!(then, Then::Finish { .. });
     Delete {
+        wake: plan_wake(observed).filter(|_| removal.released),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
@@ -133,6 +138,11 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         },
         then,
     }
+}
+
+fn plan_wake(observed: &Observed) -> Option<Wake> {
+    let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
+    super::binding::wake(observed, unbinding.scaled.as_ref()?)
 }
 
 /// The queue is taken from under no sidecar (BIND-43).

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
+use asya_shared::resolve::ObjectRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,7 +11,9 @@ use super::{
     plan_deletion,
 };
 use crate::reconcile::Step;
+use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::known::Hold;
+use crate::reconcile::observe::unbinding::UnbindingSeen;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
 use crate::record::{Key, PodRecord};
@@ -55,6 +58,7 @@ fn finish(queue: Option<&str>) -> Delete {
     Delete {
         scaling: ScalingRemoval::Delete(unscaled()),
         unbind: Unbind::Done,
+        wake: None,
         workloads: Vec::new(),
         service_account: AccountRemoval::Delete,
         then: Then::Finish {
@@ -77,6 +81,7 @@ fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
     Delete {
         scaling: ScalingRemoval::Delete(unscaled()),
         unbind: Unbind::Done,
+        wake: None,
         workloads,
         service_account: AccountRemoval::Keep,
         then: Then::Wait(seconds.map(Duration::from_secs)),
@@ -280,6 +285,7 @@ fn actor_without_our_finalizer_is_nobodys_business() {
         Delete {
             scaling: ScalingRemoval::Delete(Removal::default()),
             unbind: Unbind::Done,
+            wake: None,
             workloads: Vec::new(),
             service_account: AccountRemoval::Keep,
             then: Then::Gone
@@ -308,6 +314,7 @@ fn orphaned_workload_and_queue_stay() {
         Delete {
             scaling: ScalingRemoval::Orphan,
             unbind: Unbind::Done,
+            wake: None,
             workloads,
             service_account: AccountRemoval::Orphan,
             then: Then::Finish { queues: Vec::new() }
@@ -341,4 +348,37 @@ fn every_queue_that_the_actor_has_or_had_goes_with_it() {
     );
     going.deletion.retains_queue = true;
     assert_eq!(removed(&going), named(&[]), "Retain is for all of them");
+}
+
+/// SO-6
+#[test]
+fn target_that_its_queue_had_scaled_is_woken_when_keda_has_let_go() {
+    let object = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: None,
+    };
+    let spec = json!({
+        "transport": "mq", "scaling": {"enabled": true, "minReplicas": 2, "maxReplicas": 4},
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let going = |status: &Value| {
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let mut seen = observed(&actor(&deleted, &spec, status));
+        seen.binding = Some(BindingSeen {
+            unbinding: Some(UnbindingSeen {
+                scaled: Some(object.clone()),
+                ..UnbindingSeen::default()
+            }),
+            ..BindingSeen::default()
+        });
+        seen
+    };
+    let mut seen = going(&json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}}));
+    let wake = deletion(&seen).wake.unwrap();
+    assert_eq!((&wake.object, wake.replicas), (&object, 2));
+    seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
+    assert_eq!(deletion(&seen).wake, None, "KEDA has not let go of it yet");
+    assert_eq!(deletion(&going(&json!({}))).wake, None, "it was not scaled");
 }
