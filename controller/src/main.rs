@@ -33,6 +33,7 @@ mod scaling;
 mod script;
 mod store;
 mod watch;
+mod watches;
 mod work_queue;
 mod workload;
 
@@ -40,9 +41,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use asya_process::{BoxError, api_server, logs, metrics as exposed, probes};
+use asya_process::{BoxError, api_server, metrics as exposed, probes, program};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::applier::Applier;
 use crate::args::Args;
@@ -57,13 +58,14 @@ use crate::leader::Candidate;
 use crate::metrics::Metrics;
 use crate::namespaces::Namespaces;
 use crate::objects::Objects;
-use crate::operator::{Operator, Watches};
+use crate::operator::Operator;
 use crate::pass::Pace;
 use crate::queue::Brokers;
 use crate::queue::health::{Doubts, Schedule};
 use crate::queue::looks::Looks;
 use crate::reconcile::{Context, Deadlines, Installation, Stores};
 use crate::runtime::RuntimeScript;
+use crate::watches::Watches;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
 use crate::workload::Workloads;
 
@@ -78,17 +80,8 @@ async fn main() -> ExitCode {
     }
     // Before anything speaks TLS: reqwest takes what is installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    if let Err(error) = logs::start(&args.log_level) {
-        eprintln!("--log-level {}: {error}", args.log_level);
-        return ExitCode::from(2);
-    }
-    match run(args).await {
-        Ok(code) => code,
-        Err(error) => {
-            error!(%error, "stopped");
-            ExitCode::FAILURE
-        }
-    }
+    let level = args.log_level.clone();
+    program::run(&level, run(args)).await
 }
 
 /// Tells whether the processes behind these URLs are ready.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::operator::Watches;
 use crate::store::Scope;
+use crate::watches::Watches;
 
 /// The kubelet brings a changed `ConfigMap` to the file within a minute; this comes on top.
 const LOOK: Duration = Duration::from_secs(5);

@@ -5,9 +5,10 @@ pub mod api_server;
 pub mod check;
 pub mod flags;
 pub mod listen;
-pub mod logs;
+mod logs;
 pub mod metrics;
 pub mod probes;
+pub mod program;
 pub mod watching;
 
 /// An error of which only the text matters: it ends a process.

@@ -34,6 +34,7 @@ pub mod sqs;
 pub mod turn;
 pub mod webhook;
 
+use std::process::ExitCode;
 use std::time::Duration;
 
 pub use error::{Error, Result};
@@ -54,6 +55,21 @@ pub fn watch_signals() {
 /// because of that, and the exit code must tell the signal.
 pub async fn let_the_end_come() {
     process::keeper::let_the_end_come().await;
+}
+
+/// Runs all that a process of ours does, and says what went wrong; what it started is gone by then.
+pub async fn to_the_end(work: impl Future<Output = Result<()>>) -> ExitCode {
+    install_crypto_provider();
+    watch_signals();
+    let done = work.await;
+    let_the_end_come().await;
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// A client for addresses on loopback: no proxy, no redirects, no long waits.

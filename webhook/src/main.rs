@@ -23,12 +23,12 @@ use std::time::Duration;
 
 use asya_certs::serve::{Certificates, Trusted};
 use asya_process::metrics::Exposed;
-use asya_process::{BoxError, listen, logs, metrics as exposed, probes};
+use asya_process::{BoxError, listen, metrics as exposed, probes, program};
 use clap::Parser;
 use k8s_openapi::jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::actor::Actors;
 use crate::args::Args;
@@ -49,17 +49,8 @@ async fn main() -> ExitCode {
     let args = Args::parse();
     // Before anything speaks TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    if let Err(error) = logs::start(&args.log_level) {
-        eprintln!("--log-level {}: {error}", args.log_level);
-        return ExitCode::from(2);
-    }
-    match run(args).await {
-        Ok(code) => code,
-        Err(error) => {
-            error!(%error, "stopped");
-            ExitCode::FAILURE
-        }
-    }
+    let level = args.log_level.clone();
+    program::run(&level, run(args)).await
 }
 
 async fn run(args: Args) -> Result<ExitCode, BoxError> {

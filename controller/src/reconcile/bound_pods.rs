@@ -46,66 +46,51 @@ pub struct Counted {
     pub older: Vec<Lacking>,
 }
 
-impl Counted {
-    /// Counts `pods` of the actor with this uid, which has been bound since then.
-    pub fn of(pods: &BoundPods, uid: &str, hash: Option<&str>, since: Option<&Time>) -> Self {
-        let mut counted = Self::default();
-        let mut without: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for pod in &pods.marked {
-            counted.total += 1;
-            if pod.metadata.deleting {
-                continue;
-            }
-            counted.pods.matched += 1;
-            match reason_of_marked(pod, uid, since) {
-                None => {
-                    counted.pods.injected += 1;
-                    counted.ready += i32::from(pod.ready);
-                    let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
-                    counted.pods.outdated += i32::from(said != hash);
-                    if said != hash {
-                        counted
-                            .older
-                            .push(lacking(&pod.metadata, pod.created.as_ref(), false));
-                    }
-                    if actor_part(said) != actor_part(hash) {
-                        counted
-                            .lacking
-                            .push(lacking(&pod.metadata, pod.created.as_ref(), false));
-                    }
-                }
-                Some(reason) => {
-                    if is_curable(&reason) {
-                        let pod = lacking(&pod.metadata, pod.created.as_ref(), true);
-                        counted.lacking.push(pod.clone());
-                        counted.older.push(pod);
-                    }
-                    without
-                        .entry(reason)
-                        .or_default()
-                        .push(&pod.metadata.key.name);
-                }
-            }
+/// Pods while they are counted, with the names of those that have no sidecar, by reason.
+#[derive(Default)]
+struct Counting<'a> {
+    counted: Counted,
+    without: BTreeMap<String, Vec<&'a str>>,
+}
+
+impl<'a> Counting<'a> {
+    /// Answers whether the pod stays.
+    fn exists(&mut self, metadata: &Metadata) -> bool {
+        self.counted.total += 1;
+        self.counted.pods.matched += i32::from(!metadata.deleting);
+        !metadata.deleting
+    }
+
+    fn has_sidecar(&mut self, pod: &PodRecord, hash: Option<&str>) {
+        let counted = &mut self.counted;
+        counted.pods.injected += 1;
+        counted.ready += i32::from(pod.ready);
+        let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
+        if said == hash {
+            return;
         }
-        for pod in &pods.bare {
-            counted.total += 1;
-            if pod.metadata.deleting {
-                continue;
-            }
-            counted.pods.matched += 1;
-            let reason = reason_of_bare(pod, since);
-            if is_curable(&reason) {
-                let pod = lacking(&pod.metadata, pod.created.as_ref(), true);
-                counted.lacking.push(pod.clone());
-                counted.older.push(pod);
-            }
-            without
-                .entry(reason)
-                .or_default()
-                .push(&pod.metadata.key.name);
+        counted.pods.outdated += 1;
+        let pod = lacking(&pod.metadata, pod.created.as_ref(), false);
+        if actor_part(said) != actor_part(hash) {
+            counted.lacking.push(pod.clone());
         }
+        counted.older.push(pod);
+    }
+
+    fn has_none(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
+        if is_curable(&reason) {
+            let pod = lacking(metadata, created, true);
+            self.counted.lacking.push(pod.clone());
+            self.counted.older.push(pod);
+        }
+        let names = self.without.entry(reason).or_default();
+        names.push(&metadata.key.name);
+    }
+
+    fn end(self) -> Counted {
+        let mut counted = self.counted;
         counted.pods.not_injected = counted.pods.matched - counted.pods.injected;
-        let reasons = without.into_iter().map(|(reason, mut names)| {
+        let reasons = self.without.into_iter().map(|(reason, mut names)| {
             // The smallest names, so that status stays the same between passes.
             names.sort_unstable();
             NotInjected {
@@ -120,6 +105,29 @@ impl Counted {
         });
         counted.pods.reasons = reasons.collect();
         counted
+    }
+}
+
+impl Counted {
+    /// Counts `pods` of the actor with this uid, which has been bound since then.
+    pub fn of(pods: &BoundPods, uid: &str, hash: Option<&str>, since: Option<&Time>) -> Self {
+        let mut counting = Counting::default();
+        for pod in &pods.marked {
+            if !counting.exists(&pod.metadata) {
+                continue;
+            }
+            match reason_of_marked(pod, uid, since) {
+                None => counting.has_sidecar(pod, hash),
+                Some(reason) => counting.has_none(&pod.metadata, pod.created.as_ref(), reason),
+            }
+        }
+        for pod in &pods.bare {
+            if counting.exists(&pod.metadata) {
+                let reason = reason_of_bare(pod, since);
+                counting.has_none(&pod.metadata, pod.created.as_ref(), reason);
+            }
+        }
+        counting.end()
     }
 
     /// Condition `Injected`.

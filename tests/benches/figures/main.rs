@@ -62,17 +62,7 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    asya_tests::install_crypto_provider();
-    asya_tests::watch_signals();
-    let done = measure(&Args::parse()).await;
-    asya_tests::let_the_end_come().await;
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    asya_tests::to_the_end(Box::pin(measure(&Args::parse()))).await
 }
 
 async fn measure(args: &Args) -> Result<()> {

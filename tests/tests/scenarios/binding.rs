@@ -262,6 +262,17 @@ async fn target_that_comes_goes_and_comes_again_is_bound_each_time() {
     .await;
 }
 
+/// Waits until the next actor would be younger: age is told to the second.
+pub(crate) async fn older_than_the_next(scenario: &Scenario, actor: &str) -> Result<()> {
+    eventually("a second has passed", SOON, async || {
+        let found = scenario.actors().get(actor).await?;
+        let made = found.metadata.creation_timestamp;
+        let age = made.map(|made| jiff::Timestamp::now().as_second() - made.0.as_second());
+        check(age > Some(1), format_args!("{age:?}"))
+    })
+    .await
+}
+
 /// BIND-2, BIND-5, BIND-45
 #[tokio::test]
 async fn target_has_one_actor_and_the_next_takes_over_when_that_goes() {
@@ -273,18 +284,7 @@ async fn target_has_one_actor_and_the_next_takes_over_when_that_goes() {
             condition(status, "TargetResolved").1 == "Resolved"
         })
         .await?;
-        eventually("a second has passed", SOON, async || {
-            // Age is told to the second.
-            let made = scenario
-                .actors()
-                .get(&first)
-                .await?
-                .metadata
-                .creation_timestamp;
-            let age = made.map(|made| jiff::Timestamp::now().as_second() - made.0.as_second());
-            check(age > Some(1), format_args!("{age:?}"))
-        })
-        .await?;
+        older_than_the_next(scenario, &first).await?;
         scenario.apply(&bound_actor(&second, "shared")).await?;
         let status = status_is(scenario, &second, "the second is not", SOON, |status| {
             condition(status, "TargetResolved") == ("False", "AlreadyBound")

@@ -6,7 +6,7 @@ mod systems;
 use std::time::Duration;
 
 use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::eventually;
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -16,7 +16,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use crate::binding::{bound_actor, condition, model, status_is};
+use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
 use crate::steady::PASSES;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -221,17 +221,7 @@ async fn workload_that_is_bound_by_its_owner_cannot_be_bound_again_by_its_own_na
             condition(status, "TargetResolved").1 == "Resolved"
         })
         .await?;
-        eventually("a second has passed", SOON, async || {
-            let made = scenario
-                .actors()
-                .get(&first)
-                .await?
-                .metadata
-                .creation_timestamp;
-            let age = made.map(|made| jiff::Timestamp::now().as_second() - made.0.as_second());
-            check(age > Some(1), format_args!("{age:?}"))
-        })
-        .await?;
+        older_than_the_next(scenario, &first).await?;
         scenario.apply(&thing.actor(&second, "it")).await?;
         status_is(
             scenario,

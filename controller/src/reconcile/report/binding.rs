@@ -1,27 +1,23 @@
 //! What a pass over a binding tells (BIND-5 to BIND-8).
 
+mod conditions;
 mod state;
 
-use asya_shared::api::{
-    AsyncActorStatus, BindingStrategy, Mode, ObjectReference, ResolvedTarget, RolloutStatus,
-};
-use asya_shared::resolve::{Finding, FindingReason};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use asya_shared::api::{AsyncActorStatus, Mode, ObjectReference, ResolvedTarget, RolloutStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::conditions::Conditions;
 use super::{
-    READY, Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
+    Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
     ready_generation, scaling, summarize_conditions, transport,
 };
 use crate::reconcile::apply::{Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved, is_proved};
+use crate::reconcile::observe::binding::{BindingSeen, Resolved};
 use crate::reconcile::plan::unbind::UNBOUND;
 use crate::reconcile::pods::Pods;
-use crate::reconcile::{Fault, Reason, Retry};
-use crate::scaling::ready::ScalingReady;
+use crate::reconcile::{Reason, Retry};
 use crate::scaling::replicas::{LastScale, last_scale};
 
 use crate::reconcile::bound_pods::Counted;
@@ -46,7 +42,7 @@ pub(super) fn report(
     let counted = counted(observed, seen, bound_since.as_ref());
     let health = seen.pods.as_ref();
     let health = health.map(|pods| Pods::count(&pods.marked, None, now));
-    let injected = injected(observed, ensured, counted.as_ref(), bound_since.is_some());
+    let injected = conditions::injected(observed, ensured, counted.as_ref(), bound_since.is_some());
     let resolved = resolved(seen);
     let asked_for = resolved.and_then(|resolved| resolved.replicas);
     let desired = counted
@@ -120,7 +116,7 @@ pub(super) fn report(
         .fold(Retry::OnChange, Retry::sooner);
     let refused = spec_fault.or(ensured.fault.as_ref());
     status.status = Some(verdict.state);
-    status.conditions = conditions(
+    status.conditions = conditions::all(
         observed,
         seen,
         ensured,
@@ -304,117 +300,6 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             })
         }
     }
-}
-
-/// Condition `Injected`; `None` leaves it as it stands.
-fn injected(
-    observed: &Observed,
-    ensured: &Ensured,
-    counted: Option<&Counted>,
-    is_bound: bool,
-) -> Option<Injected> {
-    let bound = observed.bound()?;
-    if bound.strategy == BindingStrategy::Template {
-        let text = "spec.binding.strategy: Template is not served by this version of the operator; use Pod";
-        return Some((Some(false), Reason::StrategyNotAllowed, text.to_owned()));
-    }
-    if !is_bound {
-        let text = "no pod gets the sidecar before the queue and the runtime script are there and the target may be bound";
-        return Some((None, Reason::NotProven, text.to_owned()));
-    }
-    let Some(counted) = counted else {
-        let known = observed
-            .previous
-            .conditions
-            .iter()
-            .any(|c| c.type_ == INJECTED);
-        let text = "pods have not been looked at yet";
-        return (!known).then(|| (None, Reason::NotProven, text.to_owned()));
-    };
-    if let Some(text) = url_unknown(observed) {
-        return Some((Some(false), Reason::TargetURLUnknown, text));
-    }
-    let without_pods = counted.pods.matched == 0;
-    match &*ensured.rolled {
-        Rolled::Waits(reason, text, _) => Some((Some(false), *reason, text.clone())),
-        Rolled::Asked(text, _) => Some((Some(false), Reason::RolloutInProgress, text.clone())),
-        Rolled::Halted(text) => Some((Some(false), Reason::RolloutHalted, text.clone())),
-        Rolled::Proved | Rolled::Rest if without_pods => {
-            let text =
-                "the target has no pods, and a dry run has shown that new ones get the sidecar";
-            Some((Some(true), Reason::ScaledToZero, text.to_owned()))
-        }
-        Rolled::Untouched if without_pods && is_proved(&observed.actor, &observed.previous) => None,
-        Rolled::Untouched | Rolled::Rest | Rolled::Proved => Some(counted.injected()),
-    }
-}
-
-/// BIND-23
-fn url_unknown(observed: &Observed) -> Option<String> {
-    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
-    let target = &resolved.target;
-    (!bound.has_url && target.server.url.is_none()).then(|| {
-        format!(
-            "spec.runtime.targetURL: {} does not say on which port the model answers; set it, or declare the port in its container",
-            target.workload
-        )
-    })
-}
-
-fn conditions(
-    observed: &Observed,
-    seen: &BindingSeen,
-    ensured: &Ensured,
-    (transport_fault, refused): (Option<&Fault>, Option<&Fault>),
-    (injected, scaling): (Option<Injected>, Option<ScalingReady>),
-    now: Timestamp,
-) -> Vec<Condition> {
-    let mut conditions = Conditions::of(observed, now);
-    transport::tell(&mut conditions, observed, ensured, transport_fault);
-    match &seen.target {
-        Some(Ok(resolved)) => {
-            let text = told_of(resolved, observed.bound().is_some_and(|bound| bound.scales));
-            conditions.set(TARGET_RESOLVED, Some(true), Reason::Resolved, &text);
-        }
-        Some(Err(fault)) => {
-            conditions.set(TARGET_RESOLVED, Some(false), fault.reason, &fault.message);
-        }
-        None => {}
-    }
-    if let Some((is_so, reason, text)) = injected {
-        conditions.set(INJECTED, is_so, reason, &text);
-    }
-    match scaling {
-        Some(it) => conditions.set(SCALING_READY, it.ready, it.reason, &it.message),
-        None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
-        None => {}
-    }
-    // BIND-6: in this mode it is there only while it is not so.
-    match refused {
-        Some(fault) => conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message),
-        None => conditions.remove(WORKLOAD_READY),
-    }
-    let text = "nothing takes back what the operator writes";
-    conditions.set(CONFLICT, Some(false), Reason::NoConflict, text);
-    let needed = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED];
-    let also = [WORKLOAD_READY, SCALING_READY];
-    conditions.set_ready(&needed, &also, observed.actor.annotations.paused);
-    // Ready stands last, as in the other mode.
-    conditions
-        .list
-        .sort_by_key(|condition| condition.type_ == READY);
-    conditions.list
-}
-
-/// The workload, and what users should know of it (RES-4).
-fn told_of(resolved: &Resolved, scales: bool) -> String {
-    let target = &resolved.target;
-    let told = |it: &&Finding| scales || it.reason != FindingReason::ScalingCaveat;
-    let warnings = target.warnings.iter().filter(told);
-    let warnings = warnings.map(|warning| &*warning.message);
-    let all = [format!("bound to {}", target.workload)];
-    let all = all.iter().map(String::as_str).chain(warnings);
-    all.collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
