@@ -1,6 +1,7 @@
 //! The webhook's figures (OBS-4): what a review costs in this process, beside a handler that decodes whole types and
 //! compares, and what a replica does under load over TLS while it watches a crowd of actors. `make bench` runs it.
 
+mod burst;
 mod crowd;
 mod handler;
 mod load;
@@ -44,6 +45,10 @@ struct Args {
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 
+    /// Pods of a burst, once of a bound target and once of another.
+    #[arg(long, default_value_t = 1_000)]
+    pods: usize,
+
     /// What cargo tells every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
@@ -62,15 +67,18 @@ async fn measure(args: &Args) -> Result<()> {
     }
 
     let cluster = RunningCluster::start(Options::default()).await?;
-    let operator = Operator::install(&cluster, json!({"webhook": {"replicas": 1}})).await?;
-    // It makes the certificate; what follows is the webhook's alone.
+    let operator = Operator::install(&cluster, json!({"webhook": {"replicaCount": 1}})).await?;
     let controller = operator.start("bench").await?;
     let webhook = Webhook::start(&operator).await?;
+    for told in burst::measure(&cluster, args.pods).await? {
+        println!("{told}");
+    }
+    // What follows is the webhook's alone.
     controller.stop().await?;
     let replica = webhook.replicas().first();
     let replica = replica.ok_or_else(|| Error::other("there is no replica of the webhook"))?;
     let replica = Replica::of(&cluster, replica).await?;
-    println!("no actors: {:.0} MiB", replica.memory()?);
+    println!("one actor: {:.0} MiB", replica.memory()?);
 
     let crowd = Crowd::create(&cluster, args.actors, args.bindings).await?;
     replica.knows(&crowd).await?;
