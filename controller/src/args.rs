@@ -94,6 +94,11 @@ pub struct Args {
     #[arg(long, default_value = "2m", value_parser = interval)]
     pub hpa_metrics_deadline: Duration,
 
+    /// What is waited after something took back what was written to a bound target; doubled with each time, and 5m at
+    /// most.
+    #[arg(long, default_value = "5s", value_parser = interval)]
+    pub conflict_wait: Duration,
+
     /// Whether children are applied in the name of the `ServiceAccount` asya-applier of their namespace.
     #[arg(long, default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub impersonate: bool,

@@ -44,6 +44,8 @@ pub enum Note {
     RollsGpuPods,
     /// No further pod of a binding is replaced.
     RolloutHalted,
+    /// What we wrote to a bound target was taken back.
+    BindingConflict,
     /// Another had changed or deleted a webhook configuration of ours.
     WebhookConfigurationRestored,
     /// A pod of a required binding's target does not come back with the sidecar.
@@ -64,6 +66,7 @@ impl Note {
             | Self::WorkloadStopped
             | Self::NotOwned
             | Self::RolloutHalted
+            | Self::BindingConflict
             | Self::WebhookConfigurationRestored
             | Self::InjectionNotProved => "Warning",
         }
@@ -80,6 +83,7 @@ impl Note {
             Self::WorkloadStopped => "StopWorkload",
             Self::Orphaned => "Orphan",
             Self::RollsGpuPods | Self::RolloutHalted => "ReplacePods",
+            Self::BindingConflict => "WriteTarget",
             Self::WebhookConfigurationRestored => "Restore",
             Self::InjectionNotProved => "Prove",
         }

@@ -17,6 +17,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use crate::reconcile::Part;
 use crate::record::Key;
 use crate::work_queue::{Numbers, Observer, WorkQueue};
 
@@ -53,6 +54,7 @@ pub struct Metrics {
     undecodable: Gauge,
     unproved: Gauge,
     rollouts_halted: Gauge,
+    conflicts: Family<Labels<1>, Counter>,
     watch_healthy: Family<Labels<1>, Gauge>,
     records: Family<Labels<1>, Gauge>,
     events_received: Family<Labels<1>, Counter>,
@@ -177,6 +179,7 @@ impl Metrics {
                 "rollouts_halted",
                 "Bindings of which no further pod is replaced",
             ),
+            conflicts: conflicts(own),
             watch_healthy: add(own, "watch_healthy", "1 if the watch of the kind works"),
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
@@ -306,6 +309,11 @@ impl Metrics {
         self.rollouts_halted.set(gauge(count));
     }
 
+    /// What was written to a bound target was taken back.
+    pub fn conflict(&self, part: Part) {
+        self.conflicts.get_or_create(&of_part(part)).inc();
+    }
+
     /// Whether the watch of a kind works.
     pub fn watch_healthy(&self, kind: &str, healthy: bool) {
         self.watch_healthy
@@ -403,6 +411,19 @@ impl Drop for Pass {
         let seconds = self.started.elapsed().as_secs_f64();
         self.metrics.passes.seconds.observe(seconds);
     }
+}
+
+fn conflicts(registry: &mut Registry) -> Family<Labels<1>, Counter> {
+    let help = "Times that something took back what was written to a bound target";
+    let conflicts: Family<Labels<1>, Counter> = add(registry, "conflicts", help);
+    for part in Part::ALL {
+        drop(conflicts.get_or_create(&of_part(part)));
+    }
+    conflicts
+}
+
+fn of_part(part: Part) -> Labels<1> {
+    [("part", part.name().to_owned())]
 }
 
 fn of(kind: &str) -> Labels<1> {

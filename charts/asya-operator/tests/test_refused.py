@@ -20,6 +20,7 @@ REFUSED = [
     ("controller.minReconcileInterval", "0x"),
     ("controller.unreadyDeadline", "long"),
     ("controller.hpaMetricsDeadline", "long"),
+    ("controller.conflictWait", "long"),
     ("controller.retry.initial", "soon"),
     ("controller.retry.multiplier", 0.5),
     ("controller.retry.attempts", -1),

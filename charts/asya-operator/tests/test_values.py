@@ -69,6 +69,7 @@ OTHER = {
     "controller.minReconcileInterval": ("2s", "--min-reconcile-interval"),
     "controller.unreadyDeadline": ("15m", "--unready-deadline"),
     "controller.hpaMetricsDeadline": ("7m", "--hpa-metrics-deadline"),
+    "controller.conflictWait": ("8s", "--conflict-wait"),
     "controller.retry.initial": ("3s", "--retry-initial"),
     "controller.retry.multiplier": (3, "--retry-multiplier", "3"),
     "controller.retry.max": ("1m", "--retry-max"),

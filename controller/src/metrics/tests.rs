@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use asya_shared::api::PodCounts;
 
 use super::*;
+use crate::reconcile::Part;
 use crate::work_queue::Settings;
 
 /// The value of a series, by its name with labels as it stands in the text.
@@ -36,8 +37,9 @@ fn shapes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const FROM_THE_START: [&str; 15] = [
+const FROM_THE_START: [&str; 16] = [
     "asya_operator_api_writes_total",
+    "asya_operator_conflicts_total{part}",
     "asya_operator_rollouts_halted",
     "asya_operator_undecodable_objects",
     "asya_operator_unproved_bindings",
@@ -104,6 +106,7 @@ fn series_hold_what_they_were_told() {
     metrics.undecodable(2);
     metrics.unproved_bindings(4);
     metrics.rollouts_halted(3);
+    metrics.conflict(Part::Roll);
     metrics.watch_healthy("Pod", false);
     metrics.records("Pod", 50_000);
     metrics.watch_event("Pod");
@@ -128,6 +131,8 @@ fn series_hold_what_they_were_told() {
         ("asya_operator_undecodable_objects", "2"),
         ("asya_operator_unproved_bindings", "4"),
         ("asya_operator_rollouts_halted", "3"),
+        (r#"asya_operator_conflicts_total{part="Roll"}"#, "1"),
+        (r#"asya_operator_conflicts_total{part="ScaledObject"}"#, "0"),
         (r#"asya_operator_watch_healthy{kind="Pod"}"#, "0"),
         (r#"asya_operator_records{kind="Pod"}"#, "50000"),
         (r#"asya_operator_events_received_total{kind="Pod"}"#, "1"),

@@ -3,6 +3,7 @@
 mod apply;
 mod authorization;
 mod bound_pods;
+mod conflict;
 mod desired;
 mod error;
 mod exhausted;
@@ -46,6 +47,7 @@ use crate::store::Store;
 use crate::work_queue::Attempt;
 use crate::workload::Workloads;
 
+pub use conflict::Part;
 pub use error::Error;
 pub(crate) use error::{may_be_taken, refused};
 pub use observe::Child;
@@ -121,13 +123,15 @@ pub struct Installation {
     pub deadlines: Deadlines,
 }
 
-/// After how long what may pass by itself counts; `None` is never.
+/// After how long what may pass by itself counts, and is done again; `None` is never.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     /// A pod runs and is not ready (STA-4, row 12).
     pub unready: Option<Duration>,
     /// An HPA has no metrics (KEDA-10).
     pub hpa_metrics: Option<Duration>,
+    /// What is waited after what we wrote to a bound target was taken back, doubled with each time (CONF-6).
+    pub conflict: Duration,
 }
 
 /// Records of what a pass reads and never writes but by patches of an actor.

@@ -78,6 +78,7 @@ pub enum Reason {
     NotProven,
     // Conflict
     NoConflict,
+    BindingConflict,
     // Any of the above, after the last attempt
     RetriesExhausted,
     // Ready

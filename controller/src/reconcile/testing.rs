@@ -18,6 +18,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 const DEADLINES: Deadlines = Deadlines {
     unready: Some(Duration::from_mins(5)),
     hpa_metrics: Some(Duration::from_mins(2)),
+    conflict: Duration::from_secs(5),
 };
 
 pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {

@@ -85,7 +85,8 @@ pub struct RolloutStatus {
     pub target: String,
 }
 
-/// A field that another field manager keeps taking back.
+/// A field that another field manager takes back.
+// What the next pass must know of it, also after a restart, stands here, too (CONF-6).
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingConflict {
@@ -99,4 +100,37 @@ pub struct BindingConflict {
     /// The other field manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rival: Option<String>,
+    /// What the field is for: Template, Roll, Autoscaler, Replicas or ScaledObject.
+    // Text, not an enum: another release may write one that this one does not know.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub part: String,
+    /// The object that has the field, as Kind/name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object: String,
+    /// UID of the target; the conflicts of one that is gone are forgotten.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Held, Waiting or Stopped; absent while the field is not needed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    /// How often it was taken back in a row.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub losses: i32,
+    /// When it is written again, if it is Waiting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_time: Option<Time>,
+    /// Generation of the actor's spec for which it is Stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// Tells the target's spec for which it is Stopped from another.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub target: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks with a reference"
+)]
+fn is_zero(number: &i32) -> bool {
+    *number == 0
 }

@@ -199,7 +199,8 @@ pub fn default_values(cluster: &Cluster) -> Value {
             },
         });
     }
-    json!({"transports": transports})
+    // Five losses in a row, and the waits between them, are over in half a minute.
+    json!({"transports": transports, "controller": {"conflictWait": "1s"}})
 }
 
 /// Values by which the webhook refuses no actor: for scenarios of what the controller says of those that it would refuse.

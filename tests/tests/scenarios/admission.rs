@@ -46,7 +46,7 @@ impl Stage {
 }
 
 /// Starts a controller with these flags besides.
-async fn control(operator: &Operator, name: &str, flags: &[&str]) -> Result<Instance> {
+pub(crate) async fn control(operator: &Operator, name: &str, flags: &[&str]) -> Result<Instance> {
     let launch = Launch {
         args: flags.iter().map(|flag| (*flag).to_owned()).collect(),
         ..Launch::default()

@@ -8,6 +8,7 @@ mod finalizer;
 mod queue;
 mod recreate;
 mod retired;
+mod rival;
 mod roll;
 mod scaling;
 mod stop;
@@ -24,7 +25,7 @@ pub use child::APPLIED;
 #[cfg(test)]
 pub use child::entry;
 pub use retired::Looked;
-pub use roll::Rolled;
+pub use roll::{By, Rolled};
 
 use super::observe::Observed;
 use super::observe::known::is_same;

@@ -14,10 +14,13 @@ use serde_json::{Value, json};
 
 use crate::events::Note;
 use crate::reconcile::bound_pods::{Lacking, actor_part};
+use crate::reconcile::conflict::Specs;
+use crate::reconcile::conflict::ledger::Loss;
+use crate::reconcile::conflict::rival::{self, Segment};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::Resolved;
 use crate::reconcile::observe::rollout::TEMPLATE;
-use crate::reconcile::plan::roll::{Act, Rolling};
+use crate::reconcile::plan::roll::{Act, Lost, Rolling};
 use crate::reconcile::{Context, Error, Reason, Retry, refused};
 
 /// The webhook hears of a binding and the API server of the webhook a moment after `boundSince`.
@@ -41,8 +44,21 @@ pub enum Rolled {
     Waits(Reason, String, Retry),
     /// No further try is made.
     Halted(String),
+    /// The annotation that asks for it was taken back, or belongs to another.
+    Lost(Loss),
+    /// It is taken back again and again: no further try is made.
+    Left,
     /// A replacement was asked for.
-    Asked(String, Retry),
+    Asked(By, String, Retry),
+}
+
+/// How a replacement was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// By our annotation.
+    Annotation,
+    /// By an eviction.
+    Eviction,
 }
 
 /// Runs the plan.
@@ -73,8 +89,55 @@ pub(super) async fn roll(
             }
             Ok(Rolled::Halted(text))
         }
+        Rolling::Lost(lost) => {
+            context.slots.release(key);
+            Ok(Rolled::Lost(
+                lost_annotation(context, observed, lost).await?,
+            ))
+        }
+        Rolling::Leave => {
+            context.slots.release(key);
+            Ok(Rolled::Left)
+        }
         Rolling::Act(act) => step(context, observed, act).await,
     }
+}
+
+/// CONF-8
+async fn lost_annotation(
+    context: &Context,
+    observed: &Observed,
+    Lost {
+        object,
+        specs,
+        last,
+    }: Lost,
+) -> Result<Loss, Error> {
+    let path = observed.resolved().map(|it| annotated(&it.target.roll));
+    let path: Vec<_> = path.into_iter().flatten().collect();
+    let segments = Segment::path(&[&path[..], &[annotation::ROLL]].concat());
+    let rival = super::rival::find(context, observed, &object, &segments).await?;
+    Ok(Loss {
+        field: field(&path),
+        object: object.to_string(),
+        rival,
+        specs,
+        last,
+    })
+}
+
+/// The path of the annotations among which ours is.
+fn annotated(roll: &Roll) -> Vec<&'static str> {
+    match roll {
+        Roll::AnnotateTemplate(_) => TEMPLATE.to_vec(),
+        Roll::Annotate(_, path) => path.clone(),
+        Roll::Evict => Vec::new(),
+    }
+}
+
+/// Our annotation as users name it.
+fn field(path: &[&str]) -> String {
+    format!("{}[{}]", path.join("."), annotation::ROLL)
 }
 
 async fn step(context: &Context, observed: &Observed, act: Act) -> Result<Rolled, Error> {
@@ -214,13 +277,13 @@ async fn annotate(
 ) -> Result<Rolled, Error> {
     match put(context, observed, roll, Some(value)).await? {
         Some(waits) => Ok(waits),
-        None => Ok(asked()),
+        None => Ok(asked(By::Annotation)),
     }
 }
 
-fn asked() -> Rolled {
+fn asked(by: By) -> Rolled {
     let text = "pods of the target are being replaced by pods with the sidecar";
-    Rolled::Asked(text.to_owned(), Retry::After(Duration::from_secs(2)))
+    Rolled::Asked(by, text.to_owned(), Retry::After(Duration::from_secs(2)))
 }
 
 /// Writes the annotation, or gives it up. Answers what refuses it.
@@ -251,6 +314,19 @@ pub(super) async fn put(
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_not_found() => {}
             Err(error) => {
+                if let Some(rival) = rival_of(&error) {
+                    let target = observed.rollout().map(|seen| seen.target.clone());
+                    return Ok(Some(Rolled::Lost(Loss {
+                        field: field(path),
+                        object: object.to_string(),
+                        rival: Some(rival),
+                        specs: Specs {
+                            generation: observed.actor.generation,
+                            target: target.unwrap_or_default(),
+                        },
+                        last: false,
+                    })));
+                }
                 let fault = refused(&object.to_string(), error)?;
                 return Ok(Some(Rolled::Waits(
                     Reason::RolloutWaiting,
@@ -261,6 +337,15 @@ pub(super) async fn put(
         }
     }
     Ok(None)
+}
+
+/// CONF-7
+fn rival_of(error: &kube::Error) -> Option<String> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let (_, rival) = rival::of_refusal(status)?.into_iter().next()?;
+    Some(rival.to_string())
 }
 
 /// What we apply: the annotation and nothing else; an object without fields gives it up.
@@ -300,9 +385,9 @@ pub(super) async fn evict(
     match pods.evict(&pod.name, &params).await {
         Ok(_) => {
             context.slots.granted(key);
-            Ok(asked())
+            Ok(asked(By::Eviction))
         }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(asked()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(asked(By::Eviction)),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
             let times = context.slots.refused(key).min(8);

@@ -34,10 +34,17 @@ pub(super) async fn unbind(
     };
     Ok(Some(match rolled {
         Some(Rolled::Waits(_, text, retry)) => blocked(&text, retry),
+        Some(Rolled::Lost(loss)) => {
+            let rival = loss.rival.unwrap_or_default();
+            let text = format!("{}: {} belongs to {rival}", loss.object, loss.field);
+            blocked(&text, Retry::After(REFUSED))
+        }
         _ => held(None, Retry::After(AGAIN), written),
     }))
 }
 
+/// Nothing tells when another field manager lets go.
+const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
 /// Until what was asked for shows.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 

@@ -56,6 +56,14 @@ pub struct Resolved {
     pub replicas: Option<i32>,
 }
 
+impl Resolved {
+    /// The uid of the target, which stays where its workload is replaced.
+    pub fn uid(&self) -> Option<&str> {
+        let target = self.target.chain.first().unwrap_or(&self.target.workload);
+        target.uid.as_deref()
+    }
+}
+
 /// Pods of a target.
 #[derive(Clone, Debug, Default)]
 pub struct BoundPods {

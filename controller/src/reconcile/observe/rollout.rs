@@ -174,17 +174,23 @@ fn spec_of(body: &Value) -> Value {
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("replicas");
     }
-    let annotations = spec.pointer_mut("/template/metadata/annotations");
-    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+    release(&mut spec);
+    spec
+}
+
+/// Takes our annotation out of all annotations below; where there are no others, there are none.
+fn release(value: &mut Value) {
+    let Some(fields) = value.as_object_mut() else {
+        return;
+    };
+    let annotations = fields.get_mut("annotations").and_then(Value::as_object_mut);
+    if let Some(annotations) = annotations {
         annotations.remove(annotation::ROLL);
-        if annotations.is_empty()
-            && let Some(metadata) = spec.pointer_mut("/template/metadata")
-            && let Some(metadata) = metadata.as_object_mut()
-        {
-            metadata.remove("annotations");
+        if annotations.is_empty() {
+            fields.remove("annotations");
         }
     }
-    spec
+    fields.values_mut().for_each(release);
 }
 
 /// A pod as a workload's controller would make it.

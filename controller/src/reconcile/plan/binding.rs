@@ -7,6 +7,7 @@ use super::roll;
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
+use crate::reconcile::conflict::{Part, ledger};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, is_proved};
 use crate::scaling::plan::{self as scaling, Removal, plan_removal, plan_scaling};
@@ -36,6 +37,8 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
     let (target, at_once) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
+    let conflicts = &observed.previous.conflicts;
+    let conflict = ledger::state(conflicts, resolved.uid()?, Part::Roll);
     Some(roll::decide(&roll::Facts {
         rollout: bound.rollout,
         at_once,
@@ -62,6 +65,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
         budget: seen.budget.as_deref(),
         has_slot: seen.has_slot,
         before: observed.previous.rollout.as_ref(),
+        conflict: &conflict,
         proved: is_proved(&observed.actor, &observed.previous),
         generation: observed.actor.generation,
         now,

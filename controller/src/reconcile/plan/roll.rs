@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::Lacking;
+use crate::reconcile::conflict::{self, Sight, Specs, State};
 
 /// A controller that was asked to replace pods has begun by then: the one of a workload, and one that makes workloads.
 const BEGUN: Duration = Duration::from_secs(5);
@@ -26,6 +27,9 @@ const BARE_REPLACEMENTS: usize = 2;
 /// What no watch tells is looked at again: a rollout's progress, and a budget or a slot that becomes free.
 const SOON: Duration = Duration::from_secs(5);
 const LATER: Duration = Duration::from_secs(10);
+
+/// What is told until the annotation is written again.
+pub const TAKEN_BACK: &str = "the annotation that makes pods of the target restart was taken back; it is written again after a pause (condition Conflict says by whom)";
 
 /// What is known of an object that an annotation is written to, or of a workload beside it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,6 +95,8 @@ pub struct Facts<'a> {
     pub has_slot: bool,
     /// What was done before.
     pub before: Option<&'a RolloutStatus>,
+    /// How the annotation stands, if somebody takes it back.
+    pub conflict: &'a State,
     /// A dry run has succeeded with these pods, or none is needed to tell.
     pub proved: bool,
     /// Generation of the actor's spec.
@@ -108,8 +114,23 @@ pub enum Rolling {
     Wait(Reason, String, Duration),
     /// Nothing any more, until a spec changes.
     Halt(String),
+    /// Somebody has taken the annotation back (CONF-2).
+    Lost(Lost),
+    /// Nothing any more, until a spec changes: somebody takes the annotation back.
+    Leave,
     /// This, after a dry run.
     Act(Act),
+}
+
+/// An annotation that somebody has taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lost {
+    /// The object that had it.
+    pub object: ObjectRef,
+    /// The specs of now.
+    pub specs: Specs,
+    /// Pods are evicted from now on.
+    pub last: bool,
 }
 
 /// One step.
@@ -150,10 +171,37 @@ pub fn decide(facts: &Facts<'_>) -> Rolling {
         );
         return Rolling::Wait(Reason::RolloutWaiting, text, LATER);
     }
-    if is_evicted(facts, before) {
-        evict(facts, before)
-    } else {
-        annotate(facts, before)
+    if is_evicted(facts) {
+        return evict(facts, before);
+    }
+    contested(facts, before).unwrap_or_else(|| annotate(facts, before))
+}
+
+/// CONF-2
+fn contested(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+    let mut annotated = facts.live.iter().filter(|it| facts.annotates(it));
+    let missing = annotated.find(|it| !facts.is_ours(it));
+    let sight = Sight {
+        needed: true,
+        written: before.is_some_and(|it| it.tries > 0),
+        stands: missing.is_none(),
+    };
+    let specs = facts.specs();
+    match facts.conflict.decide(sight, &specs, facts.now) {
+        conflict::Step::Rest | conflict::Step::Write => None,
+        conflict::Step::Lost => missing.map(|it| {
+            Rolling::Lost(Lost {
+                object: it.object.clone(),
+                specs,
+                last: facts.unknown_owner && matches!(facts.roll, Roll::AnnotateTemplate(_)),
+            })
+        }),
+        conflict::Step::Wait(wait) => Some(Rolling::Wait(
+            Reason::RolloutWaiting,
+            TAKEN_BACK.to_owned(),
+            wait,
+        )),
+        conflict::Step::Stop => Some(Rolling::Leave),
     }
 }
 
@@ -165,6 +213,27 @@ impl Facts<'_> {
 
     fn is_as_halted(&self, before: &RolloutStatus) -> bool {
         before.generation == self.generation && before.target == self.target
+    }
+
+    fn specs(&self) -> Specs {
+        Specs {
+            generation: self.generation,
+            target: self.target.to_owned(),
+        }
+    }
+
+    /// Whether our annotation is written to this one.
+    fn annotates(&self, live: &Live) -> bool {
+        match self.roll {
+            Roll::AnnotateTemplate(_) => true,
+            Roll::Annotate(object, _) => *object == live.object,
+            Roll::Evict => false,
+        }
+    }
+
+    fn is_ours(&self, live: &Live) -> bool {
+        let value = live.value.as_deref();
+        value.is_some_and(|value| number(self.wanted, value).is_some())
     }
 
     fn since(&self, before: Option<&RolloutStatus>) -> Option<Duration> {
@@ -198,12 +267,9 @@ fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> 
 }
 
 /// A controller that nobody knows and that takes the annotation back leaves eviction.
-fn is_evicted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> bool {
-    let taken_back = facts.unknown_owner
-        && before.is_some_and(|it| it.tries > 0)
-        && facts.live.iter().any(|it| it.value.is_none())
-        && facts.live.iter().all(|it| !it.rolling)
-        && facts.since(before) > Some(BEGUN);
+fn is_evicted(facts: &Facts<'_>) -> bool {
+    let given_up = matches!(facts.conflict, State::Stopped(specs) if *specs == facts.specs());
+    let taken_back = facts.unknown_owner && given_up;
     match facts.roll {
         Roll::Evict => true,
         Roll::AnnotateTemplate(_) => taken_back || facts.live.iter().any(|it| it.by_eviction),
@@ -245,14 +311,17 @@ fn annotate(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
 
 /// The same value again would change nothing.
 fn next_value<'a>(wanted: &str, live: impl Iterator<Item = &'a str>) -> String {
-    let of = |value: &str| match value.strip_prefix(wanted) {
-        Some("") => Some(0),
-        Some(rest) => rest.strip_prefix('-')?.parse::<u32>().ok(),
-        None => None,
-    };
-    match live.filter_map(of).max() {
+    match live.filter_map(|value| number(wanted, value)).max() {
         None => wanted.to_owned(),
         Some(last) => format!("{wanted}-{}", last.saturating_add(1)),
+    }
+}
+
+/// How often the value was changed only to be another one; `None`: it asks for something else.
+fn number(wanted: &str, value: &str) -> Option<u32> {
+    match value.strip_prefix(wanted)? {
+        "" => Some(0),
+        rest => rest.strip_prefix('-')?.parse().ok(),
     }
 }
 

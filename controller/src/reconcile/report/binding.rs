@@ -1,6 +1,7 @@
 //! What a pass over a binding tells (BIND-5 to BIND-8).
 
 mod conditions;
+mod conflicts;
 mod state;
 
 use asya_shared::api::{AsyncActorStatus, Mode, ObjectReference, ResolvedTarget, RolloutStatus};
@@ -86,6 +87,7 @@ pub(super) fn report(
     let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
     status.bound_since = bound_since;
     status.rollout = rollout(observed, ensured, now);
+    conflicts::tell(&mut status, observed, ensured, now);
     status.progressing_since = verdict.progressing_since.map(Time);
     let queues = queue::tell(observed, ensured, &mut status);
     let faults = [
@@ -122,16 +124,18 @@ pub(super) fn report(
         ensured,
         (transport_fault, refused),
         (injected, scaling),
+        conflicts::message(observed, &status.conflicts),
         now,
     );
     status.ready_generation = ready_generation(observed, &status);
     let scales = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
     let all = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED, SCALING_READY];
     summarize_conditions(&mut status, if scales { &all } else { &all[..3] });
+    let of_conflicts = conflicts::notes(observed, &status.conflicts);
     Report {
         status,
         retry,
-        notes: queues.notes,
+        notes: queues.notes.into_iter().chain(of_conflicts).collect(),
     }
 }
 
@@ -187,9 +191,6 @@ fn status(
         observed_generation: Some(observed.actor.generation),
         resolved_target: resolved_target(observed, seen),
         pods: pods.map_or_else(|| previous.pods.clone(), |it| Some(it.0.pods.clone())),
-        conflict_count: Some(previous.conflict_count.unwrap_or(0)),
-        last_conflict_time: previous.last_conflict_time.clone(),
-        conflicts: previous.conflicts.clone(),
         ..AsyncActorStatus::default()
     };
     let (Some((counted, health)), Some(desired)) = (pods, desired) else {
@@ -247,8 +248,12 @@ fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTa
 /// When to look again at pods that are being replaced.
 fn of_rollout(rolled: &Rolled) -> Option<Retry> {
     match rolled {
-        Rolled::Waits(_, _, retry) | Rolled::Asked(_, retry) => Some(*retry),
-        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Halted(_) => None,
+        Rolled::Waits(_, _, retry) | Rolled::Asked(_, _, retry) => Some(*retry),
+        // How long it waits now, the next pass knows.
+        Rolled::Lost(_) => Some(Retry::Now),
+        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Halted(_) => {
+            None
+        }
     }
 }
 
@@ -275,7 +280,8 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
     };
     match &*ensured.rolled {
         Rolled::Untouched | Rolled::Waits(..) => before,
-        Rolled::Rest | Rolled::Proved => None,
+        // What is taken back was no try without effect (ROLL-5).
+        Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Lost(_) => None,
         Rolled::Halted(_) => Some(RolloutStatus {
             value: wanted()?,
             halted: true,

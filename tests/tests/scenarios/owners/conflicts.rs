@@ -1,6 +1,9 @@
 //! CONF-10: owner and operator live beside each other, with strategy Pod and without scaling.
 
+mod restart;
 mod systems;
+
+use std::time::Duration;
 
 use asya_tests::Result;
 use asya_tests::audit::Mark;
@@ -20,6 +23,8 @@ use crate::binding::{condition, status_is};
 const ROUNDS: usize = 200;
 /// So often a pod is replaced meanwhile.
 const REPLACED: usize = 4;
+/// Five tries, with the waits between them.
+const GIVEN_UP: Duration = Duration::from_mins(2);
 
 /// A target with an owner, and an actor that binds it.
 struct Stage<'a> {
@@ -35,6 +40,18 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Binds a target, and has all its pods anew.
     async fn set(
+        scenario: &'a Scenario,
+        target: (Kind, &str),
+        workload: (Kind, String),
+        pods: u64,
+    ) -> Result<Self> {
+        let stage = Self::bind(scenario, target, workload, pods).await?;
+        stage.anew().await?;
+        Ok(stage)
+    }
+
+    /// Binds a target.
+    async fn bind(
         scenario: &'a Scenario,
         (kind, target): (Kind, &str),
         workload: (Kind, String),
@@ -70,11 +87,15 @@ impl<'a> Stage<'a> {
         })
         .await?;
         stage.injects().await?;
-        for pod in stage.of_target().await? {
-            stage.hand.delete(Kind::POD, &pod).await?;
-        }
-        stage.all_injected().await?;
         Ok(stage)
+    }
+
+    /// Has all pods anew.
+    async fn anew(&self) -> Result<()> {
+        for pod in self.of_target().await? {
+            self.hand.delete(Kind::POD, &pod).await?;
+        }
+        self.all_injected().await.map(drop)
     }
 
     /// Pods of the target that are not being deleted.
@@ -186,10 +207,15 @@ impl<'a> Stage<'a> {
 
     /// How often we wrote on the target or its workload.
     async fn writes_of_ours(&self) -> Result<usize> {
+        let user = self.scenario.cluster().operator_user()?;
+        self.writes_by(&user).await
+    }
+
+    /// How often this user did.
+    async fn writes_by(&self, user: &str) -> Result<usize> {
         let cluster = self.scenario.cluster();
         let namespace = self.scenario.namespace();
         let writes = cluster.audit().writes_in(self.since, namespace).await?;
-        let user = cluster.operator_user()?;
         let both = [&self.target, &self.workload];
         let ours = writes.iter().filter(|it| {
             let is_it =
@@ -224,43 +250,78 @@ async fn argo_and_operator_live_beside_each_other() {
     .await;
 }
 
-/// Where an owner takes back whatever we write, new pods have the sidecar all the same.
-async fn against(scenario: &Scenario, owner: &Owner) -> Result<()> {
+/// A manifest of which no new pod is ever ready, so that no rollout gets anywhere: old pods stay.
+pub(super) fn slow() -> Value {
+    let mut manifest = manifest("model", Some(2));
+    manifest["spec"]["minReadySeconds"] = json!(600);
+    manifest
+}
+
+/// The only conflict that status tells.
+pub(super) fn conflict(status: &Value) -> &Value {
+    assert!(status["conflicts"][1].is_null(), "{status}");
+    &status["conflicts"][0]
+}
+
+/// Where an owner takes back whatever we write, it is tried five times, and new pods have the sidecar all the same.
+async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> {
     let workload = (Kind::DEPLOYMENT, "model".to_owned());
-    let stage = Stage::set(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
+    let stage = Stage::bind(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
+    let what = "no further try is made";
+    let status = status_is(scenario, &stage.actor, what, GIVEN_UP, |status| {
+        status["conflicts"][0]["state"] == "Stopped"
+    })
+    .await?;
+    assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
+    assert_eq!(condition(&status, "Injected"), ("False", "PodsNotInjected"));
+    assert_eq!(status["conflictCount"], 5, "{status}");
+    assert!(status["lastConflictTime"].is_string(), "{status}");
+    let lost = conflict(&status);
+    let field = "spec.template.metadata.annotations[asya.sh/roll]";
+    assert_eq!((&lost["field"], &lost["count"]), (&json!(field), &json!(5)));
+    assert_eq!(lost["rival"], rival, "{status}");
+    let text = status["conditions"].to_string();
+    let told = format!("Deployment/model: {field} was lost 5 times to {rival}; ");
+    assert!(text.contains(&told), "{text}");
+    assert_eq!(stage.writes_of_ours().await?, 5);
+    scenario.event("BindingConflict", SOON).await?;
+
+    // Nobody misses the annotation any more.
+    stage.anew().await?;
     for _ in 0..REPLACED {
         owner.rounds(ROUNDS / REPLACED).await?;
         stage.next_is_injected().await?;
         stage.pod_spec_is_not_ours().await?;
     }
-    // Five tries, and whose it is.
-    let writes = stage.writes_of_ours().await?;
-    assert!(writes <= 6, "{writes}");
+    let what = "the conflict is over";
+    let status = status_is(scenario, &stage.actor, what, SOON, |status| {
+        condition(status, "Conflict") == ("False", "NoConflict")
+    })
+    .await?;
+    assert_eq!(status["conflictCount"], 5, "{status}");
+    assert_eq!(stage.writes_of_ours().await?, 5);
     Ok(())
 }
 
-/// CONF-10, SIM-7
+/// CONF-2, CONF-8, CONF-9, CONF-10, SIM-7
 #[tokio::test]
 async fn argo_that_replaces_does_not_keep_the_sidecar_out() {
     Scenario::run("against-replace", async |scenario| {
-        let manifest = manifest("model", Some(2));
-        let owner = Owner::start(scenario, Argo::new(manifest, Sync::Replace));
+        let owner = Owner::start(scenario, Argo::new(slow(), Sync::Replace));
         owner.rounds(1).await?;
-        against(scenario, &owner).await
+        against(scenario, &owner, "probably argocd-controller (Update)").await
     })
     .await;
 }
 
-/// CONF-10, SIM-8
+/// CONF-2, CONF-8, CONF-9, CONF-10, SIM-8
 #[tokio::test]
 async fn reverter_does_not_keep_the_sidecar_out() {
     Scenario::run("against-reverter", async |scenario| {
         let owner = Owner::start(scenario, Reverter::new(vec!["team"]));
-        let manifest = manifest("model", Some(2));
-        somebody(scenario)
-            .create(Kind::DEPLOYMENT, &manifest)
-            .await?;
-        against(scenario, &owner).await
+        somebody(scenario).create(Kind::DEPLOYMENT, &slow()).await?;
+        // Who only removes what others wrote leaves no trace of its own.
+        against(scenario, &owner, "probably somebody (Update)").await
     })
     .await;
 }

@@ -83,6 +83,8 @@ fn our_annotation_and_replicas_are_no_change_of_the_target() {
     ours["spec"]["template"]["metadata"]["annotations"] = json!({"asya.sh/roll": "x"});
     assert_eq!(spec_of(&ours), spec_of(&plain));
     assert_eq!(live(&ours).value.as_deref(), Some("x"));
+    ours["spec"]["annotations"] = json!({"asya.sh/roll": "x"});
+    assert_eq!(spec_of(&ours), spec_of(&plain), "wherever it stands");
     ours["spec"]["template"]["metadata"]["annotations"] = json!({"their": "x"});
     assert_ne!(spec_of(&ours), spec_of(&plain));
 }

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Act, Facts, Live, Rolling, decide};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::Lacking;
+use crate::reconcile::conflict::{Losses, Specs, State};
 
 const WANTED: &str = "0123456789abcdef";
 
@@ -52,6 +53,7 @@ struct Row {
     has_slot: bool,
     before: Option<RolloutStatus>,
     proved: bool,
+    conflict: State,
     generation: i64,
     now: i64,
 }
@@ -79,6 +81,7 @@ impl Default for Row {
             has_slot: true,
             before: None,
             proved: false,
+            conflict: State::Idle,
             generation: 1,
             now: 0,
         }
@@ -106,6 +109,7 @@ impl Row {
             has_slot: self.has_slot,
             before: self.before.as_ref(),
             proved: self.proved,
+            conflict: &self.conflict,
             generation: self.generation,
             now: at(self.now),
         })
@@ -131,6 +135,17 @@ impl Row {
     fn evicts(&self) -> Option<String> {
         match self.decide() {
             Rolling::Act(Act::Evict(pod)) => Some(pod.name.to_string()),
+            _ => None,
+        }
+    }
+
+    /// Whether a loss is the last.
+    fn loses(&self) -> Option<bool> {
+        match self.decide() {
+            Rolling::Lost(lost) => {
+                assert_eq!((lost.object, &*lost.specs.target), (deployment(), "spec"));
+                Some(lost.last)
+            }
             _ => None,
         }
     }
@@ -351,11 +366,98 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
 /// The table of docs/spec/binding.md: "unknown".
 #[test]
 fn an_unknown_owner_that_takes_the_annotation_back_leaves_eviction() {
-    let reverted = |unknown_owner| Row {
-        unknown_owner,
+    let reverted = |conflict| Row {
+        unknown_owner: true,
         before: asked(1, -20),
+        conflict,
         ..Row::default()
     };
-    assert_eq!(reverted(true).evicts().as_deref(), Some("b"));
-    assert_eq!(reverted(false).annotates().as_deref(), Some(WANTED));
+    assert_eq!(reverted(State::Idle).loses(), Some(true), "the last try");
+    let stopped = |target: &str| {
+        State::Stopped(Specs {
+            generation: 1,
+            target: target.to_owned(),
+        })
+    };
+    let evicts = Row {
+        before: None,
+        ..reverted(stopped("spec"))
+    };
+    assert_eq!(evicts.evicts().as_deref(), Some("b"));
+    let other = Row {
+        before: None,
+        ..reverted(stopped("other"))
+    };
+    assert_eq!(other.annotates().as_deref(), Some(WANTED), "another spec");
+}
+
+/// CONF-2, CONF-6
+#[test]
+fn an_annotation_that_is_gone_while_pods_lack_the_sidecar_is_a_loss_and_is_written_again_after_a_wait()
+ {
+    let gone = |conflict| Row {
+        before: asked(1, -1),
+        conflict,
+        ..Row::default()
+    };
+    assert_eq!(gone(State::Idle).loses(), Some(false), "at once");
+    let one = Losses::new(1).unwrap();
+    assert_eq!(gone(State::Held(one)).loses(), Some(false));
+    let other = gone(State::Idle).live(|it| it.value = Some("somebody's".to_owned()));
+    assert_eq!(other.loses(), Some(false), "another value");
+
+    let stands = gone(State::Idle).live(|it| it.value = Some(format!("{WANTED}-1")));
+    assert_eq!(stands.waits(), Some(Reason::RolloutInProgress));
+    let missed_by_nobody = Row {
+        lacking: Vec::new(),
+        injected: 2,
+        ..gone(State::Idle)
+    };
+    assert_eq!(missed_by_nobody.decide(), Rolling::Rest);
+    let of_another_spec = Row {
+        before: asked(1, -100).map(|before| RolloutStatus {
+            value: "another".to_owned(),
+            ..before
+        }),
+        ..Row::default()
+    }
+    .live(|it| it.value = Some("another".to_owned()));
+    assert_eq!(of_another_spec.annotates().as_deref(), Some(WANTED));
+
+    let waiting = |until, now| Row {
+        before: None,
+        conflict: State::Waiting(one, at(until)),
+        now,
+        ..Row::default()
+    };
+    assert_eq!(waiting(10, 9).waits(), Some(Reason::RolloutWaiting));
+    assert_eq!(waiting(10, 10).annotates().as_deref(), Some(WANTED));
+    let rolls = waiting(10, 11).live(|it| it.rolling = true);
+    assert_eq!(
+        rolls.waits(),
+        Some(Reason::RolloutInProgress),
+        "not before the last rollout has ended"
+    );
+}
+
+/// CONF-2, CONF-6
+#[test]
+fn an_annotation_that_was_lost_too_often_is_left_until_a_spec_changes() {
+    let stopped = |generation, target| Row {
+        conflict: State::Stopped(Specs {
+            generation: 1,
+            target: "spec".to_owned(),
+        }),
+        generation,
+        target,
+        ..Row::default()
+    };
+    assert_eq!(stopped(1, "spec").decide(), Rolling::Leave);
+    assert!(stopped(2, "spec").annotates().is_some(), "another actor");
+    assert!(stopped(1, "other").annotates().is_some(), "another target");
+    let by_hand = Row {
+        rollout: BindingRollout::OnRestart,
+        ..stopped(1, "spec")
+    };
+    assert_eq!(by_hand.decide(), Rolling::Rest, "nobody needs it any more");
 }

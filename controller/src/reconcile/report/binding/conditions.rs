@@ -10,6 +10,7 @@ use crate::reconcile::apply::{Ensured, Rolled};
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved, is_proved};
+use crate::reconcile::plan::roll::TAKEN_BACK;
 use crate::reconcile::report::conditions::Conditions;
 use crate::reconcile::report::{READY, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, transport};
 use crate::reconcile::{Fault, Reason};
@@ -46,7 +47,7 @@ pub(super) fn injected(
     let without_pods = counted.pods.matched == 0;
     match &*ensured.rolled {
         Rolled::Waits(reason, text, _) => Some((Some(false), *reason, text.clone())),
-        Rolled::Asked(text, _) => Some((Some(false), Reason::RolloutInProgress, text.clone())),
+        Rolled::Asked(_, text, _) => Some((Some(false), Reason::RolloutInProgress, text.clone())),
         Rolled::Halted(text) => Some((Some(false), Reason::RolloutHalted, text.clone())),
         Rolled::Proved | Rolled::Rest if without_pods => {
             let text =
@@ -54,7 +55,13 @@ pub(super) fn injected(
             Some((Some(true), Reason::ScaledToZero, text.to_owned()))
         }
         Rolled::Untouched if without_pods && is_proved(&observed.actor, &observed.previous) => None,
-        Rolled::Untouched | Rolled::Rest | Rolled::Proved => Some(counted.injected()),
+        Rolled::Lost(_) => {
+            let text = TAKEN_BACK.to_owned();
+            Some((Some(false), Reason::RolloutWaiting, text))
+        }
+        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left => {
+            Some(counted.injected())
+        }
     }
 }
 
@@ -77,6 +84,7 @@ pub(super) fn all(
     ensured: &Ensured,
     (transport_fault, refused): (Option<&Fault>, Option<&Fault>),
     (injected, scaling): (Option<Injected>, Option<ScalingReady>),
+    conflict: Option<String>,
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);
@@ -104,8 +112,13 @@ pub(super) fn all(
         Some(fault) => conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message),
         None => conditions.remove(WORKLOAD_READY),
     }
-    let text = "nothing takes back what the operator writes";
-    conditions.set(CONFLICT, Some(false), Reason::NoConflict, text);
+    match conflict {
+        Some(text) => conditions.set(CONFLICT, Some(true), Reason::BindingConflict, &text),
+        None => {
+            let text = "nothing takes back what the operator writes";
+            conditions.set(CONFLICT, Some(false), Reason::NoConflict, text);
+        }
+    }
     let needed = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED];
     let also = [WORKLOAD_READY, SCALING_READY];
     conditions.set_ready(&needed, &also, observed.actor.annotations.paused);

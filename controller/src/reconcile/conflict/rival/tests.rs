@@ -1,0 +1,180 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::core::Status;
+use serde_json::{Value, json};
+
+use super::{Segment, of, of_refusal};
+
+/// As an API server writes them.
+fn entry(
+    (manager, operation): (&str, &str),
+    subresource: &str,
+    time: &str,
+    fields: &Value,
+) -> ManagedFieldsEntry {
+    let mut entry = json!({
+        "manager": manager, "operation": operation, "apiVersion": "apps/v1",
+        "time": format!("2026-05-04T10:{time}Z"), "fieldsType": "FieldsV1", "fieldsV1": fields,
+    });
+    if !subresource.is_empty() {
+        entry["subresource"] = json!(subresource);
+    }
+    serde_json::from_value(entry).unwrap()
+}
+
+fn roll() -> Vec<Segment> {
+    Segment::path(&[
+        "spec",
+        "template",
+        "metadata",
+        "annotations",
+        "asya.sh/roll",
+    ])
+}
+
+fn in_template(metadata: &Value, spec: &Value) -> Value {
+    json!({"f:spec": {"f:template": {"f:metadata": metadata, "f:spec": spec}}})
+}
+
+fn container(name: &str) -> Vec<Segment> {
+    let mut path = Segment::path(&["spec", "template", "spec", "containers"]);
+    path.push(Segment::Item(json!({"name": name})));
+    path
+}
+
+/// A Deployment that kubectl made, with its controller's own entry, newest last.
+fn deployment() -> Vec<ManagedFieldsEntry> {
+    let containers = json!({"k:{\"name\":\"model\"}": {".": {}, "f:image": {}, "f:name": {}}});
+    let annotations = json!({"f:annotations": {".": {}, "f:team": {}}, "f:labels": {"f:app": {}}});
+    let template = in_template(&annotations, &json!({"f:containers": containers}));
+    let mut ours = json!({"f:annotations": {"f:asya.sh/roll": {}}});
+    ours = in_template(&ours, &json!({}));
+    let status = json!({
+        "f:metadata": {"f:annotations": {"f:deployment.kubernetes.io/revision": {}}},
+        "f:spec": {"f:template": {"f:metadata": {"f:annotations": {}}}},
+        "f:status": {"f:replicas": {}},
+    });
+    let update = |manager| (manager, "Update");
+    vec![
+        entry(("asya-operator/roll", "Apply"), "", "59:00", &ours),
+        entry(update("kubectl-create"), "", "00:00", &template),
+        entry(
+            update("kube-controller-manager"),
+            "status",
+            "58:00",
+            &status,
+        ),
+    ]
+}
+
+fn told(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<String> {
+    of(entries, path).map(|rival| rival.to_string())
+}
+
+/// CONF-8
+#[test]
+fn the_newest_that_owns_the_field_is_the_rival_and_we_are_not() {
+    let mut entries = deployment();
+    let annotation = in_template(
+        &json!({"f:annotations": {"f:asya.sh/roll": {}}}),
+        &json!({}),
+    );
+    entries.insert(0, entry(("new", "Apply"), "", "30:00", &annotation));
+    entries.push(entry(("old", "Update"), "", "20:00", &annotation));
+    assert_eq!(told(&entries, &roll()).as_deref(), Some("new (Apply)"));
+    assert_eq!(
+        told(&entries[1..], &roll()).as_deref(),
+        Some("old (Update)")
+    );
+    assert_eq!(told(&entries[..0], &roll()), None);
+}
+
+/// CONF-8
+#[test]
+fn for_a_field_that_was_removed_it_is_probably_who_owns_the_nearest_parent() {
+    let creator = Some("probably kubectl-create (Update)");
+    let mut entries = deployment();
+    assert_eq!(told(&entries, &roll()).as_deref(), creator);
+    let sidecar = container("asya-sidecar");
+    assert_eq!(told(&entries, &sidecar).as_deref(), creator);
+
+    let sibling = in_template(&json!({"f:labels": {"f:x": {}}}), &json!({}));
+    entries.push(entry(("helm", "Update"), "", "40:00", &sibling));
+    assert_eq!(
+        told(&entries, &roll()).as_deref(),
+        creator,
+        "annotations are nearer than the template"
+    );
+    let newer = in_template(&json!({"f:annotations": {"f:x": {}}}), &json!({}));
+    entries.push(entry(("argocd-controller", "Update"), "", "50:00", &newer));
+    let argo = Some("probably argocd-controller (Update)");
+    assert_eq!(told(&entries, &roll()).as_deref(), argo);
+
+    let paused = json!({"f:spec": {"f:paused": {}}});
+    let anybody = [entry(("kubectl-edit", "Update"), "", "50:00", &paused)];
+    assert_eq!(
+        told(&anybody, &roll()),
+        None,
+        "whoever wrote any of the spec"
+    );
+}
+
+/// CONF-8
+#[test]
+fn who_owns_a_list_as_a_whole_owns_what_is_in_it() {
+    let atomic = json!({"f:spec": {"f:workerGroupSpecs": {}}});
+    let entries = [
+        entry(
+            ("kuberay", "Update"),
+            "",
+            "10:00",
+            &json!({"f:spec": {"f:suspend": {}}}),
+        ),
+        entry(("user", "Apply"), "", "05:00", &atomic),
+    ];
+    let mut path = Segment::path(&["spec", "workerGroupSpecs"]);
+    path.push(Segment::Item(json!({"groupName": "small"})));
+    assert_eq!(told(&entries, &path).as_deref(), Some("user (Apply)"));
+}
+
+/// CONF-8
+#[test]
+fn items_are_told_by_their_keys_in_any_order_and_subresources_own_what_they_set() {
+    let ports = json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}}}}});
+    let replicas = json!({"f:spec": {"f:replicas": {}}});
+    let entries = [
+        entry(("a", "Update"), "", "10:00", &ports),
+        entry(("scaler", "Update"), "scale", "05:00", &replicas),
+    ];
+    let mut path = Segment::path(&["spec", "ports"]);
+    path.push(Segment::Item(json!({"protocol": "TCP", "port": 80})));
+    assert_eq!(told(&entries, &path).as_deref(), Some("a (Update)"));
+    let path = Segment::path(&["spec", "replicas"]);
+    assert_eq!(told(&entries, &path).as_deref(), Some("scaler (Update)"));
+}
+
+/// CONF-7
+#[test]
+fn a_refusal_of_an_apply_names_the_rivals() {
+    let status = |causes: Value| -> Status {
+        serde_json::from_value(json!({
+            "status": "Failure", "code": 409, "reason": "Conflict", "message": "Apply failed with 1 conflict",
+            "details": {"causes": causes},
+        }))
+        .unwrap()
+    };
+    let owned = status(json!([{
+        "reason": "FieldManagerConflict",
+        "message": "conflict with \"kubectl-annotate\" using apps/v1",
+        "field": ".spec.template.metadata.annotations.asya.sh/roll",
+    }]));
+    let found = of_refusal(&owned).unwrap();
+    let told: Vec<_> = found
+        .iter()
+        .map(|(at, it)| (&**at, it.to_string()))
+        .collect();
+    let field = "spec.template.metadata.annotations.asya.sh/roll";
+    assert_eq!(told, [(field, "kubectl-annotate".to_owned())]);
+    assert_eq!(of_refusal(&status(json!([]))), None, "an old version");
+    let other = json!([{"reason": "FieldValueInvalid", "message": "x", "field": "y"}]);
+    assert_eq!(of_refusal(&status(other)), None);
+}

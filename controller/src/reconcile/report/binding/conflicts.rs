@@ -1,0 +1,63 @@
+//! What a pass made of contested fields (docs/spec/binding.md, section 7).
+
+use asya_shared::api::{AsyncActorStatus, BindingConflict};
+use asya_shared::resolve::FindingReason;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::events::Note;
+use crate::reconcile::apply::{By, Ensured, Rolled};
+use crate::reconcile::conflict::Part;
+use crate::reconcile::conflict::ledger::{self, News, part_of};
+use crate::reconcile::observe::Observed;
+
+/// Tells of the fields that are contested, and how often that was so.
+pub(super) fn tell(
+    status: &mut AsyncActorStatus,
+    observed: &Observed,
+    ensured: &Ensured,
+    now: Timestamp,
+) {
+    let uid = observed.resolved().and_then(|it| it.uid());
+    let news = news(ensured);
+    let base = observed.deadlines.conflict;
+    let before = &observed.previous.conflicts;
+    status.conflicts = ledger::follow(before, uid, &news, base, now);
+    status.conflict_count = Some(ledger::count(&status.conflicts));
+    status.last_conflict_time = ledger::last(&status.conflicts);
+}
+
+fn news(ensured: &Ensured) -> Vec<(Part, News)> {
+    let of_roll = match &*ensured.rolled {
+        Rolled::Rest | Rolled::Proved => Some(News::Needless),
+        Rolled::Asked(By::Annotation, ..) => Some(News::Written),
+        Rolled::Lost(loss) => Some(News::Lost(loss.clone())),
+        Rolled::Untouched
+        | Rolled::Waits(..)
+        | Rolled::Halted(_)
+        | Rolled::Left
+        | Rolled::Asked(By::Eviction, ..) => None,
+    };
+    let of_roll = of_roll.map(|news| (Part::Roll, news));
+    of_roll.into_iter().collect()
+}
+
+/// Message of condition `Conflict` while it is true.
+pub(super) fn message(observed: &Observed, conflicts: &[BindingConflict]) -> Option<String> {
+    ledger::told(conflicts, evicts(observed))
+}
+
+/// Losses of this pass, each worth an Event.
+pub(super) fn notes(observed: &Observed, conflicts: &[BindingConflict]) -> Vec<(Note, String)> {
+    let before = &observed.previous.conflicts;
+    let told = ledger::losses(before, conflicts).filter_map(|entry| {
+        let text = ledger::text(entry, part_of(entry)?, evicts(observed));
+        Some((Note::BindingConflict, text))
+    });
+    told.collect()
+}
+
+fn evicts(observed: &Observed) -> bool {
+    let warnings = observed.resolved().map(|it| it.target.warnings.iter());
+    let mut warnings = warnings.into_iter().flatten();
+    warnings.any(|it| it.reason == FindingReason::UnknownOwner)
+}

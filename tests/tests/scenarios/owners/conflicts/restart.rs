@@ -1,0 +1,59 @@
+//! What a conflict leaves to the next process.
+
+use asya_tests::Result;
+use asya_tests::cluster::{Options, RunningCluster};
+use asya_tests::operator::Operator;
+use asya_tests::owners::reverter::Reverter;
+use asya_tests::owners::{Kind, Owner};
+use asya_tests::scenario::Scenario;
+use asya_tests::webhook::Webhook;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{GIVEN_UP, Stage, conflict, slow};
+use crate::admission::control;
+use crate::binding::{condition, status_is};
+use crate::own_cluster;
+use crate::owners::somebody;
+
+/// When the annotation is written again.
+fn retry_time(status: &Value) -> Result<Timestamp> {
+    let time = conflict(status)["retryTime"].as_str().unwrap_or_default();
+    time.parse().map_err(asya_tests::Error::other)
+}
+
+/// CONF-6, BIND-48
+#[tokio::test]
+async fn next_process_waits_for_as_long_as_the_one_before_would_have() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "resumed", async |scenario| {
+        let values = json!({"controller": {"conflictWait": "10s"}});
+        let operator = Operator::install(&cluster, values).await?;
+        let first = control(&operator, "first", &[]).await?;
+        let _webhook = Webhook::start(&operator).await?;
+        let _owner = Owner::start(scenario, Reverter::new(vec!["team"]));
+        somebody(scenario).create(Kind::DEPLOYMENT, &slow()).await?;
+        let workload = (Kind::DEPLOYMENT, "model".to_owned());
+        let stage = Stage::bind(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
+        let lost = async |times: i64| {
+            let what = format!("lost {times} times");
+            status_is(scenario, &stage.actor, &what, GIVEN_UP, |status| {
+                status["conflictCount"] == times
+            })
+            .await
+        };
+        let status = lost(1).await?;
+        let until = retry_time(&status)?;
+        first.kill().await;
+        let _second = control(&operator, "second", &[]).await?;
+        let status = lost(2).await?;
+        let now = Timestamp::now();
+        assert!(now >= until, "{now} is before {until}");
+        assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
+        assert_eq!(conflict(&status)["losses"], 2, "{status}");
+        assert_eq!(stage.writes_by(&operator.user()).await?, 2);
+        Ok(())
+    })
+    .await;
+}
