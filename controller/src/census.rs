@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use asya_shared::api::PodCounts;
+use asya_shared::api::{BindingConflict, PodCounts};
 use asya_shared::validate;
 use serde::Deserialize;
 
 use crate::metrics::Metrics;
+use crate::reconcile::part_of;
 use crate::record::ActorRecord;
 use crate::store::Store;
 
@@ -25,6 +26,8 @@ struct Stored<'a> {
     pods: Option<PodCounts>,
     #[serde(default)]
     rollout: Rollout,
+    #[serde(default)]
+    conflicts: Vec<BindingConflict>,
 }
 
 #[derive(Deserialize, Default)]
@@ -33,11 +36,11 @@ struct Rollout {
     halted: bool,
 }
 
-/// Sets the gauges of actors by transport and status, of bindings' pods, and of actors that cannot be read.
+/// Sets the numbers of actors by transport and status, of bindings' pods and conflicts, and of actors that cannot be read.
 pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
     let mut by_label: HashMap<(String, String), usize> = HashMap::new();
     let (mut undecodable, mut halted) = (0, 0);
-    let mut bound = Vec::new();
+    let (mut bound, mut contested) = (Vec::new(), Vec::new());
     actors.each(|actor| {
         let (spec, status) = (text(actor.spec.as_ref()), text(actor.status.as_ref()));
         let transport = serde_json::from_str::<Spec<'_>>(spec)
@@ -48,7 +51,13 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
             status,
             pods,
             rollout,
+            conflicts,
         } = serde_json::from_str(status).unwrap_or_default();
+        let key = &actor.metadata.key;
+        contested.extend(conflicts.iter().filter_map(|it| {
+            let count = u64::try_from(it.count).ok()?;
+            Some((key.clone(), part_of(it)?, count))
+        }));
         halted += usize::from(rollout.halted);
         let status = status.into_owned();
         bound.extend(pods.map(|pods| (actor.metadata.key.clone(), pods)));
@@ -62,6 +71,11 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
             .map(|((transport, status), count)| (&**transport, &**status, *count)),
     );
     metrics.bound_pods(bound.iter().map(|(key, pods)| (key, pods)));
+    metrics.conflicts(
+        contested
+            .iter()
+            .map(|(key, part, count)| (key, *part, *count)),
+    );
     metrics.undecodable(undecodable);
     metrics.rollouts_halted(halted);
 }
@@ -105,7 +119,9 @@ mod tests {
             (
                 "e",
                 json!({"transport": "mq"}),
-                json!({"status": "Updating", "pods": {"matched": 3, "injected": 2, "notInjected": 1, "outdated": 0}}),
+                json!({"status": "Updating", "pods": {"matched": 3, "injected": 2, "notInjected": 1, "outdated": 0}, "conflicts": [
+                    {"field": "x", "part": "Roll", "count": 5}, {"field": "y", "part": "of another release", "count": 2},
+                ]}),
             ),
         ];
         for (name, spec, status) in actors {
@@ -123,6 +139,7 @@ mod tests {
             r#"asya_operator_actors{transport="",status=""} 1"#,
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="injected"} 2"#,
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="not_injected"} 1"#,
+            r#"asya_operator_conflicts_total{namespace="ns",actor="e",field="Roll"} 5"#,
             "asya_operator_undecodable_objects 1",
             "asya_operator_rollouts_halted 1",
         ] {

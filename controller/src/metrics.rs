@@ -54,7 +54,7 @@ pub struct Metrics {
     undecodable: Gauge,
     unproved: Gauge,
     rollouts_halted: Gauge,
-    conflicts: Family<Labels<1>, Counter>,
+    conflicts: Family<Labels<3>, Counter>,
     watch_healthy: Family<Labels<1>, Gauge>,
     records: Family<Labels<1>, Gauge>,
     events_received: Family<Labels<1>, Counter>,
@@ -179,7 +179,11 @@ impl Metrics {
                 "rollouts_halted",
                 "Bindings of which no further pod is replaced",
             ),
-            conflicts: conflicts(own),
+            conflicts: add(
+                own,
+                "conflicts",
+                "Times that something took back what was written for a binding",
+            ),
             watch_healthy: add(own, "watch_healthy", "1 if the watch of the kind works"),
             records: add(own, "records", "Objects of the kind held in memory"),
             events_received: add(own, "events_received", "Watch events of the kind"),
@@ -309,9 +313,17 @@ impl Metrics {
         self.rollouts_halted.set(gauge(count));
     }
 
-    /// What was written to a bound target was taken back.
-    pub fn conflict(&self, part: Part) {
-        self.conflicts.get_or_create(&of_part(part)).inc();
+    /// How often each field of each binding was taken back; what is not named is gone.
+    pub fn conflicts<'a>(&self, counts: impl IntoIterator<Item = (&'a Key, Part, u64)>) {
+        self.conflicts.clear();
+        for (actor, part, count) in counts {
+            let labels = [
+                ("namespace", actor.namespace.to_string()),
+                ("actor", actor.name.to_string()),
+                ("field", part.name().to_owned()),
+            ];
+            self.conflicts.get_or_create(&labels).inc_by(count);
+        }
     }
 
     /// Whether the watch of a kind works.
@@ -411,19 +423,6 @@ impl Drop for Pass {
         let seconds = self.started.elapsed().as_secs_f64();
         self.metrics.passes.seconds.observe(seconds);
     }
-}
-
-fn conflicts(registry: &mut Registry) -> Family<Labels<1>, Counter> {
-    let help = "Times that something took back what was written to a bound target";
-    let conflicts: Family<Labels<1>, Counter> = add(registry, "conflicts", help);
-    for part in Part::ALL {
-        drop(conflicts.get_or_create(&of_part(part)));
-    }
-    conflicts
-}
-
-fn of_part(part: Part) -> Labels<1> {
-    [("part", part.name().to_owned())]
 }
 
 fn of(kind: &str) -> Labels<1> {

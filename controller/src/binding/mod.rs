@@ -7,6 +7,7 @@ mod pods;
 mod reading;
 mod scaled;
 pub mod slots;
+pub mod spec;
 pub mod specimen;
 mod targets;
 mod tree;

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 use super::targets::Asked;
-use super::{Bindings, Found, Object, Reading, Standing};
+use super::{Bindings, Found, Object, Reading, Standing, spec};
 use crate::record::Key;
 
 /// Bodies that are read at the same time for one target.
@@ -73,6 +73,7 @@ impl Bindings {
                         refused: self.refused(row),
                         resolution: row.resolve(&live, &related),
                         uid,
+                        spec: spec::hash(&live),
                     }
                     .counted(&live, &related),
                 ))

@@ -18,6 +18,8 @@ pub struct Reading {
     pub replicas: Option<i32>,
     /// The uid of the target.
     pub uid: Box<str>,
+    /// Tells its spec from another.
+    pub spec: Box<str>,
     /// A kind that would tell more and may not be read: the rule that is missing.
     pub refused: Option<(Kind, Arc<str>)>,
 }

@@ -48,6 +48,7 @@ use crate::work_queue::Attempt;
 use crate::workload::Workloads;
 
 pub use conflict::Part;
+pub use conflict::ledger::part_of;
 pub use error::Error;
 pub(crate) use error::{may_be_taken, refused};
 pub use observe::Child;

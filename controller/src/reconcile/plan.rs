@@ -2,6 +2,7 @@
 
 mod binding;
 mod child;
+pub mod contest;
 pub mod deletion;
 pub mod retired;
 pub mod roll;
@@ -93,6 +94,8 @@ pub struct Bind {
     pub queue: QueueStep,
     /// About what scales the target; `None` as long as nobody knows what that is.
     pub scaling: Option<ScalingStep>,
+    /// About our `ScaledObject`, where somebody changes it; `None` as long as nobody knows what is scaled.
+    pub contest: Option<contest::Contest>,
     /// What nobody scales any more, and nobody would wake.
     pub wake: Option<Wake>,
     /// About pods that ran before; `None` while nobody can tell.

@@ -23,7 +23,6 @@ use conditions::Conditions;
 use write::write;
 
 use super::apply::{Ensured, Outcome, QueueState};
-use super::conflict::ledger;
 use super::observe::Observed;
 use super::plan::is_done_once;
 use super::pods::Pods;
@@ -72,10 +71,6 @@ pub async fn report(
     }
     if report.status != observed.previous {
         write(context, &observed.actor, &report.status).await?;
-        let (before, after) = (&observed.previous.conflicts, &report.status.conflicts);
-        for part in ledger::losses(before, after).filter_map(ledger::part_of) {
-            context.metrics.conflict(part);
-        }
         for (note, text) in report.notes {
             context.events.tell(&observed.actor, note, &text);
         }

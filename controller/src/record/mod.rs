@@ -43,7 +43,7 @@ pub use event::{PodEventRecord, RefusalRecord};
 pub use fingerprint::Fingerprint;
 pub use foreign::{ForeignRecord, SeenForeign};
 pub use hpa::{HpaRecord, Inactive};
-pub use keda::TriggerAuthentication;
+pub use keda::{ScaledObject, TriggerAuthentication};
 pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
 pub use scale_target::ScaleTarget;

@@ -3,7 +3,7 @@
 use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
 use super::roll::roll;
-use super::{Ensured, Outcome, is_another_queue, scaling, seen_scaling, wake};
+use super::{Ensured, Outcome, contest, is_another_queue, scaling, seen_scaling, wake};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::{Bind, ScalingStep};
 use crate::reconcile::{Context, Error};
@@ -48,6 +48,8 @@ pub(super) async fn bind(
         let scaled = scaling::scale(context, observed, (step, settings.err()), &mut ensured).await;
         if let Err(error) = scaled {
             ensured.interrupted = Some(Box::new(error));
+        } else if let Some(contest) = plan.contest {
+            contest::book(context, observed, contest, &mut ensured).await?;
         }
     }
     if let Some(wake) = &plan.wake

@@ -2,6 +2,7 @@
 
 mod bind;
 mod child;
+mod contest;
 mod delete;
 mod ensure;
 mod finalizer;
@@ -17,6 +18,7 @@ mod wake;
 mod workload;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::InventoryEntry;
 use k8s_openapi::jiff::Timestamp;
@@ -27,6 +29,8 @@ pub use child::entry;
 pub use retired::Looked;
 pub use roll::{By, Rolled};
 
+use super::conflict::Part;
+use super::conflict::ledger::News;
 use super::observe::Observed;
 use super::observe::known::is_same;
 use super::plan::Plan;
@@ -108,8 +112,19 @@ pub struct Ensured {
     pub bindable: bool,
     /// What became of pods of a binding that ran before.
     pub rolled: Box<Rolled>,
+    /// What became of other fields of a binding that are contested.
+    pub contests: Box<Contests>,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
     pub applied: Vec<InventoryEntry>,
+}
+
+/// What became of contested fields.
+#[derive(Debug, Default)]
+pub struct Contests {
+    /// In this pass.
+    pub news: Vec<(Part, News)>,
+    /// When to look at them again.
+    pub again: Option<Duration>,
 }
 
 /// Nothing scales a workload that gets no pods, whatever the spec says.

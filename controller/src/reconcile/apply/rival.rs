@@ -4,11 +4,12 @@
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::api::DynamicObject;
+use kube::api::{ApiResource, DynamicObject};
 
 use crate::reconcile::conflict::rival::{self, Segment};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error};
+use crate::record::Key;
 
 /// The rival for a field of an object, with who controls the object: many controllers are just called "manager".
 pub(super) async fn find(
@@ -20,14 +21,25 @@ pub(super) async fn find(
     let Some(resource) = context.bindings.resource_of(object) else {
         return Ok(None);
     };
-    let namespace = &observed.key().namespace;
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(context.client.clone(), namespace, &*resource);
-    let live = api.get_opt(&object.name).await.map_err(Error::Api)?;
-    Ok(live.and_then(|live| named(&live.metadata, path)))
+    let key = Key::new(&observed.key().namespace, &object.name);
+    let live = metadata(context, &resource, &key).await?;
+    Ok(live.and_then(|live| named(&live, path)))
 }
 
-fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
+/// The metadata of an object, `managedFields` included.
+pub(super) async fn metadata(
+    context: &Context,
+    resource: &ApiResource,
+    key: &Key,
+) -> Result<Option<ObjectMeta>, Error> {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), &key.namespace, resource);
+    let live = api.get_metadata_opt(&key.name).await.map_err(Error::Api)?;
+    Ok(live.map(|live| live.metadata))
+}
+
+/// The rival, and who controls the object.
+pub(super) fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let rival = rival::of(entries, path)?;
     let mut owners = metadata.owner_references.iter().flatten();

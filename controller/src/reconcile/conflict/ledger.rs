@@ -11,6 +11,8 @@ use super::{Losses, Part, Specs, State};
 const HELD: &str = "Held";
 const WAITING: &str = "Waiting";
 const STOPPED: &str = "Stopped";
+/// A field that has stood for so long after a loss is nobody's any more but ours; longer than any wait.
+const FORGIVEN: Duration = Duration::from_mins(15);
 const UNKNOWN: &str = "another field manager (unknown)";
 
 /// What a pass made of a field.
@@ -45,6 +47,30 @@ pub fn state(entries: &[BindingConflict], uid: &str, part: Part) -> State {
         .iter()
         .find(|it| it.part == part.name() && it.uid == uid);
     found.map(State::of).unwrap_or_default()
+}
+
+/// When losses in a row are forgotten, because the field has stood ever since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgiven {
+    /// There are none, or it has stood for long.
+    Now,
+    /// When it has stood for so long.
+    In(Duration),
+}
+
+/// Whether losses of a field that stands are forgotten.
+pub fn forgiven(entries: &[BindingConflict], uid: &str, part: Part, now: Timestamp) -> Forgiven {
+    let mut entries = entries.iter();
+    let found = entries.find(|it| it.part == part.name() && it.uid == uid);
+    let Some(entry) = found.filter(|it| State::of(it) != State::Idle) else {
+        return Forgiven::Now;
+    };
+    let since = entry.last_time.as_ref().map_or(now, |it| it.0);
+    let until = since.checked_add(FORGIVEN).unwrap_or(Timestamp::MAX);
+    match until.duration_since(now).try_into() {
+        Ok(wait) if until > now => Forgiven::In(wait),
+        _ => Forgiven::Now,
+    }
 }
 
 /// The entries after a pass: those of the target with this uid; `None`: nobody knows it just now.
@@ -214,13 +240,13 @@ impl State {
 
     fn write_to(&self, entry: &mut BindingConflict) {
         entry.losses = self.losses();
-        entry.state = match self {
+        let state = match self {
             Self::Idle => "",
             Self::Held(_) => HELD,
             Self::Waiting(..) => WAITING,
             Self::Stopped(_) => STOPPED,
-        }
-        .to_owned();
+        };
+        state.clone_into(&mut entry.state);
         entry.retry_time = match self {
             Self::Waiting(_, until) => Some(Time(to_the_next_second(*until))),
             Self::Idle | Self::Held(_) | Self::Stopped(_) => None,

@@ -20,6 +20,10 @@ pub enum Segment {
     /// A field of an object, or a key of a map.
     Field(String),
     /// An item of a list, by the fields that tell it from others.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "what is written so far is in no list")
+    )]
     Item(Value),
 }
 
@@ -28,6 +32,22 @@ impl Segment {
     pub fn path(fields: &[&str]) -> Vec<Self> {
         let fields = fields.iter();
         fields.map(|it| Self::Field((*it).to_owned())).collect()
+    }
+
+    /// A path as users name it.
+    pub fn text(path: &[Self]) -> String {
+        let steps = path.iter().map(|segment| match segment {
+            // Keys of labels and annotations have dots of their own.
+            Self::Field(name) if name.contains(['.', '/']) => format!("[{name}]"),
+            Self::Field(name) => format!(".{name}"),
+            Self::Item(keys) => {
+                let mut values = keys.as_object().into_iter().flat_map(Map::values);
+                let name = values.next().and_then(Value::as_str).unwrap_or_default();
+                format!("[{name}]")
+            }
+        });
+        let text: String = steps.collect();
+        text.trim_start_matches('.').to_owned()
     }
 
     /// What stands below this step in a set of fields.
@@ -95,6 +115,40 @@ pub fn of(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Rival> {
         .into_iter()
         .find(|entry| reach(entry) == Reach::Parent(nearest))
         .map(|entry| rival(entry, false))
+}
+
+/// The first field of an object as we apply it that `manager`, who applied it, does not own any more. What is in lists
+/// is not told apart.
+pub fn missing(
+    entries: &[ManagedFieldsEntry],
+    manager: &str,
+    wanted: &Value,
+) -> Option<Vec<Segment>> {
+    let is_ours = |entry: &&ManagedFieldsEntry| {
+        entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
+    };
+    let ours = entries.iter().find(is_ours);
+    let owned = |path: &[Segment]| ours.is_some_and(|it| reach(it, path) == Reach::Field);
+    leaves(wanted).into_iter().find(|path| !owned(path))
+}
+
+/// The paths of an object's fields, those left out that nobody owns.
+fn leaves(object: &Value) -> Vec<Vec<Segment>> {
+    let mut open = vec![(Vec::new(), object)];
+    let mut leaves = Vec::new();
+    while let Some((path, value)) = open.pop() {
+        match value.as_object().filter(|fields| !fields.is_empty()) {
+            Some(fields) => open.extend(fields.iter().map(|(name, value)| {
+                let step = Segment::Field(name.clone());
+                (path.iter().cloned().chain([step]).collect(), value)
+            })),
+            None => leaves.push(path),
+        }
+    }
+    let nobodys = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
+    leaves.retain(|path| !nobodys.contains(&&*Segment::text(path)));
+    leaves.sort_by_key(|path| Segment::text(path));
+    leaves
 }
 
 /// The rivals that an API server names when it refuses an unforced apply; `None`: it refuses for another reason.

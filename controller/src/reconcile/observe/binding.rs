@@ -54,6 +54,8 @@ pub struct Resolved {
     pub target: Target,
     /// Pods that are asked for, where it says so.
     pub replicas: Option<i32>,
+    /// Tells the spec of the target from another (CONF-6).
+    pub spec: Box<str>,
 }
 
 impl Resolved {
@@ -224,6 +226,7 @@ async fn target(
         (Resolution::Found(found), _) => Ok(Box::new(Resolved {
             target: Target::clone(found),
             replicas: reading.replicas,
+            spec: reading.spec.clone(),
         })),
         (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden(kind, rule)),
         (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {

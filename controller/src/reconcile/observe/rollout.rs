@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::binding::{BoundPods, Resolved};
+use crate::binding::spec::without_ours;
 use crate::binding::specimen::Specimen;
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::plan::roll::Live;
@@ -83,7 +84,7 @@ async fn look(
     let target = &resolved.target;
     let (live, bodies) = lives(context, key, target).await?;
     seen.live = live;
-    let specs: Vec<_> = bodies.iter().map(spec_of).collect();
+    let specs: Vec<_> = bodies.iter().map(without_ours).collect();
     seen.target = hash::of_value(&json!(specs));
     let of_template = bodies.iter().find_map(|body| {
         let claims = body.pointer("/spec/volumeClaimTemplates");
@@ -166,31 +167,6 @@ async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<Stri
         selector.is_some_and(|it| it.matches(&label)) && allowed == Some(0)
     });
     Ok(blocks.and_then(|it| it.metadata.name))
-}
-
-/// The spec of a workload without what scales it, and without our annotation.
-fn spec_of(body: &Value) -> Value {
-    let mut spec = body["spec"].clone();
-    if let Some(spec) = spec.as_object_mut() {
-        spec.remove("replicas");
-    }
-    release(&mut spec);
-    spec
-}
-
-/// Takes our annotation out of all annotations below; where there are no others, there are none.
-fn release(value: &mut Value) {
-    let Some(fields) = value.as_object_mut() else {
-        return;
-    };
-    let annotations = fields.get_mut("annotations").and_then(Value::as_object_mut);
-    if let Some(annotations) = annotations {
-        annotations.remove(annotation::ROLL);
-        if annotations.is_empty() {
-            fields.remove("annotations");
-        }
-    }
-    fields.values_mut().for_each(release);
 }
 
 /// A pod as a workload's controller would make it.

@@ -3,8 +3,8 @@
 use asya_shared::resolve::{FindingReason, ObjectRef, Scale};
 use k8s_openapi::jiff::Timestamp;
 
-use super::roll;
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
+use super::{contest, roll};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Part, ledger};
@@ -15,14 +15,16 @@ use crate::scaling::plan::{self as scaling, Removal, plan_removal, plan_scaling}
 /// Decides what to do about a binding that lives.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let seen = observed.binding.as_ref();
-    let scaling = seen.and_then(|seen| plan_scaling_step(observed, seen, now));
+    let mut scaling = seen.and_then(|seen| plan_scaling_step(observed, seen, now));
     if observed.actor.annotations.paused {
         return Plan::Rest(Rest {
             workload: None,
             scaling: scaling.as_ref().and_then(ScalingStep::fault),
         });
     }
+    let contest = contest::plan(observed, scaling.as_mut(), now);
     Plan::Bind(Bind {
+        contest,
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),

@@ -113,6 +113,7 @@ pub(super) fn report(
         ))
         .chain(ensured.queue.retry())
         .chain(of_rollout(&ensured.rolled))
+        .chain(ensured.contests.again.map(Retry::After))
         .chain(begins.then_some(Retry::Now))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);

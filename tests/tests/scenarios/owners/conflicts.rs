@@ -12,6 +12,7 @@ use asya_tests::owners::argo::{Argo, Sync};
 use asya_tests::owners::reverter::Reverter;
 use asya_tests::owners::{Hand, Kind, Owner};
 use asya_tests::scenario::Scenario;
+use jiff::Timestamp;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
@@ -250,15 +251,38 @@ async fn argo_and_operator_live_beside_each_other() {
     .await;
 }
 
-/// A manifest of which no new pod is ever ready, so that no rollout gets anywhere: old pods stay.
-pub(super) fn slow() -> Value {
+/// A manifest of which only those pods are ready that a scenario makes so: no rollout gets anywhere, and old pods stay.
+fn slow() -> Value {
     let mut manifest = manifest("model", Some(2));
-    manifest["spec"]["minReadySeconds"] = json!(600);
+    manifest["spec"]["template"]["metadata"]["labels"]["kwok.test/mode"] = json!("hold");
     manifest
 }
 
+/// Makes the pods ready that there are now.
+async fn settle(scenario: &Scenario) -> Result<()> {
+    let hand = somebody(scenario);
+    let pods = eventually("both pods have a node", SOON, async || {
+        let pods = hand.list(Kind::POD).await?;
+        let placed = pods.iter().filter(|it| it["spec"]["nodeName"].is_string());
+        check(placed.count() == 2, pods.len())?;
+        Ok(pods)
+    })
+    .await?;
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": Timestamp::now()});
+    for pod in pods {
+        let status = json!({"phase": "Running", "conditions": [ready]});
+        hand.status(Kind::POD, &pod, &status).await?;
+    }
+    eventually("the Deployment is available", SOON, async || {
+        let live = hand.get(Kind::DEPLOYMENT, "model").await?;
+        let status = live.unwrap_or_default()["status"].clone();
+        check(status["availableReplicas"] == 2, status)
+    })
+    .await
+}
+
 /// The only conflict that status tells.
-pub(super) fn conflict(status: &Value) -> &Value {
+fn conflict(status: &Value) -> &Value {
     assert!(status["conflicts"][1].is_null(), "{status}");
     &status["conflicts"][0]
 }
@@ -270,10 +294,10 @@ async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> 
     let what = "no further try is made";
     let status = status_is(scenario, &stage.actor, what, GIVEN_UP, |status| {
         status["conflicts"][0]["state"] == "Stopped"
+            && condition(status, "Injected") == ("False", "PodsNotInjected")
     })
     .await?;
     assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
-    assert_eq!(condition(&status, "Injected"), ("False", "PodsNotInjected"));
     assert_eq!(status["conflictCount"], 5, "{status}");
     assert!(status["lastConflictTime"].is_string(), "{status}");
     let lost = conflict(&status);
@@ -309,6 +333,7 @@ async fn argo_that_replaces_does_not_keep_the_sidecar_out() {
     Scenario::run("against-replace", async |scenario| {
         let owner = Owner::start(scenario, Argo::new(slow(), Sync::Replace));
         owner.rounds(1).await?;
+        settle(scenario).await?;
         against(scenario, &owner, "probably argocd-controller (Update)").await
     })
     .await;
@@ -320,6 +345,7 @@ async fn reverter_does_not_keep_the_sidecar_out() {
     Scenario::run("against-reverter", async |scenario| {
         let owner = Owner::start(scenario, Reverter::new(vec!["team"]));
         somebody(scenario).create(Kind::DEPLOYMENT, &slow()).await?;
+        settle(scenario).await?;
         // Who only removes what others wrote leaves no trace of its own.
         against(scenario, &owner, "probably somebody (Update)").await
     })

@@ -4,7 +4,7 @@ use asya_shared::api::BindingConflict;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::{Loss, News, count, follow, last, losses, state, text, told};
+use super::{Forgiven, Loss, News, count, follow, forgiven, last, losses, state, text, told};
 use crate::reconcile::conflict::{Losses, Part, Specs, State};
 
 const BASE: Duration = Duration::from_secs(5);
@@ -95,6 +95,20 @@ fn a_loss_is_news_once() {
     assert_eq!(parts(&other, &other), [""; 0]);
     let written = then(&other, Part::Roll, News::Written);
     assert_eq!(parts(&other, &written), [""; 0]);
+}
+
+/// CONF-5
+#[test]
+fn losses_of_a_field_that_stands_for_long_are_forgotten() {
+    let part = Part::ScaledObject;
+    let entries = then(&[], part, lost(None));
+    let at_minute = |minute: i64| forgiven(&entries, UID, part, at(1_000 + minute * 60_000));
+    let rest = Forgiven::In(Duration::from_mins(1));
+    assert_eq!(at_minute(14), rest);
+    assert_eq!(at_minute(15), Forgiven::Now);
+    assert_eq!(forgiven(&entries, UID, Part::Roll, at(0)), Forgiven::Now);
+    let over = then(&entries, part, News::Needless);
+    assert_eq!(forgiven(&over, UID, part, at(1_000)), Forgiven::Now);
 }
 
 /// CONF-9

@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::core::Status;
 use serde_json::{Value, json};
 
-use super::{Segment, of, of_refusal};
+use super::{Segment, missing, of, of_refusal};
 
 /// As an API server writes them.
 fn entry(
@@ -50,7 +50,7 @@ fn deployment() -> Vec<ManagedFieldsEntry> {
     ours = in_template(&ours, &json!({}));
     let status = json!({
         "f:metadata": {"f:annotations": {"f:deployment.kubernetes.io/revision": {}}},
-        "f:spec": {"f:template": {"f:metadata": {"f:annotations": {}}}},
+        "f:spec": {"f:template": {"f:metadata": {"f:annotations": {"f:x": {}}}}},
         "f:status": {"f:replicas": {}},
     });
     let update = |manager| (manager, "Update");
@@ -150,6 +150,36 @@ fn items_are_told_by_their_keys_in_any_order_and_subresources_own_what_they_set(
     assert_eq!(told(&entries, &path).as_deref(), Some("a (Update)"));
     let path = Segment::path(&["spec", "replicas"]);
     assert_eq!(told(&entries, &path).as_deref(), Some("scaler (Update)"));
+}
+
+/// CONF-5, CONF-8
+#[test]
+fn the_field_that_an_applier_has_lost_is_the_first_that_it_does_not_own() {
+    let wanted = json!({
+        "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+        "metadata": {"name": "a", "namespace": "ns", "labels": {"asya.sh/actor": "a"}},
+        "spec": {"maxReplicaCount": 5, "minReplicaCount": 0, "triggers": [{"type": "rabbitmq"}]},
+    });
+    let owned =
+        |spec: &Value| json!({"f:metadata": {"f:labels": {"f:asya.sh/actor": {}}}, "f:spec": spec});
+    let all = json!({"f:maxReplicaCount": {}, "f:minReplicaCount": {}, "f:triggers": {}});
+    let some = json!({"f:minReplicaCount": {}, "f:triggers": {}});
+    let us = "asya-operator/scaledobject";
+    let entries = |spec| {
+        let max = json!({"f:spec": {"f:maxReplicaCount": {}}});
+        vec![
+            entry((us, "Update"), "status", "11:00", &json!({})),
+            entry((us, "Apply"), "", "10:00", &owned(spec)),
+            entry(("kubectl-edit", "Update"), "", "12:00", &max),
+        ]
+    };
+    assert_eq!(missing(&entries(&all), us, &wanted), None);
+    let path = missing(&entries(&some), us, &wanted).unwrap();
+    assert_eq!(Segment::text(&path), "spec.maxReplicaCount");
+    let rival = told(&entries(&some), &path);
+    assert_eq!(rival.as_deref(), Some("kubectl-edit (Update)"));
+    let labels = missing(&[], us, &wanted).unwrap();
+    assert_eq!(Segment::text(&labels), "metadata.labels[asya.sh/actor]");
 }
 
 /// CONF-7

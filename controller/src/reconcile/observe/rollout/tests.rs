@@ -1,7 +1,7 @@
 use asya_shared::resolve::{ObjectRef, PodMatch, Related, Resolution, resolver};
 use serde_json::{Value, json};
 
-use super::{Live, TEMPLATE, from_pod, from_template, spec_of, unavailable};
+use super::{Live, TEMPLATE, from_pod, from_template, unavailable};
 use crate::binding::specimen::Specimen;
 
 fn deployment(spec: &Value, status: &Value) -> Value {
@@ -72,21 +72,6 @@ fn percentages_are_rounded_down() {
     assert!(unavailable(Some(&json!("25%")), 4) && !unavailable(Some(&json!("25%")), 3));
     assert!(unavailable(None, 4) && !unavailable(None, 1));
     assert!(unavailable(Some(&json!(1)), 1) && !unavailable(Some(&json!(0)), 9));
-}
-
-/// CONF-6, ROLL-5
-#[test]
-fn our_annotation_and_replicas_are_no_change_of_the_target() {
-    let plain = deployment(&json!({}), &json!({}));
-    let mut ours = plain.clone();
-    ours["spec"]["replicas"] = json!(9);
-    ours["spec"]["template"]["metadata"]["annotations"] = json!({"asya.sh/roll": "x"});
-    assert_eq!(spec_of(&ours), spec_of(&plain));
-    assert_eq!(live(&ours).value.as_deref(), Some("x"));
-    ours["spec"]["annotations"] = json!({"asya.sh/roll": "x"});
-    assert_eq!(spec_of(&ours), spec_of(&plain), "wherever it stands");
-    ours["spec"]["template"]["metadata"]["annotations"] = json!({"their": "x"});
-    assert_ne!(spec_of(&ours), spec_of(&plain));
 }
 
 fn pods() -> PodMatch {

@@ -45,6 +45,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
             Box::new(Resolved {
                 target,
                 replicas: Some(1),
+                spec: "spec".into(),
             })
         })),
         pods: None,

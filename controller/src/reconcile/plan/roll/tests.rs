@@ -258,7 +258,8 @@ fn nothing_is_rolled_while_something_else_rolls_or_may_not_go() {
             Row {
                 before: asked(1, -2),
                 ..Row::default()
-            },
+            }
+            .live(|it| it.value = Some(WANTED.to_owned())),
             RolloutInProgress,
         ),
     ] {

@@ -112,12 +112,11 @@ pub(super) fn all(
         Some(fault) => conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message),
         None => conditions.remove(WORKLOAD_READY),
     }
-    match conflict {
-        Some(text) => conditions.set(CONFLICT, Some(true), Reason::BindingConflict, &text),
-        None => {
-            let text = "nothing takes back what the operator writes";
-            conditions.set(CONFLICT, Some(false), Reason::NoConflict, text);
-        }
+    if let Some(text) = conflict {
+        conditions.set(CONFLICT, Some(true), Reason::BindingConflict, &text);
+    } else {
+        let text = "nothing takes back what the operator writes";
+        conditions.set(CONFLICT, Some(false), Reason::NoConflict, text);
     }
     let needed = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED];
     let also = [WORKLOAD_READY, SCALING_READY];

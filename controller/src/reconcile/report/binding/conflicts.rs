@@ -38,7 +38,8 @@ fn news(ensured: &Ensured) -> Vec<(Part, News)> {
         | Rolled::Asked(By::Eviction, ..) => None,
     };
     let of_roll = of_roll.map(|news| (Part::Roll, news));
-    of_roll.into_iter().collect()
+    let others = ensured.contests.news.iter().cloned();
+    of_roll.into_iter().chain(others).collect()
 }
 
 /// Message of condition `Conflict` while it is true.

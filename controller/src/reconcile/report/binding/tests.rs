@@ -49,6 +49,7 @@ fn found() -> BindingSeen {
     let target = Resolved {
         target: *target,
         replicas: Some(1),
+        spec: "spec".into(),
     };
     BindingSeen {
         target: Some(Ok(Box::new(target))),

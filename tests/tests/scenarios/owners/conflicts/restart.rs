@@ -7,10 +7,10 @@ use asya_tests::owners::reverter::Reverter;
 use asya_tests::owners::{Kind, Owner};
 use asya_tests::scenario::Scenario;
 use asya_tests::webhook::Webhook;
-use k8s_openapi::jiff::Timestamp;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{GIVEN_UP, Stage, conflict, slow};
+use super::{GIVEN_UP, Stage, conflict, settle, slow};
 use crate::admission::control;
 use crate::binding::{condition, status_is};
 use crate::own_cluster;
@@ -34,6 +34,7 @@ async fn next_process_waits_for_as_long_as_the_one_before_would_have() {
         let _webhook = Webhook::start(&operator).await?;
         let _owner = Owner::start(scenario, Reverter::new(vec!["team"]));
         somebody(scenario).create(Kind::DEPLOYMENT, &slow()).await?;
+        settle(scenario).await?;
         let workload = (Kind::DEPLOYMENT, "model".to_owned());
         let stage = Stage::bind(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
         let lost = async |times: i64| {

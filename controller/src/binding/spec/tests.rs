@@ -1,0 +1,39 @@
+use serde_json::{Value, json};
+
+use super::{hash, without_ours};
+
+fn deployment() -> Value {
+    json!({"spec": {
+        "replicas": 1, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
+    }})
+}
+
+/// CONF-6, ROLL-5
+#[test]
+fn our_annotation_and_replicas_are_no_change_of_the_target() {
+    let plain = deployment();
+    let mut ours = plain.clone();
+    ours["spec"]["replicas"] = json!(9);
+    ours["spec"]["template"]["metadata"]["annotations"] = json!({"asya.sh/roll": "x"});
+    assert_eq!(without_ours(&ours), without_ours(&plain));
+    ours["spec"]["annotations"] = json!({"asya.sh/roll": "x"});
+    assert_eq!(hash(&ours), hash(&plain), "wherever it stands");
+    ours["spec"]["template"]["metadata"]["annotations"] = json!({"their": "x"});
+    assert_ne!(hash(&ours), hash(&plain));
+}
+
+/// CONF-6, RES-13
+#[test]
+fn a_target_without_spec_is_told_by_its_other_fields() {
+    let workspace = |preset: &str, version: &str| {
+        json!({
+            "metadata": {"name": "phi", "resourceVersion": version},
+            "inference": {"preset": {"name": preset}},
+            "status": {"conditions": [version]},
+        })
+    };
+    let one = hash(&workspace("phi-4", "1"));
+    assert_eq!(one, hash(&workspace("phi-4", "2")));
+    assert_ne!(one, hash(&workspace("phi-4-mini", "1")));
+}

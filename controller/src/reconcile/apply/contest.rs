@@ -1,0 +1,85 @@
+//! Books what became of our `ScaledObject` where somebody changes it (CONF-5).
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ApiResource;
+
+use super::{Ensured, rival};
+use crate::reconcile::conflict::Part;
+use crate::reconcile::conflict::ledger::{Loss, News};
+use crate::reconcile::conflict::rival::{Segment, missing};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::contest::Contest;
+use crate::reconcile::{Context, Error, Fault, Reason};
+use crate::record::{Judged, ScaledObject, ScaledObjectRecord};
+
+const KIND: &str = "ScaledObject";
+
+/// After scaling was brought to what is wanted.
+pub(super) async fn book(
+    context: &Context,
+    observed: &Observed,
+    what: Contest,
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let news = match what {
+        Contest::Over => Some(News::Needless),
+        Contest::Stands(wait) | Contest::Wait(wait) => {
+            ensured.contests.again = Some(wait);
+            None
+        }
+        Contest::Apply => {
+            let mut applied = ensured.applied.iter();
+            applied.any(|it| it.kind == KIND).then_some(News::Written)
+        }
+        Contest::Lost(specs) => {
+            ensured.contests.again = Some(Duration::ZERO);
+            let (field, rival) = lost(context, observed).await?;
+            Some(News::Lost(Loss {
+                field,
+                object: format!("{KIND}/{}", observed.key().name),
+                rival,
+                specs,
+                last: false,
+            }))
+        }
+        Contest::Stop => {
+            if let Some(scaled) = &mut ensured.scaling {
+                let text = format!(
+                    "ScaledObject {}: what the actor wants of it was changed again and again, so it is not written any more, and KEDA scales by what stands there (condition Conflict says by whom)",
+                    observed.key().name
+                );
+                let fault = Fault::until_change(Reason::BindingConflict, text);
+                scaled.fault = scaled.fault.take().or(Some(fault));
+            }
+            None
+        }
+    };
+    let news = news.map(|news| (Part::ScaledObject, news));
+    ensured.contests.news.extend(news);
+    Ok(())
+}
+
+/// The first field that is not ours any more, and who has it now.
+async fn lost(context: &Context, observed: &Observed) -> Result<(String, Option<String>), Error> {
+    let unknown = || ("spec".to_owned(), None);
+    let Some(Ok(wanted)) = observed.scaling_objects() else {
+        return Ok(unknown());
+    };
+    let resource = ApiResource::erase::<ScaledObject>(&());
+    let live = rival::metadata(context, &resource, observed.key()).await?;
+    let Some(live) = live else {
+        return Ok(unknown());
+    };
+    let path = missing(
+        live.managed_fields.as_deref().unwrap_or_default(),
+        ScaledObjectRecord::MANAGER,
+        &wanted.scaled_object.object,
+    );
+    Ok(path.map_or_else(unknown, |path| told(&live, &path)))
+}
+
+fn told(live: &ObjectMeta, path: &[Segment]) -> (String, Option<String>) {
+    (Segment::text(path), rival::named(live, path))
+}

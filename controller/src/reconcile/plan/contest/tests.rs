@@ -1,0 +1,169 @@
+use std::time::Duration;
+
+use asya_shared::api::{AsyncActorStatus, BindingConflict, InventoryEntry};
+use asya_shared::resolve::{Related, Resolution, resolver};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::Contest;
+use crate::reconcile::conflict::Specs;
+use crate::reconcile::observe::binding::{BindingSeen, Resolved, scaling_of};
+use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
+use crate::reconcile::testing::{actor, observed};
+use crate::scaling::testing::scaled_object;
+
+const APPLY: Step = Step::Apply { take_over: None };
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// A binding whose `ScaledObject` was applied; since then somebody has changed it, or not, and this is told of that.
+fn applied(changed: bool, conflicts: Vec<BindingConflict>) -> Observed {
+    let spec = json!({
+        "transport": "mq", "scaling": {"enabled": true},
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    let resolution = resolver("apps", "Deployment").resolve(&object, &Related::default());
+    let Resolution::Found(target) = resolution else {
+        panic!()
+    };
+    let desired = seen.desired.as_ref().unwrap();
+    seen.binding = Some(BindingSeen {
+        scaling: scaling_of(&seen.actor, &seen.previous, desired, &target),
+        target: Some(Ok(Box::new(Resolved {
+            target: *target,
+            replicas: Some(1),
+            spec: "spec".into(),
+        }))),
+        ..BindingSeen::default()
+    });
+    let hash = seen.scaling_objects().unwrap().unwrap();
+    let hash = hash.scaled_object.hash.clone();
+    let annotations = json!({"metadata": {"annotations": {"asya.sh/applied-hash": hash}}});
+    let found = scaled_object(&annotations);
+    let fingerprint = found.last.fingerprint.unwrap().to_string();
+    seen.scaling.scaled_object = Child::Ours(found);
+    seen.previous = AsyncActorStatus {
+        conflicts,
+        inventory: vec![InventoryEntry {
+            kind: "ScaledObject".to_owned(),
+            name: "a".to_owned(),
+            uid: Some("u-so".to_owned()),
+            hash: Some(hash),
+            fingerprint: Some(if changed {
+                "other".to_owned()
+            } else {
+                fingerprint
+            }),
+            ..InventoryEntry::default()
+        }],
+        ..AsyncActorStatus::default()
+    };
+    seen
+}
+
+fn planned(seen: &Observed, now: Timestamp) -> (Contest, Step) {
+    let Plan::Bind(plan) = plan(seen, now) else {
+        panic!()
+    };
+    let step = match plan.scaling {
+        Some(ScalingStep::Wanted(plan)) => plan.scaled_object,
+        other => panic!("{other:?}"),
+    };
+    (plan.contest.unwrap(), step)
+}
+
+/// An entry of status, with a loss at 1000.
+fn entry(state: &str, losses: i32) -> BindingConflict {
+    BindingConflict {
+        part: "ScaledObject".to_owned(),
+        uid: "web-uid".to_owned(),
+        state: state.to_owned(),
+        count: losses.into(),
+        losses,
+        last_time: Some(Time(at(1000))),
+        retry_time: (state == "Waiting").then(|| Time(at(1010))),
+        generation: (state == "Stopped").then_some(2),
+        target: "spec".to_owned(),
+        ..BindingConflict::default()
+    }
+}
+
+/// CONF-5
+#[test]
+fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_ever() {
+    let specs = Specs {
+        generation: 2,
+        target: "spec".to_owned(),
+    };
+    let wait = |seconds| Duration::from_secs(seconds);
+    let (first, second) = (Contest::Lost(specs.clone()), Contest::Lost(specs));
+    for (changed, entries, now, contest, step) in [
+        (false, vec![], 1000, Contest::Over, Step::Keep),
+        (true, vec![], 1000, first, Step::Keep),
+        (
+            true,
+            vec![entry("Waiting", 1)],
+            1004,
+            Contest::Wait(wait(6)),
+            Step::Keep,
+        ),
+        (true, vec![entry("Waiting", 1)], 1010, Contest::Apply, APPLY),
+        (true, vec![entry("Held", 1)], 1020, second, Step::Keep),
+        (
+            false,
+            vec![entry("Held", 1)],
+            1020,
+            Contest::Stands(wait(880)),
+            Step::Keep,
+        ),
+        (
+            false,
+            vec![entry("Held", 1)],
+            1900,
+            Contest::Over,
+            Step::Keep,
+        ),
+        (
+            true,
+            vec![entry("Stopped", 5)],
+            9000,
+            Contest::Stop,
+            Step::Keep,
+        ),
+    ] {
+        let row = format!("changed {changed}, {entries:?}, at {now}");
+        let seen = applied(changed, entries);
+        assert_eq!(planned(&seen, at(now)), (contest, step), "{row}");
+    }
+}
+
+/// CONF-5, CONF-6
+#[test]
+fn what_the_user_or_the_target_changes_is_applied_at_once() {
+    let mut seen = applied(true, vec![entry("Waiting", 2)]);
+    seen.previous.inventory[0].hash = Some("of another spec".to_owned());
+    assert_eq!(planned(&seen, at(1000)), (Contest::Apply, APPLY));
+    let mut stopped = entry("Stopped", 5);
+    stopped.target = "another spec".to_owned();
+    let seen = applied(true, vec![stopped.clone()]);
+    let anew = planned(&seen, at(9000));
+    assert_eq!(anew, (Contest::Apply, APPLY), "another target");
+    stopped.uid = "another target".to_owned();
+    let seen = applied(true, vec![stopped]);
+    assert!(matches!(
+        planned(&seen, at(9000)),
+        (Contest::Lost(_), Step::Keep)
+    ));
+    let mut gone = applied(true, vec![entry("Stopped", 5)]);
+    gone.scaling.scaled_object = Child::Absent;
+    assert_eq!(planned(&gone, at(9000)).1, APPLY, "it was deleted");
+}
