@@ -100,7 +100,9 @@ async fn create_all(
         .await?;
     let took = began.elapsed();
     let mut times = Times::default();
-    all.into_iter().for_each(|time| times.add(time));
+    for time in all {
+        times.add(time);
+    }
     Ok((took, times))
 }
 
