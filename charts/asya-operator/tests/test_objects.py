@@ -32,6 +32,7 @@ class Objects(ChartCase):
         self.assertEqual(manager["args"], [
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
             "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--hpa-metrics-deadline=2m",
+            "--conflict-wait=5s",
             "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false",
             "--watch-namespaces-file=/etc/asya/watch-namespaces",
             "--webhook-service=asya-operator-webhook", "--webhook-rules=asya-operator", "--webhook-cert-manager=false",
