@@ -15,6 +15,7 @@
 //! - [`turn`] says when a scenario may run a cluster of its own;
 //! - [`counting_proxy::CountingProxy`] strikes after the n-th write.
 
+pub mod argocd;
 pub mod audit;
 pub mod build;
 pub mod cluster;

@@ -101,6 +101,15 @@ pub(super) async fn helm3() -> Result<PathBuf> {
     .await
 }
 
+pub(super) async fn argocd() -> Result<PathBuf> {
+    let hint = "Argo CD's engine (once; about 3 minutes)";
+    build("argocd", hint, async |module, out| {
+        let binary = out.join("bin/argocd").display().to_string();
+        go_build(module, &["-ldflags", "-s -w", "-o", &binary, "."]).await
+    })
+    .await
+}
+
 pub(super) async fn keda() -> Result<PathBuf> {
     let hint = "KEDA's operator and metrics adapter (once; about 10 minutes)";
     build("keda", hint, async |module, out| {

@@ -22,6 +22,8 @@ pub enum Part {
     Tools,
     /// helm 3.
     Helm3,
+    /// Argo CD's engine.
+    ArgoCd,
     /// The RabbitMQ of the distribution.
     RabbitMq,
     /// An SQS server.
@@ -32,10 +34,11 @@ pub enum Part {
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::ControlPlane,
         Self::Tools,
         Self::Helm3,
+        Self::ArgoCd,
         Self::RabbitMq,
         Self::Sqs,
         Self::Keda,
@@ -46,6 +49,7 @@ impl Part {
             Self::ControlPlane => "control-plane",
             Self::Tools => "tools",
             Self::Helm3 => "helm3",
+            Self::ArgoCd => "argocd",
             Self::RabbitMq => "rabbitmq",
             Self::Sqs => "sqs",
             Self::Keda => "keda",
@@ -84,6 +88,7 @@ pub async fn ensure(part: Part) -> Result<PathBuf> {
         Part::ControlPlane => go::control_plane().await,
         Part::Tools => go::tools().await,
         Part::Helm3 => go::helm3().await,
+        Part::ArgoCd => go::argocd().await,
         Part::RabbitMq => rabbitmq::ensure().await,
         Part::Sqs => sqs::ensure().await,
         Part::Keda => go::keda().await,

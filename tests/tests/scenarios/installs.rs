@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use asya_tests::argocd::ArgoCd;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::helm::Helm;
@@ -23,6 +24,8 @@ use crate::own_cluster;
 const WAIT: Duration = Duration::from_secs(30);
 /// AVL-5
 const COLLECTED: Duration = Duration::from_secs(30);
+/// In each of which Argo CD compares all.
+const ROUNDS: usize = 5;
 const HOME: &str = "asya-system";
 const INJECTOR: &str = "asya-operator-injector";
 /// What is made for the webhook by others than Helm.
@@ -224,6 +227,66 @@ async fn rendered_manifests_are_applied_twice_and_removed_without_a_trace() {
         nothing_is_left(cluster, scenario, "kubectl delete").await
     })
     .await;
+}
+
+/// Argo CD's life of an application, by client-side or server-side apply: nothing that the operator does to what is declared
+/// makes it differ, nothing of what the operator makes is pruned, and it takes all of that with it.
+async fn is_declared(name: &str, server_side: bool) {
+    on_a_cluster(name, async |cluster, scenario| {
+        prepare(cluster).await?;
+        let helm = Helm::four(cluster);
+        let rendered = async |level: &str| {
+            let values = json!({"logLevel": level});
+            helm.with_chart(&["template", "--skip-tests"], values).await
+        };
+        let argocd = ArgoCd::start(cluster, &rendered("info").await?, server_side).await?;
+        argocd.stays_in_sync("what is declared", 1).await?;
+        let installed = Installed::start(cluster, scenario).await?;
+        argocd.stays_in_sync("what works", ROUNDS).await?;
+        let before = made(cluster).await?;
+        assert_eq!(before.len(), MADE.len());
+
+        argocd.declares(&rendered("debug").await?)?;
+        let rolled = [
+            "get",
+            "deployment",
+            "asya-operator",
+            "--namespace",
+            HOME,
+            "--output=jsonpath={.spec.template.spec.containers[0].args}",
+        ];
+        eventually("the next one is applied", WAIT, async || {
+            let args = cluster.kubectl(&rolled).await.map_err(NotYet::new)?;
+            check(args.contains("--log-level=debug"), args)
+        })
+        .await?;
+        argocd.stays_in_sync("the next one", ROUNDS).await?;
+        assert_eq!(made(cluster).await?, before, "nothing is pruned");
+        gets_sidecar(scenario, &pod()?).await?;
+        let failed: Vec<_> = argocd
+            .rounds()?
+            .into_iter()
+            .flat_map(|it| it.failed)
+            .collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+
+        installed.dies().await?;
+        argocd.declares("")?;
+        nothing_is_left(cluster, scenario, "the application's end").await
+    })
+    .await;
+}
+
+/// CFG-11, CFG-1, AVL-5
+#[tokio::test]
+async fn argo_cd_with_self_heal_finds_nothing_to_heal() {
+    is_declared("argocd", false).await;
+}
+
+/// CFG-11, CFG-1, AVL-5
+#[tokio::test]
+async fn argo_cd_with_self_heal_by_server_side_apply_finds_nothing_to_heal() {
+    is_declared("argocd-ssa", true).await;
 }
 
 /// AVL-5
