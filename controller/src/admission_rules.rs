@@ -30,7 +30,11 @@ use self::objects::{Objects, Wanted};
 use self::proof::Proofs;
 use crate::certificates::trust::Trust;
 use crate::events::Note;
+use crate::operator::Operator;
+use crate::pass::Work;
 use crate::reconcile::Context;
+use crate::record::Key;
+use crate::work_queue::WorkQueue;
 
 /// What changes at once is applied at once (CFG-1).
 const DEBOUNCE: Duration = Duration::from_millis(250);
@@ -49,6 +53,8 @@ pub struct Plan {
     pub namespace: String,
     /// Where the webhook answers.
     pub endpoint: Endpoint,
+    /// How many replicas of it there are to be, where that is known.
+    pub replicas: Option<u32>,
 }
 
 impl Plan {
@@ -67,6 +73,8 @@ pub struct Keeper {
     anchors: Arc<Anchors>,
     proofs: Proofs,
     facts: FactsMap,
+    /// What passes are due.
+    queue: WorkQueue<Work>,
     failures: u32,
     /// What was told last, so that it is not told again.
     told: Option<String>,
@@ -74,7 +82,7 @@ pub struct Keeper {
 
 impl Keeper {
     /// `client` passes the fence.
-    pub fn new(plan: Plan, trust: Trust, context: Arc<Context>, client: Client) -> Self {
+    pub fn new(plan: Plan, trust: Trust, operator: &Operator, client: Client) -> Self {
         Self {
             mutating: Arc::new(Objects::new(client.clone(), &plan.release)),
             validating: Arc::new(Objects::new(client.clone(), &plan.release)),
@@ -87,7 +95,8 @@ impl Keeper {
             facts: FactsMap::new(client, &plan.namespace, &plan.release),
             plan,
             trust,
-            context,
+            context: Arc::clone(&operator.context),
+            queue: operator.queue.clone(),
             failures: 0,
             told: None,
         }
@@ -174,7 +183,7 @@ impl Keeper {
             trusted: facts::trusted(&bundles),
             scripts: Some(self.context.installation.scripts_hash.clone()),
             unreadable: unreadable.unwrap_or_default(),
-            ..Facts::default()
+            replicas: self.plan.replicas,
         };
         // What is told before all kinds were looked at would be told again at once.
         if is_known {
@@ -195,6 +204,7 @@ impl Keeper {
             .map(|bound| bound.binding(|name| self.proofs.has(&bound.uid, name)))
             .collect();
         let rules = admission::mutating(&settings, &bindings);
+        self.tell_of_surplus(&rules.surplus);
         let mut wrote = self.apply_mutating(rules.objects).await?;
         let validator = Wanted::new(&admission::validating(&settings));
         wrote |= self.validating.apply(&validator, &self.context).await?;
@@ -217,6 +227,15 @@ impl Keeper {
             }
         }
         Ok(sought.again.unwrap_or(FAR))
+    }
+
+    /// CFG-7: who asked for more than there is room for learns of it.
+    fn tell_of_surplus(&self, surplus: &[(String, String)]) {
+        let all = surplus.iter();
+        let all = all.map(|(namespace, name)| Key::new(namespace, name));
+        for actor in self.context.bindings.surplus.tell(all.collect()) {
+            self.queue.now(Work::Actor(actor));
+        }
     }
 
     /// Objects that are there and not wanted any more stay, without entries: only their anchor's end removes them.

@@ -4,6 +4,7 @@
 //! webhook configurations trust, and each minute by the wall clock. In a steady state nothing is read and nothing written.
 
 pub mod flags;
+mod reach;
 #[cfg(test)]
 mod tests;
 pub mod trust;
@@ -35,6 +36,9 @@ const LONGEST_RETRY: Duration = Duration::from_mins(1);
 /// Before an authority is made from nothing, so long is waited to learn which one the configurations trust.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// From one try to reach it to the next.
+const REACH_AGAIN: Duration = Duration::from_secs(10);
+
 /// What the certificates are kept by.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -46,6 +50,9 @@ pub struct Plan {
     pub settings: Settings,
     /// Whether cert-manager makes it, and nobody else (CERT-7).
     pub by_cert_manager: bool,
+    /// While the API server does not reach the webhook the next CA waits, so long at most: the present one is good for
+    /// longer, but a webhook that nobody can ask, or that judges nothing, must not end with it.
+    pub reached_within: Duration,
     /// From one look at the clock to the next.
     pub look: Duration,
 }
@@ -61,6 +68,8 @@ pub struct Keeper {
     /// Whether that is known.
     is_read: bool,
     since: Instant,
+    /// Since when the next CA could sign but for a webhook that is not reached.
+    unreached: Option<Instant>,
     failures: u32,
     /// What was told last, so that it is not told again.
     told: Option<String>,
@@ -78,6 +87,7 @@ impl Keeper {
             secret: None,
             is_read: false,
             since: Instant::now(),
+            unreached: None,
             failures: 0,
             told: None,
         }
@@ -143,6 +153,9 @@ impl Keeper {
             if matches!(step, Step::Mint(_)) && unknown {
                 return Ok(PATIENCE.saturating_sub(self.since.elapsed()));
             }
+            if step == Step::Switch && self.serves(&bundle, now) && !self.is_reached().await {
+                return Ok(REACH_AGAIN.min(self.plan.reached_within));
+            }
             let present = self.trust.present();
             let settings = &self.plan.settings;
             let changed = change(&step, &secret.data, &bundle, &present, settings, now);
@@ -178,6 +191,36 @@ impl Keeper {
         Err(format!(
             "{MOST_WRITES} changes of the Secret were not enough"
         ))
+    }
+
+    /// Whether replicas have a certificate that clients accept.
+    fn serves(&self, bundle: &Bundle, now: Timestamp) -> bool {
+        let leaf = bundle.leaf.as_ref();
+        leaf.is_ok_and(|leaf| leaf.judge(&self.plan.settings.names, now).is_ok())
+    }
+
+    /// CERT-4 (3): whether a dry run shows that what is trusted by now does, or was tried for long enough. Without any
+    /// configuration there is nobody who would ask.
+    async fn is_reached(&mut self) -> bool {
+        if self.trust.is_empty() {
+            return true;
+        }
+        let Err(reason) = reach::reach(&self.client, &self.plan.namespace).await else {
+            self.unreached = None;
+            return true;
+        };
+        let since = *self.unreached.get_or_insert_with(Instant::now);
+        if since.elapsed() < self.plan.reached_within {
+            self.tell(&format!(
+                "the next CA waits: the API server does not reach the webhook: {reason}"
+            ));
+            return false;
+        }
+        self.unreached = None;
+        self.tell(&format!(
+            "the next CA signs, though the API server does not reach the webhook: {reason}"
+        ));
+        true
     }
 
     async fn read(&mut self) -> Result<(), String> {

@@ -50,6 +50,8 @@ pub enum Note {
     WebhookConfigurationRestored,
     /// A pod of a required binding's target does not come back with the sidecar.
     InjectionNotProved,
+    /// A binding is required, and its webhook entry fails open all the same.
+    RequiredNotEnforced,
 }
 
 impl Note {
@@ -68,7 +70,8 @@ impl Note {
             | Self::RolloutHalted
             | Self::BindingConflict
             | Self::WebhookConfigurationRestored
-            | Self::InjectionNotProved => "Warning",
+            | Self::InjectionNotProved
+            | Self::RequiredNotEnforced => "Warning",
         }
     }
 
@@ -85,7 +88,7 @@ impl Note {
             Self::RollsGpuPods | Self::RolloutHalted => "ReplacePods",
             Self::BindingConflict => "WriteTarget",
             Self::WebhookConfigurationRestored => "Restore",
-            Self::InjectionNotProved => "Prove",
+            Self::InjectionNotProved | Self::RequiredNotEnforced => "Prove",
         }
     }
 }

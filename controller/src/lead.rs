@@ -1,7 +1,6 @@
 //! What a leader does, from the lease to the end.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::BoxError;
@@ -42,7 +41,6 @@ impl Singletons {
         let trust = Trust::default();
         let service = args.certificates.webhook_service.as_deref();
         let rules = args.rules.plan(service, &args.namespace);
-        let context = &operator.context;
         if rules.is_none() {
             // There is no webhook configuration of ours that could trust another CA.
             trust.found([]);
@@ -50,8 +48,7 @@ impl Singletons {
         Self {
             manages_crd: args.manage_crds,
             rules: rules.map(|plan| {
-                let (trust, context) = (trust.clone(), Arc::clone(context));
-                admission_rules::Keeper::new(plan, trust, context, client.clone())
+                admission_rules::Keeper::new(plan, trust.clone(), operator, client.clone())
             }),
             certificates: certificates.map(|plan| Keeper::new(plan, trust, client.clone())),
         }

@@ -1,7 +1,7 @@
 //! Flags and environment of an installation, which both programs read alike (OPS-2, ADM-7).
 
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
-use clap::Args;
+use clap::{ArgAction, Args};
 
 /// Transports, and what pods get.
 #[derive(Args, Clone, Debug)]
@@ -26,6 +26,14 @@ pub struct InstallationFlags {
     /// Resources of sidecars whose actor sets none, as JSON.
     #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
     sidecar_default_resources: Option<String>,
+
+    /// Image of the runtime that pods of other controllers get unless their actor names its own; it needs Python only.
+    #[arg(long, env = "ASYA_BINDING_RUNTIME_IMAGE")]
+    binding_runtime_image: Option<String>,
+
+    /// Whether the cluster is `OpenShift`, which gives the containers of each namespace user ids of its own.
+    #[arg(long, env = "ASYA_OPENSHIFT", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    openshift: bool,
 }
 
 impl InstallationFlags {
@@ -42,10 +50,11 @@ impl InstallationFlags {
     /// # Errors
     /// Names the wrong variable.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
-        Settings::parse(
+        let settings = Settings::parse(
             self.gateway_url.clone(),
             self.sidecar_image.clone(),
             self.sidecar_default_resources.as_deref(),
-        )
+        )?;
+        Ok(settings.with_binding(self.binding_runtime_image.clone(), self.openshift))
     }
 }

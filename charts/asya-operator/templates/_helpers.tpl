@@ -114,6 +114,19 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - name: ASYA_SIDECAR_DEFAULT_RESOURCES
   value: {{ toJson . | quote }}
 {{- end }}
+{{- with .Values.binding.runtimeImage }}
+- name: ASYA_BINDING_RUNTIME_IMAGE
+  value: {{ . | quote }}
+{{- end }}
+{{- if .Values.binding.openshift }}
+- name: ASYA_OPENSHIFT
+  value: "true"
+{{- end }}
+{{- end }}
+
+{{/* Replicas of the webhook. */}}
+{{- define "asya-operator.webhook.replicas" -}}
+{{- ternary 3 .Values.webhook.replicaCount .Values.ha.enabled }}
 {{- end }}
 
 {{/* Where pods of either program may run. */}}

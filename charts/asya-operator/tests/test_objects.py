@@ -35,7 +35,8 @@ class Objects(ChartCase):
             "--conflict-wait=5s",
             "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false",
             "--watch-namespaces-file=/etc/asya/watch-namespaces",
-            "--webhook-service=asya-operator-webhook", "--webhook-rules=asya-operator", "--webhook-cert-manager=false",
+            "--webhook-service=asya-operator-webhook", "--webhook-rules=asya-operator", "--webhook-replicas=2",
+            "--webhook-cert-manager=false",
         ])
         self.assertEqual(manager["env"], [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -220,9 +221,11 @@ class Objects(ChartCase):
         self.assertEqual(self.rules(self.default) - self.rules(self.alone), expected)
         secret = {("", "secrets", verb, (NAME + "-webhook-tls",)) for verb in ("get", "list", "watch", "update")}
         secret.add(("", "secrets", "create", ()))
-        self.assertEqual(self.rules(self.default, "Role") - self.rules(self.alone, "Role"), secret)
+        dry_run = {("asya.sh", "asyncactors", "create", ())}
+        self.assertEqual(self.rules(self.default, "Role") - self.rules(self.alone, "Role"), secret | dry_run)
         self.assertFalse(self.default["ClusterRole", anchor]["rules"])
         self.assertEqual(self.look(self.deployment(), "--webhook-rules"), NAME)
+        self.assertEqual(self.look(self.deployment({"ha": {"enabled": True}}), "--webhook-replicas"), "3")
 
     def test_impersonation_is_allowed_only_where_it_is_switched_on(self):
         """FW-27"""

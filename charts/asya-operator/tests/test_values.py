@@ -101,6 +101,8 @@ OTHER = {
     "webhook.podDisruptionBudget.enabled": (False, None),
     "webhook.podDisruptionBudget.maxUnavailable": (2, None),
     "ha.enabled": (True, None),
+    "binding.runtimeImage": ("python:7", "$ASYA_BINDING_RUNTIME_IMAGE"),
+    "binding.openshift": (True, "$ASYA_OPENSHIFT", "true"),
     "binding.kinds.workspaces": (False, None),
     "binding.kinds.inferenceSets": (False, None),
     "binding.kinds.inferenceServices": (False, None),

@@ -30,6 +30,8 @@ ARRIVES = {
     "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
     "gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
+    "binding.runtimeImage": ("python:7", "$ASYA_BINDING_RUNTIME_IMAGE"),
+    "binding.openshift": (True, "$ASYA_OPENSHIFT", "true"),
 }
 
 

@@ -21,6 +21,10 @@ pub struct RuleFlags {
     /// https://host:port of the webhook, where the API server reaches no Service.
     #[arg(long)]
     pub webhook_url: Option<String>,
+
+    /// How many replicas of the webhook there are to be, for what it warns of.
+    #[arg(long)]
+    pub webhook_replicas: Option<u32>,
 }
 
 impl RuleFlags {
@@ -38,6 +42,7 @@ impl RuleFlags {
             release: release.to_owned(),
             namespace: namespace.to_owned(),
             endpoint: url.map_or_else(by_service, Endpoint::Url),
+            replicas: self.webhook_replicas,
         })
     }
 }
@@ -72,12 +77,15 @@ mod tests {
             port: 443,
         };
         assert_eq!(by_service.endpoint, service);
+        assert_eq!(by_service.replicas, None);
         let flags = [
+            "--webhook-replicas=1",
             "--webhook-service=hook",
             "--webhook-rules=mine",
             "--webhook-url=https://h:1",
         ];
         let by_url = plan(&flags).unwrap();
         assert_eq!(by_url.endpoint, Endpoint::Url("https://h:1".to_owned()));
+        assert_eq!(by_url.replicas, Some(1));
     }
 }

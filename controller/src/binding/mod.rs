@@ -9,6 +9,7 @@ mod scaled;
 pub mod slots;
 pub mod spec;
 pub mod specimen;
+mod surplus;
 mod targets;
 mod tree;
 pub mod watches;
@@ -31,6 +32,7 @@ pub use targets::{Found, Reading};
 use index::{Index, Place};
 use kinds::Kind;
 use scaled::Scaled;
+use surplus::Surplus;
 use targets::Targets;
 use tree::Tree;
 
@@ -47,6 +49,8 @@ pub struct Bindings {
     /// Pods in namespaces with bindings that carry no actor's label.
     pub pods: BarePods,
     scaled: Scaled,
+    /// Required bindings that are not enforced.
+    pub surplus: Surplus,
     /// Something about a binding may have changed.
     changed: Arc<Notify>,
 }

@@ -40,6 +40,10 @@ pub struct CertificateFlags {
     #[arg(long, default_value = "30s", value_parser = interval)]
     pub webhook_ca_spread: Duration,
 
+    /// How long the webhook's next CA waits at most for an API server that reaches the webhook.
+    #[arg(long, default_value = "10m", value_parser = interval)]
+    pub webhook_ca_patience: Duration,
+
     /// How often the clock is compared with the certificates.
     #[arg(long, default_value = "1m", value_parser = interval)]
     pub webhook_certificate_check: Duration,
@@ -99,6 +103,7 @@ impl CertificateFlags {
                 ..Settings::of(names.filter(|name| !name.is_empty()).collect())
             },
             by_cert_manager: self.webhook_cert_manager,
+            reached_within: self.webhook_ca_patience,
             look: self.webhook_certificate_check,
         }))
     }

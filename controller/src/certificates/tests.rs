@@ -9,7 +9,7 @@ use asya_shared::admission::Anchor;
 use tokio::time::advance;
 
 use super::*;
-use server::{Fate, Server};
+use server::{Fate, Server, Webhook};
 
 const DAY: Duration = Duration::from_hours(24);
 
@@ -23,6 +23,7 @@ fn keeper(server: &Server, trust: &Trust) -> Keeper {
         secret: "asya-webhook-tls".to_owned(),
         settings: settings(),
         by_cert_manager: false,
+        reached_within: Duration::from_mins(10),
         look: Duration::from_mins(1),
     };
     Keeper::new(plan, trust.clone(), server.client())
@@ -204,6 +205,65 @@ async fn a_certificate_of_the_next_ca_waits_until_it_was_read_back_everywhere() 
     assert_eq!(signer(&server.secret()), both[1].fingerprint);
     assert_eq!(wanted(&trust), both, "no configuration changes for that");
     assert_eq!(server.state().writes, 3);
+}
+
+/// A keeper whose next authority is trusted everywhere, and could sign.
+async fn about_to_switch(server: &Server, trust: &Trust) -> (Keeper, Fingerprint) {
+    let due = authority(250 * DAY);
+    server.put(Some(secret_of(&due, DAY)));
+    trust.found([due.certificate.pem().as_bytes()]);
+    let mut keeper = keeper(server, trust);
+    keeper.pass(true).await;
+    let pem = trust.wanted().borrow().as_ref().unwrap().pem();
+    trust.found([pem.as_bytes()]);
+    advance(Duration::from_secs(31)).await;
+    (keeper, due.certificate.fingerprint)
+}
+
+/// CERT-4 (3)
+#[tokio::test(start_paused = true)]
+async fn the_next_ca_signs_when_a_dry_run_has_reached_the_webhook() {
+    for (webhook, reached) in [
+        (Webhook::Refuses, true),
+        (Webhook::Warns, true),
+        (Webhook::Unreached, false),
+    ] {
+        let (server, trust) = (Server::default(), Trust::default());
+        let (mut keeper, old) = about_to_switch(&server, &trust).await;
+        server.state().webhook = webhook;
+        let wait = keeper.pass(false).await;
+        assert_eq!(signer(&server.secret()) != old, reached);
+        assert_eq!(server.state().tries, 1);
+        if !reached {
+            assert_eq!(wait, REACH_AGAIN);
+            server.state().webhook = Webhook::Refuses;
+            keeper.pass(false).await;
+            assert_ne!(signer(&server.secret()), old, "it is reached again");
+        }
+    }
+}
+
+/// CERT-4 (3), CERT-5
+#[tokio::test(start_paused = true)]
+async fn the_next_ca_signs_in_the_end_and_at_once_where_nothing_good_is_served() {
+    let (server, trust) = (Server::default(), Trust::default());
+    let (mut keeper, old) = about_to_switch(&server, &trust).await;
+    server.state().webhook = Webhook::Unreached;
+    keeper.pass(false).await;
+    advance(Duration::from_mins(10)).await;
+    keeper.pass(false).await;
+    assert_ne!(signer(&server.secret()), old);
+
+    let (server, trust) = (Server::default(), Trust::default());
+    let (mut keeper, old) = about_to_switch(&server, &trust).await;
+    server.state().webhook = Webhook::Unreached;
+    let mut secret = server.secret();
+    secret.data.set(AUTHORITY_KEY, "lost");
+    secret.data.set(LEAF, "lost");
+    server.put(Some(secret));
+    keeper.pass(true).await;
+    assert_ne!(signer(&server.secret()), old);
+    assert_eq!(server.state().tries, 0);
 }
 
 /// CERT-5

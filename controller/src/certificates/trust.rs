@@ -90,7 +90,6 @@ impl Found {
 impl Trust {
     /// The bundle that every `caBundle` must hold; none before it is known, and then nothing is to be applied.
     #[must_use]
-    #[allow(dead_code, reason = "for the task that writes them, which is to come")]
     pub fn wanted(&self) -> watch::Receiver<Option<CaBundle>> {
         self.wanted.subscribe()
     }
@@ -108,7 +107,7 @@ impl Trust {
     }
 
     /// The `caBundle`s of all our configurations, as the API server has them now: to be told at the start, after
-    /// each change that was read back, and empty when there is none. Where a dry run is asked for (CERT-4 (3)), after it.
+    /// each change that was read back, and empty when there is none.
     pub fn found<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
         let found = Found::of(bundles);
         self.found.send_if_modified(|before| {
@@ -159,6 +158,12 @@ impl Trust {
         let trusted = everywhere.is_none_or(|all| authorities.iter().all(|it| all.contains(it)));
         let since = lock(&self.wanted_since).map_or(found.since, |since| since.max(found.since));
         trusted.then(|| since.elapsed())
+    }
+
+    /// Whether no configuration has a `caBundle`, as far as is known.
+    pub(super) fn is_empty(&self) -> bool {
+        let found = self.found.borrow();
+        found.as_ref().is_none_or(|it| it.everywhere.is_none())
     }
 
     /// The authorities of at least one `caBundle`.

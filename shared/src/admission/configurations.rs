@@ -10,7 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 
 use super::entry::{client_config, condition, of_family, of_required};
 use super::{
-    Binding, MOST_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, expression,
+    Binding, MOST_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
+    expression,
 };
 use crate::names::{GROUP, MANAGED_BY, label};
 use crate::resolve::Family;
@@ -78,7 +79,7 @@ pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
     ValidatingWebhookConfiguration {
         metadata: metadata(settings, format!("{}-validator", settings.release)),
         webhooks: Some(vec![ValidatingWebhook {
-            name: "validate.asyncactors.asya.sh".to_owned(),
+            name: VALIDATION.to_owned(),
             // The CRD's own rules and the controller stand behind it.
             failure_policy: Some("Ignore".to_owned()),
             client_config: client_config(settings, VALIDATE_PATH),

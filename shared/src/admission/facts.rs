@@ -14,7 +14,7 @@ pub struct Facts {
     /// Kinds that can be bound, but not here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableKind>,
-    /// Ready replicas of the webhook; `None`: nobody counts.
+    /// How many replicas of the webhook there are to be; `None`: nobody told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Hash of the runtime's script and adapters, as pods mount them (ROLL-8).

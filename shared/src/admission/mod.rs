@@ -22,6 +22,9 @@ pub const REQUIRED_PATH: &str = "/mutate/pods/required";
 /// Where `AsyncActor`s are sent.
 pub const VALIDATE_PATH: &str = "/validate/asyncactors";
 
+/// Name of the entry that sends them; the API server names it in a refusal.
+pub const VALIDATION: &str = "validate.asyncactors.asya.sh";
+
 /// Most required entries in one object (CFG-7).
 pub const REQUIRED_PER_OBJECT: usize = 100;
 /// Required bindings beyond this many stay fail-open (CFG-7).

@@ -60,7 +60,8 @@ impl Stage {
 
     /// Starts an instance that keeps certificates, with these flags besides.
     async fn start(&self, name: &str, flags: &[&str]) -> Result<Instance> {
-        let args = ["--webhook-ca-spread=2s"]
+        // No API server reaches the replica.
+        let args = ["--webhook-ca-spread=2s", "--webhook-ca-patience=1s"]
             .iter()
             .chain(flags)
             .map(|flag| (*flag).to_owned());

@@ -21,6 +21,15 @@ pub(super) enum Fate {
     Refused(u16),
 }
 
+/// How the API server gets on with the webhook.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Webhook {
+    #[default]
+    Refuses,
+    Warns,
+    Unreached,
+}
+
 #[derive(Clone, Default)]
 pub(super) struct Server(Arc<Mutex<State>>);
 
@@ -29,6 +38,9 @@ pub(super) struct State {
     secret: Option<TlsSecret>,
     version: u64,
     fate: Fate,
+    /// What becomes of a dry run of an actor.
+    pub(super) webhook: Webhook,
+    pub(super) tries: usize,
     pub(super) reads: usize,
     pub(super) writes: usize,
 }
@@ -62,11 +74,31 @@ impl Server {
     async fn serve(&self, request: Request<Body>) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.unwrap();
+        if parts.uri.path().ends_with("/asyncactors") {
+            assert_eq!(parts.uri.query(), Some("dryRun=All"));
+            return self.state().judge();
+        }
         self.state().answer(&parts.method, &body)
     }
 }
 
 impl State {
+    fn judge(&mut self) -> Response<Body> {
+        self.tries += 1;
+        let text = "admission webhook \"validate.asyncactors.asya.sh\" denied the request: no";
+        let warning = "299 - \"metadata.namespace: nothing can be bound in asya-system\"";
+        let (code, warning, text) = match self.webhook {
+            Webhook::Refuses => (422, None, text),
+            Webhook::Warns => (201, Some(warning), "{}"),
+            Webhook::Unreached => (201, None, "{}"),
+        };
+        let mut answer = Response::builder().status(code);
+        if let Some(warning) = warning {
+            answer = answer.header("warning", warning);
+        }
+        answer.body(Body::from(text.as_bytes().to_vec())).unwrap()
+    }
+
     fn answer(&mut self, method: &Method, body: &[u8]) -> Response<Body> {
         if *method == Method::GET {
             self.reads += 1;

@@ -17,6 +17,8 @@ pub struct Bound {
     pub strategy: BindingStrategy,
     /// When pods that ran before get it.
     pub rollout: BindingRollout,
+    /// Whether no pod is to start without it.
+    pub required: bool,
     /// Whether where the model answers is said by the actor itself.
     pub has_url: bool,
     /// Whether the queue is to decide the number of pods.
@@ -48,6 +50,7 @@ impl Bound {
             misplaced: misplaced(subject, &installation.namespace),
             strategy: in_force.strategy,
             rollout: in_force.rollout,
+            required: in_force.required,
             has_url: in_force.runtime.target_url.is_some(),
             scales: subject.spec.scaling_in_force().is_some(),
             injected_hash: plan.map(|plan| plan.hash().to_string()),

@@ -23,6 +23,8 @@ pub struct BindingSeen {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// Its pods; `None` while nobody has listed them.
     pub pods: Option<BoundPods>,
+    /// It is required, and its webhook entry is fail-open all the same (CFG-7); `None`: nobody has told.
+    pub not_enforced: Option<bool>,
     /// What a rollout of these would meet; `None` while it is not asked for.
     pub rollout: Option<RolloutSeen>,
     /// What an actor that goes leaves in them; `None` while nobody can tell.
@@ -135,6 +137,7 @@ pub(super) async fn see(
     };
     Ok(Some(BindingSeen {
         pods,
+        not_enforced: context.bindings.surplus.has(&actor.metadata.key),
         scaling: target
             .as_ref()
             .ok()

@@ -43,7 +43,8 @@ pub(super) fn report(
     let counted = counted(observed, seen, bound_since.as_ref());
     let health = seen.pods.as_ref();
     let health = health.map(|pods| Pods::count(&pods.marked, None, now));
-    let injected = conditions::injected(observed, ensured, counted.as_ref(), bound_since.is_some());
+    let is_bound = bound_since.is_some();
+    let injected = conditions::injected(observed, seen, ensured, counted.as_ref(), is_bound);
     let resolved = resolved(seen);
     let asked_for = resolved.and_then(|resolved| resolved.replicas);
     let desired = counted
@@ -84,7 +85,7 @@ pub(super) fn report(
     status.inventory = inventory::inventory(observed, ensured);
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
     // The webhook and the next pass read it off the status.
-    let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
+    let begins = is_bound && observed.previous.bound_since.is_none();
     status.bound_since = bound_since;
     status.rollout = rollout(observed, ensured, now);
     conflicts::tell(&mut status, observed, ensured, now);
@@ -136,7 +137,12 @@ pub(super) fn report(
     Report {
         status,
         retry,
-        notes: queues.notes.into_iter().chain(of_conflicts).collect(),
+        notes: queues
+            .notes
+            .into_iter()
+            .chain(of_conflicts)
+            .chain(conditions::note(observed, seen))
+            .collect(),
     }
 }
 

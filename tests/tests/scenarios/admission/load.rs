@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use asya_tests::audit::Write;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::scenario::Scenario;
 use asya_tests::turn::quiet;
@@ -20,6 +21,8 @@ use crate::own_cluster;
 /// API servers of a cluster of one learn of a bundle at once.
 const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
 const INJECTOR: &str = "asya-operator-injector";
+/// The operator's namespace.
+const HOME: &str = "asya-system";
 /// CFG-9
 const HEALED: Duration = Duration::from_secs(5);
 /// BIND-7
@@ -51,6 +54,14 @@ async fn no_review_fails_through_rotations_a_rolling_restart_and_the_loss_of_the
         stage.controller.kill().await;
         rotation::of(&stage.operator).await?;
         say("leader killed, third rotation done by the next one");
+        let audit = scenario.cluster().audit();
+        let written = audit.writes_in(audit.beginning(), HOME).await?;
+        let tries = |it: &&Write| (&*it.resource, &*it.verb) == ("asyncactors", "create");
+        let tries: Vec<i32> = written.iter().filter(tries).map(|it| it.code).collect();
+        assert!(
+            tries.len() >= 3 && tries.iter().all(|code| *code == 422),
+            "each CA signs after a dry run: {tries:?}"
+        );
         stream.goes_on(100).await?;
         let made = stream.made();
         all_injected(&made)?;

@@ -38,8 +38,6 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     let desired = seen.desired.as_ref().unwrap();
     let of_target = |target: &Target| scaling_of(&seen.actor, &seen.previous, desired, target);
     let binding = BindingSeen {
-        rollout: None,
-        unbinding: None,
         scaling: target.as_ref().ok().and_then(of_target),
         target: Some(target.map(|target| {
             Box::new(Resolved {
@@ -48,7 +46,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
                 spec: "spec".into(),
             })
         })),
-        pods: None,
+        ..BindingSeen::default()
     };
     seen.binding = Some(binding);
     seen

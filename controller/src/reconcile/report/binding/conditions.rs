@@ -1,11 +1,13 @@
 //! The conditions of a binding (BIND-5).
 
+use asya_shared::admission::MOST_REQUIRED;
 use asya_shared::api::BindingStrategy;
 use asya_shared::resolve::{Finding, FindingReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{CONFLICT, INJECTED, Injected, TARGET_RESOLVED};
+use crate::events::Note;
 use crate::reconcile::apply::{Ensured, Rolled};
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::observe::Observed;
@@ -19,6 +21,7 @@ use crate::scaling::ready::ScalingReady;
 /// Condition `Injected`; `None` leaves it as it stands.
 pub(super) fn injected(
     observed: &Observed,
+    seen: &BindingSeen,
     ensured: &Ensured,
     counted: Option<&Counted>,
     is_bound: bool,
@@ -44,6 +47,16 @@ pub(super) fn injected(
     if let Some(text) = url_unknown(observed) {
         return Some((Some(false), Reason::TargetURLUnknown, text));
     }
+    let told = by_pods(observed, ensured, counted);
+    let is_good = told.as_ref().is_none_or(|(is_so, ..)| *is_so == Some(true));
+    match not_enforced(observed, seen) {
+        Some(text) if is_good => Some((Some(false), Reason::WebhookNotReady, text)),
+        _ => told,
+    }
+}
+
+/// As a rollout or the target's pods tell; `None` leaves it as it stands.
+fn by_pods(observed: &Observed, ensured: &Ensured, counted: &Counted) -> Option<Injected> {
     let without_pods = counted.pods.matched == 0;
     match &*ensured.rolled {
         Rolled::Waits(reason, text, _) => Some((Some(false), *reason, text.clone())),
@@ -63,6 +76,27 @@ pub(super) fn injected(
             Some(counted.injected())
         }
     }
+}
+
+/// CFG-7
+fn not_enforced(observed: &Observed, seen: &BindingSeen) -> Option<String> {
+    let text = format!(
+        "spec.binding.required: {MOST_REQUIRED} older bindings are required, which is the most, so pods of this one may start without the sidecar; give up spec.binding.required here or in another actor"
+    );
+    let was = || was_told(observed, &text);
+    let is_so = observed.bound()?.required && seen.not_enforced.unwrap_or_else(was);
+    is_so.then_some(text)
+}
+
+fn was_told(observed: &Observed, text: &str) -> bool {
+    let mut before = observed.previous.conditions.iter();
+    before.any(|it| it.type_ == INJECTED && it.message == text)
+}
+
+/// What users hear of once.
+pub(super) fn note(observed: &Observed, seen: &BindingSeen) -> Option<(Note, String)> {
+    let text = not_enforced(observed, seen)?;
+    (!was_told(observed, &text)).then_some((Note::RequiredNotEnforced, text))
 }
 
 /// BIND-23

@@ -4,7 +4,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::report;
-use crate::reconcile::apply::{Ensured, QueueState, Scaled};
+use crate::events::Note;
+use crate::reconcile::apply::{Ensured, QueueState, Rolled, Scaled};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::testing::{actor, observed, record};
@@ -54,9 +55,7 @@ fn found() -> BindingSeen {
     BindingSeen {
         target: Some(Ok(Box::new(target))),
         pods: Some(BoundPods::default()),
-        scaling: None,
-        rollout: None,
-        unbinding: None,
+        ..BindingSeen::default()
     }
 }
 
@@ -112,6 +111,38 @@ fn status_tells_target_and_pods_of_a_binding() {
     assert_eq!(status.ready_summary.as_deref(), Some("2/3"));
     assert_eq!(status.replicas_summary.as_deref(), Some("0/1"));
     assert_eq!(status.conflict_count, Some(0));
+}
+
+/// CFG-7
+#[test]
+fn a_binding_that_is_one_too_many_to_be_required_says_so_until_it_is_not() {
+    let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
+    let injected = |extra: &Value, before: &AsyncActorStatus, not_enforced| {
+        let mut pass = bound(extra, before);
+        pass.1.not_enforced = not_enforced;
+        *pass.2.rolled = Rolled::Proved;
+        let report = report(&pass.0, &pass.1, &pass.2, now());
+        let notes: Vec<_> = report.notes.iter().map(|(note, _)| *note).collect();
+        (told(&report.status, "Injected"), notes, report.status)
+    };
+    let fresh = AsyncActorStatus::default();
+    let good = is("True", "ScaledToZero");
+    assert_eq!(
+        injected(&json!({}), &fresh, Some(true)).0,
+        good,
+        "not required"
+    );
+    let (is_so, notes, before) = injected(&required, &fresh, Some(true));
+    assert_eq!(is_so, is("False", "WebhookNotReady"));
+    assert_eq!(notes, [Note::RequiredNotEnforced]);
+    assert_eq!(told(&before, "Ready").0, "False");
+    // As after a restart, when nobody has told yet.
+    for unchanged in [Some(true), None] {
+        let (is_so, notes, _) = injected(&required, &before, unchanged);
+        assert_eq!((is_so, notes), (is("False", "WebhookNotReady"), Vec::new()));
+    }
+    assert_eq!(injected(&required, &before, Some(false)).0, good);
+    assert_eq!(injected(&required, &fresh, None).0, good);
 }
 
 /// BIND-3

@@ -1,0 +1,58 @@
+//! Whether the API server reaches the webhook, and trusts it (CERT-4 (3)).
+
+use asya_shared::admission::VALIDATION;
+use http::header::{CONTENT_TYPE, WARNING};
+use http::{HeaderMap, Request};
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+
+/// Sends what the webhook objects to, as a dry run: a binding in the operator's own namespace (BIND-2).
+///
+/// # Errors
+/// Why it cannot be told that the webhook was asked.
+pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String> {
+    let actor = json!({
+        "apiVersion": "asya.sh/v1alpha1",
+        "kind": "AsyncActor",
+        "metadata": {"name": "asya-webhook-is-reached", "namespace": namespace},
+        "spec": {
+            "transport": "none",
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"},
+        },
+    });
+    let path = format!("/apis/asya.sh/v1alpha1/namespaces/{namespace}/asyncactors?dryRun=All");
+    let request = Request::post(path)
+        .header(CONTENT_TYPE, "application/json")
+        .body(Body::from(actor.to_string().into_bytes()));
+    let request = request.map_err(|error| error.to_string())?;
+    let answer = client.send(request).await;
+    let (answer, body) = answer.map_err(|error| error.to_string())?.into_parts();
+    if answer.status.is_success() {
+        return if warned(&answer.headers) {
+            Ok(())
+        } else {
+            Err("the webhook was not asked, or judges nothing".to_owned())
+        };
+    }
+    let text = body.collect_bytes().await;
+    let text = text.map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&text);
+    if text.contains(VALIDATION) {
+        return Ok(());
+    }
+    Err(format!("{}: {}", answer.status, excerpt(&text)))
+}
+
+/// What is refused otherwise is only warned of by a webhook in mode Warn (VAC-3).
+fn warned(headers: &HeaderMap) -> bool {
+    let mut warnings = headers.get_all(WARNING).iter();
+    warnings.any(|it| {
+        it.to_str()
+            .is_ok_and(|it| it.contains("metadata.namespace"))
+    })
+}
+
+fn excerpt(text: &str) -> String {
+    text.chars().take(300).collect()
+}
