@@ -46,6 +46,7 @@ pub(super) fn report(
     let is_bound = bound_since.is_some();
     let injected = conditions::injected(observed, seen, ensured, counted.as_ref(), is_bound);
     let resolved = resolved(seen);
+    let target_fault = seen.target.as_ref().and_then(|it| it.as_ref().err());
     let asked_for = resolved.and_then(|resolved| resolved.replicas);
     let desired = counted
         .as_ref()
@@ -56,10 +57,7 @@ pub(super) fn report(
     let verdict = state::decide(&Facts {
         refused: spec_fault.or(ensured.fault.as_ref()),
         transport: transport::wrong(observed, ensured, transport_fault),
-        target: seen
-            .target
-            .as_ref()
-            .and_then(|target| target.as_ref().err()),
+        target: target_fault,
         pods: counted.as_ref().zip(health.as_ref()),
         injected: injected.as_ref(),
         scaling: scaling.as_ref(),
@@ -95,9 +93,7 @@ pub(super) fn report(
         transport_fault,
         spec_fault,
         ensured.fault.as_ref(),
-        seen.target
-            .as_ref()
-            .and_then(|target| target.as_ref().err()),
+        target_fault,
     ];
     let retry = faults.into_iter().flatten().map(|fault| fault.retry);
     let again = verdict
@@ -133,16 +129,13 @@ pub(super) fn report(
     let scales = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
     let all = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED, SCALING_READY];
     summarize_conditions(&mut status, if scales { &all } else { &all[..3] });
-    let of_conflicts = conflicts::notes(observed, &status.conflicts);
+    let mut notes = queues.notes;
+    notes.extend(conflicts::notes(observed, &status.conflicts));
+    notes.extend(conditions::note(observed, seen));
     Report {
         status,
         retry,
-        notes: queues
-            .notes
-            .into_iter()
-            .chain(of_conflicts)
-            .chain(conditions::note(observed, seen))
-            .collect(),
+        notes,
     }
 }
 
