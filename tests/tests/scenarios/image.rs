@@ -6,10 +6,10 @@ use asya_tests::operator::{Launch, Operator, bin_folder};
 use asya_tests::process::{Folder, Spec, output};
 use asya_tests::scenario::Scenario;
 
-const PROGRAMS: [&str; 1] = ["asya-controller"];
+const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
 
 #[tokio::test]
-async fn images_files_alone_are_enough_for_the_operator_to_become_ready() {
+async fn images_files_alone_are_enough_for_both_programs_to_become_ready() {
     Scenario::run("image", async |scenario| {
         let folder = Folder::create("image")?;
         let root = folder.path().join("root");
@@ -24,9 +24,13 @@ async fn images_files_alone_are_enough_for_the_operator_to_become_ready() {
             ..Launch::default()
         };
         let operator = Operator::installed(scenario.cluster()).await?;
-        let instance = operator.launch("image", launch).await?;
-        instance.wait_ready().await?;
-        instance.stop().await?;
+        for instance in [
+            operator.launch("image", launch.clone()).await?,
+            operator.launch_webhook("image-webhook", launch).await?,
+        ] {
+            instance.wait_ready().await?;
+            instance.stop().await?;
+        }
         Ok(())
     })
     .await;
