@@ -12,7 +12,7 @@ CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 # Integration tests that need no cluster. Naming them beside --workspace keeps one set of features, and one build, for all tests.
-INTEGRATION := $(filter-out scenarios,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
+INTEGRATION := $(filter-out scenarios real,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
 
 # What the image holds, and its name.
 PROGRAMS := asya-controller asya-webhook
@@ -21,11 +21,13 @@ IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya
 
 # Scenarios that run at a time: most of them wait for something most of the time.
 SCENARIOS := $(shell expr 3 '*' $$(nproc))
+# On real pods, which need the processors themselves.
+REAL_SCENARIOS := $(shell expr 2 '*' $$(nproc))
 
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-scripts requirements
+.PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-scripts requirements
 .PHONY: programs harness rust python go
 
 help: ## Show this list
@@ -73,12 +75,17 @@ test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
 test-scenarios: programs harness ## Scenarios on a real Kubernetes; NAME=... for some of them
 	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
+test-real: programs harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them
+	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
+		cargo test $(LOCKED) --offline --workspace --test real -- $(NAME)
+
 test-brokers: harness ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::
 
-test-scripts: python ## Tests of the scripts in .ci/ and image/
+test-scripts: python ## Tests of the scripts in .ci/, image/ and tests/box/
 	python3 -m unittest discover -s .ci
 	python3 -m unittest discover -s image/tests
+	python3 -m unittest discover -s tests/box
 
 requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL POD-1..POD-4"
 	@python3 .ci/requirements.py $(ONLY)
@@ -91,7 +98,7 @@ $(PROGRAMS):
 
 # asya-cluster, with the features and thus the dependencies of `make test-unit`.
 harness: rust go
-	cargo test $(LOCKED) --workspace --test scenarios --no-run
+	cargo test $(LOCKED) --workspace --test scenarios --test real --no-run
 
 $(CARGO_DENY):
 	cargo install --locked --quiet --root $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION) cargo-deny@$(CARGO_DENY_VERSION)

@@ -10,6 +10,8 @@ RAN = re.compile(r"^Ran (\d+) tests? in ")
 OUTCOME = re.compile(r"^(?:OK|FAILED)(?: \((.*)\))?$")
 # ours:     7 passed, 0 failed
 OURS = re.compile(r"^(\d+) passed, (\d+) failed$")
+# ours:     skipped: real pods need root
+SKIPPED = re.compile(r"^skipped: .")
 
 
 class Counts(NamedTuple):
@@ -26,6 +28,8 @@ class Counter:
 
     def __init__(self):
         self.counts = Counts()
+        # Whether the part says why it cannot run here.
+        self.excused = False
         self._ran = None
 
     def line(self, text):
@@ -34,6 +38,9 @@ class Counter:
             self.counts += Counts(*map(int, found.groups()))
         elif found := OURS.match(text):
             self.counts += Counts(*map(int, found.groups()))
+        elif SKIPPED.match(text):
+            self.counts += Counts(skipped=1)
+            self.excused = True
         elif found := RAN.match(text):
             self._ran = int(found[1])
         elif self._ran is not None and (found := OUTCOME.match(text)):

@@ -17,7 +17,7 @@ from counts import Counter, Counts
 
 
 # Quick ones first.
-ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios")
+ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios", "test-real")
 # Of these one at a time runs beside the others: they occupy one processor and time nothing. What they print comes when they have ended.
 BESIDE = {"test-scripts", "test-runtime", "test-chart"}
 
@@ -63,7 +63,7 @@ class Runner:
             raise
         finally:
             self.children.discard(child)
-        counts, note = verdict(counter.counts, code)
+        counts, note = verdict(counter.counts, code, counter.excused)
         return Part(name, counts, time.monotonic() - started, note)
 
     def run_quietly(self, name):
@@ -83,13 +83,13 @@ def stream(pipe, counter, show):
     counter.line(rest.decode(errors="replace"))
 
 
-def verdict(counts, code):
-    """A part that broke before its tests could fail, or ran none, is a failure of its own."""
+def verdict(counts, code, excused):
+    """A part that broke before its tests could fail, or ran none without saying why, is a failure of its own."""
     if counts.failed:
         return counts, ""
     if code != 0:
         return counts + Counts(failed=1), "ended with code %d" % code
-    if counts.passed == 0:
+    if counts.passed == 0 and not excused:
         return counts + Counts(failed=1), "ran no test"
     return counts, ""
 

@@ -21,6 +21,10 @@ broken:
 \t@echo 'no such tool' >&2; exit 3
 silent:
 \t@true
+skipping:
+\t@echo 'skipped: it needs root'
+ignoring:
+\t@echo 'test result: ok. 0 passed; 0 failed; 2 ignored; 0 measured'
 nested:
 \t@echo "$(MAKELEVEL) [$(MAKEFLAGS)]"; echo '1 passed, 0 failed'
 """
@@ -95,11 +99,20 @@ class Running(unittest.TestCase):
         done = self.run_parts("silent")
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("0 passed, 1 failed", 1))
 
+    def test_part_that_says_why_it_cannot_run_is_neither_passed_nor_failed(self):
+        done = self.run_parts("skipping", "good")
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 0 failed", 0))
+        self.assertRegex(done.stdout, r"(?m)^skipping +0 +0 +1 ")
+
+    def test_part_whose_tests_are_all_ignored_is_a_failure(self):
+        done = self.run_parts("ignoring")
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("0 passed, 1 failed", 1))
+
     def test_without_names_all_parts_of_the_makefile_run(self):
         makefile = pathlib.Path(parts.__file__).parent.parent / "Makefile"
         targets = set(re.findall(r"(?m)^(lint|test-[a-z]+):", makefile.read_text()))
         self.assertEqual(set(parts.ALL), targets)
-        self.assertRegex(self.run_parts().stdout, r"(?s)== lint\n.*== test-scenarios\n")
+        self.assertRegex(self.run_parts().stdout, r"(?s)== lint\n.*== test-scenarios\n.*== test-real\n")
 
     def test_parts_know_nothing_of_the_make_around_them(self):
         environment = {**os.environ, "MAKEFLAGS": "-j3 --jobserver-auth=3,4", "MAKELEVEL": "1"}

@@ -44,12 +44,25 @@ impl Helm {
     /// # Errors
     /// When helm refuses, with its words.
     pub async fn with_chart(&self, command: &[&str], values: Value) -> Result<String> {
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator");
+        self.with_chart_at(&chart, command, values).await
+    }
+
+    /// The same with another chart.
+    ///
+    /// # Errors
+    /// When helm refuses, with its words.
+    pub async fn with_chart_at(
+        &self,
+        chart: &Path,
+        command: &[&str],
+        values: Value,
+    ) -> Result<String> {
         let mut merged = default_values(&self.cluster);
         merge(&mut merged, values);
         let file = self.cluster.folder().join("values.json");
         std::fs::write(&file, serde_json::to_vec_pretty(&merged)?)
             .trying(format_args!("write {}", file.display()))?;
-        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator");
         let (chart, file) = (chart.display().to_string(), file.display().to_string());
         self.run(&[command, &[RELEASE, &chart, "--values", &file]].concat())
             .await

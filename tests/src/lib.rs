@@ -1,7 +1,7 @@
 //! A real Kubernetes on loopback ports, for tests and for trying things.
 //!
 //! Real are etcd, the API server, the controller manager, the scheduler,
-//! RabbitMQ, the SQS server and KEDA; fake are nodes and pods (kwok). The operator
+//! RabbitMQ, the SQS server and KEDA; fake are nodes and pods (kwok), but for a node in [`real`]. The operator
 //! is installed by its chart and runs as the chart's Deployments say. All ends
 //! with the process that started it, however that ends.
 //!
@@ -30,6 +30,7 @@ pub mod pki;
 pub mod ports;
 pub mod process;
 pub mod rabbitmq;
+pub mod real;
 pub mod scenario;
 pub mod sqs;
 pub mod turn;

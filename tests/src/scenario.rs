@@ -17,6 +17,7 @@ use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, check, eventually};
 use crate::operator;
 use crate::process::{self, Spec};
+use crate::real;
 use crate::turn::{self, Stopwatch};
 
 /// What a scenario's body gets.
@@ -83,6 +84,9 @@ impl Scenario {
         };
         if failure.is_some() {
             scenario.print_operator_log();
+            if scenario.cluster.state().real {
+                real::tell(&scenario).await;
+            }
         }
         let namespaces = Api::<Namespace>::all(scenario.client());
         match namespaces

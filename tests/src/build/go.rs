@@ -31,32 +31,64 @@ const STAGES: [&str; 5] = [
 pub(super) async fn control_plane() -> Result<PathBuf> {
     let hint = "the Kubernetes control plane (once; about 5 minutes)";
     build("control-plane", hint, async |module, out| {
-        let version = required_version(module, "k8s.io/kubernetes")?;
-        let minor = version.split('.').nth(1).unwrap_or_default();
-        let package = "k8s.io/component-base/version";
-        // Helm's kubeVersion check and kubectl read these.
-        let mut ldflags = "-s -w".to_owned();
-        for (name, value) in [
-            ("gitVersion", version.as_str()),
-            ("gitMajor", "1"),
-            ("gitMinor", minor),
-            ("gitTreeState", "clean"),
-            ("gitCommit", "0000000000000000000000000000000000000000"),
-            ("buildDate", "2026-01-01T00:00:00Z"),
-        ] {
-            ldflags += " -X ";
-            ldflags += &[package, ".", name, "=", value].concat();
-        }
+        let ldflags = kubernetes_flags(module)?;
         let bin = out.join("bin");
         let binary = bin.join("controlplane").display().to_string();
         go_build(module, &["-o", &binary, "-ldflags", &ldflags, "."]).await?;
-        for component in COMPONENTS {
-            std::os::unix::fs::symlink("controlplane", bin.join(component))
-                .trying("link a component")?;
-        }
-        Ok(())
+        link(&bin, "controlplane", &COMPONENTS)
     })
     .await
+}
+
+pub(super) async fn node() -> Result<PathBuf> {
+    let hint = "kubelet and kube-proxy (once; about 2 minutes)";
+    build("node", hint, async |module, out| {
+        let ldflags = kubernetes_flags(module)?;
+        let bin = out.join("bin");
+        let binary = bin.join("node").display().to_string();
+        go_build(module, &["-o", &binary, "-ldflags", &ldflags, "."]).await?;
+        let pause = bin.join("pause").display().to_string();
+        go_build(module, &["-o", &pause, "-ldflags", "-s -w", "./pause"]).await?;
+        link(&bin, "node", &["kubelet", "kube-proxy"])
+    })
+    .await
+}
+
+pub(super) async fn dns() -> Result<PathBuf> {
+    let hint = "CoreDNS (once; about 2 minutes)";
+    build("dns", hint, async |module, out| {
+        let binary = out.join("bin/coredns").display().to_string();
+        go_build(module, &["-o", &binary, "-ldflags", "-s -w", "."]).await
+    })
+    .await
+}
+
+/// What Helm's check of `kubeVersion`, kubectl and a node's status read.
+fn kubernetes_flags(module: &Path) -> Result<String> {
+    let version = required_version(module, "k8s.io/kubernetes")?;
+    let minor = version.split('.').nth(1).unwrap_or_default();
+    let package = "k8s.io/component-base/version";
+    let mut flags = "-s -w".to_owned();
+    for (name, value) in [
+        ("gitVersion", version.as_str()),
+        ("gitMajor", "1"),
+        ("gitMinor", minor),
+        ("gitTreeState", "clean"),
+        ("gitCommit", "0000000000000000000000000000000000000000"),
+        ("buildDate", "2026-01-01T00:00:00Z"),
+    ] {
+        flags += " -X ";
+        flags += &[package, ".", name, "=", value].concat();
+    }
+    Ok(flags)
+}
+
+/// Names by which one binary knows what to be.
+fn link(bin: &Path, binary: &str, names: &[&str]) -> Result<()> {
+    for name in names {
+        std::os::unix::fs::symlink(binary, bin.join(name)).trying("link a component")?;
+    }
+    Ok(())
 }
 
 pub(super) async fn tools() -> Result<PathBuf> {
@@ -144,14 +176,19 @@ where
 {
     let module = modules().join(part);
     let read = |name: &str| match std::fs::read(module.join(name)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && name == "main.go" => {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && name.ends_with("main.go") => {
             Ok(Vec::new())
         }
         other => other.trying(format_args!("read {}", module.join(name).display())),
     };
     let (manifest, sums, main) = (read("go.mod")?, read("go.sum")?, read("main.go")?);
     let version = version(&module).await?;
-    let key = cache::key([RECIPE, &manifest, &sums, &main, version.as_bytes()]);
+    let pause = read("pause/main.go")?;
+    let mut inputs = vec![RECIPE, &manifest, &sums, &main, version.as_bytes()];
+    if !pause.is_empty() {
+        inputs.push(&pause);
+    }
+    let key = cache::key(inputs);
     let entry = cache::entry(part, &key, hint, async |out| compile(&module, out).await).await?;
     Ok(entry.join("bin"))
 }

@@ -1,7 +1,10 @@
 //! The parts that a cluster is made of, each built once into a cache.
 
 mod cache;
+mod containers;
 mod go;
+mod packages;
+mod python;
 mod rabbitmq;
 mod sqs;
 
@@ -10,6 +13,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 pub use cache::folder as cache_folder;
+pub(crate) use python::tar;
 
 use crate::error::{Error, Result};
 
@@ -30,11 +34,19 @@ pub enum Part {
     Sqs,
     /// KEDA's operator and metrics adapter, with its CRDs beside them.
     Keda,
+    /// kubelet, kube-proxy, and what holds a pod's namespaces.
+    Node,
+    /// `CoreDNS`.
+    Dns,
+    /// containerd, runc and network plugins of the distribution.
+    Containers,
+    /// Python as a layer of an image.
+    Python,
 }
 
 impl Part {
     /// All parts.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::ControlPlane,
         Self::Tools,
         Self::Helm3,
@@ -42,7 +54,14 @@ impl Part {
         Self::RabbitMq,
         Self::Sqs,
         Self::Keda,
+        Self::Node,
+        Self::Dns,
+        Self::Containers,
+        Self::Python,
     ];
+
+    /// What only a real node needs.
+    pub const REAL: [Self; 4] = [Self::Node, Self::Dns, Self::Containers, Self::Python];
 
     fn name(self) -> &'static str {
         match self {
@@ -53,6 +72,10 @@ impl Part {
             Self::RabbitMq => "rabbitmq",
             Self::Sqs => "sqs",
             Self::Keda => "keda",
+            Self::Node => "node",
+            Self::Dns => "dns",
+            Self::Containers => "containers",
+            Self::Python => "python",
         }
     }
 }
@@ -92,5 +115,9 @@ pub async fn ensure(part: Part) -> Result<PathBuf> {
         Part::RabbitMq => rabbitmq::ensure().await,
         Part::Sqs => sqs::ensure().await,
         Part::Keda => go::keda().await,
+        Part::Node => go::node().await,
+        Part::Dns => go::dns().await,
+        Part::Containers => containers::ensure().await,
+        Part::Python => python::ensure().await,
     }
 }

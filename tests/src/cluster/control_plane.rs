@@ -13,6 +13,7 @@ use crate::eventually::{NotYet, eventually};
 use crate::pki::{self, Authority, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
+use crate::real;
 
 const ADMIN_TOKEN: &str = "admintoken";
 const START: Duration = Duration::from_mins(2);
@@ -25,9 +26,9 @@ pub(crate) struct ControlPlane {
     pub(crate) processes: Vec<Process>,
 }
 
-/// Starts the control plane; `folder/egress.sock` must be listening.
-pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<ControlPlane> {
-    write_certificates(folder)?;
+/// Starts the control plane; `folder/egress.sock` must be listening. With a real node it serves pods, too.
+pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<ControlPlane> {
+    write_certificates(folder, real)?;
     write_file(
         &folder.join("tokens.csv"),
         &format!("{ADMIN_TOKEN},admin,admin,\"system:masters\"\n"),
@@ -44,7 +45,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<ControlPlane> {
     let client = client(&api_server, folder)?;
 
     let etcd = Process::start(etcd(bin, folder, etcd_port, ports::free()?)).await?;
-    let server = Process::start(api_server_spec(bin, folder, etcd_port, api_port)).await?;
+    let server = Process::start(api_server_spec(bin, folder, etcd_port, api_port, real)).await?;
     let ready = async {
         let answer = eventually("the API server is ready", START, async || {
             let request = http::Request::get("/readyz").body(Vec::new())?;
@@ -115,16 +116,20 @@ fn write_file(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).trying(format_args!("write {}", path.display()))
 }
 
-fn write_certificates(folder: &Path) -> Result<()> {
+fn write_certificates(folder: &Path, real: bool) -> Result<()> {
     let authority = Authority::new("test-ca")?;
     authority.write(folder, "ca")?;
-    let hosts = [
+    let mut hosts = vec![
         "127.0.0.1",
         "localhost",
         "kubernetes",
         "kubernetes.default",
         "kubernetes.default.svc",
     ];
+    if real {
+        hosts.extend([real::ADDRESS, real::API_SERVICE]);
+        authority.issue(folder, "to-kubelet", "kube-apiserver", &[], Use::Client)?;
+    }
     authority.issue(folder, "api", "kube-apiserver", &hosts, Use::Server)?;
     let front_proxy = Authority::new("test-front-proxy-ca")?;
     front_proxy.write(folder, "front-proxy-ca")?;
@@ -190,42 +195,62 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
     ])
 }
 
-fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16) -> Spec {
+fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16, real: bool) -> Spec {
     let file = |name: &str| folder.join(name).display().to_string();
-    spec("kube-apiserver", bin, folder)
-        .args([
-            format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            format!("--secure-port={port}"),
-            "--advertise-address=127.0.0.1".to_owned(),
-            "--endpoint-reconciler-type=none".to_owned(),
-            "--service-cluster-ip-range=198.51.100.0/24".to_owned(),
-            "--authorization-mode=Node,RBAC".to_owned(),
-            "--allow-privileged=true".to_owned(),
-            "--profiling=false".to_owned(),
-            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
-            "--requestheader-allowed-names=front-proxy-client".to_owned(),
-            "--requestheader-username-headers=X-Remote-User".to_owned(),
-            "--requestheader-group-headers=X-Remote-Group".to_owned(),
-            "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+    let reached: &[&str] = if real {
+        // In a box, which nobody reaches from outside.
+        &[
+            "--bind-address=0.0.0.0",
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
+    } else {
+        &[
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+        ]
+    };
+    let spec = spec("kube-apiserver", bin, folder).args(reached);
+    let spec = if real {
+        spec.args([
+            format!("--advertise-address={}", real::ADDRESS),
+            format!("--kubelet-client-certificate={}", file("to-kubelet.crt")),
+            format!("--kubelet-client-key={}", file("to-kubelet.key")),
+            format!("--kubelet-certificate-authority={}", file("ca.crt")),
         ])
-        .args(
-            [
-                ("tls-cert-file", "api.crt"),
-                ("tls-private-key-file", "api.key"),
-                ("client-ca-file", "ca.crt"),
-                ("token-auth-file", "tokens.csv"),
-                ("service-account-key-file", "service-accounts.pub"),
-                ("service-account-signing-key-file", "service-accounts.key"),
-                ("requestheader-client-ca-file", "front-proxy-ca.crt"),
-                ("proxy-client-cert-file", "front-proxy.crt"),
-                ("proxy-client-key-file", "front-proxy.key"),
-                ("egress-selector-config-file", "egress.yaml"),
-                ("audit-policy-file", "audit-policy.yaml"),
-                ("audit-log-path", "audit.log"),
-            ]
-            .map(|(flag, name)| format!("--{flag}={}", file(name))),
-        )
+    } else {
+        spec
+    };
+    spec.args([
+        format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        format!("--secure-port={port}"),
+        "--service-cluster-ip-range=198.51.100.0/24".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--profiling=false".to_owned(),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--requestheader-allowed-names=front-proxy-client".to_owned(),
+        "--requestheader-username-headers=X-Remote-User".to_owned(),
+        "--requestheader-group-headers=X-Remote-Group".to_owned(),
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-".to_owned(),
+    ])
+    .args(
+        [
+            ("tls-cert-file", "api.crt"),
+            ("tls-private-key-file", "api.key"),
+            ("client-ca-file", "ca.crt"),
+            ("token-auth-file", "tokens.csv"),
+            ("service-account-key-file", "service-accounts.pub"),
+            ("service-account-signing-key-file", "service-accounts.key"),
+            ("requestheader-client-ca-file", "front-proxy-ca.crt"),
+            ("proxy-client-cert-file", "front-proxy.crt"),
+            ("proxy-client-key-file", "front-proxy.key"),
+            ("egress-selector-config-file", "egress.yaml"),
+            ("audit-policy-file", "audit-policy.yaml"),
+            ("audit-log-path", "audit.log"),
+        ]
+        .map(|(flag, name)| format!("--{flag}={}", file(name))),
+    )
 }
 
 fn controller_manager(bin: &Path, folder: &Path, kubeconfig: &Path, port: u16) -> Spec {

@@ -65,10 +65,11 @@ impl Drop for Egress {
 }
 
 /// Listens on `folder/egress.sock`. The client is told later, since the API
-/// server needs the socket first.
+/// server needs the socket first. With a real node there is a network: what has no route is connected to as it is.
 pub(crate) fn listen(
     folder: &Path,
     client: tokio::sync::watch::Receiver<Option<Client>>,
+    real: bool,
 ) -> Result<Egress> {
     let routes = folder.join("routes");
     std::fs::create_dir_all(&routes).trying(format_args!("make {}", routes.display()))?;
@@ -80,7 +81,7 @@ pub(crate) fn listen(
         while let Ok((stream, _)) = listener.accept().await {
             let (folder, client) = (folder.clone(), client.borrow().clone());
             tokio::spawn(async move {
-                if let Err(error) = serve(stream, &folder, client).await {
+                if let Err(error) = serve(stream, &folder, client, real).await {
                     let line = format!("{error}\n");
                     append(&folder.join("egress.log"), &line);
                 }
@@ -96,7 +97,12 @@ fn append(log: &Path, line: &str) {
     }
 }
 
-async fn serve(mut stream: UnixStream, folder: &Path, client: Option<Client>) -> Result<()> {
+async fn serve(
+    mut stream: UnixStream,
+    folder: &Path,
+    client: Option<Client>,
+    real: bool,
+) -> Result<()> {
     let head = read_head(&mut stream)
         .await
         .trying("read a CONNECT request")?;
@@ -105,7 +111,10 @@ async fn serve(mut stream: UnixStream, folder: &Path, client: Option<Client>) ->
         .and_then(|rest| rest.split(' ').next())
         .ok_or_else(|| Error::Other(format!("not a CONNECT request: {head}")))?;
     let connected = async {
-        let address = resolve(target, folder, client).await?;
+        let address = match resolve(target, folder, client).await {
+            Err(Error::Other(_)) if real => in_network(target),
+            other => other?,
+        };
         TcpStream::connect(&address)
             .await
             .trying(format_args!("connect {target} to {address}"))
@@ -169,6 +178,14 @@ async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<
         return Err(Error::Other(format!("no process behind {target} is ready")));
     }
     Ok(ready.swap_remove(turn() % ready.len()))
+}
+
+/// `host:port` as the node's own resolver knows it.
+fn in_network(target: &str) -> String {
+    match target.rsplit_once(".svc:") {
+        Some((host, port)) => format!("{host}.svc.cluster.local:{port}"),
+        None => target.to_owned(),
+    }
 }
 
 /// Which of several backends is next.

@@ -13,6 +13,7 @@ use crate::error::{Error, Result, Trying};
 use crate::eventually::{NotYet, eventually};
 use crate::ports;
 use crate::process::{Process, Spec};
+use crate::real;
 
 /// The label by which a pod asks for a mode; without it a pod becomes ready at once.
 ///
@@ -30,13 +31,13 @@ pub const CONTAINER: &str = "kwok.test/container";
 
 const OWN_STAGES: &str = include_str!("stages.yaml");
 
-/// Starts kwok and `nodes` nodes.
+/// Starts kwok and `nodes` nodes. Beside a real node nothing goes to them but what tolerates [`real::FAKE_TAINT`].
 pub(crate) async fn start(
     tools: &Path,
     folder: &Path,
     kubeconfig: &Path,
     client: &Client,
-    nodes: u32,
+    (nodes, real): (u32, bool),
 ) -> Result<Process> {
     let stages = folder.join("stages.yaml");
     std::fs::write(&stages, stages_yaml(&tools.join("../stages"))?)
@@ -48,8 +49,15 @@ pub(crate) async fn start(
         .args([
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--config={}", stages.display()),
-            "--manage-all-nodes=true".to_owned(),
-            "--cidr=203.0.113.0/24".to_owned(),
+            format!("--manage-all-nodes={}", !real),
+            format!(
+                "--cidr={}",
+                if real {
+                    "203.0.113.128/25"
+                } else {
+                    "203.0.113.0/24"
+                }
+            ),
             "--node-ip=127.0.0.1".to_owned(),
             "--node-name=kwok".to_owned(),
             format!("--node-port={port}"),
@@ -61,10 +69,16 @@ pub(crate) async fn start(
             ),
             "--node-lease-duration-seconds=40".to_owned(),
         ]);
+    let kwok = if real {
+        kwok.arg("--manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake")
+    } else {
+        kwok
+    };
     let kwok = Process::start(kwok).await?;
     let api: Api<Node> = Api::all(client.clone());
     for number in 0..nodes {
-        api.create(&PostParams::default(), &node(number)?).await?;
+        api.create(&PostParams::default(), &node(number, real)?)
+            .await?;
     }
     let ready = eventually(
         "the fake nodes are ready",
@@ -90,10 +104,13 @@ pub(crate) async fn start(
     Ok(kwok)
 }
 
-fn node(number: u32) -> Result<Node> {
+fn node(number: u32, real: bool) -> Result<Node> {
     let name = format!("node-{number}");
     let resources = json!({"cpu": "1000", "memory": "1Ti", "pods": "100000"});
+    let taint = json!({"key": real::FAKE_TAINT, "effect": "NoSchedule"});
+    let taints: Vec<Value> = real.then_some(taint).into_iter().collect();
     Ok(serde_json::from_value(json!({
+        "spec": {"taints": taints},
         "metadata": {
             "name": name,
             "annotations": {"kwok.x-k8s.io/node": "fake"},

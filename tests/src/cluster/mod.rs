@@ -2,6 +2,7 @@
 
 mod control_plane;
 mod egress;
+mod kubernetes;
 mod kwok;
 mod state;
 
@@ -26,6 +27,7 @@ use crate::keda;
 use crate::operator::{self, Instance, Operator};
 use crate::process::{Folder, Process, Signal};
 use crate::rabbitmq::{self, RabbitMq};
+use crate::real;
 use crate::sqs::{self, Sqs};
 use crate::turn;
 use crate::webhook::Webhook;
@@ -47,6 +49,8 @@ pub struct Options {
     pub keda: bool,
     /// Fake nodes.
     pub nodes: u32,
+    /// A real node beside them, in the box that this process runs in.
+    pub real: bool,
 }
 
 impl Default for Options {
@@ -57,6 +61,18 @@ impl Default for Options {
             sqs: false,
             keda: false,
             nodes: 2,
+            real: false,
+        }
+    }
+}
+
+impl Options {
+    /// Where brokers listen.
+    fn host(self) -> &'static str {
+        if self.real {
+            real::ADDRESS
+        } else {
+            "127.0.0.1"
         }
     }
 }
@@ -190,9 +206,9 @@ impl RunningCluster {
         crate::install_crypto_provider();
         let control_plane_bin = build::ensure(Part::ControlPlane).await?;
         let tools = build::ensure(Part::Tools).await?;
-        let host = State::from_env().ok().and_then(|state| state.rabbitmq);
-        let host = host.filter(|_| options.rabbitmq && !options.own_rabbitmq);
-        let rabbitmq_bin = if options.rabbitmq && host.is_none() {
+        let shared = State::from_env().ok().and_then(|state| state.rabbitmq);
+        let shared = shared.filter(|_| options.rabbitmq && !options.own_rabbitmq);
+        let rabbitmq_bin = if options.rabbitmq && shared.is_none() {
             Some(build::ensure(Part::RabbitMq).await?)
         } else {
             None
@@ -210,39 +226,30 @@ impl RunningCluster {
         let _turn = turn::beside_others().await;
         let folder = Folder::create("c")?;
         let (client_sender, client_receiver) = watch::channel(None);
-        let egress = egress::listen(&folder, client_receiver)?;
+        let egress = egress::listen(&folder, client_receiver, options.real)?;
+        let host = options.host();
         let kubernetes = async {
-            let control_plane = control_plane::start(&control_plane_bin, &folder).await?;
-            client_sender.send_replace(Some(control_plane.client.clone()));
-            let kwok = kwok::start(
-                &tools,
-                &folder,
-                &control_plane.kubeconfig,
-                &control_plane.client,
-                options.nodes,
-            )
-            .await?;
-            Ok::<_, Error>((control_plane, kwok))
+            let programs = (control_plane_bin.as_path(), tools.as_path());
+            Box::pin(kubernetes::start(programs, &folder, options, client_sender)).await
         };
         let broker = async {
-            if let Some(host) = &host {
-                let state = rabbitmq::server::lodge(host).await?;
+            if let Some(shared) = &shared {
+                let state = rabbitmq::server::lodge(shared).await?;
                 return Ok(Some((state, Vec::new())));
             }
             match &rabbitmq_bin {
-                Some(bin) => rabbitmq::server::start(bin, &folder).await.map(Some),
+                Some(bin) => rabbitmq::server::start(bin, &folder, host).await.map(Some),
                 None => Ok(None),
             }
         };
         let sqs = async {
             match &sqs_bin {
-                Some(bin) => sqs::server::start(bin, &folder).await.map(Some),
+                Some(bin) => sqs::server::start(bin, &folder, host).await.map(Some),
                 None => Ok(None),
             }
         };
-        let ((control_plane, kwok), broker, sqs) = tokio::try_join!(kubernetes, broker, sqs)?;
+        let (control_plane, broker, sqs) = tokio::try_join!(kubernetes, broker, sqs)?;
         let mut processes = control_plane.processes;
-        processes.push(kwok);
         let rabbitmq = broker.map(|(state, started)| {
             processes.extend(started);
             state
@@ -261,6 +268,7 @@ impl RunningCluster {
             rabbitmq,
             sqs,
             keda: false,
+            real: options.real,
             operator: None,
         };
         let mut running = Self {
@@ -315,19 +323,29 @@ impl RunningCluster {
         self.cluster.state = Arc::new(state);
     }
 
-    /// Installs the operator with these values and starts one controller and the webhook's replicas.
+    /// Installs the operator with these values, and starts one controller and the webhook's replicas where no node would.
     ///
     /// # Errors
     /// When it cannot be installed or does not become ready.
     pub async fn start_operator(&mut self, values: Value) -> Result<()> {
         let operator = Operator::install(&self.cluster, values).await?;
+        if self.state().real {
+            operator.rolled_out().await?;
+            self.know(operator.state(&[], &[]));
+            return Ok(());
+        }
         let instance = operator.start("asya-operator-0").await?;
         self.instances.push(instance);
         let webhook = self.webhook.insert(Webhook::start(&operator).await?);
-        let mut state = self.cluster.state().clone();
-        state.operator = Some(operator.state(&self.instances, webhook.replicas()));
-        self.cluster.state = Arc::new(state);
+        let state = operator.state(&self.instances, webhook.replicas());
+        self.know(state);
         Ok(())
+    }
+
+    fn know(&mut self, operator: OperatorState) {
+        let mut state = self.cluster.state().clone();
+        state.operator = Some(operator);
+        self.cluster.state = Arc::new(state);
     }
 
     /// Our processes that stand for pods of the operator.

@@ -32,6 +32,9 @@ pub struct State {
     /// Whether KEDA runs.
     #[serde(default)]
     pub keda: bool,
+    /// Whether pods are real.
+    #[serde(default)]
+    pub real: bool,
     /// The operator, if it was installed.
     pub operator: Option<OperatorState>,
 }
@@ -40,7 +43,7 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RabbitMqState {
-    /// Always 127.0.0.1.
+    /// 127.0.0.1, or the address of a real node, where pods reach it.
     pub host: String,
     /// AMQP.
     pub port: u16,

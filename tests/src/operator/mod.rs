@@ -20,6 +20,7 @@ use crate::cluster::{Cluster, OperatorState};
 use crate::error::{Error, Result};
 use crate::helm::Helm;
 use crate::rabbitmq::OPERATOR_PASSWORD;
+use crate::real;
 
 /// What the operator's calls of RabbitMQ say that they come from, less its version.
 pub const OPERATOR_AGENT: &str = "asya-operator/";
@@ -37,7 +38,7 @@ pub const SQS_SECRET: &str = "sqs-secret";
 pub(crate) const RELEASE: &str = "asya-operator";
 pub(crate) const NAMESPACE: &str = "asya-system";
 /// What the operator consists of.
-const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
+pub(crate) const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
 
 /// An installed operator; its instances are started one by one.
 #[derive(Clone)]
@@ -74,6 +75,22 @@ impl Operator {
             cluster: cluster.clone(),
             bin: bin_folder()?,
         })
+    }
+
+    /// Waits until all pods of the chart's Deployments run, on a real node, as the chart says now.
+    ///
+    /// # Errors
+    /// When one does not become ready.
+    pub async fn rolled_out(&self) -> Result<()> {
+        let webhook = format!("{RELEASE}-webhook");
+        let webhook = self.webhook.as_ref().map(|_| webhook.as_str());
+        for name in [RELEASE].into_iter().chain(webhook) {
+            let deployment = format!("deployment/{name}");
+            let args = ["rollout", "status", &deployment, "--timeout=90s"];
+            let args = [&["--namespace", NAMESPACE], args.as_slice()].concat();
+            self.cluster.kubectl(&args).await?;
+        }
+        Ok(())
     }
 
     /// Starts an instance and waits until it is ready.
@@ -200,7 +217,13 @@ pub fn default_values(cluster: &Cluster) -> Value {
         });
     }
     // Five losses in a row, and the waits between them, are over in half a minute.
-    json!({"transports": transports, "controller": {"conflictWait": "1s"}})
+    let mut values = json!({"transports": transports, "controller": {"conflictWait": "1s"}});
+    if state.real {
+        let (repository, tag) = real::OPERATOR_IMAGE;
+        values["image"] = json!({"repository": repository, "tag": tag});
+        values["sidecar"] = json!({"image": real::SIDECAR_IMAGE});
+    }
+    values
 }
 
 /// Values by which the webhook refuses no actor: for scenarios of what the controller says of those that it would refuse.

@@ -20,8 +20,12 @@ pub const OPERATOR: &str = "asya";
 /// Its password, which needs escaping wherever that is forgotten.
 pub const OPERATOR_PASSWORD: &str = "p@ss/w:rd";
 
-/// Starts epmd and RabbitMQ, and makes the operator's user.
-pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, Vec<Process>)> {
+/// Starts epmd and RabbitMQ, which listens on `host`, and makes the operator's user.
+pub(crate) async fn start(
+    bin: &Path,
+    folder: &Path,
+    host: &str,
+) -> Result<(RabbitMqState, Vec<Process>)> {
     let home = folder.join("rabbitmq");
     let access_log = home.join("http");
     std::fs::create_dir_all(&access_log).trying(format_args!("make {}", access_log.display()))?;
@@ -30,10 +34,10 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
     write(&home.join("env.conf"), "")?;
     let authority = Authority::new("rabbitmq-ca")?;
     authority.write(&home, "ca")?;
-    authority.issue(&home, "server", "rabbitmq", &["127.0.0.1"], Use::Server)?;
+    authority.issue(&home, "server", "rabbitmq", &[host], Use::Server)?;
     let management_tls_port = ports::free()?;
-    let mut configuration = configuration(port, management_port, &access_log);
-    configuration.push_str(&tls(management_tls_port, &home));
+    let mut configuration = configuration(host, port, management_port, &access_log);
+    configuration.push_str(&tls(host, management_tls_port, &home));
     write(&home.join("rabbitmq.conf"), &configuration)?;
 
     // Left to itself RabbitMQ would start an epmd that outlives it.
@@ -77,7 +81,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
         );
     let server = Process::start(server).await?;
     let state = RabbitMqState {
-        host: "127.0.0.1".to_owned(),
+        host: host.to_owned(),
         port,
         management_port,
         management_tls_port,
@@ -89,7 +93,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(RabbitMqState, V
     let admin = RabbitMq::new(&state)?;
     let started = eventually("RabbitMQ answers", Duration::from_mins(2), async || {
         admin.queues().await.map_err(NotYet::new)?;
-        tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+        tokio::net::TcpStream::connect((host, port)).await?;
         Ok(())
     });
     server.alive_while(started).await?;
@@ -112,10 +116,10 @@ pub(crate) async fn lodge(server: &RabbitMqState) -> Result<RabbitMqState> {
     Ok(state)
 }
 
-fn configuration(port: u16, management_port: u16, access_log: &Path) -> String {
+fn configuration(host: &str, port: u16, management_port: u16, access_log: &Path) -> String {
     [
-        format!("listeners.tcp.default = 127.0.0.1:{port}"),
-        "management.tcp.ip = 127.0.0.1".to_owned(),
+        format!("listeners.tcp.default = {host}:{port}"),
+        format!("management.tcp.ip = {host}"),
         format!("management.tcp.port = {management_port}"),
         format!("management.http_log_dir = {}", access_log.display()),
         format!("default_user = {ADMIN}"),
@@ -131,10 +135,10 @@ fn configuration(port: u16, management_port: u16, access_log: &Path) -> String {
 }
 
 /// The management API again, with a certificate of a private authority.
-fn tls(port: u16, folder: &Path) -> String {
+fn tls(host: &str, port: u16, folder: &Path) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     [
-        "management.ssl.ip = 127.0.0.1".to_owned(),
+        format!("management.ssl.ip = {host}"),
         format!("management.ssl.port = {port}"),
         format!("management.ssl.cacertfile = {}", file("ca.crt")),
         format!("management.ssl.certfile = {}", file("server.crt")),

@@ -1,4 +1,4 @@
-//! The server, on a loopback port.
+//! The server, on a port of one address.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::eventually::{NotYet, eventually};
 use crate::ports;
 use crate::process::{Process, Spec};
 
-/// Starts the server and returns its URL.
-pub(crate) async fn start(bin: &Path, folder: &Path) -> Result<(String, Process)> {
+/// Starts the server, which listens on `host`, and returns its URL.
+pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(String, Process)> {
     let home = folder.join("sqs");
     std::fs::create_dir_all(&home).trying(format_args!("make {}", home.display()))?;
-    let address = format!("127.0.0.1:{}", ports::free()?);
+    let address = format!("{host}:{}", ports::free()?);
     let server = Spec::new("sqs", bin.join("python3"))
         .log(folder.join("sqs.log"))
         .args(["-m", "localstack.runtime.main"])

@@ -23,6 +23,7 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
         keda: false,
         no_rabbitmq: false,
         no_operator: false,
+        real: false,
     };
     with.build().await?;
     say(

@@ -3,6 +3,7 @@
 
 mod background;
 mod demo;
+mod real;
 mod run;
 
 use std::process::ExitCode;
@@ -24,9 +25,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build or install parts into the cache (all of them when none is named).
+    /// Build or install parts into the cache (when none is named, all that need no root).
     Build {
-        /// control-plane, tools, helm3, rabbitmq, sqs, keda.
+        /// control-plane, tools, helm3, rabbitmq, sqs, keda, node, dns, containers, python.
         parts: Vec<String>,
     },
     /// Start a cluster with the operator and leave it running.
@@ -38,6 +39,12 @@ enum Command {
         #[command(flatten)]
         with: With,
         /// The command; it finds the cluster by `ASYA_TEST_CLUSTER` and `KUBECONFIG`.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Run a command in a box of namespaces, where a cluster can have a real node; say why not where that is impossible.
+    Real {
+        /// The command, such as `asya-cluster run --real -- COMMAND`.
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
@@ -71,6 +78,9 @@ struct With {
     /// Leave the operator out.
     #[arg(long)]
     no_operator: bool,
+    /// Add a real node, on which the operator's pods run, too; in a box (command `real`).
+    #[arg(long)]
+    real: bool,
 }
 
 impl With {
@@ -80,6 +90,7 @@ impl With {
             own_rabbitmq: true,
             sqs: self.sqs,
             keda: self.keda,
+            real: self.real,
             ..Options::default()
         }
     }
@@ -127,6 +138,7 @@ async fn main() -> ExitCode {
         Command::Down => background::down().await,
         Command::Serve(with) => background::serve(with).await,
         Command::Run { with, command } => run::run(with, &command).await,
+        Command::Real { command } => real::real(&command).await,
         Command::Demo { stay } => demo::demo(stay).await,
     };
     asya_tests::let_the_end_come().await;
@@ -145,7 +157,8 @@ async fn build_parts(names: &[String]) -> Result<ExitCode> {
         .map(|name| name.parse())
         .collect::<Result<Vec<Part>>>()?;
     let parts = if parts.is_empty() {
-        Part::ALL.to_vec()
+        let real = |part: &Part| Part::REAL.contains(part);
+        Part::ALL.into_iter().filter(|part| !real(part)).collect()
     } else {
         parts
     };

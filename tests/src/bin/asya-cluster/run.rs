@@ -7,11 +7,14 @@ use asya_tests::Result;
 use asya_tests::cluster::{STATE_VARIABLE, State};
 use asya_tests::operator::unvalidated;
 use asya_tests::process::{Process, Spec};
+use serde_json::json;
 
 use crate::With;
 
 pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
-    let mut cluster = with.start(unvalidated()).await?;
+    // Scenarios of bad actors have fake pods.
+    let values = if with.real { json!({}) } else { unvalidated() };
+    let mut cluster = with.start(values).await?;
     let state = cluster.folder().join("state.json");
     cluster.state().write(&state)?;
     let (program, args) = command.split_first().unwrap_or((&command[0], &[]));

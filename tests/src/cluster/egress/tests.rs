@@ -44,7 +44,7 @@ async fn connect(folder: &Path, target: &str) -> String {
 async fn a_service_leads_to_the_process_that_is_ready() {
     let folder = Folder::create("egress").unwrap();
     let (_client, client) = watch::channel(None);
-    let _egress = listen(&folder, client).unwrap();
+    let _egress = listen(&folder, client, false).unwrap();
     let backends = [
         backend("not ready", StatusCode::SERVICE_UNAVAILABLE).await,
         backend("ready", StatusCode::OK).await,
@@ -61,7 +61,7 @@ async fn a_service_leads_to_the_process_that_is_ready() {
 async fn a_service_without_a_ready_process_is_unavailable() {
     let folder = Folder::create("egress").unwrap();
     let (_client, client) = watch::channel(None);
-    let _egress = listen(&folder, client).unwrap();
+    let _egress = listen(&folder, client, false).unwrap();
     let backends = [backend("not ready", StatusCode::SERVICE_UNAVAILABLE).await];
     set_route(&folder, "system", "webhook", 443, &backends).unwrap();
     for target in [

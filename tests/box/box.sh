@@ -1,0 +1,80 @@
+#!/bin/bash
+# Runs a command where a kubelet can work, and leaves nothing of it: box.sh COMMAND...
+#
+# The command has mount, network, process, host name, IPC and cgroup namespaces of its own. It reaches nothing outside but files, and whatever it
+# started ends with it. Needs root and version 1 of cgroups. The folder ASYA_BOX is its to write into.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+root=${TMPDIR:-/tmp}
+
+# The folders of this process in each cgroup hierarchy of version 1, as its mounts show them.
+hierarchies() {
+    while IFS=: read -r _ controllers path; do
+        [ -z "$controllers" ] || printf '/sys/fs/cgroup/%s%s\n' "${controllers#name=}" "${path%/}"
+    done < /proc/self/cgroup
+}
+
+# Removes what a box leaves: its cgroups, once its processes are gone, and its folder.
+remove() {
+    local groups
+    readarray -t groups < "$1/cgroups"
+    for _ in {1..100}; do
+        [ ${#groups[@]} = 0 ] && break
+        find "${groups[@]}" -depth -type d -exec rmdir {} + 2>/dev/null
+        ls -d "${groups[@]}" 2>/dev/null | grep -q . || break
+        sleep 0.1
+    done
+    rm -rf "$1"
+}
+
+# One at a time, so that nobody takes a box for dead whose lock is not held yet.
+exec 8> "$root/asya-boxes.lock"
+flock 8
+for folder in "$root"/asya-box-*; do
+    [ -e "$folder/lock" ] && flock --nonblock "$folder/lock" true && remove "$folder"
+done
+ASYA_BOX=$(mktemp -d "$root/asya-box-XXXXXX") || exit 1
+export ASYA_BOX
+touch "$ASYA_BOX/cgroups"
+exec 9> "$ASYA_BOX/lock"
+flock 9
+exec 8>&-
+
+groups=()
+while read -r group; do
+    group=$group/${ASYA_BOX##*/}
+    if ! mkdir "$group" 2>/dev/null; then
+        echo "box.sh: cannot make $group" >&2
+        remove "$ASYA_BOX"
+        exit 1
+    fi
+    groups+=("$group")
+    echo "$group" >> "$ASYA_BOX/cgroups"
+    if [ -e "$group/cpuset.cpus" ]; then
+        for file in cpuset.cpus cpuset.mems; do cat "$group/../$file" > "$group/$file"; done
+        echo 1 > "$group/cgroup.clone_children"
+    fi
+done < <(hierarchies)
+if [ ${#groups[@]} = 0 ]; then
+    echo "box.sh: there is no cgroup hierarchy of version 1" >&2
+    remove "$ASYA_BOX"
+    exit 1
+fi
+
+(
+    for group in "${groups[@]}"; do echo "$BASHPID" > "$group/cgroup.procs" || exit 1; done
+    # Not ours to hold: the lock says whether this script runs.
+    exec 9>&-
+    exec setpriv --pdeathsig KILL unshare -mnpuiC --fork --mount-proc --kill-child --propagation private "$here/inside.sh" "$@"
+) &
+child=$!
+code=0
+trap 'code=130; kill -KILL $child 2>/dev/null' INT
+trap 'code=143; kill -KILL $child 2>/dev/null' TERM HUP
+wait $child
+ended=$?
+trap '' INT TERM HUP
+wait $child 2>/dev/null
+[ $code = 0 ] && code=$ended
+remove "$ASYA_BOX"
+exit $code

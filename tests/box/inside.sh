@@ -1,0 +1,41 @@
+#!/bin/bash
+# The first process of a box (box.sh): mounts, cgroups and a network, then the command.
+set -e
+address=203.0.113.1
+hostname real
+mount -t tmpfs tmpfs /run
+mkdir -p "$ASYA_BOX"/{var,work,settings,tmp}
+export TMPDIR=$ASYA_BOX/tmp
+mount -t overlay -o "lowerdir=/var,upperdir=$ASYA_BOX/var,workdir=$ASYA_BOX/work" overlay /var
+
+# A kubelet insists on these: it finds them, and changes nothing of the machine's kernel.
+setting() {
+    local file=$ASYA_BOX/settings/${1##*/}
+    echo "$2" > "$file"
+    mount --bind "$file" "/proc/sys/$1"
+}
+setting vm/overcommit_memory 1
+setting kernel/panic 10
+setting kernel/panic_on_oops 1
+
+# Each hierarchy again, so that its root is the box's cgroup.
+for mounted in $(awk '$5 ~ "^/sys/fs/cgroup/" && $5 !~ "unified" {print $5}' /proc/self/mountinfo); do
+    hierarchy=${mounted##*/}
+    [ "$hierarchy" = systemd ] && hierarchy=none,name=systemd
+    umount "$mounted"
+    mount -t cgroup -o "$hierarchy" cgroup "$mounted"
+done
+mount --make-rshared /
+
+# The bridge of the pods, the address of the node, and Services behind it.
+printf 'nameserver %s\nsearch cluster.local\n' "$address" > "$ASYA_BOX/resolv.conf"
+mount --bind "$ASYA_BOX/resolv.conf" /etc/resolv.conf
+ip link set lo up
+ip link add cni0 type bridge
+ip addr add "$address/25" dev cni0
+ip link set cni0 up
+ip route add 198.51.100.0/24 dev cni0
+echo 1 > /proc/sys/net/ipv4/ip_forward
+set +e
+"$@"
+exit $?

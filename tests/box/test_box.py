@@ -1,0 +1,117 @@
+"""Tests of box.sh: what a box is, and that nothing of it stays. They need root and cgroups of version 1, as boxes do."""
+
+import glob
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+BOX = pathlib.Path(__file__).parent / "box.sh"
+# In the box: a mount, a cgroup and a process in the background; then it says that they are there.
+STARTED = """
+mkdir -p $ASYA_BOX/mounted && mount -t tmpfs tmpfs $ASYA_BOX/mounted
+mkdir /sys/fs/cgroup/pids/inner
+setsid sleep 10000 &
+echo $! $ASYA_BOX
+exec sleep 10000
+"""
+
+
+def is_possible():
+    return os.geteuid() == 0 and subprocess.run([BOX, "true"], capture_output=True, check=False).returncode == 0
+
+
+@unittest.skipUnless(is_possible(), "no boxes here: they need root and cgroups of version 1")
+class Box(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.TemporaryDirectory()
+        self.addCleanup(self.root.cleanup)
+        self.before = self.seen()
+
+    def run_box(self, *command):
+        return subprocess.run([BOX, *command], env=self.environment(), capture_output=True, text=True, check=False)
+
+    def environment(self):
+        return dict(os.environ, TMPDIR=self.root.name)
+
+    def start(self):
+        """A box that runs, and the folder that is its."""
+        child = subprocess.Popen([BOX, "bash", "-c", STARTED], env=self.environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        _, folder = child.stdout.readline().split()
+        self.assertTrue(os.path.isdir(folder))
+        return child, folder
+
+    def seen(self):
+        """What a box could leave: cgroups, mounts, interfaces, sleeping processes, folders."""
+        # Others may have boxes, too.
+        theirs = set(map(os.path.basename, glob.glob(f"{tempfile.gettempdir()}/asya-box-*")))
+        cgroups = [path for path in glob.glob("/sys/fs/cgroup/**/asya-box-*", recursive=True) if os.path.basename(path) not in theirs]
+        mounts = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if self.root.name in line]
+        interfaces = [name for name in os.listdir("/sys/class/net") if name == "cni0"]
+        return sorted(cgroups), mounts, interfaces, self.sleepers(), glob.glob(f"{self.root.name}/asya-box-*")
+
+    def sleepers(self):
+        found = []
+        for path in glob.glob("/proc/[0-9]*/environ"):
+            try:
+                if f"TMPDIR={self.root.name}".encode() in pathlib.Path(path).read_bytes():
+                    found.append(path)
+            except OSError:
+                pass
+        return found
+
+    def assert_nothing_stays(self):
+        self.assertEqual(self.seen(), self.before)
+
+    def test_a_box_has_only_its_own_processes_and_network(self):
+        done = self.run_box("bash", "-c", "ps -e --no-headers | wc -l; ls /sys/class/net 2>/dev/null; ip -o link | wc -l")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.split()
+        self.assertLess(int(lines[0]), 8)
+        self.assertEqual(int(lines[-1]), 2)
+        self.assert_nothing_stays()
+
+    def test_its_end_is_that_of_its_command(self):
+        self.assertEqual(self.run_box("bash", "-c", "exit 7").returncode, 7)
+        self.assert_nothing_stays()
+
+    def test_nothing_stays_after_an_interrupt(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)):
+            with self.subTest(number):
+                child, _ = self.start()
+                # As a terminal does: to all of the group.
+                os.killpg(child.pid, number)
+                self.assertEqual(child.wait(), code)
+                self.assert_nothing_stays()
+
+    def test_what_a_killed_one_leaves_goes_with_the_next(self):
+        child, folder = self.start()
+        child.kill()
+        child.wait()
+        self.assertTrue(os.path.isdir(folder))
+        for _ in range(100):
+            if not self.sleepers():
+                break
+            time.sleep(0.05)
+        self.assertEqual(self.sleepers(), [])
+        self.assertEqual(self.run_box("true").returncode, 0)
+        self.assert_nothing_stays()
+
+    def test_one_that_runs_is_left_alone(self):
+        child, folder = self.start()
+        self.assertEqual(self.run_box("true").returncode, 0)
+        self.assertTrue(os.path.isdir(folder))
+        self.assertIsNone(child.poll())
+        os.killpg(child.pid, signal.SIGTERM)
+        child.wait()
+        self.assert_nothing_stays()
+
+
+if __name__ == "__main__":
+    unittest.main()

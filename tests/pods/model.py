@@ -1,0 +1,59 @@
+"""A model's server for tests: the protocols of OpenAI and of KServe, and answers that tell what was asked. Port: the first argument."""
+
+import http.server
+import json
+import os
+import re
+import signal
+import sys
+
+NAME = os.environ.get("MODEL", "parrot")
+
+
+def chat(request):
+    said = request["messages"][-1]["content"]
+    return {"model": request["model"], "choices": [{"message": {"role": "assistant", "content": f"you said {said}"}}]}
+
+
+def predict(request):
+    return {"predictions": [number * 2 for number in request["instances"]]}
+
+
+def infer(request):
+    doubled = [dict(one, data=[number * 2 for number in one["data"]]) for one in request["inputs"]]
+    return {"model_name": NAME, "outputs": doubled}
+
+
+ANSWERS = (
+    (r"/v1/chat/completions", chat),
+    (rf"/v1/models/{NAME}:predict", predict),
+    (rf"/v2/models/{NAME}/infer", infer),
+    (r"/", lambda request: {"echo": request}),
+)
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        known = {"/health": {}, "/v2/health/ready": {}, "/v1/models": {"data": [{"id": NAME}], "models": [NAME]}}
+        self.answer(200 if self.path in known else 404, known.get(self.path, {}))
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        for path, answer in ANSWERS:
+            if re.fullmatch(path, self.path):
+                self.answer(200, answer(request))
+                return
+        self.answer(404, {"error": f"no {self.path} here"})
+
+    def answer(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Server).serve_forever()

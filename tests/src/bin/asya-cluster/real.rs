@@ -1,0 +1,38 @@
+//! `asya-cluster real -- COMMAND`.
+
+use std::os::unix::process::CommandExt;
+use std::process::ExitCode;
+
+use asya_tests::build::{self, Part};
+use asya_tests::{Error, Result, real};
+
+pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
+    if let Some(reason) = real::impossible().await {
+        return Ok(skip(&reason));
+    }
+    // In the box there is no network to fetch anything from.
+    let parts = [
+        Part::ControlPlane,
+        Part::Tools,
+        Part::RabbitMq,
+        Part::Sqs,
+        Part::Keda,
+    ];
+    for part in Part::REAL.into_iter().chain(parts) {
+        match build::ensure(part).await {
+            Err(Error::Missing(reason)) => return Ok(skip(&reason)),
+            built => built?,
+        };
+    }
+    // It takes this process's place, and so the signals that are meant for it.
+    let error = std::process::Command::new(real::box_script())
+        .args(command)
+        .exec();
+    Err(Error::other(error))
+}
+
+/// Neither passed nor failed.
+fn skip(reason: &str) -> ExitCode {
+    println!("skipped: {reason}");
+    ExitCode::SUCCESS
+}

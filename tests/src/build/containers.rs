@@ -1,0 +1,43 @@
+//! What runs containers on a real node comes from the distribution.
+
+use std::path::{Path, PathBuf};
+
+use super::packages;
+use crate::error::Result;
+
+const PACKAGES: [&str; 6] = [
+    "containerd",
+    "runc",
+    "containernetworking-plugins",
+    "iptables",
+    "nftables",
+    "conntrack",
+];
+
+/// Where they are, besides the PATH.
+const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/bin", "/sbin"];
+
+const PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
+
+/// The folder of the network plugins; the rest is where it always is.
+pub(super) async fn ensure() -> Result<PathBuf> {
+    packages::ensure(
+        "containerd",
+        &PACKAGES,
+        "containerd",
+        || -> Option<PathBuf> {
+            let programs = ["containerd", "ctr", "runc", "nft", "conntrack"];
+            let there = |name: &&str| {
+                FOLDERS
+                    .iter()
+                    .any(|folder| Path::new(folder).join(name).exists())
+            };
+            if !programs.iter().all(there) {
+                return None;
+            }
+            let mut plugins = PLUGINS.iter().map(PathBuf::from);
+            plugins.find(|folder| folder.join("bridge").exists())
+        },
+    )
+    .await
+}

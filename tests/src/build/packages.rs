@@ -1,0 +1,63 @@
+//! Packages of the distribution: what nobody wants to build.
+
+use std::path::Path;
+
+use super::cache;
+use crate::error::{Error, Result};
+use crate::process::{self, Spec};
+
+/// Returns what `find` finds, after these packages were installed if it finds nothing. `service` is one that they start,
+/// and that nobody here asked for.
+///
+/// # Errors
+/// When they are missing and cannot be installed: one line that says which.
+pub(super) async fn ensure<T>(
+    what: &str,
+    packages: &[&str],
+    service: &str,
+    find: impl Fn() -> Option<T>,
+) -> Result<T> {
+    if let Some(found) = find() {
+        return Ok(found);
+    }
+    let list = packages.join(" ");
+    let missing = || {
+        let noun = if packages.len() == 1 {
+            "package"
+        } else {
+            "packages"
+        };
+        Error::Missing(format!("{what} is missing: install the {noun} {list}"))
+    };
+    if !rustix::process::getuid().is_root() || !Path::new("/usr/bin/apt-get").exists() {
+        return Err(missing());
+    }
+    // The entry holds nothing; its lock keeps two harnesses from installing at once.
+    let entry = cache::entry(
+        service,
+        "package",
+        &format!("{what}, that is: installing {list} (once; about 1 minute)"),
+        async |_| {
+            if find().is_some() {
+                return Ok(());
+            }
+            let apt = |args: &[&str]| {
+                Spec::new("apt-get", "/usr/bin/apt-get")
+                    .inherit_env()
+                    .env("DEBIAN_FRONTEND", "noninteractive")
+                    .args(args)
+            };
+            process::output(apt(&["update", "-qq"])).await?;
+            let install = ["install", "-y", "-qq", "--no-install-recommends"];
+            process::output(apt(&install).args(packages)).await?;
+            if Path::new("/run/systemd/system").exists() {
+                let systemctl = Spec::new("systemctl", "systemctl").inherit_env();
+                process::output(systemctl.args(["disable", "--now", service])).await?;
+            }
+            Ok(())
+        },
+    )
+    .await;
+    let _ = std::fs::remove_dir_all(entry?);
+    find().ok_or_else(missing)
+}

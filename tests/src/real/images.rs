@@ -1,0 +1,180 @@
+//! Images of what pods run, made here: nothing is pulled.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{NEXT_SIDECAR_IMAGE, OPERATOR_IMAGE, PAUSE_IMAGE, PYTHON_IMAGE, SIDECAR_IMAGE};
+use crate::build;
+use crate::error::{Result, Trying};
+use crate::operator::PROGRAMS;
+use crate::process::{self, Spec};
+
+/// What images are made of.
+pub(super) struct Sources<'a> {
+    /// Folder of the operator's programs.
+    pub(super) programs: &'a Path,
+    /// Folder of `pause`.
+    pub(super) node: &'a Path,
+    /// Folder of Python's layer.
+    pub(super) python: &'a Path,
+}
+
+/// Makes one archive of all images in a folder, and returns its path.
+pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<PathBuf> {
+    std::fs::create_dir_all(folder).trying(format_args!("make {}", folder.display()))?;
+    let (pause, pods, operator) = tokio::try_join!(
+        pause(folder, sources.node),
+        pods(folder),
+        operator(folder, sources.programs),
+    )?;
+    let python = Layer::take(folder, "python", &sources.python.join("layer.tar")).await?;
+    let (repository, tag) = OPERATOR_IMAGE;
+    let stand_in = |name: &str, program: &[&str]| {
+        let start = [&["/usr/bin/python3"], program].concat();
+        let config = json!({
+            "Entrypoint": start,
+            "Env": ["PATH=/usr/bin:/bin", "PYTHONPATH=/pods"],
+        });
+        (name.to_owned(), vec![&python, &pods], config)
+    };
+    let images = [
+        (
+            PAUSE_IMAGE.to_owned(),
+            vec![&pause],
+            json!({"Entrypoint": ["/pause"]}),
+        ),
+        stand_in(PYTHON_IMAGE, &[]),
+        stand_in(SIDECAR_IMAGE, &["/pods/sidecar.py"]),
+        stand_in(NEXT_SIDECAR_IMAGE, &["/pods/sidecar.py"]),
+        // As the simulator of KAITO names it.
+        stand_in(
+            "docker.io/library/kaito-base:first",
+            &["/pods/model.py", "5000"],
+        ),
+        // As `image/archive.py` says of the image that is shipped.
+        (
+            format!("{repository}:{tag}"),
+            vec![&operator],
+            json!({"User": "65532:65532", "WorkingDir": "/", "Entrypoint": ["/asya-controller"]}),
+        ),
+    ];
+    let mut manifest = Vec::new();
+    for (number, (name, layers, config)) in images.into_iter().enumerate() {
+        let file = format!("config{number}.json");
+        let digests: Vec<_> = layers.iter().map(|layer| &layer.digest).collect();
+        write(
+            &folder.join(&file),
+            &json!({
+                "architecture": architecture(),
+                "os": "linux",
+                "config": config,
+                "rootfs": {"type": "layers", "diff_ids": digests},
+            }),
+        )?;
+        let layers: Vec<_> = layers.iter().map(|layer| &layer.file).collect();
+        manifest.push(json!({"Config": file, "RepoTags": [name], "Layers": layers}));
+    }
+    write(&folder.join("manifest.json"), &Value::Array(manifest))?;
+    let archive = folder.with_extension("tar");
+    process::output(build::tar(folder, &archive)).await?;
+    std::fs::remove_dir_all(folder).trying(format_args!("remove {}", folder.display()))?;
+    Ok(archive)
+}
+
+/// A layer in the folder of the archive.
+struct Layer {
+    file: String,
+    digest: String,
+}
+
+impl Layer {
+    /// Packs a folder, which goes.
+    async fn pack(folder: &Path, name: &str, root: &Path) -> Result<Self> {
+        let packed = folder.with_extension(format!("{name}.tar"));
+        process::output(build::tar(root, &packed)).await?;
+        std::fs::remove_dir_all(root).trying(format_args!("remove {}", root.display()))?;
+        let layer = Self::take(folder, name, &packed).await?;
+        std::fs::remove_file(&packed).trying(format_args!("remove {}", packed.display()))?;
+        Ok(layer)
+    }
+
+    /// Takes a packed one.
+    async fn take(folder: &Path, name: &str, packed: &Path) -> Result<Self> {
+        let file = format!("{name}.tar");
+        let copy = folder.join(&file);
+        std::fs::copy(packed, &copy).trying(format_args!("write {}", copy.display()))?;
+        let sum = Spec::new("sha256sum", "sha256sum").inherit_env();
+        let told = process::output(sum.arg(copy.display())).await?;
+        let digest = told.split(' ').next().unwrap_or_default();
+        Ok(Self {
+            file,
+            digest: format!("sha256:{digest}"),
+        })
+    }
+}
+
+async fn pause(folder: &Path, node: &Path) -> Result<Layer> {
+    let root = fresh(folder, "pause-root")?;
+    copy(&node.join("pause"), &root.join("pause"))?;
+    Layer::pack(folder, "pause", &root).await
+}
+
+/// The programs that stand in for what users and other systems have.
+async fn pods(folder: &Path) -> Result<Layer> {
+    let root = fresh(folder, "pods-root")?;
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods");
+    let to = root.join("pods");
+    std::fs::create_dir_all(&to).trying(format_args!("make {}", to.display()))?;
+    for entry in std::fs::read_dir(&from)
+        .trying(format_args!("read {}", from.display()))?
+        .flatten()
+    {
+        let path = entry.path();
+        if path.extension().is_some_and(|it| it == "py") {
+            copy(&path, &to.join(entry.file_name()))?;
+        }
+    }
+    Layer::pack(folder, "pods", &root).await
+}
+
+/// The files of the image that is shipped, by the script that lays them out there.
+async fn operator(folder: &Path, programs: &Path) -> Result<Layer> {
+    let stripped = fresh(folder, "programs")?;
+    for name in PROGRAMS {
+        let strip = Spec::new("strip", "strip").inherit_env();
+        let strip = strip.arg("-o").arg(stripped.join(name).display());
+        process::output(strip.arg(programs.join(name).display())).await?;
+    }
+    let root = fresh(folder, "operator-root")?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../image/root.sh");
+    let lay_out = Spec::new("root.sh", script).inherit_env();
+    let paths = PROGRAMS.map(|name| stripped.join(name).display().to_string());
+    process::output(lay_out.arg(root.display()).args(paths)).await?;
+    std::fs::remove_dir_all(&stripped).trying(format_args!("remove {}", stripped.display()))?;
+    Layer::pack(folder, "operator", &root).await
+}
+
+/// A folder beside that of the archive.
+fn fresh(folder: &Path, name: &str) -> Result<PathBuf> {
+    let fresh = folder.with_extension(name);
+    std::fs::create_dir_all(&fresh).trying(format_args!("make {}", fresh.display()))?;
+    Ok(fresh)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    std::fs::copy(from, to).trying(format_args!("copy {}", from.display()))?;
+    Ok(())
+}
+
+fn write(path: &Path, value: &Value) -> Result<()> {
+    std::fs::write(path, serde_json::to_vec(value)?)
+        .trying(format_args!("write {}", path.display()))
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "aarch64" => "arm64",
+        _ => "amd64",
+    }
+}

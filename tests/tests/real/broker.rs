@@ -1,0 +1,85 @@
+//! Both brokers by one set of words.
+
+use std::time::Duration;
+
+use asya_tests::cluster::Cluster;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::{Error, Result};
+use serde_json::Value;
+
+/// Where an actor's queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Broker {
+    RabbitMq,
+    Sqs,
+}
+
+impl Broker {
+    /// The name of the transport.
+    pub(crate) fn transport(self) -> &'static str {
+        match self {
+            Self::RabbitMq => "rabbitmq",
+            Self::Sqs => "sqs",
+        }
+    }
+
+    /// Sends messages to an actor.
+    pub(crate) async fn send(
+        self,
+        cluster: &Cluster,
+        actor: &str,
+        messages: &[String],
+    ) -> Result<()> {
+        match self {
+            Self::RabbitMq => {
+                let rabbitmq = cluster.rabbitmq()?;
+                for message in messages {
+                    if !rabbitmq.publish("asya", actor, message).await? {
+                        return Err(Error::Other(format!("{actor} has no queue")));
+                    }
+                }
+                Ok(())
+            }
+            Self::Sqs => {
+                cluster
+                    .sqs()?
+                    .send(&format!("asya-{actor}"), messages)
+                    .await
+            }
+        }
+    }
+
+    /// Waits for this many messages for an actor, and takes them out of its queue.
+    pub(crate) async fn take(
+        self,
+        cluster: &Cluster,
+        actor: &str,
+        count: usize,
+        timeout: Duration,
+    ) -> Result<Vec<Value>> {
+        let queue = format!("asya-{actor}");
+        let mut found = Vec::new();
+        let what = format!("{count} messages are in {queue}");
+        eventually(what, timeout, async || {
+            let some = match self {
+                Self::RabbitMq => {
+                    let rabbitmq = cluster.rabbitmq().map_err(NotYet::new)?;
+                    rabbitmq.messages(&queue, 1000, false).await
+                }
+                Self::Sqs => {
+                    let sqs = cluster.sqs().map_err(NotYet::new)?;
+                    sqs.receive_all(&queue).await
+                }
+            };
+            for message in some.map_err(NotYet::new)? {
+                found.push(serde_json::from_str(&message)?);
+            }
+            check(
+                found.len() >= count,
+                format_args!("{}: {found:?}", found.len()),
+            )
+        })
+        .await?;
+        Ok(found)
+    }
+}
