@@ -22,7 +22,7 @@ IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya
 # Scenarios that run at a time: most of them wait for something most of the time.
 SCENARIOS := $(shell expr 3 '*' $$(nproc))
 # On real pods, which need the processors themselves.
-REAL_SCENARIOS := $(shell expr 2 '*' $$(nproc))
+REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
@@ -75,9 +75,9 @@ test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
 test-scenarios: programs harness ## Scenarios on a real Kubernetes; NAME=... for some of them
 	RUST_TEST_THREADS=$(SCENARIOS) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- $(NAME)
 
-test-real: programs harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them
+test-real: programs harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
-		cargo test $(LOCKED) --offline --workspace --test real -- $(NAME)
+		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored) $(NAME)
 
 test-brokers: harness ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::

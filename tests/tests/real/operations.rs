@@ -51,6 +51,7 @@ async fn leader(scenario: &Scenario) -> Result<String, NotYet> {
 
 /// OPS-1, OPS-6
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn of_two_controllers_the_other_leads_when_one_is_gone() {
     Scenario::run_alone("leaders", async |scenario| {
         let cluster = scenario.cluster();
@@ -129,6 +130,7 @@ fn next_chart(folder: &Path) -> Result<()> {
 
 /// ROLL-8
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_in_an_upgrade_under_load() {
     Scenario::run_alone("upgrade", async |scenario| {
         let cluster = scenario.cluster();
@@ -218,6 +220,7 @@ async fn review_until(
 
 /// CERT-4, CERT-5
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn certificates_rotate_while_pods_are_reviewed() {
     Scenario::run_alone("rotation", async |scenario| {
         let cluster = scenario.cluster();
@@ -290,6 +293,7 @@ async fn leaf(scenario: &Scenario) -> Result<String, NotYet> {
 
 /// CFG-1, CERT-2
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn nothing_refuses_a_pod_once_the_release_is_gone() {
     Scenario::run_alone("uninstall", async |scenario| {
         let cluster = scenario.cluster();

@@ -83,6 +83,7 @@ async fn scale_down(scenario: &Scenario, name: &str) -> Result<()> {
 
 /// RUN-20, POD-10
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_in_a_rollout() {
     Scenario::run("rollout", async |scenario| {
         tokio::try_join!(
@@ -102,6 +103,7 @@ async fn no_message_is_lost_in_a_rollout() {
 
 /// RUN-20, POD-10
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_when_pods_become_fewer() {
     Scenario::run("fewer", async |scenario| {
         let broker = Broker::RabbitMq;
@@ -115,6 +117,7 @@ async fn no_message_is_lost_when_pods_become_fewer() {
 
 /// RUN-20, POD-10
 #[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_when_a_node_is_drained() {
     // Nobody else gets a pod meanwhile.
     Scenario::run_alone("drain", async |scenario| {
