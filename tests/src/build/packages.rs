@@ -47,9 +47,12 @@ pub(super) async fn ensure<T>(
                     .env("DEBIAN_FRONTEND", "noninteractive")
                     .args(args)
             };
-            process::output(apt(&["update", "-qq"])).await?;
             let install = ["install", "-y", "-qq", "--no-install-recommends"];
-            process::output(apt(&install).args(packages)).await?;
+            for step in [apt(&["update", "-qq"]), apt(&install).args(packages)] {
+                process::output(step).await.map_err(|error| {
+                    Error::Missing(format!("{what} is missing, and not to be had: {error}"))
+                })?;
+            }
             if Path::new("/run/systemd/system").exists() {
                 let systemctl = Spec::new("systemctl", "systemctl").inherit_env();
                 process::output(systemctl.args(["disable", "--now", service])).await?;

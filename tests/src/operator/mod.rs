@@ -222,6 +222,7 @@ pub fn default_values(cluster: &Cluster) -> Value {
         let (repository, tag) = real::OPERATOR_IMAGE;
         values["image"] = json!({"repository": repository, "tag": tag});
         values["sidecar"] = json!({"image": real::SIDECAR_IMAGE});
+        values["binding"] = json!({"runtimeImage": real::PYTHON_IMAGE});
     }
     values
 }

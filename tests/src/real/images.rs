@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{NEXT_SIDECAR_IMAGE, OPERATOR_IMAGE, PAUSE_IMAGE, PYTHON_IMAGE, SIDECAR_IMAGE};
+use super::{NEXT_SIDECAR_IMAGE, OPERATOR_IMAGE, PAUSE_IMAGE, PYTHON_IMAGE, Readme, SIDECAR_IMAGE};
 use crate::build;
 use crate::error::{Result, Trying};
 use crate::operator::PROGRAMS;
@@ -47,6 +47,7 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
         stand_in(PYTHON_IMAGE, &[]),
         stand_in(SIDECAR_IMAGE, &["/pods/sidecar.py"]),
         stand_in(NEXT_SIDECAR_IMAGE, &["/pods/sidecar.py"]),
+        stand_in("docker.io/me/hello:1", &[]),
         // As the simulator of KAITO names it.
         stand_in(
             "docker.io/library/kaito-base:first",
@@ -70,12 +71,14 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
                 "os": "linux",
                 "config": config,
                 "rootfs": {"type": "layers", "diff_ids": digests},
-            }),
+            })
+            .to_string(),
         )?;
         let layers: Vec<_> = layers.iter().map(|layer| &layer.file).collect();
         manifest.push(json!({"Config": file, "RepoTags": [name], "Layers": layers}));
     }
-    write(&folder.join("manifest.json"), &Value::Array(manifest))?;
+    let manifest = Value::Array(manifest).to_string();
+    write(&folder.join("manifest.json"), &manifest)?;
     let archive = folder.with_extension("tar");
     process::output(build::tar(folder, &archive)).await?;
     std::fs::remove_dir_all(folder).trying(format_args!("remove {}", folder.display()))?;
@@ -135,6 +138,8 @@ async fn pods(folder: &Path) -> Result<Layer> {
             copy(&path, &to.join(entry.file_name()))?;
         }
     }
+    let readme = Readme::read()?;
+    write(&to.join("hello.py"), readme.block("", "python")?)?;
     Layer::pack(folder, "pods", &root).await
 }
 
@@ -167,9 +172,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, value: &Value) -> Result<()> {
-    std::fs::write(path, serde_json::to_vec(value)?)
-        .trying(format_args!("write {}", path.display()))
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).trying(format_args!("write {}", path.display()))
 }
 
 fn architecture() -> &'static str {

@@ -3,6 +3,7 @@
 
 mod images;
 mod node;
+mod readme;
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use crate::process::{self, Spec};
 use crate::scenario::Scenario;
 
 pub(crate) use node::{Runtime, start};
+pub use readme::Readme;
 
 /// The node's address, that of the bridge which its pods hang on.
 pub const ADDRESS: &str = "203.0.113.1";
@@ -88,12 +90,22 @@ pub async fn impossible() -> Option<String> {
     if !rustix::process::getuid().is_root() {
         return Some("real pods need root".to_owned());
     }
-    let nothing = Spec::new("box.sh", box_script()).inherit_env().arg("true");
-    let error = process::output(nothing).await.err()?;
+    fails(&["true"]).await
+}
+
+/// What a box lacks in which programs of packages are there.
+pub async fn insufficient() -> Option<String> {
+    fails(&["nft", "add", "table", "ip", "probe"]).await
+}
+
+/// Why a command fails in a box.
+async fn fails(command: &[&str]) -> Option<String> {
+    let inside = Spec::new("box.sh", box_script()).inherit_env();
+    let error = process::output(inside.args(command)).await.err()?;
     let text = error.to_string();
     let last = text.lines().rfind(|line| !line.trim().is_empty());
     Some(format!(
-        "no namespaces and cgroups for real pods here: {}",
+        "no namespaces, cgroups or packet filter for real pods here: {}",
         last.unwrap_or_default()
     ))
 }

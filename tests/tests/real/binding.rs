@@ -21,7 +21,7 @@ pub(crate) fn bound(
     handler: Option<&str>,
 ) -> Value {
     let (api_version, kind, target) = target;
-    let mut runtime = json!({"image": PYTHON_IMAGE});
+    let mut runtime = json!({});
     if let Some(handler) = handler {
         runtime["handler"] = json!(format!("asya_adapters.{handler}"));
     }

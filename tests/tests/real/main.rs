@@ -6,6 +6,7 @@
 mod binding;
 mod broker;
 mod operations;
+mod readme;
 mod restricted;
 mod scaling;
 mod shutdown;

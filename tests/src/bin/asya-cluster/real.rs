@@ -24,6 +24,9 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
             built => built?,
         };
     }
+    if let Some(reason) = real::insufficient().await {
+        return Ok(skip(&reason));
+    }
     // It takes this process's place, and so the signals that are meant for it.
     let error = std::process::Command::new(real::box_script())
         .args(command)
