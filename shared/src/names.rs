@@ -91,6 +91,8 @@ pub mod manager {
     pub const SCALE: &str = "asya-operator/scale";
     /// The annotation that makes pods of a binding roll, on their workload (ROLL-3).
     pub const ROLL: &str = "asya-operator/roll";
+    /// Containers, volumes, labels and annotations in the pod template of a target with strategy Template (BIND-50).
+    pub const TEMPLATE: &str = "asya-operator/template";
     /// What is written to an object that a binding names, or to the owner of that.
     pub const PARENT: &str = "asya-operator/parent";
     /// The webhook configurations.

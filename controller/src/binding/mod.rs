@@ -102,6 +102,13 @@ impl Bindings {
         self.index.reaches(actor, chain);
     }
 
+    /// We have changed the target of an actor: what was read of it is old, before a watch shows that.
+    pub fn wrote(&self, actor: &Key) {
+        if let Some(target) = self.index.target_of(actor) {
+            self.targets.touched(&target);
+        }
+    }
+
     /// From now on who else scales what has this name concerns the actor.
     pub fn scales(&self, actor: &Key, name: Option<&str>) {
         self.scaled.by(actor, name);

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use asya_shared::names::manager;
 use asya_shared::resolve::{
     GroupKind, ObjectRef, Related, Resolution, Resolver, Roll, Target, controller_of, resolver,
 };
 use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -14,7 +16,7 @@ use serde_json::Value;
 use super::kinds::Kind;
 use super::targets::Asked;
 use super::{Bindings, Found, Object, Reading, Standing, spec};
-use crate::record::Key;
+use crate::record::{Key, applied_by};
 
 /// Bodies that are read at the same time for one target.
 const AT_ONCE: usize = 4;
@@ -42,7 +44,7 @@ impl Bindings {
             Asked::Anew(question) => question,
         };
         let mut versions = HashMap::new();
-        let live = match get(client, &resource, &target.key).await {
+        let live = match get_entire(client, &resource, &target.key).await {
             Ok(live) => live,
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 self.kinds.doubt(&target.kind);
@@ -52,7 +54,7 @@ impl Bindings {
         };
         let found = match live {
             None => Found::Absent,
-            Some(live) => {
+            Some((live, entries)) => {
                 versions.insert(target.clone(), version_of(&live));
                 let Some(uid) = uid_of(&live) else {
                     return Ok(Found::Absent);
@@ -74,6 +76,7 @@ impl Bindings {
                         resolution: row.resolve(&live, &related),
                         uid,
                         spec: spec::hash(&live),
+                        templated: applied_by(&entries, manager::TEMPLATE),
                     }
                     .counted(&live, &related),
                 ))
@@ -242,18 +245,27 @@ fn version_of(object: &Value) -> u64 {
         .unwrap_or_default()
 }
 
-/// The object as it is stored, without what others wrote of themselves.
+/// The object as it is stored, without who wrote what of it.
 async fn get(
     client: &Client,
     resource: &ApiResource,
     key: &Key,
 ) -> Result<Option<Value>, kube::Error> {
+    let live = get_entire(client, resource, key).await?;
+    Ok(live.map(|(live, _)| live))
+}
+
+/// The object as it is stored, and who wrote what of it.
+async fn get_entire(
+    client: &Client,
+    resource: &ApiResource,
+    key: &Key,
+) -> Result<Option<(Value, Vec<ManagedFieldsEntry>)>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, resource);
     let Some(mut live) = api.get_opt(&key.name).await? else {
         return Ok(None);
     };
-    live.metadata.managed_fields = None;
-    serde_json::to_value(live)
-        .map(Some)
-        .map_err(kube::Error::SerdeError)
+    let entries = live.metadata.managed_fields.take().unwrap_or_default();
+    let live = serde_json::to_value(live).map_err(kube::Error::SerdeError)?;
+    Ok(Some((live, entries)))
 }

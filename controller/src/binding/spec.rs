@@ -1,6 +1,7 @@
 //! What tells the spec of a target from another.
 
 use asya_shared::hash;
+use asya_shared::inject::bound;
 use asya_shared::names::annotation;
 use serde_json::Value;
 
@@ -13,6 +14,9 @@ pub fn without_ours(object: &Value) -> Value {
     };
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("replicas");
+    }
+    if let Some(template) = spec.get_mut("template") {
+        bound::without_ours(template);
     }
     release(&mut spec);
     spec

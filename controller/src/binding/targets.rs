@@ -20,6 +20,8 @@ pub struct Reading {
     pub uid: Box<str>,
     /// Tells its spec from another.
     pub spec: Box<str>,
+    /// What we own of its pod template, as one text (BIND-50).
+    pub templated: Option<String>,
     /// A kind that would tell more and may not be read: the rule that is missing.
     pub refused: Option<(Kind, Arc<str>)>,
 }

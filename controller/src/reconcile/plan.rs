@@ -7,6 +7,7 @@ pub mod deletion;
 pub mod retired;
 pub mod roll;
 mod stop;
+pub mod template;
 pub mod unbind;
 
 use std::sync::Arc;
@@ -98,6 +99,8 @@ pub struct Bind {
     pub contest: Option<contest::Contest>,
     /// What nobody scales any more, and nobody would wake.
     pub wake: Option<Wake>,
+    /// About the target's pod template.
+    pub template: template::Templating,
     /// About pods that ran before; `None` while nobody can tell.
     pub roll: Option<roll::Rolling>,
 }

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,13 @@ struct RawEntry<'a> {
     subresource: Cow<'a, str>,
     #[serde(default)]
     fields_v1: Leaves,
+}
+
+/// What an applier owns of an object, as one text; `None`: nothing.
+pub fn applied_by(entries: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
+    let raw = serde_json::to_string(entries).ok()?;
+    let entries: RawManagedFields<'_> = serde_json::from_str(&raw).ok()?;
+    Some(entries.applied_by(manager)?.fingerprint.to_string())
 }
 
 impl RawManagedFields<'_> {

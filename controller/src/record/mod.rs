@@ -40,7 +40,7 @@ pub use config_map::ConfigMapRecord;
 pub use configuration::{Configuration, ConfigurationRecord, content_of};
 pub use crd::{CrdNameRecord, CrdRecord};
 pub use event::{PodEventRecord, RefusalRecord};
-pub use fingerprint::Fingerprint;
+pub use fingerprint::{Fingerprint, applied_by};
 pub use foreign::{ForeignRecord, SeenForeign};
 pub use hpa::{HpaRecord, Inactive};
 pub use keda::{ScaledObject, TriggerAuthentication};

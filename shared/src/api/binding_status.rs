@@ -85,6 +85,20 @@ pub struct RolloutStatus {
     pub target: String,
 }
 
+/// What was applied to the pod template of a target with strategy Template.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TemplateStatus {
+    /// UID of the workload.
+    pub uid: String,
+    /// Hash that its pods have.
+    pub hash: String,
+    /// Tells the rest of the workload's spec from another.
+    pub target: String,
+    /// Fingerprint of the fields that the operator owned after that: it changes when something else takes one over.
+    pub fingerprint: String,
+}
+
 /// A field that another field manager takes back.
 // What the next pass must know of it, also after a restart, stands here, too (CONF-6).
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{BindingConflict, PodCounts, ResolvedTarget, RolloutStatus};
+use super::{BindingConflict, PodCounts, ResolvedTarget, RolloutStatus, TemplateStatus};
 
 /// State of the actor, written by the operator.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
@@ -133,6 +133,9 @@ pub struct AsyncActorStatus {
     /// How far pods that ran before are being replaced by pods with the sidecar; absent at rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
+    /// What was applied to the target's pod template, with strategy Template.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template: Option<TemplateStatus>,
     /// How often another controller took back what the operator wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_count: Option<i64>,

@@ -9,6 +9,7 @@ mod last_applied;
 mod llmisvc;
 mod ray;
 mod stripper;
+mod template;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -19,6 +19,14 @@ fn our_annotation_and_replicas_are_no_change_of_the_target() {
     assert_eq!(without_ours(&ours), without_ours(&plain));
     ours["spec"]["annotations"] = json!({"asya.sh/roll": "x"});
     assert_eq!(hash(&ours), hash(&plain), "wherever it stands");
+    let template = &mut ours["spec"]["template"];
+    template["metadata"]["annotations"]["asya.sh/injected-by"] = json!("uid");
+    template["metadata"]["labels"]["asya.sh/actor"] = json!("a");
+    template["spec"]["containers"] = json!([{"name": "asya-sidecar"}]);
+    template["spec"]["volumes"] = json!([{"name": "asya-tmp", "emptyDir": {}}]);
+    let mut plain = plain;
+    plain["spec"]["template"]["spec"] = json!({});
+    assert_eq!(hash(&ours), hash(&plain), "with strategy Template");
     ours["spec"]["template"]["metadata"]["annotations"] = json!({"their": "x"});
     assert_ne!(hash(&ours), hash(&plain));
 }

@@ -3,6 +3,7 @@
 use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
 use super::roll::roll;
+use super::template::template;
 use super::{Ensured, Outcome, contest, is_another_queue, scaling, seen_scaling, wake};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::{Bind, ScalingStep};
@@ -37,6 +38,10 @@ pub(super) async fn bind(
     {
         Ok(()) => {
             ensured.bindable = ensured.queue.is_usable();
+            if ensured.bindable {
+                let templated = template(context, observed, plan.template).await?;
+                ensured.templated = Box::new(templated);
+            }
             if let Some(rolling) = plan.roll.filter(|_| ensured.bindable) {
                 ensured.rolled = Box::new(roll(context, observed, rolling).await?);
             }

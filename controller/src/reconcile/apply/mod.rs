@@ -13,6 +13,7 @@ mod rival;
 mod roll;
 mod scaling;
 mod stop;
+mod template;
 mod unbind;
 mod wake;
 mod workload;
@@ -28,6 +29,7 @@ pub use child::APPLIED;
 pub use child::entry;
 pub use retired::Looked;
 pub use roll::{By, Rolled};
+pub use template::{TAKEN_BACK, Templated};
 
 use super::conflict::Part;
 use super::conflict::ledger::News;
@@ -112,6 +114,8 @@ pub struct Ensured {
     pub bindable: bool,
     /// What became of pods of a binding that ran before.
     pub rolled: Box<Rolled>,
+    /// What became of our part of a target's pod template.
+    pub templated: Box<Templated>,
     /// What became of other fields of a binding that are contested.
     pub contests: Box<Contests>,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.

@@ -1,7 +1,7 @@
 //! Takes the sidecars of an actor that goes out of the pods of its target, a step at a time.
 
-use super::Outcome;
 use super::roll::{Rolled, evict, put};
+use super::{Outcome, template};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
@@ -17,6 +17,9 @@ pub(super) async fn unbind(
         .as_ref()
         .and_then(|it| it.unbinding.as_ref());
     let roll = seen.and_then(|seen| seen.roll.as_ref());
+    let live = || seen.into_iter().flat_map(|seen| &seen.live);
+    let templated = live().find(|it| it.templated);
+    let annotated = live().any(|it| it.value.is_some());
     let value = (plan == Unbind::Change).then_some(UNBOUND);
     let written = matches!(plan, Unbind::Release | Unbind::Change);
     let rolled = match plan {
@@ -26,6 +29,15 @@ pub(super) async fn unbind(
         }
         Unbind::Wait(wait) => return Ok(Some(held(None, Retry::After(wait), false))),
         Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Retry::After(wait)))),
+        Unbind::Release if templated.is_some() => {
+            if let Some(live) = templated {
+                template::release(context, observed, &live.object).await?;
+            }
+            match roll.filter(|_| annotated) {
+                Some(roll) => put(context, observed, roll, None).await?,
+                None => None,
+            }
+        }
         Unbind::Release | Unbind::Change => match roll {
             Some(roll) => put(context, observed, roll, value).await?,
             None => None,

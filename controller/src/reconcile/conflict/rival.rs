@@ -20,10 +20,6 @@ pub enum Segment {
     /// A field of an object, or a key of a map.
     Field(String),
     /// An item of a list, by the fields that tell it from others.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "what is written so far is in no list")
-    )]
     Item(Value),
 }
 
@@ -124,12 +120,21 @@ pub fn missing(
     manager: &str,
     wanted: &Value,
 ) -> Option<Vec<Segment>> {
+    first_missing(entries, manager, leaves(wanted))
+}
+
+/// The first of these fields that `manager`, who applied them, does not own any more.
+pub fn first_missing(
+    entries: &[ManagedFieldsEntry],
+    manager: &str,
+    paths: Vec<Vec<Segment>>,
+) -> Option<Vec<Segment>> {
     let is_ours = |entry: &&ManagedFieldsEntry| {
         entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
     };
     let ours = entries.iter().find(is_ours);
     let owned = |path: &[Segment]| ours.is_some_and(|it| reach(it, path) == Reach::Field);
-    leaves(wanted).into_iter().find(|path| !owned(path))
+    paths.into_iter().find(|path| !owned(path))
 }
 
 /// The paths of an object's fields, those left out that nobody owns.

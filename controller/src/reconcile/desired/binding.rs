@@ -25,6 +25,8 @@ pub struct Bound {
     pub scales: bool,
     /// What pods say that have what they should; `None` for a kind that cannot be bound.
     pub injected_hash: Option<String>,
+    /// What stands in the target's pod template, with strategy Template.
+    pub plan: Option<Box<BoundPlan>>,
 }
 
 impl Bound {
@@ -53,7 +55,10 @@ impl Bound {
             required: in_force.required,
             has_url: in_force.runtime.target_url.is_some(),
             scales: subject.spec.scaling_in_force().is_some(),
-            injected_hash: plan.map(|plan| plan.hash().to_string()),
+            injected_hash: plan.as_ref().map(|plan| plan.hash().to_string()),
+            plan: plan
+                .filter(|_| in_force.strategy == BindingStrategy::Template)
+                .map(Box::new),
         }
     }
 }

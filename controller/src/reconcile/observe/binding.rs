@@ -58,6 +58,8 @@ pub struct Resolved {
     pub replicas: Option<i32>,
     /// Tells the spec of the target from another (CONF-6).
     pub spec: Box<str>,
+    /// What we own of its pod template, as one text (BIND-50).
+    pub templated: Option<String>,
 }
 
 impl Resolved {
@@ -230,6 +232,7 @@ async fn target(
             target: Target::clone(found),
             replicas: reading.replicas,
             spec: reading.spec.clone(),
+            templated: reading.templated.clone(),
         })),
         (Resolution::Waiting(_), Some((kind, rule))) => Err(forbidden(kind, rule)),
         (Resolution::Waiting(finding) | Resolution::Refused(finding), _) => {

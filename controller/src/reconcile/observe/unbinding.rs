@@ -44,7 +44,7 @@ pub(super) async fn see(
     if actor.annotations.skip_unbind || deletion.orphans || stays {
         // What cannot be told holds up nobody who asked for this.
         let target = target(context, actor).await.ok().flatten().flatten();
-        seen.scaled = target.and_then(scaled);
+        seen.scaled = target.and_then(|(target, _)| scaled(target));
         seen.skip = true;
         return Ok(Some(seen));
     }
@@ -68,8 +68,11 @@ pub(super) async fn see(
     let Some(target) = target(context, actor).await? else {
         return Ok(None);
     };
-    if let Some(target) = target {
+    if let Some((target, templated)) = target {
         seen.live = lives(context, key, &target).await?.0;
+        for live in &mut seen.live {
+            live.templated = templated && live.object == target.workload;
+        }
         seen.roll = Some(target.roll.clone());
         seen.scaled = scaled(target);
     }
@@ -91,8 +94,11 @@ fn scaled(target: Target) -> Option<ObjectRef> {
     }
 }
 
-/// The outer `None`: nobody can tell yet. Who shares a target with an older actor has written nothing there.
-async fn target(context: &Context, actor: &ActorRecord) -> Result<Option<Option<Target>>, Error> {
+/// With whether we own something of its pod template. The outer `None`: nobody can tell yet. Who shares a target with an older actor has written nothing there.
+async fn target(
+    context: &Context,
+    actor: &ActorRecord,
+) -> Result<Option<Option<(Target, bool)>>, Error> {
     let bindings = &context.bindings;
     let key = &actor.metadata.key;
     let Some(target) = bindings.target_of(key) else {
@@ -106,7 +112,7 @@ async fn target(context: &Context, actor: &ActorRecord) -> Result<Option<Option<
         Found::NotYet => None,
         Found::Absent | Found::OfKind(_) => Some(None),
         Found::Read(reading) => Some(match &reading.resolution {
-            Resolution::Found(target) => Some(Target::clone(target)),
+            Resolution::Found(target) => Some((Target::clone(target), reading.templated.is_some())),
             Resolution::Waiting(_) | Resolution::Refused(_) => None,
         }),
     })

@@ -4,7 +4,7 @@ use asya_shared::resolve::{FindingReason, ObjectRef, Scale};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
-use super::{contest, roll};
+use super::{contest, roll, template};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Part, ledger};
@@ -28,6 +28,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),
+        template: plan_template(observed, now).unwrap_or_default(),
         roll: plan_roll(observed, now),
         scaling,
     })
@@ -69,6 +70,27 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
         before: observed.previous.rollout.as_ref(),
         conflict: &conflict,
         proved: is_proved(&observed.actor, &observed.previous),
+        generation: observed.actor.generation,
+        now,
+    }))
+}
+
+/// BIND-50
+fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templating> {
+    let (bound, resolved) = (observed.bound()?, observed.resolved()?);
+    let previous = &observed.previous;
+    let target = &resolved.target;
+    let has_url = bound.has_url || target.server.url.is_some();
+    let conflict = ledger::state(&previous.conflicts, resolved.uid()?, Part::Template);
+    Some(template::decide(&template::Facts {
+        wished: bound.plan.is_some() && previous.bound_since.is_some() && has_url,
+        owner: target.owner.as_ref(),
+        workload: &target.workload,
+        hash: bound.injected_hash.as_deref()?,
+        target: &resolved.spec,
+        owned: resolved.templated.as_deref(),
+        before: previous.template.as_ref(),
+        conflict: &conflict,
         generation: observed.actor.generation,
         now,
     }))

@@ -42,6 +42,8 @@ pub struct Live {
     pub object: ObjectRef,
     /// The value of our annotation, where it is written to this one.
     pub value: Option<String>,
+    /// Our containers stand in its pod template (BIND-50); told of an actor that goes.
+    pub templated: bool,
     /// Its controller is replacing pods.
     pub rolling: bool,
     /// Its controller was told to replace none.

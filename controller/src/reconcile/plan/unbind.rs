@@ -61,7 +61,8 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     let given_up = facts
         .released
         .is_some_and(|it| !rolls_by_change || it > GIVEN_UP);
-    let annotated = !given_up && facts.live.iter().any(|it| it.value.is_some());
+    let has_ours = |it: &Live| it.value.is_some() || it.templated;
+    let annotated = !given_up && facts.live.iter().any(has_ours);
     if facts.pods.is_empty() && !facts.going {
         return if annotated {
             Unbind::Release

@@ -109,7 +109,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
 }
 
 /// Row 4.
-fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
+pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
     if pod.label(label::INJECT) == Some("false") {
         Some((
             Reason::OptedOut,

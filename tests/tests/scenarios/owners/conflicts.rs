@@ -1,6 +1,7 @@
 //! CONF-10: owner and operator live beside each other, with strategy Pod and without scaling.
 
 mod restart;
+mod scaled;
 mod systems;
 
 use std::time::Duration;
@@ -25,7 +26,7 @@ const ROUNDS: usize = 200;
 /// So often a pod is replaced meanwhile.
 const REPLACED: usize = 4;
 /// Five tries, with the waits between them.
-const GIVEN_UP: Duration = Duration::from_mins(2);
+pub(super) const GIVEN_UP: Duration = Duration::from_mins(2);
 
 /// A target with an owner, and an actor that binds it.
 struct Stage<'a> {
@@ -282,7 +283,7 @@ async fn settle(scenario: &Scenario) -> Result<()> {
 }
 
 /// The only conflict that status tells.
-fn conflict(status: &Value) -> &Value {
+pub(super) fn conflict(status: &Value) -> &Value {
     assert!(status["conflicts"][1].is_null(), "{status}");
     &status["conflicts"][0]
 }

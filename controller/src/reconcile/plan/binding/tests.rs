@@ -44,6 +44,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
                 target,
                 replicas: Some(1),
                 spec: "spec".into(),
+                templated: None,
             })
         })),
         ..BindingSeen::default()

@@ -42,6 +42,7 @@ fn applied(changed: bool, conflicts: Vec<BindingConflict>) -> Observed {
             target: *target,
             replicas: Some(1),
             spec: "spec".into(),
+            templated: None,
         }))),
         ..BindingSeen::default()
     });

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{CONFLICT, INJECTED, Injected, TARGET_RESOLVED};
 use crate::events::Note;
-use crate::reconcile::apply::{Ensured, Rolled};
+use crate::reconcile::apply::{self, Ensured, Rolled, Templated};
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved, is_proved};
@@ -27,10 +27,6 @@ pub(super) fn injected(
     is_bound: bool,
 ) -> Option<Injected> {
     let bound = observed.bound()?;
-    if bound.strategy == BindingStrategy::Template {
-        let text = "spec.binding.strategy: Template is not served by this version of the operator; use Pod";
-        return Some((Some(false), Reason::StrategyNotAllowed, text.to_owned()));
-    }
     if !is_bound {
         let text = "no pod gets the sidecar before the queue and the runtime script are there and the target may be bound";
         return Some((None, Reason::NotProven, text.to_owned()));
@@ -46,6 +42,9 @@ pub(super) fn injected(
     };
     if let Some(text) = url_unknown(observed) {
         return Some((Some(false), Reason::TargetURLUnknown, text));
+    }
+    if bound.strategy == BindingStrategy::Template {
+        return of_template(ensured, counted);
     }
     let told = by_pods(observed, ensured, counted);
     let is_good = told.as_ref().is_none_or(|(is_so, ..)| *is_so == Some(true));
@@ -97,6 +96,32 @@ fn was_told(observed: &Observed, text: &str) -> bool {
 pub(super) fn note(observed: &Observed, seen: &BindingSeen) -> Option<(Note, String)> {
     let text = not_enforced(observed, seen)?;
     (!was_told(observed, &text)).then_some((Note::RequiredNotEnforced, text))
+}
+
+/// BIND-50: pods get the sidecar from their template, as their controller replaces them.
+fn of_template(ensured: &Ensured, counted: &Counted) -> Option<Injected> {
+    let wrong = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
+    match &*ensured.templated {
+        Templated::Waits(reason, text, _) => wrong(*reason, text),
+        Templated::Refused(fault) | Templated::Released(Some(fault)) => {
+            wrong(fault.reason, &fault.message)
+        }
+        Templated::Lost(_) => wrong(Reason::RolloutWaiting, apply::TAKEN_BACK),
+        Templated::Stands | Templated::Applied(_) if counted.pods.matched == 0 => {
+            let text = "the target has no pods, and its pod template has the sidecar";
+            Some((Some(true), Reason::ScaledToZero, text.to_owned()))
+        }
+        Templated::Stands | Templated::Applied(_) if !counted.lacking.is_empty() => {
+            let text = "the target's pod template has the sidecar, and its controller replaces the pods that have none";
+            wrong(Reason::RolloutInProgress, text)
+        }
+        Templated::Stands
+        | Templated::Applied(_)
+        | Templated::Left
+        | Templated::Released(None)
+        | Templated::Rest
+        | Templated::Untouched => Some(counted.injected()),
+    }
 }
 
 /// BIND-23

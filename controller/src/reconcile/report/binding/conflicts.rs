@@ -5,7 +5,7 @@ use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::events::Note;
-use crate::reconcile::apply::{By, Ensured, Rolled};
+use crate::reconcile::apply::{By, Ensured, Rolled, Templated};
 use crate::reconcile::conflict::Part;
 use crate::reconcile::conflict::ledger::{self, News, part_of};
 use crate::reconcile::observe::Observed;
@@ -38,8 +38,19 @@ fn news(ensured: &Ensured) -> Vec<(Part, News)> {
         | Rolled::Asked(By::Eviction, ..) => None,
     };
     let of_roll = of_roll.map(|news| (Part::Roll, news));
+    let of_template = match &*ensured.templated {
+        Templated::Applied(_) => Some(News::Written),
+        Templated::Lost(loss) => Some(News::Lost(loss.clone())),
+        Templated::Rest | Templated::Released(_) | Templated::Refused(_) => Some(News::Needless),
+        Templated::Untouched | Templated::Stands | Templated::Waits(..) | Templated::Left => None,
+    };
+    let of_template = of_template.map(|news| (Part::Template, news));
     let others = ensured.contests.news.iter().cloned();
-    of_roll.into_iter().chain(others).collect()
+    of_roll
+        .into_iter()
+        .chain(of_template)
+        .chain(others)
+        .collect()
 }
 
 /// Message of condition `Conflict` while it is true.

@@ -1,11 +1,11 @@
-use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State};
+use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State, TemplateStatus};
 use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::report;
 use crate::events::Note;
-use crate::reconcile::apply::{Ensured, QueueState, Rolled, Scaled};
+use crate::reconcile::apply::{Ensured, QueueState, Rolled, Scaled, Templated};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::testing::{actor, observed, record};
@@ -51,6 +51,7 @@ fn found() -> BindingSeen {
         target: *target,
         replicas: Some(1),
         spec: "spec".into(),
+        templated: None,
     };
     BindingSeen {
         target: Some(Ok(Box::new(target))),
@@ -220,16 +221,43 @@ fn second_pass_tells_the_same_also_before_pods_have_been_listed() {
     assert_eq!(status_of(&again), stored);
 }
 
-/// BIND-6: nothing is told that is not so.
+/// BIND-50
 #[test]
-fn what_is_not_served_is_told_as_such() {
+fn template_is_told_by_what_became_of_it() {
     let template = json!({"binding": {"strategy": "Template"}});
-    let template = status_of(&bound(&template, &AsyncActorStatus::default()));
-    assert_eq!(
-        told(&template, "Injected"),
-        is("False", "StrategyNotAllowed")
-    );
-    assert_eq!(template.status, Some(State::WorkloadError));
+    let fault = Fault::until_change(Reason::StrategyNotAllowed, "an owner");
+    let applied = TemplateStatus {
+        uid: "web-uid".to_owned(),
+        ..TemplateStatus::default()
+    };
+    let stored = AsyncActorStatus {
+        template: Some(applied.clone()),
+        ..AsyncActorStatus::default()
+    };
+    for (templated, wanted, keeps) in [
+        (
+            Templated::Refused(fault.clone()),
+            is("False", "StrategyNotAllowed"),
+            true,
+        ),
+        (
+            Templated::Released(Some(fault)),
+            is("False", "StrategyNotAllowed"),
+            false,
+        ),
+        (
+            Templated::Applied(applied),
+            is("True", "ScaledToZero"),
+            true,
+        ),
+        (Templated::Stands, is("True", "ScaledToZero"), true),
+    ] {
+        let mut pass = bound(&template, &stored);
+        pass.2.templated = Box::new(templated);
+        let status = status_of(&pass);
+        assert_eq!(told(&status, "Injected"), wanted);
+        assert_eq!(status.template.is_some(), keeps, "{wanted:?}");
+    }
 }
 
 /// SO-1, SO-4

@@ -1,0 +1,276 @@
+//! Writes our part of a pod template, without force, and gives it up (BIND-50).
+
+use std::time::Duration;
+
+use asya_shared::api::TemplateStatus;
+use asya_shared::inject::bound::Reason as Left;
+use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
+use asya_shared::resolve::ObjectRef;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::rival;
+use crate::reconcile::conflict::Specs;
+use crate::reconcile::conflict::ledger::Loss;
+use crate::reconcile::conflict::rival::{Segment, first_missing, of_refusal};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::Resolved;
+use crate::reconcile::plan::roll::Live;
+use crate::reconcile::plan::template::Templating;
+use crate::reconcile::{Context, Error, Fault, Reason, Retry, refused};
+use crate::record::{Key, applied_by};
+
+/// The pod template in a workload.
+const TEMPLATE: [&str; 2] = ["spec", "template"];
+/// Nothing tells that a rollout has ended, or that a workload is resumed.
+const ROLLS: Duration = Duration::from_secs(5);
+const PAUSED: Duration = Duration::from_secs(10);
+
+/// What became of our part of a pod template in a pass.
+#[derive(Debug, Default, PartialEq)]
+pub enum Templated {
+    /// Nobody looked.
+    #[default]
+    Untouched,
+    /// Nobody asks for it.
+    Rest,
+    /// It stands there.
+    Stands,
+    /// It was applied.
+    Applied(TemplateStatus),
+    /// It was given up, and why, if that is not asked for.
+    Released(Option<Fault>),
+    /// It may not stand there.
+    Refused(Fault),
+    /// Something stands in the way, or is on its way.
+    Waits(Reason, String, Retry),
+    /// It was taken back.
+    Lost(Loss),
+    /// It is taken back again and again: no further try is made.
+    Left,
+}
+
+/// Runs the plan.
+pub(super) async fn template(
+    context: &Context,
+    observed: &Observed,
+    plan: Templating,
+) -> Result<Templated, Error> {
+    let Some(resolved) = observed.resolved() else {
+        return Ok(Templated::Untouched);
+    };
+    let workload = &resolved.target.workload;
+    match plan {
+        Templating::Rest => Ok(Templated::Rest),
+        Templating::Stands => Ok(Templated::Stands),
+        Templating::Refuse(fault) => Ok(Templated::Refused(fault)),
+        Templating::Stop => Ok(Templated::Left),
+        Templating::Release(why) => {
+            release(context, observed, workload).await?;
+            Ok(Templated::Released(why))
+        }
+        Templating::Wait(wait) => Ok(waits(
+            Reason::RolloutWaiting,
+            TAKEN_BACK,
+            Retry::After(wait),
+        )),
+        Templating::Lost(specs) => {
+            let (field, rival) = lost(context, observed, workload).await?;
+            Ok(Templated::Lost(loss(workload, field, rival, specs)))
+        }
+        Templating::Apply => write(context, observed, resolved).await,
+    }
+}
+
+/// What is told until our part is applied again.
+pub const TAKEN_BACK: &str = "the sidecar was taken out of the target's pod template; it is put back after a pause (condition Conflict says by whom)";
+
+fn waits(reason: Reason, text: &str, retry: Retry) -> Templated {
+    Templated::Waits(reason, text.to_owned(), retry)
+}
+
+fn loss(workload: &ObjectRef, field: String, rival: Option<String>, specs: Specs) -> Loss {
+    Loss {
+        field,
+        object: workload.to_string(),
+        rival,
+        specs,
+        last: false,
+    }
+}
+
+async fn write(
+    context: &Context,
+    observed: &Observed,
+    resolved: &Resolved,
+) -> Result<Templated, Error> {
+    let workload = &resolved.target.workload;
+    let (Some(bound), namespace) = (observed.bound(), &observed.key().namespace) else {
+        return Ok(Templated::Untouched);
+    };
+    let Some(plan) = &bound.plan else {
+        return Ok(Templated::Untouched);
+    };
+    let body = context.bindings.body(&context.client, namespace, workload);
+    let Some(body) = body.await.map_err(Error::Api)? else {
+        return Ok(Templated::Untouched);
+    };
+    if body["metadata"]["uid"].as_str() != workload.uid.as_deref() {
+        return Err(Error::Stale("the target"));
+    }
+    let live = Live::of(workload, &body, None);
+    if live.paused {
+        let text =
+            format!("{workload}: spec.paused is true, so no pod would be replaced; resume it");
+        return Ok(waits(Reason::RolloutWaiting, &text, Retry::After(PAUSED)));
+    }
+    if live.rolling {
+        let text = "the target's controller is replacing pods; its template is changed after that";
+        return Ok(waits(Reason::RolloutInProgress, text, Retry::After(ROLLS)));
+    }
+    let part = match plan.in_template(&body["spec"]["template"]) {
+        Ok(part) => part,
+        Err((reason, why)) => {
+            let reason = match reason {
+                Left::SpecConflict => Reason::SpecConflict,
+                Left::TargetUrlUnknown => Reason::TargetURLUnknown,
+                _ => Reason::StrategyNotAllowed,
+            };
+            let text = format!("{workload}: its pod template gets no sidecar: {why}");
+            return Ok(waits(reason, &text, Retry::OnChange));
+        }
+    };
+    let patch = body_of(workload, Some(&part));
+    let tried = match send(context, namespace, workload, (&patch, true)).await {
+        Ok(tried) => tried,
+        Err(error) => return not_written(observed, resolved, error),
+    };
+    let first = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["name"].clone();
+    if first(&tried.data) != first(&body) {
+        let text = format!(
+            "{workload}: the sidecar would become the first container of its pod template, which its owner may take for the model; use strategy Pod"
+        );
+        return Ok(waits(Reason::StrategyNotAllowed, &text, Retry::OnChange));
+    }
+    let answer = match send(context, namespace, workload, (&patch, false)).await {
+        Ok(answer) => answer,
+        Err(error) => return not_written(observed, resolved, error),
+    };
+    context.bindings.wrote(observed.key());
+    let entries = answer.metadata.managed_fields.unwrap_or_default();
+    let owned = applied_by(&entries, manager::TEMPLATE);
+    Ok(Templated::Applied(TemplateStatus {
+        uid: workload.uid.clone().unwrap_or_default(),
+        hash: bound.injected_hash.clone().unwrap_or_default(),
+        target: resolved.spec.to_string(),
+        fingerprint: owned.unwrap_or_default(),
+    }))
+}
+
+/// CONF-7
+fn not_written(
+    observed: &Observed,
+    resolved: &Resolved,
+    error: kube::Error,
+) -> Result<Templated, Error> {
+    let workload = &resolved.target.workload;
+    if let kube::Error::Api(status) = &error
+        && let Some((field, rival)) = of_refusal(status).and_then(|it| it.into_iter().next())
+    {
+        let specs = Specs {
+            generation: observed.actor.generation,
+            target: resolved.spec.to_string(),
+        };
+        let rival = Some(rival.to_string());
+        return Ok(Templated::Lost(loss(workload, field, rival, specs)));
+    }
+    let fault = refused(&workload.to_string(), error)?;
+    Ok(Templated::Waits(
+        Reason::StrategyNotAllowed,
+        fault.message,
+        fault.retry,
+    ))
+}
+
+/// Gives up all that we have of a workload's pod template: it is then as before.
+pub(super) async fn release(
+    context: &Context,
+    observed: &Observed,
+    workload: &ObjectRef,
+) -> Result<(), Error> {
+    let namespace = &observed.key().namespace;
+    let nothing = body_of(workload, None);
+    match send(context, namespace, workload, (&nothing, false)).await {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.is_not_found() => {}
+        Err(error) => return Err(Error::Api(error)),
+    }
+    context.bindings.wrote(observed.key());
+    Ok(())
+}
+
+fn body_of(workload: &ObjectRef, part: Option<&Value>) -> Value {
+    let mut body = json!({
+        "apiVersion": workload.api_version,
+        "kind": workload.kind,
+        "metadata": {"name": workload.name, "uid": workload.uid},
+    });
+    if let Some(part) = part {
+        body["spec"]["template"] = part.clone();
+    }
+    body
+}
+
+async fn send(
+    context: &Context,
+    namespace: &str,
+    workload: &ObjectRef,
+    (body, tries): (&Value, bool),
+) -> Result<DynamicObject, kube::Error> {
+    let (group, version) = workload.api_version.split_once('/').unwrap_or_default();
+    let kind = GroupVersionKind::gvk(group, version, &workload.kind);
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), namespace, &resource);
+    let mut params = PatchParams::apply(manager::TEMPLATE);
+    params.dry_run = tries;
+    api.patch(&workload.name, &params, &Patch::Apply(body))
+        .await
+}
+
+/// The first part that is not ours any more, and who has it now (CONF-8).
+async fn lost(
+    context: &Context,
+    observed: &Observed,
+    workload: &ObjectRef,
+) -> Result<(String, Option<String>), Error> {
+    let unknown = || (TEMPLATE.join("."), None);
+    let key = Key::new(&observed.key().namespace, &workload.name);
+    let Some(resource) = context.bindings.resource_of(workload) else {
+        return Ok(unknown());
+    };
+    let Some(live) = rival::metadata(context, &resource, &key).await? else {
+        return Ok(unknown());
+    };
+    let entries = live.managed_fields.as_deref().unwrap_or_default();
+    let path = first_missing(entries, manager::TEMPLATE, parts());
+    Ok(path.map_or_else(unknown, |path| {
+        (Segment::text(&path), rival::named(&live, &path))
+    }))
+}
+
+fn parts() -> Vec<Vec<Segment>> {
+    let below = |path: &[&str]| Segment::path(&[&TEMPLATE[..], path].concat());
+    let container = |list: &str, name: &str| {
+        let mut path = below(&["spec", list]);
+        path.push(Segment::Item(json!({"name": name})));
+        path
+    };
+    vec![
+        container("containers", RUNTIME_CONTAINER),
+        container("containers", SIDECAR_CONTAINER),
+        below(&["metadata", "annotations", annotation::INJECTED_BY]),
+    ]
+}

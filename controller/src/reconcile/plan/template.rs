@@ -1,0 +1,106 @@
+//! What to do about the pod template of a target with strategy Template (BIND-50, CONF-1).
+
+use std::time::Duration;
+
+use asya_shared::api::TemplateStatus;
+use asya_shared::resolve::ObjectRef;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::reconcile::conflict::{Sight, Specs, State, Step};
+use crate::reconcile::{Fault, Reason};
+
+/// All that is decided by.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// The sidecar is to stand in the template, and may by now (BIND-3).
+    pub wished: bool,
+    /// Who writes the workload, too.
+    pub owner: Option<&'a ObjectRef>,
+    /// The workload.
+    pub workload: &'a ObjectRef,
+    /// What pods are to say.
+    pub hash: &'a str,
+    /// Tells the rest of its spec from another.
+    pub target: &'a str,
+    /// What we own of the workload, as one text; `None`: nothing.
+    pub owned: Option<&'a str>,
+    /// What we applied last.
+    pub before: Option<&'a TemplateStatus>,
+    /// How our part stands, if somebody takes it back.
+    pub conflict: &'a State,
+    /// Generation of the actor's spec.
+    pub generation: i64,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Templating {
+    /// Nothing: it is not asked for.
+    #[default]
+    Rest,
+    /// Nothing: it stands there.
+    Stands,
+    /// Apply our part.
+    Apply,
+    /// Give our part up, and say why, if that is not asked for.
+    Release(Option<Fault>),
+    /// Nothing may stand there.
+    Refuse(Fault),
+    /// Our part was taken back.
+    Lost(Specs),
+    /// Our part is applied again when this has passed.
+    Wait(Duration),
+    /// Our part is not applied any more.
+    Stop,
+}
+
+/// Decides about one target.
+pub fn decide(facts: &Facts<'_>) -> Templating {
+    let uid = facts.workload.uid.as_deref();
+    let before = facts.before.filter(|it| Some(&*it.uid) == uid);
+    let is_there = before.is_some() && facts.owned.is_some();
+    if !facts.wished {
+        return if is_there {
+            Templating::Release(None)
+        } else {
+            Templating::Rest
+        };
+    }
+    if let Some(owner) = facts.owner {
+        let text = format!(
+            "spec.binding.strategy: {} belongs to {owner}, which would take the sidecar out of its template; use Pod",
+            facts.workload
+        );
+        let fault = Fault::until_change(Reason::StrategyNotAllowed, text);
+        return if is_there {
+            Templating::Release(Some(fault))
+        } else {
+            Templating::Refuse(fault)
+        };
+    }
+    let is_same = before.is_some_and(|it| it.hash == facts.hash);
+    let intact = before.is_some_and(|it| facts.owned == Some(&*it.fingerprint));
+    // Another template may make the containers other ones.
+    let made_for = before.is_some_and(|it| it.target == facts.target);
+    let specs = Specs {
+        generation: facts.generation,
+        target: facts.target.to_owned(),
+    };
+    let sight = Sight {
+        needed: true,
+        written: is_same && !intact,
+        stands: is_same && intact && made_for,
+    };
+    match facts.conflict.decide(sight, &specs, facts.now) {
+        Step::Rest => Templating::Stands,
+        Step::Write => Templating::Apply,
+        Step::Lost => Templating::Lost(specs),
+        Step::Wait(wait) => Templating::Wait(wait),
+        Step::Stop => Templating::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests;

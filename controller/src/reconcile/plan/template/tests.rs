@@ -1,0 +1,173 @@
+use std::time::Duration;
+
+use asya_shared::api::TemplateStatus;
+use asya_shared::resolve::ObjectRef;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Facts, Templating, decide};
+use crate::reconcile::Reason;
+use crate::reconcile::conflict::{Losses, Specs, State};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn object(kind: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: Some(name.to_owned()),
+    }
+}
+
+fn applied() -> TemplateStatus {
+    TemplateStatus {
+        uid: "web".to_owned(),
+        hash: "hash".to_owned(),
+        target: "spec".to_owned(),
+        fingerprint: "owned".to_owned(),
+    }
+}
+
+struct Row {
+    wished: bool,
+    owner: Option<ObjectRef>,
+    hash: &'static str,
+    target: &'static str,
+    owned: Option<&'static str>,
+    before: Option<TemplateStatus>,
+    conflict: State,
+}
+
+impl Default for Row {
+    /// Our part stands.
+    fn default() -> Self {
+        Self {
+            wished: true,
+            owner: None,
+            hash: "hash",
+            target: "spec",
+            owned: Some("owned"),
+            before: Some(applied()),
+            conflict: State::Idle,
+        }
+    }
+}
+
+impl Row {
+    fn decide(&self) -> Templating {
+        decide(&Facts {
+            wished: self.wished,
+            owner: self.owner.as_ref(),
+            workload: &object("Deployment", "web"),
+            hash: self.hash,
+            target: self.target,
+            owned: self.owned,
+            before: self.before.as_ref(),
+            conflict: &self.conflict,
+            generation: 2,
+            now: at(100),
+        })
+    }
+}
+
+fn specs(target: &str) -> Specs {
+    Specs {
+        generation: 2,
+        target: target.to_owned(),
+    }
+}
+
+/// BIND-50
+#[test]
+fn our_part_is_applied_once_for_each_sidecar_and_each_template() {
+    assert_eq!(Row::default().decide(), Templating::Stands);
+    for row in [
+        Row {
+            before: None,
+            owned: None,
+            ..Row::default()
+        },
+        Row {
+            hash: "of another spec of the actor",
+            ..Row::default()
+        },
+        Row {
+            target: "another template",
+            ..Row::default()
+        },
+        Row {
+            before: Some(TemplateStatus {
+                uid: "another workload".to_owned(),
+                ..applied()
+            }),
+            owned: None,
+            ..Row::default()
+        },
+    ] {
+        assert_eq!(row.decide(), Templating::Apply);
+    }
+}
+
+/// BIND-50
+#[test]
+fn our_part_is_given_up_where_it_is_not_wished_or_an_owner_has_come() {
+    let not_wished = |owned| Row {
+        wished: false,
+        owned,
+        ..Row::default()
+    };
+    assert_eq!(
+        not_wished(Some("owned")).decide(),
+        Templating::Release(None)
+    );
+    assert_eq!(not_wished(None).decide(), Templating::Rest);
+    let owned_by = |owned| Row {
+        owner: Some(object("Workspace", "phi")),
+        owned,
+        ..Row::default()
+    };
+    let Templating::Release(Some(fault)) = owned_by(Some("owned")).decide() else {
+        panic!()
+    };
+    assert_eq!(fault.reason, Reason::StrategyNotAllowed);
+    assert!(fault.message.contains("Workspace/phi"), "{fault:?}");
+    assert!(fault.message.ends_with("use Pod"), "{fault:?}");
+    assert_eq!(owned_by(None).decide(), Templating::Refuse(fault));
+}
+
+/// CONF-1, CONF-6
+#[test]
+fn a_part_that_was_taken_back_is_applied_again_after_a_wait_and_not_for_ever() {
+    let taken = |owned, conflict| Row {
+        owned,
+        conflict,
+        ..Row::default()
+    };
+    let two = Losses::new(2).unwrap();
+    let lost = Templating::Lost(specs("spec"));
+    for owned in [None, Some("less than was applied")] {
+        assert_eq!(taken(owned, State::Idle).decide(), lost);
+        assert_eq!(taken(owned, State::Held(two)).decide(), lost);
+        let wait = Templating::Wait(Duration::from_secs(20));
+        assert_eq!(taken(owned, State::Waiting(two, at(120))).decide(), wait);
+        let over = State::Waiting(two, at(100));
+        assert_eq!(taken(owned, over).decide(), Templating::Apply);
+        let stopped = State::Stopped(specs("spec"));
+        assert_eq!(taken(owned, stopped).decide(), Templating::Stop);
+        let other = State::Stopped(specs("another"));
+        assert_eq!(taken(owned, other).decide(), Templating::Apply);
+    }
+    let with_another_template = Row {
+        target: "another",
+        ..taken(None, State::Idle)
+    };
+    let lost = Templating::Lost(specs("another"));
+    assert_eq!(with_another_template.decide(), lost, "a replace");
+    let of_another_actor_spec = Row {
+        hash: "another",
+        ..taken(None, State::Idle)
+    };
+    assert_eq!(of_another_actor_spec.decide(), Templating::Apply);
+}

@@ -1,0 +1,99 @@
+//! What stands in the pod template of a workload where pods get nothing at their creation (BIND-50): what the webhook would
+//! add to a pod of that template.
+
+use serde_json::{Map, Value, json};
+
+use super::decide::unfit;
+use super::facts::Facts;
+use super::ours::{List, Ours};
+use super::plan::{BoundPlan, volume_names};
+use super::{PodView, Reason};
+use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
+
+const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
+
+impl BoundPlan {
+    /// The part of a pod template that is ours, and nothing else of it. What stands there of us already counts for nothing.
+    ///
+    /// # Errors
+    /// Why pods of this template get no sidecar, and what to do.
+    pub fn in_template(&self, template: &Value) -> Result<Value, (Reason, String)> {
+        let mut theirs = template.clone();
+        let by = template.pointer("/metadata/annotations");
+        let by = by.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
+        if by == Some(&*self.uid) {
+            without_ours(&mut theirs);
+        }
+        if !theirs["metadata"].is_object() {
+            theirs["metadata"] = json!({});
+        }
+        let raw = theirs.to_string();
+        let unreadable = || (Reason::Unreadable, "it cannot be read".to_owned());
+        let pod = PodView::decode(&raw).map_err(|_| unreadable())?;
+        if let Some((reason, why)) = unfit(&pod) {
+            return Err((reason, why.to_owned()));
+        }
+        let there = Ours::of(&pod).map_err(|_| unreadable())?;
+        if let Some(stranger) = there.any() {
+            let why = format!("its {stranger} has the name of one that the actor adds; rename it");
+            return Err((Reason::SpecConflict, why));
+        }
+        let Some(facts) = Facts::of(&pod, self, None) else {
+            let why = "nothing says where its model answers: declare the port of the model's container, or set spec.runtime.targetURL of the actor";
+            return Err((Reason::TargetUrlUnknown, why.to_owned()));
+        };
+        let [runtime, sidecar] = self.containers(&facts);
+        let mut spec = match self.sidecar_list {
+            List::Containers => json!({"containers": [runtime, sidecar]}),
+            List::InitContainers => json!({"containers": [runtime], "initContainers": [sidecar]}),
+        };
+        spec["volumes"] = json!(self.volumes);
+        let labels: Map<String, Value> = self
+            .labels
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
+        let annotations = json!({
+            annotation::INJECTED_BY: self.uid,
+            annotation::INJECTED_HASH: self.hash.to_string(),
+        });
+        Ok(json!({"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}))
+    }
+}
+
+/// Takes everything that bears our names out of a pod template; lists and maps that then are empty go, too.
+pub fn without_ours(template: &mut Value) {
+    let is_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
+    let is_volume = |name: &str| volume_names().any(|it| it == name);
+    if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
+        for list in CONTAINERS {
+            remove_items(spec, list, is_container);
+        }
+        remove_items(spec, "volumes", is_volume);
+    }
+    if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
+        remove_keys(metadata, "labels", &[label::ASYA, label::ACTOR]);
+        let annotations = [annotation::INJECTED_BY, annotation::INJECTED_HASH];
+        remove_keys(metadata, "annotations", &annotations);
+    }
+}
+
+fn remove_items(object: &mut Map<String, Value>, list: &str, is_ours: impl Fn(&str) -> bool) {
+    let Some(items) = object.get_mut(list).and_then(Value::as_array_mut) else {
+        return;
+    };
+    items.retain(|it| !it["name"].as_str().is_some_and(&is_ours));
+    if items.is_empty() {
+        object.remove(list);
+    }
+}
+
+fn remove_keys(object: &mut Map<String, Value>, map: &str, keys: &[&str]) {
+    let Some(entries) = object.get_mut(map).and_then(Value::as_object_mut) else {
+        return;
+    };
+    entries.retain(|key, _| !keys.contains(&&**key));
+    if entries.is_empty() {
+        object.remove(map);
+    }
+}
