@@ -11,6 +11,9 @@ use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error};
 use crate::record::Key;
 
+/// What controls our own objects.
+const OURS: &str = "AsyncActor";
+
 /// The rival for a field of an object, with who controls the object: many controllers are just called "manager".
 pub(super) async fn find(
     context: &Context,
@@ -43,7 +46,7 @@ pub(super) fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let rival = rival::of(entries, path)?;
     let mut owners = metadata.owner_references.iter().flatten();
-    let owner = owners.find(|it| it.controller == Some(true));
+    let owner = owners.find(|it| it.controller == Some(true) && it.kind != OURS);
     Some(match owner {
         Some(owner) => format!(
             "{rival}; the object is controlled by {} {}",

@@ -12,7 +12,7 @@ use super::{
     Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
     ready_generation, scaling, summarize_conditions, transport,
 };
-use crate::reconcile::apply::{Ensured, Rolled, Templated};
+use crate::reconcile::apply::{Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved};
@@ -86,11 +86,6 @@ pub(super) fn report(
     let begins = is_bound && observed.previous.bound_since.is_none();
     status.bound_since = bound_since;
     status.rollout = rollout(observed, ensured, now);
-    status.template = match &*ensured.templated {
-        Templated::Applied(applied) => Some(applied.clone()),
-        Templated::Released(_) => None,
-        _ => observed.previous.template.clone(),
-    };
     conflicts::tell(&mut status, observed, ensured, now);
     status.progressing_since = verdict.progressing_since.map(Time);
     let queues = queue::tell(observed, ensured, &mut status);
@@ -115,8 +110,7 @@ pub(super) fn report(
         ))
         .chain(ensured.queue.retry())
         .chain(of_rollout(&ensured.rolled))
-        .chain(of_template(&ensured.templated))
-        .chain(ensured.contests.again.map(Retry::After))
+        .chain(conflicts::again(ensured))
         .chain(begins.then_some(Retry::Now))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
@@ -260,21 +254,6 @@ fn of_rollout(rolled: &Rolled) -> Option<Retry> {
         Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Halted(_) => {
             None
         }
-    }
-}
-
-/// When to look again at the target's pod template.
-fn of_template(templated: &Templated) -> Option<Retry> {
-    match templated {
-        Templated::Waits(_, _, retry) => Some(*retry),
-        Templated::Lost(_) => Some(Retry::Now),
-        Templated::Untouched
-        | Templated::Rest
-        | Templated::Stands
-        | Templated::Applied(_)
-        | Templated::Released(_)
-        | Templated::Refused(_)
-        | Templated::Left => None,
     }
 }
 

@@ -6,3 +6,4 @@ mod property;
 mod rows;
 mod second_call;
 mod target;
+mod template;

@@ -106,6 +106,36 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
     assert_eq!(decide(&clean), Unbind::Release);
 }
 
+/// BIND-43, BIND-50
+#[test]
+fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_pods() {
+    let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
+    let (pods, mut standing) = ([pod("a")], live(None));
+    standing[0].templated = true;
+    let base = Facts {
+        skip: false,
+        pods: &pods,
+        going: false,
+        roll: Some(&template),
+        live: &standing,
+        released: None,
+    };
+    assert_eq!(decide(&base), Unbind::Release);
+    let without_pods = Facts {
+        pods: &[],
+        ..base.clone()
+    };
+    assert_eq!(decide(&without_pods), Unbind::Release, "at 0 replicas");
+    let mut rolling = live(None);
+    rolling[0].rolling = true;
+    let released = Facts {
+        live: &rolling,
+        released: Some(Duration::from_secs(1)),
+        ..base
+    };
+    assert!(matches!(decide(&released), Unbind::Wait(_)));
+}
+
 /// BIND-44
 #[test]
 fn a_paused_target_blocks_unless_it_is_to_be_skipped() {

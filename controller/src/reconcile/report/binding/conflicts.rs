@@ -5,6 +5,7 @@ use asya_shared::resolve::FindingReason;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::events::Note;
+use crate::reconcile::Retry;
 use crate::reconcile::apply::{By, Ensured, Rolled, Templated};
 use crate::reconcile::conflict::Part;
 use crate::reconcile::conflict::ledger::{self, News, part_of};
@@ -22,8 +23,34 @@ pub(super) fn tell(
     let base = observed.deadlines.conflict;
     let before = &observed.previous.conflicts;
     status.conflicts = ledger::follow(before, uid, &news, base, now);
+    status.template = match &*ensured.templated {
+        Templated::Applied(applied) => Some(applied.clone()),
+        Templated::Released(_) => None,
+        _ => observed.previous.template.clone(),
+    };
     status.conflict_count = Some(ledger::count(&status.conflicts));
     status.last_conflict_time = ledger::last(&status.conflicts);
+}
+
+/// When to look again because of them.
+pub(super) fn again(ensured: &Ensured) -> impl Iterator<Item = Retry> {
+    let of_others = ensured.contests.again.map(Retry::After);
+    of_template(&ensured.templated).into_iter().chain(of_others)
+}
+
+/// When to look again at the target's pod template.
+fn of_template(templated: &Templated) -> Option<Retry> {
+    match templated {
+        Templated::Waits(_, _, retry) => Some(*retry),
+        Templated::Lost(_) => Some(Retry::Now),
+        Templated::Untouched
+        | Templated::Rest
+        | Templated::Stands
+        | Templated::Applied(_)
+        | Templated::Released(_)
+        | Templated::Refused(_)
+        | Templated::Left => None,
+    }
 }
 
 fn news(ensured: &Ensured) -> Vec<(Part, News)> {

@@ -253,7 +253,7 @@ fn template_is_told_by_what_became_of_it() {
         (Templated::Stands, is("True", "ScaledToZero"), true),
     ] {
         let mut pass = bound(&template, &stored);
-        pass.2.templated = Box::new(templated);
+        *pass.2.templated = templated;
         let status = status_of(&pass);
         assert_eq!(told(&status, "Injected"), wanted);
         assert_eq!(status.template.is_some(), keeps, "{wanted:?}");

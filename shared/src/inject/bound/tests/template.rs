@@ -1,0 +1,91 @@
+use serde_json::{Value, json};
+
+use crate::inject::bound::testing::{Binding, injected as inject, pod};
+use crate::inject::bound::{BoundActor, BoundPlan, Reason, without_ours};
+
+fn plan(actor: &BoundActor) -> &BoundPlan {
+    actor.plan().unwrap()
+}
+
+fn template(pod: &Value) -> Value {
+    let annotations = json!({"team": "a"});
+    json!({"metadata": {"labels": {"app": "phi"}, "annotations": annotations}, "spec": pod["spec"]})
+}
+
+/// Lays our part on a template, as server-side apply does.
+fn applied(template: &Value, part: &Value) -> Value {
+    let mut all = template.clone();
+    for map in ["labels", "annotations"] {
+        for (key, value) in part["metadata"][map].as_object().unwrap() {
+            all["metadata"][map][key] = value.clone();
+        }
+    }
+    for (list, items) in part["spec"].as_object().unwrap() {
+        if !all["spec"][list].is_array() {
+            all["spec"][list] = json!([]);
+        }
+        let items = items.as_array().unwrap().clone();
+        all["spec"][list].as_array_mut().unwrap().extend(items);
+    }
+    all
+}
+
+/// BIND-50, BIND-20 to BIND-28
+#[test]
+fn a_template_gets_what_the_webhook_would_put_into_its_pods() {
+    for spec in [
+        json!({}),
+        json!({"sidecar": {"native": true}}),
+        json!({"runtime": {"targetURL": "http://127.0.0.1:9"}}),
+    ] {
+        let binding = Binding::new(&spec);
+        let actor = binding.actor();
+        let pod = pod(&json!({}));
+        let injected = inject(&actor, &pod);
+        let part = plan(&actor).in_template(&template(&pod)).unwrap();
+        let made = applied(&template(&pod), &part);
+        assert_eq!(made["spec"], injected["spec"], "{spec}");
+        for map in ["labels", "annotations"] {
+            for (key, value) in part["metadata"][map].as_object().unwrap() {
+                assert_eq!(&injected["metadata"][map][key], value, "{spec}");
+            }
+        }
+        assert_eq!(
+            plan(&actor).in_template(&made).unwrap(),
+            part,
+            "{spec}: what stands there already counts for nothing"
+        );
+        let mut taken = made;
+        without_ours(&mut taken);
+        assert_eq!(taken, template(&pod), "{spec}: as before");
+    }
+}
+
+/// BIND-46, BIND-50
+#[test]
+fn a_template_that_can_have_no_sidecar_says_why() {
+    let binding = Binding::new(&json!({}));
+    let actor = binding.actor();
+    let refused = |spec: &Value| {
+        let pod = pod(spec);
+        let refused = plan(&actor).in_template(&template(&pod)).unwrap_err();
+        assert!(!refused.1.is_empty());
+        refused.0
+    };
+    assert_eq!(refused(&json!({"hostNetwork": true})), Reason::HostNetwork);
+    let volumes = json!({"volumes": [{"name": "asya-tmp", "emptyDir": {}}]});
+    assert_eq!(refused(&volumes), Reason::SpecConflict);
+    let silent = json!({"containers": [{"name": "model", "image": "model:1"}]});
+    assert_eq!(refused(&silent), Reason::TargetUrlUnknown);
+}
+
+/// BIND-50
+#[test]
+fn a_template_without_anything_of_ours_stays_byte_for_byte() {
+    let theirs = template(&pod(
+        &json!({"volumes": [{"name": "data", "emptyDir": {}}]}),
+    ));
+    let mut same = theirs.clone();
+    without_ours(&mut same);
+    assert_eq!(same, theirs);
+}
