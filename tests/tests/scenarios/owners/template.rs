@@ -111,10 +111,10 @@ async fn sidecar_leaves_the_template_when_an_owner_comes() {
             condition(status, "Injected") == ("True", "AllPodsInjected")
         })
         .await?;
-        let owner = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
+        let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
         let reference = json!({
             "apiVersion": WORKSPACE.api_version(), "kind": "Workspace", "name": "phi",
-            "uid": owner["metadata"]["uid"], "controller": true,
+            "uid": phi["metadata"]["uid"], "controller": true,
         });
         let owned = json!({"metadata": {"ownerReferences": [reference]}});
         edit(scenario, DEPLOYMENT, "model", &owned).await?;

@@ -1,4 +1,4 @@
-//! Somebody changes the ScaledObject of a binding.
+//! Somebody changes the `ScaledObject` of a binding.
 
 use std::time::Duration;
 
