@@ -6,8 +6,12 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 
 NAME = os.environ.get("MODEL", "parrot")
+# What an answer takes.
+SECONDS = float(os.environ.get("SECONDS", "0"))
 
 
 def chat(request):
@@ -41,6 +45,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         for path, answer in ANSWERS:
             if re.fullmatch(path, self.path):
+                time.sleep(SECONDS)
                 self.answer(200, answer(request))
                 return
         self.answer(404, {"error": f"no {self.path} here"})
@@ -54,6 +59,18 @@ class Server(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
+class Models(http.server.ThreadingHTTPServer):
+    # What is being answered is answered before the end, as servers of models do.
+    daemon_threads = False
+
+
+def main(port):
+    server = Models(("", port), Server)
+    # Not here: it waits for the loop that this interrupts.
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    server.serve_forever()
+    server.server_close()
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    http.server.ThreadingHTTPServer(("", int(sys.argv[1])), Server).serve_forever()
+    main(int(sys.argv[1]))

@@ -6,11 +6,13 @@ use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::real::{NODE, PYTHON_IMAGE};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
+use futures::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::binding::{bound, model};
 use crate::{Broker, SOON, actor, message, run, shelf};
 
 const MESSAGES: usize = 200;
@@ -18,7 +20,7 @@ const REPLICAS: i64 = 4;
 /// What a handler needs for one message.
 const SECONDS: f64 = 0.3;
 
-/// Runs this many messages through an actor while something happens to its pods, and says which came twice.
+/// Runs this many messages through an actor while something happens to its pods, and says how many came twice.
 async fn none_is_lost<F>(scenario: &Scenario, broker: Broker, what: &str, happens: F) -> Result<()>
 where
     F: AsyncFnOnce(&str) -> Result<()>,
@@ -31,24 +33,34 @@ where
     worker["spec"]["timeout"] = json!({"processing": 5});
     run(scenario, &[worker, shelf(&next, broker)]).await?;
     let payload = |n: usize| json!({"seconds": SECONDS, "number": n});
+    all_come_through(scenario, broker, what, (&name, &next), payload, happens).await
+}
+
+async fn all_come_through<F>(
+    scenario: &Scenario,
+    broker: Broker,
+    what: &str,
+    (name, next): (&str, &str),
+    payload: impl Fn(usize) -> Value,
+    happens: F,
+) -> Result<()>
+where
+    F: AsyncFnOnce(&str) -> Result<()>,
+{
     let all: Vec<String> = (0..MESSAGES)
-        .map(|n| message(&n.to_string(), &name, &next, &payload(n)))
+        .map(|n| message(&n.to_string(), name, next, &payload(n)))
         .collect();
     let cluster = scenario.cluster();
-    broker.send(cluster, &name, &all).await?;
-    happens(&name).await?;
+    broker.send(cluster, name, &all).await?;
+    happens(name).await?;
     let mut seen = BTreeSet::new();
     let mut found = 0;
     eventually("all messages came through", SOON, async || {
-        let some = broker
-            .take(cluster, &next, 0, SOON)
-            .await
-            .map_err(NotYet::new)?;
+        let some = broker.take(cluster, next, 0, SOON).await;
+        let some = some.map_err(NotYet::new)?;
         found += some.len();
-        seen.extend(
-            some.iter()
-                .filter_map(|it| it["payload"]["number"].as_u64()),
-        );
+        let ids = some.iter().filter_map(|it| it["id"].as_str());
+        seen.extend(ids.map(str::to_owned));
         check(
             seen.len() == MESSAGES,
             format_args!("{} of {MESSAGES}", seen.len()),
@@ -101,16 +113,41 @@ async fn no_message_is_lost_in_a_rollout() {
     .await;
 }
 
+/// RUN-20, BIND-31, BIND-32
+#[tokio::test]
+#[ignore = "takes its time: make test-real ALL=1"]
+async fn no_message_of_a_model_is_lost_in_its_rollout() {
+    Scenario::run("model-rollout", async |scenario| {
+        let (name, next) = (scenario.name("chat"), scenario.name("chat-next"));
+        let mut deployment = model("model", 8000);
+        deployment["spec"]["replicas"] = json!(REPLICAS);
+        let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+        container["env"] = json!([{"name": "SECONDS", "value": SECONDS.to_string()}]);
+        scenario.apply(&deployment).await?;
+        let target = ("apps/v1", "Deployment", "model");
+        let binding = bound(&name, Broker::RabbitMq, target, Some("openai_chat"));
+        run(scenario, &[binding, shelf(&next, Broker::RabbitMq)]).await?;
+        let says = |n: usize| json!({"text": n.to_string()});
+        let names = (name.as_str(), next.as_str());
+        let restart = async |_: &str| rollout(scenario, "model").await;
+        all_come_through(scenario, Broker::RabbitMq, "model", names, says, restart).await
+    })
+    .await;
+}
+
 /// RUN-20, POD-10
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_when_pods_become_fewer() {
     Scenario::run("fewer", async |scenario| {
-        let broker = Broker::RabbitMq;
-        none_is_lost(scenario, broker, "fewer", async |name| {
-            scale_down(scenario, name).await
-        })
-        .await
+        let fewer = |broker| {
+            none_is_lost(scenario, broker, "fewer", async |name| {
+                scale_down(scenario, name).await
+            })
+        };
+        try_join_all([Broker::RabbitMq, Broker::Sqs].map(fewer))
+            .await
+            .map(drop)
     })
     .await;
 }
