@@ -25,6 +25,7 @@ REFUSED = [
     ("controller.retry.multiplier", 0.5),
     ("controller.retry.attempts", -1),
     ("controller.impersonate", "yes"),
+    ("binding.maxRollouts", 0),
     ("controller.queueHealthCheckInterval", "5 minutes"),
     ("controller.queueHealthCheckInterval", -1),
     ("controller.disableQueueManagement", "no"),

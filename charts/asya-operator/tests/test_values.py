@@ -103,6 +103,7 @@ OTHER = {
     "ha.enabled": (True, None),
     "binding.runtimeImage": ("python:7", "$ASYA_BINDING_RUNTIME_IMAGE"),
     "binding.openshift": (True, "$ASYA_OPENSHIFT", "true"),
+    "binding.maxRollouts": (7, "--max-rollouts", "7"),
     "binding.kinds.workspaces": (False, None),
     "binding.kinds.inferenceSets": (False, None),
     "binding.kinds.inferenceServices": (False, None),
