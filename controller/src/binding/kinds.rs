@@ -22,7 +22,7 @@ use crate::record::{Concerns, CrdNameRecord, Record, Seen};
 use crate::store::Scope;
 use crate::watch::Keeps;
 
-/// A CRD that has come is found by discovery a moment later: this is how often it is looked for, and for how long.
+/// A CRD that has come, or gone, is so for discovery a moment later: this is how often it is looked for, and for how long.
 const ARRIVES: Duration = Duration::from_millis(500);
 const ARRIVES_WITHIN: Duration = Duration::from_secs(15);
 /// The first wait after an API server that did not answer, and the longest.
@@ -103,7 +103,7 @@ struct Looked {
     standing: watch::Sender<Standing>,
     due: Option<Instant>,
     failures: u32,
-    /// Until when a CRD that came may still be found.
+    /// Until when a CRD that came or went may still be so for discovery.
     arrives_by: Option<Instant>,
 }
 
@@ -232,21 +232,20 @@ impl Kinds {
         let Some(looked) = inner.known.get_mut(kind) else {
             return false;
         };
+        let changes = looked.arrives_by.is_some_and(|by| now < by);
         let wait = match &found {
+            // Discovery follows a CRD that comes or goes, and what is granted with it comes a moment later.
+            Ok(Standing::Forbidden(_) | Standing::NotInstalled) if changes => Some(ARRIVES),
             Ok(Standing::Forbidden(_)) => Some(doubled(REFUSED, looked.failures, LONGEST_REFUSED)),
-            Ok(Standing::NotInstalled) if looked.arrives_by.is_some_and(|by| now < by) => {
-                Some(ARRIVES)
-            }
             Ok(_) => None,
             Err(error) => {
                 warn!(%error, %kind, "discovery fails");
                 Some(doubled(RETRY, looked.failures, LONGEST_RETRY))
             }
         };
-        looked.failures = if wait.is_some() {
-            looked.failures.saturating_add(1)
-        } else {
-            0
+        looked.failures = match &found {
+            Ok(_) if changes || wait.is_none() => 0,
+            _ => looked.failures.saturating_add(1),
         };
         let again = wait.map(|wait| now + wait);
         looked.due = looked.due.into_iter().chain(again).min();

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::{Api, Client};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Standing;
 use super::index::{Place, What};
@@ -12,12 +14,18 @@ use super::kinds::Kind;
 use super::objects::ObjectWatch;
 use crate::health::Readiness;
 use crate::operator::Operator;
-use crate::record::{BarePodRecord, CrdNameRecord, ForeignRecord, SeenForeign};
+use crate::pass::Work;
+use crate::record::{BarePodRecord, Concerns, CrdNameRecord, ForeignRecord, SeenForeign};
 use crate::store::Scope;
 use crate::watch::{Keeps, Selector, Watch};
+use crate::work_queue::WorkQueue;
 
 /// Pods that the watch of actors' pods does not show.
 pub(super) const UNLABELLED: &str = "!asya.sh/asya";
+
+/// An object of others often changes several times in a moment: for all changes within this time it is read once
+/// (BIND-61).
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// Runs the watches that the bindings need, for ever.
 pub async fn follow(operator: Operator, client: Client) {
@@ -96,11 +104,18 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
         let watch: Watch<ForeignRecord, SeenForeign> =
             watch(&operator, &scope, api, store.clone(), None);
         tokio::select! {
-            () = watch.run(|concerns| operator.wake(concerns)) => {}
+            () = watch.run(|concerns| soon(&operator.queue, &concerns)) => {}
             changed = standing.changed() => if changed.is_err() {
                 return;
             }
         }
+    }
+}
+
+/// Lets a pass look at whom a change concerns when its moment is over.
+pub(super) fn soon(queue: &WorkQueue<Work>, concerns: &Concerns) {
+    if let Concerns::Actor(actor) = concerns {
+        queue.at(Work::Actor(actor.clone()), Instant::now() + MOMENT);
     }
 }
 

@@ -1,0 +1,75 @@
+//! Changes that come within a moment.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use asya_shared::resolve::GroupKind;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{EARLY, bind, deployment, key, server};
+use crate::binding::kinds::Kind;
+use crate::binding::objects::ObjectWatch;
+use crate::binding::{Bindings, Found, watches};
+use crate::pass::Work;
+use crate::store::Scope;
+use crate::watch::Keeps;
+use crate::work_queue::{Observer, Outcome, Settings, WorkQueue};
+
+struct Silent;
+
+impl Observer for Silent {
+    fn started(&self, _: Duration) {}
+    fn retried(&self) {}
+    fn panicked(&self) {}
+}
+
+/// BIND-61
+#[tokio::test(start_paused = true)]
+async fn a_target_is_read_once_for_all_changes_of_a_quarter_of_a_second() {
+    let (asked, version) = (Arc::default(), Arc::new(Mutex::new(Some(7))));
+    let client = server(&asked, &version);
+    let bindings = Arc::new(Bindings::default());
+    bind(&bindings, &key("a"), "web", EARLY);
+    let target = bindings.target_of(&key("a")).unwrap();
+    let deployments = Kind::from(GroupKind {
+        group: "apps",
+        kind: "Deployment",
+    });
+    let mut standing = bindings.kinds.subscribe(&deployments);
+    tokio::select! {
+        () = bindings.kinds.follow(&client, |_| {}) => {}
+        known = standing.changed() => known.unwrap(),
+    }
+    let watch = ObjectWatch::new(&bindings, &target.kind);
+    let scope: Scope = Some("ns".into());
+    let queue = WorkQueue::observed(Settings::default(), Arc::new(Silent));
+    let work = {
+        let bindings = Arc::clone(&bindings);
+        move |_: Work, _| {
+            let (bindings, client, target) = (bindings.clone(), client.clone(), target.clone());
+            async move {
+                let found = bindings.read(&client, &target).await.unwrap();
+                assert!(matches!(found, Found::Read(_)));
+                Outcome::Done
+            }
+        }
+    };
+    let running = queue.clone();
+    tokio::spawn(async move { running.run(work).await });
+
+    let start = Instant::now();
+    for version in 8..18 {
+        for concerns in watch.show(&scope, &deployment("web", version)) {
+            watches::soon(&queue, &concerns);
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let calls = || asked.load(Ordering::Relaxed);
+    sleep_until(start + Duration::from_millis(249)).await;
+    assert_eq!(calls(), 0, "the moment is not over");
+    sleep_until(start + Duration::from_millis(260)).await;
+    assert_eq!(calls(), 1);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(calls(), 1, "ten changes, one reading");
+}
