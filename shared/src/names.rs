@@ -63,6 +63,10 @@ pub mod annotation {
     pub const ROLL: &str = "asya.sh/roll";
     /// On an actor: pods with anything older than today's are replaced at once, whatever `binding.rollout` says (ROLL-8).
     pub const ROLL_NOW: &str = "asya.sh/roll-now";
+    /// On a workload that others make: the actor that binds it, for whoever looks at it (BIND-47).
+    pub const MANAGED_BY: &str = "asya.sh/managed-by";
+    /// `KServe`'s, on an `InferenceService`: who sets the number of its pods (SO-5).
+    pub const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
     /// On an actor: `"true"` lets it go although pods still have its sidecar (BIND-44).
     pub const SKIP_UNBIND: &str = "asya.sh/skip-unbind";
     /// On the Secret with the webhook's certificates: since when its leaf is one of the present CA (CERT-4).
@@ -95,12 +99,20 @@ pub mod manager {
     pub const TEMPLATE: &str = "asya-operator/template";
     /// What is written to an object that a binding names, or to the owner of that.
     pub const PARENT: &str = "asya-operator/parent";
+    /// Which actor binds a workload, on that (BIND-47).
+    pub const BINDING: &str = "asya-operator/binding";
     /// The webhook configurations.
     pub const ADMISSION: &str = "asya-operator/admission";
     /// What the former operator, written in Go, wrote as (WRK-7).
     pub const FORMER_OPERATOR: &str = "manager";
     /// `spec.replicas` for the moment in which its owner changes (WRK-3).
     pub const HANDOVER: &str = "asya-operator/handover";
+}
+
+/// Whether a field manager is one of ours.
+#[must_use]
+pub fn is_our_manager(name: &str) -> bool {
+    name.starts_with("asya-operator/")
 }
 
 /// Container that runs the user's handler.

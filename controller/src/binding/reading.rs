@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use asya_shared::names::manager;
+use asya_shared::names::{is_our_manager, manager};
 use asya_shared::resolve::{
     GroupKind, ObjectRef, Related, Resolution, Resolver, Roll, Target, controller_of, resolver,
 };
@@ -245,7 +245,7 @@ fn version_of(object: &Value) -> u64 {
         .unwrap_or_default()
 }
 
-/// The object as it is stored, without who wrote what of it.
+/// The object as it is stored. Of who wrote what only our own part is kept.
 async fn get(
     client: &Client,
     resource: &ApiResource,
@@ -265,7 +265,10 @@ async fn get_entire(
     let Some(mut live) = api.get_opt(&key.name).await? else {
         return Ok(None);
     };
-    let entries = live.metadata.managed_fields.take().unwrap_or_default();
+    let entries = live.metadata.managed_fields.clone().unwrap_or_default();
+    if let Some(ours) = &mut live.metadata.managed_fields {
+        ours.retain(|it| it.manager.as_deref().is_some_and(is_our_manager));
+    }
     let live = serde_json::to_value(live).map_err(kube::Error::SerdeError)?;
     Ok(Some((live, entries)))
 }

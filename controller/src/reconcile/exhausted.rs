@@ -18,7 +18,7 @@ pub(super) fn give_up(outcome: &mut Outcome) {
         Outcome::Deleting {
             fault: Some(fault), ..
         } => exhaust(fault),
-        Outcome::Deleting { fault: None, .. } | Outcome::Gone => {}
+        Outcome::Deleting { fault: None, .. } | Outcome::Unknown(_) | Outcome::Gone => {}
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
                         ]
                     }
                     Outcome::Deleting { fault, .. } => vec![fault.as_ref().unwrap()],
-                    Outcome::Gone => panic!(),
+                    Outcome::Unknown(_) | Outcome::Gone => panic!(),
                 };
                 for fault in told {
                     assert_eq!(

@@ -2,6 +2,7 @@
 
 mod binding;
 mod child;
+pub mod claim;
 pub mod contest;
 pub mod deletion;
 pub mod retired;
@@ -101,6 +102,10 @@ pub struct Bind {
     pub wake: Option<Wake>,
     /// About the target's pod template.
     pub template: template::Templating,
+    /// About what tells the target's owner that the queue scales it; `None`: nothing does, or not now (SO-5).
+    pub claim: Option<claim::Claiming>,
+    /// A workload that is bound for the first time: it is to say by whom (BIND-47).
+    pub mark: Option<ObjectRef>,
     /// About pods that ran before; `None` while nobody can tell.
     pub roll: Option<roll::Rolling>,
 }

@@ -103,6 +103,16 @@ fn note<'a>(before: &'a AsyncActorStatus, after: &'a AsyncActorStatus) -> Option
 pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
     match outcome {
         Outcome::Gone => None,
+        // Written once, when the deletion begins.
+        Outcome::Unknown(retry) => Some(Report {
+            status: if observed.previous.status == Some(State::Terminating) {
+                observed.previous.clone()
+            } else {
+                of_deletion(observed, None, &[], false, now)
+            },
+            retry: *retry,
+            notes: Vec::new(),
+        }),
         Outcome::Deleting {
             fault,
             deleted,

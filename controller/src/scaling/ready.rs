@@ -34,7 +34,7 @@ pub fn scaling_ready(
         return judged(Some(false), fault.reason, fault.message.clone());
     }
     let Some(scaled_object) = scaled_object.filter(|found| !found.metadata.deleting) else {
-        let text = "the ScaledObject waits for the workload, or for an earlier one to go";
+        let text = "the ScaledObject waits for the workload, or for what scaled it before to go";
         return judged(None, Reason::Progressing, text.to_owned());
     };
     let name = &scaled_object.metadata.key.name;

@@ -2,15 +2,18 @@
 
 use serde_json::Value;
 
+use crate::names::annotation::AUTOSCALER_CLASS;
+use crate::names::manager;
+
 use super::fields::{Fields, Read, refused, waiting};
 use super::owned::{
     CONFIGURATION, DEPLOYMENT, Owned, REPLICA_SET, REVISION, SERVICE, of_deployment,
 };
 use super::server::main_container;
 use super::{
-    ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
-    Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target, ambiguous,
-    knative,
+    Claim, ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule,
+    PodMatch, Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
+    ambiguous, knative,
 };
 
 pub(super) static INFERENCE_SERVICE: InferenceService = InferenceService;
@@ -23,7 +26,8 @@ pub(super) const KIND: GroupKind<'static> = GroupKind {
 const LABEL: &str = "serving.kserve.io/inferenceservice";
 const COMPONENT: &str = "component";
 const PREDICTOR: &str = "predictor";
-const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
+/// The class of a service that others scale.
+pub(super) const EXTERNAL: &str = "external";
 const DEPLOYMENT_MODE: &str = "serving.kserve.io/deploymentMode";
 /// Where the annotations are that `KServe` copies to the pods.
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
@@ -83,7 +87,7 @@ impl InferenceService {
         let asked = service.annotation(DEPLOYMENT_MODE)?;
         let mode = service.text(&["status", "deploymentMode"])?;
         match mode.or(asked.filter(|it| *it == "ModelMesh")) {
-            Some("Standard" | "RawDeployment") => self.standard(&service, related),
+            Some("Standard" | "RawDeployment") => self.standard(&service, target, related),
             Some("Knative" | "Serverless") => self.knative(&service, related),
             Some("ModelMesh") => Err(refused(format!(
                 "{itself}: its deployment mode is ModelMesh, whose pods serve the models of others, too; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard"
@@ -97,10 +101,11 @@ impl InferenceService {
         }
     }
 
-    fn standard(&self, service: &Fields<'_>, related: &Related) -> Read<Target> {
+    fn standard(&self, service: &Fields<'_>, target: &Value, related: &Related) -> Read<Target> {
         let itself = &service.itself;
         let adapter = adapter(service)?;
         let scale_refused = scale_refused(service)?;
+        let claim = claim(service, target)?;
         let object = predictor(service, related)?;
         let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
         let mut warnings: Vec<_> = service.warning_of_owner().into_iter().collect();
@@ -120,7 +125,11 @@ impl InferenceService {
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
             roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
-            scale: scale_refused.map_or_else(|| Scale::Object(workload.clone()), Scale::Refused),
+            scale: match (scale_refused, claim) {
+                (Some(finding), _) => Scale::Refused(finding),
+                (None, Some(claim)) => Scale::Claimed(workload.clone(), claim),
+                (None, None) => Scale::Object(workload.clone()),
+            },
             server: Server::on_port(Some(PORT), adapter),
             adapter: Some(adapter),
             warnings,
@@ -228,8 +237,7 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
             ),
         )));
     }
-    // without one KServe makes an HPA, which goes when we say that we scale (SO-5)
-    Ok(class.filter(|it| *it != "external").map(|class| {
+    Ok(class.filter(|it| *it != EXTERNAL).map(|class| {
         Finding::new(
             FindingReason::ScalingNotSupported,
             format!(
@@ -237,6 +245,30 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
             ),
         )
     }))
+}
+
+/// SO-5: without a class `KServe` makes an HPA, which goes when we say that others scale. A class that somebody else set
+/// is his.
+fn claim(service: &Fields<'_>, target: &Value) -> Read<Option<Claim>> {
+    let is_made = is_claimed(target);
+    let is_free = service.annotation(AUTOSCALER_CLASS)?.is_none();
+    Ok((is_made || is_free).then(|| Claim {
+        owner: service.itself.clone(),
+        is_made,
+    }))
+}
+
+/// Whether an object carries the autoscaler class that we wrote, as its `managedFields` tell.
+#[must_use]
+pub fn is_claimed(object: &Value) -> bool {
+    let entries = object.pointer("/metadata/managedFields");
+    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
+    entries.any(|entry| {
+        let field = format!("f:{AUTOSCALER_CLASS}");
+        let annotations = entry.pointer("/fieldsV1/f:metadata/f:annotations");
+        entry["manager"] == manager::PARENT
+            && annotations.is_some_and(|it| it.get(&field).is_some())
+    })
 }
 
 fn has_canary(service: &Fields<'_>) -> Read<bool> {

@@ -29,6 +29,7 @@ use serde_json::Value;
 use crate::api::{ResolvedTarget, WorkloadRef};
 
 pub use family::Family;
+pub use kserve::is_claimed;
 pub use object::{GroupKind, ObjectRef, controller_of};
 pub use owned::template;
 pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch};
@@ -130,8 +131,19 @@ pub enum Roll {
 pub enum Scale {
     /// This object, by its `/scale`.
     Object(ObjectRef),
+    /// This object, as long as its owner is told to leave the number to others (SO-5).
+    Claimed(ObjectRef, Claim),
     /// Nothing: `ScalingNotSupported`, with the remedy (SO-4).
     Refused(Finding),
+}
+
+/// What tells an owner that others scale: an annotation of ours on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The owner, which has an autoscaler of its own otherwise.
+    pub owner: ObjectRef,
+    /// Whether the annotation is there.
+    pub is_made: bool,
 }
 
 /// Something that was found out about a target.
@@ -214,6 +226,24 @@ impl From<Result<Target, Resolution>> for Resolution {
 }
 
 impl Scale {
+    /// What is scaled.
+    #[must_use]
+    pub fn object(&self) -> Option<&ObjectRef> {
+        match self {
+            Self::Object(object) | Self::Claimed(object, _) => Some(object),
+            Self::Refused(_) => None,
+        }
+    }
+
+    /// What the owner of that must be told.
+    #[must_use]
+    pub fn claim(&self) -> Option<&Claim> {
+        match self {
+            Self::Claimed(_, claim) => Some(claim),
+            Self::Object(_) | Self::Refused(_) => None,
+        }
+    }
+
     /// Nothing of this kind is scaled ([`Resolver::never_scaled`]).
     fn never(itself: &ObjectRef, why: &str) -> Self {
         Self::refused(format!("{itself}: {why}"))

@@ -4,8 +4,12 @@ use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
-use super::{Ensured, Outcome, contest, is_another_queue, scaling, seen_scaling, wake};
+use super::{
+    Ensured, Outcome, claim, contest, is_another_queue, parent, scaling, seen_scaling, wake,
+};
 use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::claim::Claiming;
+use crate::reconcile::plan::roll::Rolling;
 use crate::reconcile::plan::{Bind, ScalingStep};
 use crate::reconcile::{Context, Error};
 
@@ -30,6 +34,9 @@ pub(super) async fn bind(
     if is_another_queue(observed, &ensured) {
         context.depths.forget(observed.key());
     }
+    if let Some(workload) = &plan.mark {
+        parent::mark(context, observed, workload).await?;
+    }
     let namespace = &observed.key().namespace;
     match context
         .runtime
@@ -43,7 +50,11 @@ pub(super) async fn bind(
                 ensured.templated = Box::new(templated);
             }
             if let Some(rolling) = plan.roll.filter(|_| ensured.bindable) {
-                ensured.rolled = Box::new(roll(context, observed, rolling).await?);
+                let with_roll = match &plan.claim {
+                    Some(Claiming::Write(is_made)) if rolling != Rolling::Rest => Some(*is_made),
+                    _ => None,
+                };
+                ensured.rolled = Box::new(roll(context, observed, (rolling, with_roll)).await?);
             }
         }
         Err(fault) => ensured.fault = Some(fault),
@@ -56,6 +67,9 @@ pub(super) async fn bind(
         } else if let Some(contest) = plan.contest {
             contest::book(context, observed, contest, &mut ensured).await?;
         }
+    }
+    if let Some(claiming) = plan.claim.filter(|_| ensured.bindable) {
+        claim::claim(context, observed, claiming, &mut ensured).await?;
     }
     if let Some(wake) = &plan.wake
         && let Err(fault) = wake::wake(context, observed, wake).await?

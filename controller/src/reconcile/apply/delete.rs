@@ -10,7 +10,7 @@ use tracing::warn;
 use super::finalizer::remove_finalizer;
 use super::retired::{delete_dead_letters, owner};
 use super::unbind::unbind;
-use super::{Outcome, scaling, wake};
+use super::{Outcome, parent, scaling, wake};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
@@ -41,6 +41,7 @@ pub(super) async fn delete(
     if let Some(outcome) = unbind(context, observed, plan.unbind).await? {
         return Ok(outcome.with(deleted));
     }
+    parent::unmark(context, observed).await?;
     for removal in &plan.workloads {
         match removal {
             WorkloadRemoval::Delete(workload) => {

@@ -2,10 +2,12 @@
 
 mod bind;
 mod child;
+mod claim;
 mod contest;
 mod delete;
 mod ensure;
 mod finalizer;
+mod parent;
 mod queue;
 mod recreate;
 mod retired;
@@ -56,6 +58,8 @@ pub enum Outcome {
         /// Our annotation was given up in this pass (BIND-43).
         released: bool,
     },
+    /// The actor is on its way out, and nobody can tell yet how far: what was told holds.
+    Unknown(Retry),
     /// Our finalizer is gone: there is nothing left to tell.
     Gone,
 }
@@ -86,7 +90,7 @@ impl Outcome {
     pub fn interrupted(self) -> Option<Error> {
         match self {
             Self::Ensured(ensured) => ensured.interrupted.map(|error| *error),
-            Self::Deleting { .. } | Self::Gone => None,
+            Self::Deleting { .. } | Self::Unknown(_) | Self::Gone => None,
         }
     }
 }

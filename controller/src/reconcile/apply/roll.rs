@@ -7,11 +7,9 @@ use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manag
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{
-    DeleteParams, DynamicObject, EvictParams, Patch, PatchParams, PostParams, Preconditions,
-};
-use serde_json::{Value, json};
+use kube::api::{DeleteParams, EvictParams, PostParams, Preconditions};
 
+use super::parent::{Ours, annotated, apply, claims};
 use crate::events::Note;
 use crate::reconcile::bound_pods::{Lacking, actor_part};
 use crate::reconcile::conflict::Specs;
@@ -65,7 +63,7 @@ pub enum By {
 pub(super) async fn roll(
     context: &Context,
     observed: &Observed,
-    plan: Rolling,
+    (plan, claim): (Rolling, Option<bool>),
 ) -> Result<Rolled, Error> {
     let key = observed.key();
     match plan {
@@ -99,7 +97,7 @@ pub(super) async fn roll(
             context.slots.release(key);
             Ok(Rolled::Left)
         }
-        Rolling::Act(act) => step(context, observed, act).await,
+        Rolling::Act(act) => step(context, observed, act, claim).await,
     }
 }
 
@@ -113,7 +111,7 @@ async fn lost_annotation(
         last,
     }: Lost,
 ) -> Result<Loss, Error> {
-    let path = observed.resolved().map(|it| annotated(&it.target.roll));
+    let path = observed.resolved().map(|it| path_of(&it.target.roll));
     let path: Vec<_> = path.into_iter().flatten().collect();
     let segments = Segment::path(&[&path[..], &[annotation::ROLL]].concat());
     let rival = super::rival::find(context, observed, &object, &segments).await?;
@@ -127,7 +125,7 @@ async fn lost_annotation(
 }
 
 /// The path of the annotations among which ours is.
-fn annotated(roll: &Roll) -> Vec<&'static str> {
+fn path_of(roll: &Roll) -> Vec<&'static str> {
     match roll {
         Roll::AnnotateTemplate(_) => TEMPLATE.to_vec(),
         Roll::Annotate(_, path) => path.clone(),
@@ -140,7 +138,12 @@ fn field(path: &[&str]) -> String {
     format!("{}[{}]", path.join("."), annotation::ROLL)
 }
 
-async fn step(context: &Context, observed: &Observed, act: Act) -> Result<Rolled, Error> {
+async fn step(
+    context: &Context,
+    observed: &Observed,
+    act: Act,
+    claim: Option<bool>,
+) -> Result<Rolled, Error> {
     let Some(resolved) = observed.resolved() else {
         return Ok(Rolled::Untouched);
     };
@@ -161,7 +164,12 @@ async fn step(context: &Context, observed: &Observed, act: Act) -> Result<Rolled
         Act::Annotate(value) => {
             context.slots.hold(key);
             tell_of_gpus(context, observed, resolved);
-            annotate(context, observed, &resolved.target.roll, &value).await
+            let ours = Ours {
+                roll: Some(&value),
+                claim,
+            };
+            let refused = put(context, observed, &resolved.target.roll, ours).await?;
+            Ok(refused.unwrap_or_else(|| asked(By::Annotation)))
         }
         Act::Evict(pod) => {
             context.slots.hold(key);
@@ -269,29 +277,17 @@ fn has(pod: &Pod, name: &str) -> bool {
     spec.containers.iter().chain(init).any(|it| it.name == name)
 }
 
-async fn annotate(
-    context: &Context,
-    observed: &Observed,
-    roll: &Roll,
-    value: &str,
-) -> Result<Rolled, Error> {
-    match put(context, observed, roll, Some(value)).await? {
-        Some(waits) => Ok(waits),
-        None => Ok(asked(By::Annotation)),
-    }
-}
-
 fn asked(by: By) -> Rolled {
     let text = "pods of the target are being replaced by pods with the sidecar";
     Rolled::Asked(by, text.to_owned(), Retry::After(Duration::from_secs(2)))
 }
 
-/// Writes the annotation, or gives it up. Answers what refuses it.
+/// Writes our annotations, or gives them up. Answers what refuses that.
 pub(super) async fn put(
     context: &Context,
     observed: &Observed,
     roll: &Roll,
-    value: Option<&str>,
+    ours: Ours<'_>,
 ) -> Result<Option<Rolled>, Error> {
     let written: Vec<(&ObjectRef, &[&str], &str)> = match roll {
         Roll::AnnotateTemplate(workloads) => {
@@ -302,38 +298,28 @@ pub(super) async fn put(
         Roll::Evict => Vec::new(),
     };
     for (object, path, manager) in written {
-        let Some(resource) = context.bindings.resource_of(object) else {
-            continue;
-        };
-        let namespace = &observed.key().namespace;
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(context.client.clone(), namespace, &*resource);
-        let params = PatchParams::apply(manager);
-        let body = applied(object, path, value);
-        match api.patch(&object.name, &params, &Patch::Apply(&body)).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.is_not_found() => {}
-            Err(error) => {
-                if let Some(rival) = rival_of(&error) {
-                    let target = observed.rollout().map(|seen| seen.target.clone());
-                    return Ok(Some(Rolled::Lost(Loss {
-                        field: field(path),
-                        object: object.to_string(),
-                        rival: Some(rival),
-                        specs: Specs {
-                            generation: observed.actor.generation,
-                            target: target.unwrap_or_default(),
-                        },
-                        last: false,
-                    })));
-                }
-                let fault = refused(&object.to_string(), error)?;
-                return Ok(Some(Rolled::Waits(
-                    Reason::RolloutWaiting,
-                    fault.message,
-                    fault.retry,
-                )));
+        let claims = claims(context, observed, object, ours.claim).await?;
+        let body = annotated(object, path, (ours.roll, claims));
+        if let Err(error) = apply(context, observed, object, (manager, &body)).await {
+            if let Some(rival) = rival_of(&error) {
+                let target = observed.rollout().map(|seen| seen.target.clone());
+                return Ok(Some(Rolled::Lost(Loss {
+                    field: field(path),
+                    object: object.to_string(),
+                    rival: Some(rival),
+                    specs: Specs {
+                        generation: observed.actor.generation,
+                        target: target.unwrap_or_default(),
+                    },
+                    last: false,
+                })));
             }
+            let fault = refused(&object.to_string(), error)?;
+            return Ok(Some(Rolled::Waits(
+                Reason::RolloutWaiting,
+                fault.message,
+                fault.retry,
+            )));
         }
     }
     Ok(None)
@@ -346,23 +332,6 @@ fn rival_of(error: &kube::Error) -> Option<String> {
     };
     let (_, rival) = rival::of_refusal(status)?.into_iter().next()?;
     Some(rival.to_string())
-}
-
-/// What we apply: the annotation and nothing else; an object without fields gives it up.
-fn applied(object: &ObjectRef, path: &[&str], value: Option<&str>) -> Value {
-    let mut body = json!({
-        "apiVersion": object.api_version,
-        "kind": object.kind,
-        "metadata": {"name": object.name, "uid": object.uid},
-    });
-    if let Some(value) = value {
-        let mut at = &mut body;
-        for key in path {
-            at = &mut at[*key];
-        }
-        at[annotation::ROLL] = json!(value);
-    }
-    body
 }
 
 pub(super) async fn evict(

@@ -1,5 +1,6 @@
 //! Takes the sidecars of an actor that goes out of the pods of its target, a step at a time.
 
+use super::parent::Ours;
 use super::roll::{Rolled, evict, put};
 use super::{Outcome, template};
 use crate::reconcile::observe::Observed;
@@ -19,7 +20,7 @@ pub(super) async fn unbind(
     let roll = seen.and_then(|seen| seen.roll.as_ref());
     let live = || seen.into_iter().flat_map(|seen| &seen.live);
     let templated = live().find(|it| it.templated);
-    let annotated = live().any(|it| it.value.is_some());
+    let annotated = live().any(|it| it.value.is_some() || it.claimed);
     let value = (plan == Unbind::Change).then_some(UNBOUND);
     let written = matches!(plan, Unbind::Release | Unbind::Change);
     let rolled = match plan {
@@ -27,6 +28,7 @@ pub(super) async fn unbind(
             context.slots.release(observed.key());
             return Ok(None);
         }
+        Unbind::Unknown => return Ok(Some(Outcome::Unknown(Retry::After(AGAIN)))),
         Unbind::Wait(wait) => return Ok(Some(held(None, Retry::After(wait), false))),
         Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Retry::After(wait)))),
         Unbind::Release if templated.is_some() => {
@@ -34,12 +36,24 @@ pub(super) async fn unbind(
                 template::release(context, observed, &live.object).await?;
             }
             match roll.filter(|_| annotated) {
-                Some(roll) => put(context, observed, roll, None).await?,
+                Some(roll) => {
+                    let ours = Ours {
+                        roll: None,
+                        claim: Some(false),
+                    };
+                    put(context, observed, roll, ours).await?
+                }
                 None => None,
             }
         }
         Unbind::Release | Unbind::Change => match roll {
-            Some(roll) => put(context, observed, roll, value).await?,
+            Some(roll) => {
+                let ours = Ours {
+                    roll: value,
+                    claim: Some(false),
+                };
+                put(context, observed, roll, ours).await?
+            }
             None => None,
         },
         Unbind::Evict(pod) => Some(evict(context, observed, &pod).await?),
@@ -57,7 +71,7 @@ pub(super) async fn unbind(
 
 /// Nothing tells when another field manager lets go.
 const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
-/// Until what was asked for shows.
+/// Until what was asked for, or what there is, shows.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// BIND-44

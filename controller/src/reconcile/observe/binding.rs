@@ -173,7 +173,7 @@ pub fn scaling_of(
     target: &Target,
 ) -> Option<Result<Box<ScalingOfTarget>, Fault>> {
     let scaled = match &target.scale {
-        Scale::Object(scaled) => scaled,
+        Scale::Object(scaled) | Scale::Claimed(scaled, _) => scaled,
         Scale::Refused(finding) => {
             desired.spec.scaling_in_force()?;
             let text = finding.message.clone();

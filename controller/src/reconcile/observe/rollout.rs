@@ -2,8 +2,8 @@
 
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
-use asya_shared::names::annotation;
-use asya_shared::resolve::{ObjectRef, Roll, Selector, Target, template};
+use asya_shared::names::{annotation, manager};
+use asya_shared::resolve::{ObjectRef, Roll, Selector, Target, is_claimed, template};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
@@ -266,6 +266,8 @@ impl Live {
             object: object.clone(),
             value,
             gpus: template(body).is_some_and(has_gpus),
+            claimed: is_claimed(body),
+            marked: is_written_by(body, manager::BINDING),
             ..Self::default()
         };
         let kind = object.group_kind();
@@ -293,6 +295,13 @@ impl Live {
         }
         live
     }
+}
+
+/// Whether a field manager of ours has something in an object.
+fn is_written_by(body: &Value, manager: &str) -> bool {
+    let entries = body.pointer("/metadata/managedFields");
+    let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
+    entries.any(|it| it["manager"] == manager)
 }
 
 /// Whether a rolling update may take a pod before its replacement is ready.

@@ -1,7 +1,7 @@
 //! What of an actor that goes is still in the pods of its target (BIND-43).
 
 use asya_shared::api::BindingRollout;
-use asya_shared::resolve::{ObjectRef, Resolution, Roll, Scale, Target};
+use asya_shared::resolve::{ObjectRef, Resolution, Roll, Target};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
@@ -44,7 +44,7 @@ pub(super) async fn see(
     if actor.annotations.skip_unbind || deletion.orphans || stays {
         // What cannot be told holds up nobody who asked for this.
         let target = target(context, actor).await.ok().flatten().flatten();
-        seen.scaled = target.and_then(|(target, _)| scaled(target));
+        seen.scaled = target.and_then(|(target, _)| target.scale.object().cloned());
         seen.skip = true;
         return Ok(Some(seen));
     }
@@ -74,7 +74,7 @@ pub(super) async fn see(
             live.templated = templated && live.object == target.workload;
         }
         seen.roll = Some(target.roll.clone());
-        seen.scaled = scaled(target);
+        seen.scaled = target.scale.object().cloned();
     }
     if !seen.pods.is_empty() || seen.going {
         let namespaces: Api<Namespace> = Api::all(context.client.clone());
@@ -85,13 +85,6 @@ pub(super) async fn see(
         seen.skip = namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some());
     }
     Ok(Some(seen))
-}
-
-fn scaled(target: Target) -> Option<ObjectRef> {
-    match target.scale {
-        Scale::Object(object) => Some(object),
-        Scale::Refused(_) => None,
-    }
 }
 
 /// With whether we own something of its pod template. The outer `None`: nobody can tell yet. Who shares a target with an older actor has written nothing there.

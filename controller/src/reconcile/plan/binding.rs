@@ -1,8 +1,9 @@
 //! What to do about an actor whose workload another controller makes: what pods get, the webhook puts into them.
 
-use asya_shared::resolve::{FindingReason, ObjectRef, Scale};
+use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
+use super::claim;
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
 use super::{contest, roll, template};
 use crate::reconcile::Reason;
@@ -23,15 +24,34 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         });
     }
     let contest = contest::plan(observed, scaling.as_mut(), now);
+    let roll = plan_roll(observed, now);
+    let claim = claim::plan(observed, scaling.as_mut(), roll.as_ref(), now);
     Plan::Bind(Bind {
         contest,
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),
         template: plan_template(observed, now).unwrap_or_default(),
-        roll: plan_roll(observed, now),
+        claim,
+        mark: plan_mark(observed),
+        roll,
         scaling,
     })
+}
+
+fn claim_of(observed: &Observed) -> Option<&Claim> {
+    observed.resolved()?.target.scale.claim()
+}
+
+/// BIND-47: once for each workload, whatever becomes of it. What others define gets nothing of the kind: it may pass
+/// annotations on to its pods.
+fn plan_mark(observed: &Observed) -> Option<ObjectRef> {
+    let workload = &observed.resolved()?.target.workload;
+    let GroupKind { group, kind } = workload.group_kind();
+    let before = observed.previous.resolved_target.as_ref();
+    let is_known = before.is_some_and(|it| it.uid == workload.uid);
+    let is_one = group == "apps" && matches!(kind, "Deployment" | "StatefulSet");
+    (is_one && !is_known).then(|| workload.clone())
 }
 
 fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
@@ -102,10 +122,7 @@ fn plan_wake(observed: &Observed, binding: &BindingSeen, scaling: &ScalingStep) 
         return None;
     };
     let resolved = binding.target.as_ref()?.as_ref().ok()?;
-    match &resolved.target.scale {
-        Scale::Object(object) => wake(observed, object),
-        Scale::Refused(_) => None,
-    }
+    wake(observed, resolved.target.scale.object()?)
 }
 
 /// What the actor's queue scaled, as status tells.
@@ -134,15 +151,19 @@ fn plan_scaling_step(
         Ok(scaling) => scaling,
         Err(fault) => return Some(ScalingStep::Refused(removal(), fault.clone())),
     };
+    let claimed = claim::judge(observed, claim_of(observed));
+    if let Some(fault) = claimed.lost {
+        return Some(ScalingStep::Refused(removal(), fault));
+    }
     Some(ScalingStep::Wanted(plan_scaling(&scaling::Facts {
         actor: &observed.key().name,
         wanted: scaling.objects.as_ref(),
         installed: seen.installed,
         target: &scaling.target,
-        target_exists: true,
+        target_exists: !claimed.waits,
         scaled_object: &seen.scaled_object,
         trigger_authentication: &seen.trigger_authentication,
-        hpas: &seen.hpas,
+        hpas: &claimed.hpas,
         scaled_objects: &seen.scaled_objects,
         inventory: &observed.previous.inventory,
     })))

@@ -16,9 +16,6 @@ use crate::scaling::plan::{Removal, plan_removal};
 /// After the grace period pods get this long before the queue is taken from under them (FIN-2).
 const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
 
-/// Until the watches of a binding have shown what there is.
-const UNKNOWN: Duration = Duration::from_secs(1);
-
 /// The parts of a pass over an actor that goes, in the order in which they are done.
 #[derive(Debug, PartialEq)]
 pub struct Delete {
@@ -151,7 +148,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
         return Unbind::Done;
     };
     let Some(seen) = &binding.unbinding else {
-        return Unbind::Wait(UNKNOWN);
+        return Unbind::Unknown;
     };
     let rollout = observed.previous.rollout.as_ref();
     let released = rollout.filter(|it| it.value == UNBOUND);

@@ -44,6 +44,10 @@ pub struct Live {
     pub value: Option<String>,
     /// Our containers stand in its pod template (BIND-50); told of an actor that goes.
     pub templated: bool,
+    /// It is told by an annotation of ours that its queue scales it (SO-5).
+    pub claimed: bool,
+    /// It says by an annotation of ours who binds it (BIND-47).
+    pub marked: bool,
     /// Its controller is replacing pods.
     pub rolling: bool,
     /// Its controller was told to replace none.

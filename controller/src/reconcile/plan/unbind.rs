@@ -38,6 +38,8 @@ pub struct Facts<'a> {
 pub enum Unbind {
     /// No pod has the sidecar, or none needs to lose it.
     Done,
+    /// The watches have yet to show what there is.
+    Unknown,
     /// Pods are being replaced.
     Wait(Duration),
     /// Somebody has to do something first.
@@ -61,7 +63,7 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     let given_up = facts
         .released
         .is_some_and(|it| !rolls_by_change || it > GIVEN_UP);
-    let has_ours = |it: &Live| it.value.is_some() || it.templated;
+    let has_ours = |it: &Live| it.value.is_some() || it.templated || it.claimed;
     let annotated = !given_up && facts.live.iter().any(has_ours);
     if facts.pods.is_empty() && !facts.going {
         return if annotated {

@@ -44,7 +44,11 @@ fn in_mode_standard_the_predictors_deployment_is_bound() {
         );
         let annotations = vec!["metadata", "annotations"];
         assert_eq!(it.roll, Roll::Annotate(it.chain[0].clone(), annotations));
-        assert_eq!(it.scale, Scale::Object(it.workload.clone()));
+        let claim = Claim {
+            owner: it.chain[0].clone(),
+            is_made: false,
+        };
+        assert_eq!(it.scale, Scale::Claimed(it.workload.clone(), claim));
         assert_eq!(
             (url(&it), it.adapter),
             ("http://127.0.0.1:8080", Some("kserve_v1"))
@@ -57,6 +61,33 @@ fn in_mode_standard_the_predictors_deployment_is_bound() {
         assert!(has(&convention(&target), &PREDICTOR, by_predictor));
         let of_transformer = [PREDICTOR[0], ("component", "transformer"), PREDICTOR[2]];
         assert!(!has(&convention(&target), &of_transformer, by_transformer));
+    }
+}
+
+/// SO-5
+#[test]
+fn a_class_of_ours_is_told_from_one_of_the_users_by_who_wrote_it() {
+    let target = inference_service("Standard");
+    let own = deployment(&target, "iris-predictor", "predictor");
+    let by = |manager: &str, field: &str| {
+        let entry = json!({
+            "manager": manager, "operation": "Apply",
+            "fieldsV1": {"f:metadata": {"f:annotations": {field: {}}}},
+        });
+        let metadata = json!({
+            "annotations": {"serving.kserve.io/autoscalerClass": "external"}, "managedFields": [entry],
+        });
+        let target = with(target.clone(), &json!({"metadata": metadata}));
+        found(&target, &[&own]).scale
+    };
+    let class = "f:serving.kserve.io/autoscalerClass";
+    let ours = by("asya-operator/parent", class);
+    assert!(ours.claim().unwrap().is_made, "{ours:?}");
+    for theirs in [
+        by("kubectl", class),
+        by("asya-operator/parent", "f:asya.sh/roll"),
+    ] {
+        assert!(matches!(theirs, Scale::Object(_)), "{theirs:?}");
     }
 }
 

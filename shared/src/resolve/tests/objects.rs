@@ -127,7 +127,7 @@ pub(super) fn not_scaled(target: &Value, beside: &[&Value]) -> String {
             assert_eq!(finding.reason, FindingReason::ScalingNotSupported);
             finding.message
         }
-        scale @ Scale::Object(_) => panic!("{scale:?}"),
+        scale => panic!("{scale:?}"),
     }
 }
 
@@ -138,10 +138,8 @@ pub(super) fn warnings(target: &Value, beside: &[&Value]) -> Vec<(FindingReason,
 
 /// What is scaled, as `Kind/name`.
 pub(super) fn scaled(target: &Value, beside: &[&Value]) -> String {
-    match found(target, beside).scale {
-        Scale::Object(object) => object.to_string(),
-        scale @ Scale::Refused(_) => panic!("{scale:?}"),
-    }
+    let found = found(target, beside);
+    found.scale.object().unwrap().to_string()
 }
 
 pub(super) fn chain(target: &Target) -> Vec<String> {

@@ -24,7 +24,7 @@ fn found(target: &Value, owners: &[&Value]) -> Target {
 fn why_not(scale: Scale) -> String {
     match scale {
         Scale::Refused(finding) => finding.message,
-        scale @ Scale::Object(_) => panic!("{scale:?}"),
+        scale => panic!("{scale:?}"),
     }
 }
 
@@ -40,7 +40,9 @@ fn a_workload_rolls_and_scales_as_its_owners_row_says() {
         it.roll,
         Roll::Annotate(itself, vec!["metadata", "annotations"])
     );
-    assert_eq!(it.scale, Scale::Object(it.workload.clone()));
+    assert_eq!(it.scale.object(), Some(&it.workload));
+    let claim = it.scale.claim().unwrap();
+    assert_eq!(claim.owner, ObjectRef::of(&owner).unwrap());
     assert_eq!(
         it.warnings[0].message,
         "Deployment/iris-predictor belongs to InferenceService/iris: set spec.workloadRef to InferenceService/iris instead, in a new AsyncActor"

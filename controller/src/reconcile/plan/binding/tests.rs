@@ -127,9 +127,7 @@ fn autoscaler_of_somebody_else_on_the_same_object_is_a_rival() {
 #[test]
 fn target_that_cannot_be_scaled_loses_what_scaled_it_and_says_why() {
     let mut target = deployment();
-    let Scale::Object(_) = &target.scale else {
-        panic!()
-    };
+    assert!(target.scale.object().is_some());
     target.scale = Scale::Refused(asya_shared::resolve::Finding::new(
         asya_shared::resolve::FindingReason::ScalingNotSupported,
         "its owner scales it",
@@ -200,4 +198,28 @@ fn scaled_object_goes_when_scaling_is_switched_off() {
         panic!()
     };
     assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+}
+
+/// BIND-47
+#[test]
+fn a_workload_is_told_once_who_binds_it_and_nothing_that_others_define() {
+    let mark = |target: Target, uid: Option<&str>| {
+        let mut seen = bound(&json!({}), Ok(target));
+        let before = uid.map(
+            |uid| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": uid}),
+        );
+        seen.previous = serde_json::from_value(json!({"resolvedTarget": before})).unwrap();
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.mark.map(|it| it.to_string()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let web = Some("Deployment/web".to_owned());
+    assert_eq!(mark(deployment(), None), web);
+    assert_eq!(mark(deployment(), Some("of-before")), web);
+    assert_eq!(mark(deployment(), Some("web-uid")), None);
+    let mut group = deployment();
+    group.workload.kind = "RayCluster".to_owned();
+    group.workload.api_version = "ray.io/v1".to_owned();
+    assert_eq!(mark(group, None), None);
 }

@@ -153,3 +153,24 @@ fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
     assert!(matches!(decide(&base), Unbind::Blocked(..)));
     assert_eq!(decide(&Facts { skip: true, ..base }), Unbind::Done);
 }
+
+/// SO-5, BIND-43: what tells the owner that the queue scales goes with what made pods roll, in one patch.
+#[test]
+fn claim_is_given_up_also_where_nothing_else_was_written() {
+    let roll = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
+    let claimed = [Live {
+        claimed: true,
+        ..Live::default()
+    }];
+    let pods = [pod("a")];
+    let facts = |pods| Facts {
+        skip: false,
+        pods,
+        going: false,
+        roll: Some(&roll),
+        live: &claimed,
+        released: None,
+    };
+    assert_eq!(decide(&facts(&pods)), Unbind::Release);
+    assert_eq!(decide(&facts(&[])), Unbind::Release);
+}

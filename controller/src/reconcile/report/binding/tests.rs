@@ -9,7 +9,7 @@ use crate::reconcile::apply::{Ensured, QueueState, Rolled, Scaled, Templated};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::testing::{actor, observed, record};
-use crate::reconcile::{Fault, Reason};
+use crate::reconcile::{Fault, Reason, Retry};
 use crate::scaling::testing::scaled_object;
 
 fn now() -> Timestamp {
@@ -298,6 +298,32 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
     let off = status_of(&bound(&json!({}), &refused));
     assert_eq!(told(&off, "ScalingReady"), is("", ""));
     assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
+}
+
+/// SO-7
+#[test]
+fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
+    let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
+    let asleep = |status: &AsyncActorStatus, rolled: Rolled| {
+        let mut pass = bound(&scaling, status);
+        if let Some(Ok(resolved)) = &mut pass.1.target {
+            resolved.replicas = Some(0);
+        }
+        let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        pass.2.scaling = Some(Scaled {
+            scaled_object: Some(scaled_object(&ready)),
+            fault: None,
+        });
+        pass.2.rolled = Box::new(rolled);
+        report(&pass.0, &pass.1, &pass.2, now())
+    };
+    let first = asleep(&AsyncActorStatus::default(), Rolled::Proved).status;
+    let first: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
+    let again = asleep(&first, Rolled::Rest);
+    assert_eq!(told(&again.status, "Injected"), is("True", "ScaledToZero"));
+    assert_eq!(again.status.status, Some(State::Napping));
+    assert_eq!(again.retry, Retry::OnChange);
+    assert_eq!(again.status, first, "nothing is written");
 }
 
 /// BIND-6

@@ -1,4 +1,4 @@
-use asya_shared::api::AsyncActorStatus;
+use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::json;
 
 use super::{at, lives, report, running};
@@ -62,4 +62,17 @@ fn phases_alone_are_no_reason_to_write_and_are_told_with_the_next_change() {
     assert_eq!(told(&observed, None, &[]), observed.previous);
     let fault = Fault::until_change(Reason::QueueDeletionFailed, "refused");
     assert!(told(&observed, Some(fault), &[]).inventory.is_empty());
+}
+
+/// BIND-48
+#[test]
+fn while_nobody_can_tell_how_far_it_is_what_was_told_holds() {
+    let unknown = Outcome::Unknown(Retry::OnChange);
+    let tell = |observed: &Observed| make(observed, &unknown, at("2026-01-01T00:03:00Z"));
+    let mut observed = goes(false);
+    let first = tell(&observed).unwrap().status;
+    assert_eq!(first.status, Some(State::Terminating));
+    let fault = Fault::until_change(Reason::UnbindBlocked, "somebody must do something");
+    observed.previous = told(&observed, Some(fault), &[]);
+    assert_eq!(tell(&observed).unwrap().status, observed.previous);
 }

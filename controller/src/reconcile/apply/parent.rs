@@ -1,0 +1,161 @@
+//! Annotations of ours on objects of others: each apply names all that one field manager has there, and nothing else.
+
+use asya_shared::names::{annotation, manager};
+use asya_shared::resolve::{ObjectRef, is_claimed};
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+use tracing::debug;
+
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::roll::Live;
+use crate::reconcile::{Context, Error, Fault, refused};
+
+/// Where annotations of the object itself are.
+const OWN: [&str; 2] = ["metadata", "annotations"];
+/// Who scales an `InferenceService` whose class this is (SO-5).
+const EXTERNAL: &str = "external";
+
+/// What an object is to have of ours.
+#[derive(Clone, Copy)]
+pub(super) struct Ours<'a> {
+    /// What makes its pods roll.
+    pub roll: Option<&'a str>,
+    /// Whether it knows that the queue scales it; `None`: as it does now.
+    pub claim: Option<bool>,
+}
+
+/// Whether the object is to have our claim.
+pub(super) async fn claims(
+    context: &Context,
+    observed: &Observed,
+    object: &ObjectRef,
+    wanted: Option<bool>,
+) -> Result<bool, Error> {
+    let claim = observed.resolved().and_then(|it| it.target.scale.claim());
+    if wanted.is_some() || claim.is_none_or(|it| it.owner != *object) {
+        return Ok(wanted.unwrap_or(false));
+    }
+    // What was read before may be older than what we wrote last.
+    let live = live(context, observed, object).await?;
+    Ok(live.is_some_and(|live| is_claimed(&live)))
+}
+
+/// SO-5, where no rollout is due: what makes pods roll stays as it is.
+pub(super) async fn claim(
+    context: &Context,
+    observed: &Observed,
+    is_made: bool,
+) -> Result<Result<(), Fault>, Error> {
+    let claim = observed.resolved().and_then(|it| it.target.scale.claim());
+    let Some(owner) = claim.map(|it| &it.owner) else {
+        return Ok(Ok(()));
+    };
+    let Some(live) = live(context, observed, owner).await? else {
+        return Ok(Ok(()));
+    };
+    let roll = Live::of(owner, &live, Some(&OWN)).value;
+    let body = annotated(owner, &OWN, (roll.as_deref(), is_made));
+    match apply(context, observed, owner, (manager::PARENT, &body)).await {
+        Ok(()) => Ok(Ok(())),
+        Err(error) => refused(&owner.to_string(), error).map(Err),
+    }
+}
+
+/// BIND-47. It only tells: whoever refuses it, or takes it back, may.
+pub(super) async fn mark(
+    context: &Context,
+    observed: &Observed,
+    workload: &ObjectRef,
+) -> Result<(), Error> {
+    let mut body = named(workload);
+    body["metadata"]["annotations"][annotation::MANAGED_BY] = json!(observed.key().name);
+    tell(context, observed, workload, &body).await
+}
+
+/// Takes it back from the workloads of an actor that goes.
+pub(super) async fn unmark(context: &Context, observed: &Observed) -> Result<(), Error> {
+    let seen = observed.binding.as_ref();
+    let live = seen.and_then(|it| it.unbinding.as_ref());
+    let marked = live.into_iter().flat_map(|it| &it.live);
+    for Live { object, .. } in marked.filter(|it| it.marked) {
+        tell(context, observed, object, &named(object)).await?;
+    }
+    Ok(())
+}
+
+async fn tell(
+    context: &Context,
+    observed: &Observed,
+    object: &ObjectRef,
+    body: &Value,
+) -> Result<(), Error> {
+    let Err(error) = apply(context, observed, object, (manager::BINDING, body)).await else {
+        return Ok(());
+    };
+    match refused(&object.to_string(), error) {
+        Ok(fault) => debug!(fault.message, "who binds the object is not told on it"),
+        // The annotation is somebody else's, or the object has gone.
+        Err(Error::Stale(_)) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// What we apply to what makes pods roll; an object without fields gives up what we had.
+pub(super) fn annotated(
+    object: &ObjectRef,
+    path: &[&str],
+    (roll, claims): (Option<&str>, bool),
+) -> Value {
+    let mut body = named(object);
+    if let Some(value) = roll {
+        let mut at = &mut body;
+        for key in path {
+            at = &mut at[*key];
+        }
+        at[annotation::ROLL] = json!(value);
+    }
+    if claims {
+        body["metadata"]["annotations"][annotation::AUTOSCALER_CLASS] = json!(EXTERNAL);
+    }
+    body
+}
+
+/// Of an object that is gone there is nothing to say.
+pub(super) async fn apply(
+    context: &Context,
+    observed: &Observed,
+    object: &ObjectRef,
+    (manager, body): (&str, &Value),
+) -> Result<(), kube::Error> {
+    let Some(resource) = context.bindings.resource_of(object) else {
+        return Ok(());
+    };
+    let (client, namespace) = (context.client.clone(), &observed.key().namespace);
+    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &*resource);
+    let params = PatchParams::apply(manager);
+    match api.patch(&object.name, &params, &Patch::Apply(body)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn named(object: &ObjectRef) -> Value {
+    json!({
+        "apiVersion": object.api_version,
+        "kind": object.kind,
+        "metadata": {"name": object.name, "uid": object.uid},
+    })
+}
+
+async fn live(
+    context: &Context,
+    observed: &Observed,
+    object: &ObjectRef,
+) -> Result<Option<Value>, Error> {
+    let (bindings, namespace) = (&context.bindings, &observed.key().namespace);
+    let body = bindings.body(&context.client, namespace, object);
+    body.await.map_err(Error::Api)
+}

@@ -1,0 +1,126 @@
+//! Whether the owner of a target is told that the queue scales it, which costs its pods a restart (SO-5).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_shared::names::annotation::AUTOSCALER_CLASS;
+use asya_shared::resolve::Claim;
+use k8s_openapi::jiff::Timestamp;
+
+use super::ScalingStep;
+use super::roll::{Act, Rolling};
+use crate::reconcile::conflict::ledger::{self, Forgiven};
+use crate::reconcile::conflict::{Part, Sight, Specs, Step};
+use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::{Fault, Reason};
+use crate::record::HpaRecord;
+use crate::scaling::plan::Removal;
+
+/// What to do about the annotation that tells the owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claiming {
+    /// Nothing: it is not needed, or as wanted.
+    Over,
+    /// It is as wanted, after losses; that is forgiven when it has stood for so long.
+    Stands(Duration),
+    /// It is written, or given up.
+    Write(bool),
+    /// It was taken back.
+    Lost(Specs),
+    /// It is not written before this has passed.
+    Wait(Duration),
+    /// It is not written any more.
+    Stop,
+}
+
+/// Decides about it; where it is not to be written for now, `scaling` tells that.
+pub(super) fn plan(
+    observed: &Observed,
+    scaling: Option<&mut ScalingStep>,
+    roll: Option<&Rolling>,
+    now: Timestamp,
+) -> Option<Claiming> {
+    let (resolved, scaling) = (observed.resolved()?, scaling?);
+    let (claim, uid) = (resolved.target.scale.claim()?, resolved.uid()?);
+    match (&scaling, claim.is_made) {
+        (ScalingStep::Unwanted(Removal { released: true, .. }), true) => {
+            return is_due(roll).then_some(Claiming::Write(false));
+        }
+        (ScalingStep::Unwanted(_), _) => return Some(Claiming::Over),
+        (ScalingStep::Wanted(plan), false) if plan.fault.is_some() => return None,
+        (ScalingStep::Wanted(_) | ScalingStep::Refused(..), _) => {}
+    }
+    let conflicts = &observed.previous.conflicts;
+    let specs = Specs {
+        generation: observed.actor.generation,
+        target: resolved.spec.to_string(),
+    };
+    let sight = Sight {
+        needed: true,
+        // It scales only what is claimed.
+        written: matches!(observed.scaling.scaled_object, Child::Ours(_)),
+        stands: claim.is_made,
+    };
+    let state = ledger::state(conflicts, uid, Part::Autoscaler);
+    let step = state.decide(sight, &specs, now);
+    if let (Step::Wait(_) | Step::Stop, ScalingStep::Wanted(plan)) = (&step, scaling) {
+        plan.fault = Some(lost(claim));
+    }
+    match step {
+        Step::Rest => Some(
+            match ledger::forgiven(conflicts, uid, Part::Autoscaler, now) {
+                Forgiven::Now => Claiming::Over,
+                Forgiven::In(wait) => Claiming::Stands(wait),
+            },
+        ),
+        Step::Write => is_due(roll).then_some(Claiming::Write(true)),
+        Step::Lost => Some(Claiming::Lost(specs)),
+        Step::Wait(wait) => Some(Claiming::Wait(wait)),
+        Step::Stop => Some(Claiming::Stop),
+    }
+}
+
+/// With the rollout, or when none is to come: one restart, not two (ROLL-3).
+fn is_due(roll: Option<&Rolling>) -> bool {
+    matches!(roll, Some(Rolling::Rest | Rolling::Act(Act::Annotate(_))))
+}
+
+/// What the owner's claim makes of scaling.
+pub(super) struct Claimed {
+    /// Autoscalers besides the owner's own.
+    pub hpas: Vec<Arc<HpaRecord>>,
+    /// The owner still scales.
+    pub waits: bool,
+    /// It does so again.
+    pub lost: Option<Fault>,
+}
+
+/// Judges by whom a target is scaled whose owner leaves that to others when it is told so.
+pub(super) fn judge(observed: &Observed, claim: Option<&Claim>) -> Claimed {
+    let seen = &observed.scaling;
+    let owner = claim.and_then(|it| it.owner.uid.as_deref());
+    let is_its = |hpa: &&Arc<HpaRecord>| {
+        let controller = hpa.metadata.controller.as_ref();
+        owner.is_some() && controller.map(|it| &*it.uid) == owner
+    };
+    let (own, hpas): (Vec<_>, Vec<_>) = seen.hpas.iter().partition(is_its);
+    let waits = claim.is_some_and(|it| !it.is_made) || !own.is_empty();
+    let stands = matches!(seen.scaled_object, Child::Ours(_));
+    Claimed {
+        hpas: hpas.into_iter().cloned().collect(),
+        waits,
+        lost: claim.filter(|_| waits && stands).map(lost),
+    }
+}
+
+/// CONF-3
+fn lost(claim: &Claim) -> Fault {
+    let owner = &claim.owner;
+    let text = format!(
+        "{owner} scales its workload again, because annotation {AUTOSCALER_CLASS}: external was taken from it; set it there yourself, or set scaling.enabled of this actor to false"
+    );
+    Fault::until_change(Reason::RivalAutoscaler, text)
+}
+
+#[cfg(test)]
+mod tests;
