@@ -232,10 +232,10 @@ impl Kinds {
         let Some(looked) = inner.known.get_mut(kind) else {
             return false;
         };
-        let changes = looked.arrives_by.is_some_and(|by| now < by);
+        let unsettled = looked.arrives_by.is_some_and(|by| now < by);
         let wait = match &found {
             // Discovery follows a CRD that comes or goes, and what is granted with it comes a moment later.
-            Ok(Standing::Forbidden(_) | Standing::NotInstalled) if changes => Some(ARRIVES),
+            Ok(Standing::Forbidden(_) | Standing::NotInstalled) if unsettled => Some(ARRIVES),
             Ok(Standing::Forbidden(_)) => Some(doubled(REFUSED, looked.failures, LONGEST_REFUSED)),
             Ok(_) => None,
             Err(error) => {
@@ -244,7 +244,7 @@ impl Kinds {
             }
         };
         looked.failures = match &found {
-            Ok(_) if changes || wait.is_none() => 0,
+            Ok(_) if unsettled || wait.is_none() => 0,
             _ => looked.failures.saturating_add(1),
         };
         let again = wait.map(|wait| now + wait);

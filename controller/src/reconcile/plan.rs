@@ -37,7 +37,7 @@ pub enum Plan {
     /// Bring queue and workload to what is wanted.
     Ensure(Ensure),
     /// Bring the queue to what is wanted; another controller makes the workload.
-    Bind(Bind),
+    Bind(Box<Bind>),
     /// Take down what we made.
     Delete(deletion::Delete),
 }

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use super::hand::name;
+use super::inference_set::CREATED_BY;
 use super::workload::{annotation, controlled_by, hash, label};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
@@ -89,7 +90,11 @@ fn nodes(workspace: &Value) -> Value {
 
 fn wanted(workspace: &Value) -> Value {
     let its_name = name(workspace);
-    let labels = json!({"kaito.sh/workspace": its_name});
+    let selector = json!({"kaito.sh/workspace": its_name});
+    let mut labels = selector.clone();
+    if let Some(set) = label(workspace, CREATED_BY) {
+        labels[CREATED_BY] = json!(set);
+    }
     let revision = hash(&json!([workspace["resource"], workspace["inference"]]));
     let base = label(workspace, UPGRADE).unwrap_or("first");
     let preset = &workspace["inference"]["preset"]["name"];
@@ -109,7 +114,7 @@ fn wanted(workspace: &Value) -> Value {
             "replicas": nodes(workspace),
             "serviceName": format!("{its_name}-headless"),
             "podManagementPolicy": "Parallel",
-            "selector": {"matchLabels": labels},
+            "selector": {"matchLabels": selector},
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {

@@ -11,6 +11,7 @@
 //! | [`kserve`] | KServe's `InferenceService`, deployment mode Standard (SIM-1) |
 //! | [`llmisvc`] | KServe's `LLMInferenceService` (SIM-2) |
 //! | [`kaito`] | KAITO's `Workspace` (SIM-3) |
+//! | [`inference_set`] | KAITO's `InferenceSet`, which makes Workspaces |
 //! | [`knative`] | Knative Serving, since 1.22 and up to 1.20, and its autoscaler (SIM-4) |
 //! | [`seldon`], [`seldon2`], [`yatai`] | Seldon Core 1 and 2, Yatai (SIM-5) |
 //! | [`ray`] | `KubeRay`'s `RayCluster` and `RayService` (SIM-6) |
@@ -22,6 +23,7 @@ pub mod argo;
 pub mod crds;
 mod engine;
 mod hand;
+pub mod inference_set;
 pub mod kaito;
 mod kind;
 pub mod knative;

@@ -121,7 +121,7 @@ async fn restarted(scenario: &Scenario, name: &str, target: &str) -> Result<()> 
     Ok(())
 }
 
-/// BIND-3 to BIND-8, BIND-47
+/// BIND-3 to BIND-8, BIND-47, VAC-7
 #[tokio::test]
 async fn binding_has_its_queue_and_script_and_tells_its_target_and_pods() {
     Scenario::run("binding", async |scenario| {
@@ -137,6 +137,8 @@ async fn binding_has_its_queue_and_script_and_tells_its_target_and_pods() {
         })
         .await?;
         assert_eq!(status["mode"], "Binding");
+        let stored = scenario.actors().get(&name).await?;
+        assert_eq!(stored.data["spec"], actor["spec"], "no default is written");
         assert_eq!(condition(&status, "TransportReady"), ("True", "QueueReady"));
         assert_eq!(condition(&status, "TargetResolved"), ("True", "Resolved"));
         assert_eq!(condition(&status, "Injected"), ("False", "PodsNotInjected"));
@@ -206,7 +208,11 @@ async fn binding_has_its_queue_and_script_and_tells_its_target_and_pods() {
             };
             writes.iter().filter(of_kind).count()
         };
-        assert_eq!(touched("deployments"), 0);
+        assert_eq!(
+            touched("deployments"),
+            2,
+            "by whom it is bound, and no more"
+        );
         Ok(())
     })
     .await;

@@ -1,10 +1,12 @@
 //! Bindings that are scaled by the depth of their queues, with KEDA and the HPA controller.
 
+mod kinds;
+
 use std::time::Duration;
 
-use asya_tests::Result;
-use asya_tests::eventually::{check, eventually};
+use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{DeleteParams, PostParams};
@@ -12,9 +14,12 @@ use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, status_is};
 use crate::scaling::{SOON, of_keda};
+use crate::steady::besides_lists;
 
 /// BIND-40, SO-3
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
+/// KEDA looks fifteen times meanwhile.
+const RESTS: Duration = Duration::from_secs(15);
 
 fn scaled_actor(name: &str, deployment: &str) -> Value {
     let mut actor = bound_actor(name, deployment);
@@ -42,6 +47,39 @@ async fn replicas(scenario: &Scenario, name: &str, what: &str, wanted: i32) -> R
     .await
 }
 
+/// Whether the operator writes into the namespace, or asks the broker of the queue, within this time.
+async fn at_rest(scenario: &Scenario, queue: &str, window: Duration) -> Result<(), String> {
+    let cluster = scenario.cluster();
+    let watched = async || {
+        let (audit, rabbitmq) = (cluster.audit(), cluster.rabbitmq()?);
+        let (writes, calls) = (audit.mark().await?, rabbitmq.access_log().mark()?);
+        tokio::time::sleep(window).await;
+        let user = cluster.operator_user()?;
+        let mut writes = audit.writes_in(writes, scenario.namespace()).await?;
+        writes.retain(|write| write.user == user);
+        let calls = rabbitmq.access_log().calls_since(calls, rabbitmq.user())?;
+        let mut calls = besides_lists(&rabbitmq, calls);
+        // KEDA asks by the same name.
+        calls.retain(|call| call.path.contains(queue) && !call.agent.starts_with("Go-"));
+        Ok::<_, Error>((writes, calls))
+    };
+    match watched().await {
+        Ok((writes, calls)) if writes.is_empty() && calls.is_empty() => Ok(()),
+        found => Err(format!("{found:?}")),
+    }
+}
+
+/// SO-7: once all that led to this is over.
+async fn nothing_happens(scenario: &Scenario, queue: &str) -> Result<()> {
+    eventually("the operator comes to rest", SOON, async || {
+        let rests = at_rest(scenario, queue, Duration::from_secs(2)).await;
+        rests.map_err(NotYet::new)
+    })
+    .await?;
+    assert_eq!(at_rest(scenario, queue, RESTS).await, Ok(()));
+    Ok(())
+}
+
 /// SO-1, SO-2, SO-6, SO-7, KEDA-11
 #[tokio::test]
 async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_or_its_actor_ends() {
@@ -59,6 +97,7 @@ async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_o
             (&json!("KEDA"), &json!(3))
         );
         replicas(scenario, target, "has no pods", 0).await?;
+        nothing_happens(scenario, &format!("asya-{name}")).await?;
 
         let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
         for number in 0..12 {

@@ -1,5 +1,9 @@
 //! Targets of kinds that others define.
 
+mod kept;
+mod obstacles;
+mod replaced;
+mod rest;
 mod rolling;
 mod systems;
 
@@ -17,7 +21,6 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
-use crate::steady::PASSES;
 
 const SOON: Duration = Duration::from_secs(30);
 /// BIND-40, RES-6
@@ -242,77 +245,6 @@ async fn workload_that_is_bound_by_its_owner_cannot_be_bound_again_by_its_own_na
         )
         .await?;
         thing.remove(scenario).await?;
-        Ok(())
-    })
-    .await;
-}
-
-/// Passes that the cluster's operator has run.
-async fn passes(scenario: &Scenario) -> Result<f64> {
-    let state = scenario.cluster().state();
-    let operator = state.operator.as_ref().expect("an operator runs");
-    asya_tests::install_crypto_provider();
-    let mut sum = 0.0;
-    for instance in &operator.instances {
-        let url = format!("{}/metrics", instance.metrics);
-        let text = reqwest::get(url).await?.text().await?;
-        let lines = text.lines().filter(|line| line.starts_with(PASSES));
-        sum += lines
-            .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-            .sum::<f64>();
-    }
-    Ok(sum)
-}
-
-/// BIND-60
-#[tokio::test]
-async fn updates_of_a_thousand_workloads_that_nobody_binds_start_no_pass() {
-    const UNBOUND: usize = 1000;
-    const UPDATES: usize = 20;
-    Scenario::run_alone("unbound", async |scenario| {
-        let (name, deployments) = (scenario.name("bound"), scenario.api::<Deployment>());
-        let new = PostParams::default();
-        deployments.create(&new, &model("bound", 0)?).await?;
-        scenario.apply(&bound_actor(&name, "bound")).await?;
-        status_is(scenario, &name, "it is bound", SOON, |status| {
-            condition(status, "TargetResolved").1 == "Resolved"
-        })
-        .await?;
-        let names: Vec<_> = (0..UNBOUND).map(|n| format!("unbound-{n}")).collect();
-        let each = futures::stream::iter(&names);
-        futures::StreamExt::for_each_concurrent(each, 32, async |name| {
-            deployments
-                .create(&new, &model(name, 0).unwrap())
-                .await
-                .unwrap();
-        })
-        .await;
-        let passes = async || passes(scenario).await;
-        let before = passes().await?;
-        let each = futures::stream::iter(&names);
-        futures::StreamExt::for_each_concurrent(each, 32, async |name| {
-            for round in 0..UPDATES {
-                let label =
-                    Patch::Merge(json!({"metadata": {"labels": {"round": round.to_string()}}}));
-                let params = PatchParams::default();
-                deployments.patch(name, &params, &label).await.unwrap();
-            }
-        })
-        .await;
-        // What follows them: an update of the one that is bound.
-        let scale = Patch::Merge(json!({"spec": {"replicas": 1}}));
-        deployments
-            .patch("bound", &PatchParams::default(), &scale)
-            .await?;
-        status_is(scenario, &name, "the change is seen", SOON, |status| {
-            status["desiredReplicas"] == 1 && status["pods"]["matched"] == 1
-        })
-        .await?;
-        let after = passes().await?;
-        assert!(
-            after - before < 10.0,
-            "{before} passes before, {after} after"
-        );
         Ok(())
     })
     .await;

@@ -208,7 +208,7 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             }
             Ok(Outcome::Ensured(ensured))
         }
-        Plan::Bind(plan) => bind::bind(context, observed, plan).await,
+        Plan::Bind(plan) => bind::bind(context, observed, *plan).await,
         Plan::Delete(plan) => delete::delete(context, observed, plan).await,
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let contest = contest::plan(observed, scaling.as_mut(), now);
     let roll = plan_roll(observed, now);
     let claim = claim::plan(observed, scaling.as_mut(), roll.as_ref(), now);
-    Plan::Bind(Bind {
+    Plan::Bind(Box::new(Bind {
         contest,
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
@@ -36,7 +36,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         mark: plan_mark(observed),
         roll,
         scaling,
-    })
+    }))
 }
 
 fn claim_of(observed: &Observed) -> Option<&Claim> {

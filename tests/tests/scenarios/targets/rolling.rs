@@ -20,7 +20,7 @@ const ROLLED: Duration = Duration::from_mins(2);
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 /// Names of the containers of each pod of the model that stays.
-async fn containers(scenario: &Scenario, app: &str) -> Result<Vec<Vec<String>>> {
+pub(super) async fn containers(scenario: &Scenario, app: &str) -> Result<Vec<Vec<String>>> {
     let selector = ListParams::default().labels(&format!("app={app}"));
     let pods = scenario.api::<Pod>().list(&selector).await?;
     let stays = pods
@@ -51,13 +51,17 @@ async fn pods_have(scenario: &Scenario, app: &str, names: &[&str]) -> Result<()>
 fn shown(deployment: &Deployment) -> Value {
     let spec = serde_json::to_value(&deployment.spec).unwrap();
     let metadata = &deployment.metadata;
-    json!([spec, metadata.labels, metadata.owner_references])
+    let annotations = metadata.annotations.iter().flatten();
+    let ours: Vec<_> = annotations
+        .filter(|(key, _)| key.contains("asya.sh"))
+        .collect();
+    json!([spec, metadata.labels, metadata.owner_references, ours])
 }
 
-/// It is in the pod template, and all that was written.
+/// It is in the pod template; all else that was written is who binds (BIND-47).
 async fn one_annotation_was_written(
     scenario: &Scenario,
-    after: &Deployment,
+    (actor, after): (&str, &Deployment),
     mark: Mark,
 ) -> Result<()> {
     let mut spec = serde_json::to_value(&after.spec)?;
@@ -72,7 +76,10 @@ async fn one_annotation_was_written(
     let of_us = writes
         .iter()
         .filter(|write| write.resource == "deployments" && write.user.ends_with(":asya-operator"));
-    assert_eq!(of_us.count(), 1);
+    assert_eq!(of_us.count(), 2, "it, and who binds");
+    let annotations = after.metadata.annotations.as_ref();
+    let told = annotations.and_then(|all| all.get("asya.sh/managed-by"));
+    assert_eq!(told.map(String::as_str), Some(actor));
     Ok(())
 }
 
@@ -124,10 +131,10 @@ async fn a_running_deployment_is_rolled_once_and_left_as_it_was() {
         let after = deployments.get("web").await?;
         assert_eq!(
             after.metadata.generation,
-            before.metadata.generation.map(|it| it + 1),
-            "rolled once"
+            before.metadata.generation.map(|it| it + 2),
+            "rolled once, and annotations of a Deployment count, too"
         );
-        one_annotation_was_written(scenario, &after, mark).await?;
+        one_annotation_was_written(scenario, (&name, &after), mark).await?;
 
         replace_one(scenario).await?;
         status_is(scenario, &name, "that is told", TOLD_WITHIN, injected).await?;

@@ -12,10 +12,20 @@ use super::SOON;
 use crate::binding::{bound_actor, condition, status_is};
 
 /// A target that its owner has seen, and an actor that is bound to it by another version of its kind.
-async fn bind(
+pub(super) async fn bind(
+    scenario: &Scenario,
+    rule: impl Rule,
+    made: (Kind, &Value),
+) -> Result<(Owner, String)> {
+    bind_as(scenario, rule, made, &json!({})).await
+}
+
+/// The same, with more in the actor's spec.
+pub(crate) async fn bind_as(
     scenario: &Scenario,
     rule: impl Rule,
     (kind, target): (Kind, &Value),
+    spec: &Value,
 ) -> Result<(Owner, String)> {
     crds::install(scenario.cluster(), &[kind]).await?;
     let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
@@ -28,6 +38,10 @@ async fn bind(
     actor["spec"]["workloadRef"] = json!({
         "apiVersion": format!("{}/v9", kind.group), "kind": kind.kind, "name": target,
     });
+    let more = spec.as_object().into_iter().flatten();
+    for (key, value) in more {
+        actor["spec"][key] = value.clone();
+    }
     scenario.apply(&actor).await?;
     Ok((owner, name))
 }

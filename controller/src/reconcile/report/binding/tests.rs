@@ -314,7 +314,7 @@ fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
             scaled_object: Some(scaled_object(&ready)),
             fault: None,
         });
-        pass.2.rolled = Box::new(rolled);
+        *pass.2.rolled = rolled;
         report(&pass.0, &pass.1, &pass.2, now())
     };
     let first = asleep(&AsyncActorStatus::default(), Rolled::Proved).status;

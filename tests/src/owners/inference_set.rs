@@ -1,0 +1,78 @@
+//! KAITO's controller of `InferenceSet`s: Workspaces with names of their own, as many as it is asked for.
+
+use serde_json::{Value, json};
+
+use super::hand::name;
+use super::kaito::WORKSPACE;
+use super::workload::{controlled_by, is_of};
+use super::{Hand, Kind, Rule};
+use crate::error::Result;
+
+/// The kind that it serves.
+pub const INFERENCE_SET: Kind = Kind::new("kaito.sh", "v1beta1", "InferenceSet", "inferencesets");
+/// On a Workspace and its pods: the set that made it.
+pub const CREATED_BY: &str = "inferenceset.kaito.sh/created-by";
+
+/// KAITO's `InferenceSet`s; their Workspaces are [`Kaito`](super::kaito::Kaito)'s.
+pub struct InferenceSets;
+
+/// An `InferenceSet`.
+#[must_use]
+pub fn inference_set(name: &str, preset: &str, replicas: i64) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "labelSelector": {"matchLabels": {"apps": name}},
+            "template": {
+                "resource": {"instanceType": "gpu"},
+                "inference": {"preset": {"name": preset}},
+            },
+        },
+    })
+}
+
+impl Rule for InferenceSets {
+    fn manager(&self) -> &'static str {
+        "kaito-inferenceset"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![INFERENCE_SET, WORKSPACE]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for set in hand.list(INFERENCE_SET).await? {
+            let mut made = hand.list(WORKSPACE).await?;
+            made.retain(|it| is_of(it, &set));
+            let wanted = set["spec"]["replicas"].as_u64().unwrap_or(1);
+            let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+            for _ in made.len()..wanted {
+                hand.create(WORKSPACE, &workspace_of(&set)).await?;
+            }
+            for surplus in made.iter().skip(wanted) {
+                hand.delete(WORKSPACE, surplus).await?;
+            }
+            let status = json!({
+                "replicas": wanted, "selector": format!("{CREATED_BY}={}", name(&set)),
+            });
+            hand.status(INFERENCE_SET, &set, &status).await?;
+        }
+        Ok(())
+    }
+}
+
+fn workspace_of(set: &Value) -> Value {
+    let (its_name, template) = (name(set), &set["spec"]["template"]);
+    let mut resource = template["resource"].clone();
+    resource["count"] = json!(1);
+    resource["labelSelector"] = set["spec"]["labelSelector"].clone();
+    json!({
+        "metadata": {
+            "generateName": format!("{its_name}-"), "labels": {CREATED_BY: its_name},
+            "ownerReferences": controlled_by(INFERENCE_SET, set),
+        },
+        "resource": resource,
+        "inference": template["inference"],
+    })
+}

@@ -1,0 +1,70 @@
+//! Kinds that scale, each from none to many and back.
+
+use asya_tests::Result;
+use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
+use asya_tests::owners::kaito::{Kaito, WORKSPACE};
+use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::scaled_actor;
+use crate::binding::{condition, model, status_is};
+use crate::scaling::SOON;
+
+/// One message makes a pod, twelve make three, none leaves none.
+async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) -> Result<()> {
+    let name = scenario.name("bound");
+    let mut actor = scaled_actor(&name, target);
+    actor["spec"]["workloadRef"]["apiVersion"] = json!(kind.api_version());
+    actor["spec"]["workloadRef"]["kind"] = json!(kind.kind);
+    scenario.apply(&actor).await?;
+    let (rabbitmq, queue) = (scenario.cluster().rabbitmq()?, format!("asya-{name}"));
+    let asleep = |status: &Value| {
+        condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
+            && status["status"] == "Napping"
+            && status["pods"]["matched"] == 0
+    };
+    let has = |pods: i64| {
+        move |status: &Value| {
+            status["desiredReplicas"] == pods && status["pods"]["injected"] == pods
+        }
+    };
+    status_is(scenario, &name, "naps", SOON, asleep).await?;
+    assert!(rabbitmq.publish("", &queue, "first").await?);
+    status_is(scenario, &name, "one message, one pod", SOON, has(1)).await?;
+    for number in 1..12 {
+        assert!(rabbitmq.publish("", &queue, &number.to_string()).await?);
+    }
+    status_is(scenario, &name, "many messages, three pods", SOON, has(3)).await?;
+    assert_eq!(rabbitmq.messages(&queue, 12, false).await?.len(), 12);
+    status_is(scenario, &name, "naps again", SOON, asleep).await?;
+    Ok(())
+}
+
+/// SO-1, RES-10
+#[tokio::test]
+async fn stateful_set_follows_its_queue_from_none_to_many_and_back() {
+    Scenario::run("scaled-set", async |scenario| {
+        let mut set = serde_json::to_value(model("set", 1)?)?;
+        set["spec"]["serviceName"] = json!("set");
+        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        user.create(Kind::STATEFUL_SET, &set).await?;
+        follows_its_queue(scenario, (Kind::STATEFUL_SET, "set")).await
+    })
+    .await;
+}
+
+/// SO-1, RES-14
+#[tokio::test]
+async fn inference_set_follows_its_queue_from_none_to_many_and_back() {
+    Scenario::run("scaled-phis", async |scenario| {
+        crds::install(scenario.cluster(), &[WORKSPACE, INFERENCE_SET]).await?;
+        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let target = inference_set("phis", "phi-4", 1);
+        user.create(INFERENCE_SET, &target).await?;
+        let _workspaces = Owner::start(scenario, Kaito);
+        let _sets = Owner::start(scenario, InferenceSets);
+        follows_its_queue(scenario, (INFERENCE_SET, "phis")).await
+    })
+    .await;
+}

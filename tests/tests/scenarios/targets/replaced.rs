@@ -1,0 +1,229 @@
+//! Pods of systems' own kinds that are replaced: by eviction, and by what makes an owner roll them.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::audit::{Mark, Write};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::owners::kserve::{
+    AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, deployment_of as of_kserve, inference_service,
+};
+use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
+use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
+use asya_tests::owners::{Hand, Kind};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::systems::{bind, bind_as};
+use crate::binding::{condition, status_is};
+
+/// One pod after the other, each until its replacement is ready.
+const REPLACED: Duration = Duration::from_mins(3);
+
+fn all_injected(status: &Value) -> bool {
+    condition(status, "Injected") == ("True", "AllPodsInjected") && status["rollout"].is_null()
+}
+
+/// Pods that stay and have, or have not, the sidecar.
+async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String>> {
+    let pods = hand.list(Kind::POD).await?;
+    let has = |pod: &Value| {
+        let containers = pod["spec"]["containers"].as_array();
+        containers.is_some_and(|all| all.iter().any(|it| it["name"] == "asya-sidecar"))
+    };
+    let found = pods.iter().filter(|pod| has(pod) == wanted);
+    Ok(found
+        .map(|pod| pod["metadata"]["name"].to_string())
+        .collect())
+}
+
+/// Writes in the scenario's namespace; those of the operator are marked.
+async fn writes(scenario: &Scenario, mark: Mark) -> Result<Vec<(bool, Write)>> {
+    let cluster = scenario.cluster();
+    let user = cluster.operator_user()?;
+    let all = cluster
+        .audit()
+        .writes_in(mark, scenario.namespace())
+        .await?;
+    let all = all.into_iter().filter(|it| it.code < 300);
+    Ok(all.map(|write| (write.user == user, write)).collect())
+}
+
+/// ROLL-4, SIM-6, BIND-43
+#[tokio::test]
+async fn workers_of_a_ray_cluster_are_evicted_one_after_the_other() {
+    const WORKERS: usize = 3;
+    Scenario::run("evicted", async |scenario| {
+        let target = ray_cluster("batch", 3);
+        let mark = scenario.cluster().audit().mark().await?;
+        let (owner, name) = bind(scenario, RayClusters, (RAY_CLUSTER, &target)).await?;
+        let hand = owner.hand();
+        status_is(
+            scenario,
+            &name,
+            "all workers are replaced",
+            REPLACED,
+            |status| all_injected(status) && status["pods"]["injected"] == WORKERS,
+        )
+        .await?;
+        assert_eq!(with_sidecar(hand, false).await?.len(), 1, "the head");
+        let mut missing = 0;
+        let mut evictions = 0;
+        for (is_ours, write) in writes(scenario, mark).await? {
+            if write.resource != "pods" || write.verb != "create" {
+                continue;
+            }
+            match (is_ours, &*write.subresource) {
+                (true, "eviction") => (evictions, missing) = (evictions + 1, missing + 1),
+                (false, "") => missing = 0,
+                _ => {}
+            }
+            assert!(missing <= 1, "one at a time");
+        }
+        assert_eq!(evictions, WORKERS);
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, REPLACED).await?;
+        eventually("no pod has the sidecar", REPLACED, async || {
+            let left = with_sidecar(hand, true).await.map_err(NotYet::new)?;
+            let clean = with_sidecar(hand, false).await.map_err(NotYet::new)?;
+            check(
+                left.is_empty() && clean.len() == WORKERS + 1,
+                format_args!("{left:?}, {clean:?}"),
+            )
+        })
+        .await
+    })
+    .await;
+}
+
+/// BIND-43, ROLL-3, SIM-2
+#[tokio::test]
+async fn pods_of_an_llm_inference_service_lose_the_sidecar_by_another_value_which_goes_at_last() {
+    Scenario::run("unbound-llm", async |scenario| {
+        let target = llm_inference_service("qwen");
+        let (owner, name) = bind(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await?;
+        let hand = owner.hand();
+        status_is(scenario, &name, "it is rolled", REPLACED, all_injected).await?;
+        let live = async || hand.get(LLM_INFERENCE_SERVICE, "qwen").await;
+        let bound = live().await?.unwrap_or_default();
+        let value = &bound["spec"]["annotations"]["asya.sh/roll"];
+        assert!(value.is_string(), "{bound}");
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, REPLACED).await?;
+        assert_eq!(with_sidecar(hand, true).await?, [""; 0]);
+        let left = live().await?.unwrap_or_default();
+        assert!(!left["spec"].to_string().contains("asya.sh"), "{left}");
+        assert_eq!(left["spec"]["template"], bound["spec"]["template"]);
+        // What its owner was told on the way.
+        let told = owner.writes().into_iter().filter_map(|write| {
+            let annotations = write.body.pointer("/spec/template/metadata/annotations")?;
+            Some(annotations["asya.sh/roll"].clone())
+        });
+        let told: Vec<_> = told.filter(Value::is_string).collect();
+        assert_eq!(told, [value.clone(), json!("unbound")]);
+        Ok(())
+    })
+    .await;
+}
+
+/// SO-5, ROLL-3, BIND-43, SIM-1
+#[tokio::test]
+async fn kserve_is_told_that_the_queue_scales_by_one_patch_and_has_its_autoscaler_back_by_one() {
+    Scenario::run("claimed", async |scenario| {
+        let target = inference_service("iris", &json!({}));
+        let mark = scenario.cluster().audit().mark().await?;
+        let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
+        let made = (INFERENCE_SERVICE, &target);
+        let (owner, name) = bind_as(scenario, Kserve, made, &json!({"scaling": scaling})).await?;
+        let (hand, hpa) = (owner.hand(), of_kserve("iris"));
+        status_is(scenario, &name, "the queue scales it", REPLACED, |status| {
+            all_injected(status)
+                && condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
+        })
+        .await?;
+        assert_eq!(hand.get(Kind::HPA, &hpa).await?, None, "KServe's own");
+        let live = hand
+            .get(INFERENCE_SERVICE, "iris")
+            .await?
+            .unwrap_or_default();
+        let annotations = &live["metadata"]["annotations"];
+        assert_eq!(annotations[AUTOSCALER_CLASS], "external");
+        assert!(annotations["asya.sh/roll"].is_string(), "{annotations}");
+        assert_eq!(owner.changes(Kind::DEPLOYMENT), 2, "made, and rolled once");
+        let all = writes(scenario, mark).await?;
+        let at = |is_it: &dyn Fn(&Write) -> bool| all.iter().position(|(_, it)| is_it(it));
+        let gone = at(&|it| (&*it.verb, &*it.name) == ("delete", &*hpa));
+        let scaled = at(&|it| it.resource == "scaledobjects");
+        assert!(gone.is_some() && gone < scaled, "{gone:?}, {scaled:?}");
+        let on_it = |all: &[(bool, Write)]| {
+            let ours = all
+                .iter()
+                .filter(|(is_ours, it)| *is_ours && it.resource == "inferenceservices");
+            ours.count()
+        };
+        assert_eq!(on_it(&all), 1);
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, REPLACED).await?;
+        let left = hand
+            .get(INFERENCE_SERVICE, "iris")
+            .await?
+            .unwrap_or_default();
+        let annotations = left["metadata"]["annotations"].to_string();
+        assert!(
+            !annotations.contains("asya") && !annotations.contains("autoscaler"),
+            "{annotations}"
+        );
+        assert_eq!(on_it(&writes(scenario, mark).await?), 2);
+        assert_eq!(owner.changes(Kind::DEPLOYMENT), 3, "rolled once more");
+        assert_eq!(with_sidecar(hand, true).await?, [""; 0]);
+        assert!(
+            hand.get(Kind::HPA, &hpa).await?.is_some(),
+            "KServe's own is back"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+/// SO-4, SO-5
+#[tokio::test]
+async fn autoscaler_class_of_the_user_stays_what_it_is() {
+    Scenario::run("class", async |scenario| {
+        let class = json!({AUTOSCALER_CLASS: "hpa"});
+        let target = inference_service("iris", &class);
+        let made = (INFERENCE_SERVICE, &target);
+        let scaling = json!({"scaling": {"enabled": true}});
+        let (owner, name) = bind_as(scenario, Kserve, made, &scaling).await?;
+        let status = status_is(scenario, &name, "it is bound", REPLACED, |status| {
+            all_injected(status)
+                && condition(status, "ScalingReady") == ("False", "ScalingNotSupported")
+        })
+        .await?;
+        let told = status["conditions"].to_string();
+        assert!(told.contains("autoscalerClass is hpa"), "{told}");
+        let live = owner
+            .hand()
+            .get(INFERENCE_SERVICE, "iris")
+            .await?
+            .unwrap_or_default();
+        assert_eq!(live["metadata"]["annotations"][AUTOSCALER_CLASS], "hpa");
+        assert!(
+            owner
+                .hand()
+                .get(Kind::HPA, &of_kserve("iris"))
+                .await?
+                .is_some()
+        );
+        Ok(())
+    })
+    .await;
+}

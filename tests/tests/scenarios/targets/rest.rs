@@ -1,0 +1,282 @@
+//! Bindings at rest: neither a restart nor what concerns nobody lets the operator do anything.
+
+use std::time::Duration;
+
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::operator::{Instance, Operator, unvalidated};
+use asya_tests::scenario::Scenario;
+use asya_tests::webhook::Webhook;
+use asya_tests::{Error, Result};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::binding::{bound_actor, condition, model, older_than_the_next, status_is};
+use crate::steady::{PASSES, Writes};
+use crate::{apply_all, own_cluster};
+
+const SOON: Duration = Duration::from_mins(2);
+/// Bindings in each state.
+const EACH: usize = 5;
+
+/// A state that a binding can be in, and by which of its conditions it is known.
+struct State {
+    name: &'static str,
+    told: (&'static str, &'static str),
+    /// Pods that are asked for; `None`: there is no target.
+    replicas: Option<i32>,
+    /// Of the actor's spec.
+    spec: Value,
+    /// Of the target's spec, once it has its pods.
+    then: Value,
+}
+
+fn states() -> Vec<State> {
+    let state = |name, told, replicas| State {
+        name,
+        told,
+        replicas,
+        spec: json!({}),
+        then: Value::Null,
+    };
+    vec![
+        state("rolled", ("Injected", "AllPodsInjected"), Some(1)),
+        state("proved", ("Injected", "ScaledToZero"), Some(0)),
+        state("absent", ("TargetResolved", "TargetNotFound"), None),
+        State {
+            spec: json!({"workloadRef": {"apiVersion": "example.org/v1", "kind": "Nothing", "name": "none"}}),
+            ..state("unknown", ("TargetResolved", "KindNotInstalled"), None)
+        },
+        State {
+            spec: json!({"binding": {"rollout": "OnRestart"}}),
+            ..state("later", ("Injected", "PodsNotInjected"), Some(1))
+        },
+        State {
+            spec: json!({"scaling": {"enabled": true}}),
+            ..state("unscaled", ("ScalingReady", "KedaNotInstalled"), Some(1))
+        },
+        State {
+            then: json!({"paused": true}),
+            ..state("waits", ("Injected", "RolloutWaiting"), Some(1))
+        },
+        State {
+            then: json!({"template": {"spec": {"containers": [{"name": "model", "ports": null}]}}}),
+            ..state("deaf", ("Injected", "TargetURLUnknown"), Some(1))
+        },
+    ]
+}
+
+/// Makes targets and actors of a state, and answers the actors' names.
+async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
+    let deployments = scenario.api::<Deployment>();
+    let (mut actors, mut names) = (Vec::new(), Vec::new());
+    for number in 0..EACH {
+        let target = format!("{}-{number}", state.name);
+        if let Some(replicas) = state.replicas {
+            let model = model(&target, replicas)?;
+            deployments.create(&PostParams::default(), &model).await?;
+            if !state.then.is_null() {
+                let patch = Patch::Strategic(json!({"spec": state.then}));
+                deployments
+                    .patch(&target, &PatchParams::default(), &patch)
+                    .await?;
+            }
+        }
+        let mut actor = bound_actor(&scenario.name(&target), &target);
+        for (key, value) in state.spec.as_object().into_iter().flatten() {
+            actor["spec"][key] = value.clone();
+        }
+        names.push(scenario.name(&target));
+        actors.push(actor);
+    }
+    eventually("the targets have their pods", SOON, async || {
+        let found = deployments.list(&ListParams::default()).await?;
+        let missing = found.iter().filter(|it| {
+            let wanted = it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(0);
+            let ready = it.status.as_ref().and_then(|it| it.ready_replicas);
+            wanted != ready.unwrap_or(0)
+        });
+        check(missing.count() == 0, "some are missing")
+    })
+    .await?;
+    apply_all(scenario, &actors).await?;
+    Ok(names)
+}
+
+async fn all_told(
+    scenario: &Scenario,
+    names: &[String],
+    (kind, reason): (&str, &str),
+) -> Result<()> {
+    eventually(format_args!("{EACH} are {reason}"), SOON, async || {
+        let found = scenario.actors().list(&ListParams::default()).await?;
+        let of_state = found.iter().filter(|it| names.contains(&it.name_any()));
+        let not_yet = of_state.filter(|it| condition(&it.data["status"], kind).1 != reason);
+        let not_yet: Vec<_> = not_yet.map(|it| &it.data["status"]["conditions"]).collect();
+        check(not_yet.is_empty(), format_args!("{not_yet:?}"))
+    })
+    .await
+}
+
+/// Further actors of targets that are bound, and bound ones that go and may not.
+async fn set_by_others(scenario: &Scenario) -> Result<()> {
+    older_than_the_next(scenario, &scenario.name("rolled-0")).await?;
+    let of = |n: usize| (scenario.name(&format!("second-{n}")), format!("rolled-{n}"));
+    let second: Vec<_> = (0..EACH).map(of).collect();
+    let actors: Vec<_> = second
+        .iter()
+        .map(|(name, target)| bound_actor(name, target))
+        .collect();
+    apply_all(scenario, &actors).await?;
+    let names: Vec<_> = second.into_iter().map(|(name, _)| name).collect();
+    all_told(scenario, &names, ("TargetResolved", "AlreadyBound")).await?;
+
+    let held = State {
+        name: "held",
+        told: ("Injected", "AllPodsInjected"),
+        replicas: Some(1),
+        spec: json!({}),
+        then: Value::Null,
+    };
+    let names = set(scenario, &held).await?;
+    all_told(scenario, &names, held.told).await?;
+    for (number, name) in names.iter().enumerate() {
+        let target = format!("deployment/held-{number}");
+        scenario.kubectl(&["rollout", "pause", &target]).await?;
+        scenario
+            .kubectl(&["delete", "asya", name, "--wait=false"])
+            .await?;
+    }
+    all_told(scenario, &names, ("Ready", "UnbindBlocked")).await
+}
+
+async fn seen_again(instance: &Instance, actors: usize) -> Result<()> {
+    let actors = f64::from(u32::try_from(actors).map_err(Error::other)?);
+    eventually("every actor is seen again", SOON, async || {
+        let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
+        check(passes >= actors, format_args!("{passes} passes"))
+    })
+    .await
+}
+
+/// BIND-48, BIND-62
+#[tokio::test]
+async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "restarted", async |scenario| {
+        let operator = Operator::install(&cluster, unvalidated()).await?;
+        let mut instance = operator.start("operator").await?;
+        let _webhook = Webhook::start(&operator).await?;
+        let user = operator.user();
+        let writes = Writes {
+            audit: cluster.audit(),
+            user: &user,
+        };
+        let states = states();
+        let mut sets = Vec::new();
+        for state in &states {
+            sets.push((set(scenario, state).await?, state.told));
+        }
+        for (names, told) in &sets {
+            all_told(scenario, names, *told).await?;
+        }
+        set_by_others(scenario).await?;
+        let actors = scenario.actors().list(&ListParams::default()).await?;
+        assert_eq!(actors.items.len(), EACH * (states.len() + 2));
+
+        writes.end().await?;
+        let rest = writes.audit.mark().await?;
+        instance.stop().await?;
+        instance.restart().await?;
+        instance.wait_ready().await?;
+        seen_again(&instance, actors.items.len()).await?;
+        writes.end().await?;
+        assert_eq!(writes.since(rest).await?, []);
+        Ok(())
+    })
+    .await;
+}
+
+/// Waits until so many passes have been made, and tells how many there were then.
+async fn passes(instance: &Instance, at_least: f64) -> Result<f64> {
+    eventually(format_args!("{at_least} passes"), SOON, async || {
+        let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
+        check(passes >= at_least, passes)?;
+        Ok(passes)
+    })
+    .await
+}
+
+/// An operator that has nothing to do, and a binding.
+async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, f64)> {
+    let operator = Operator::install(cluster, unvalidated()).await?;
+    let instance = operator.start("operator").await?;
+    let (name, deployments) = (scenario.name("bound"), scenario.api::<Deployment>());
+    let new = PostParams::default();
+    deployments.create(&new, &model("bound", 1)?).await?;
+    let mut actor = bound_actor(&name, "bound");
+    actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
+    scenario.apply(&actor).await?;
+    status_is(scenario, &name, "it is bound", SOON, |status| {
+        condition(status, "Injected").1 == "PodsNotInjected" && status["pods"]["matched"] == 1
+    })
+    .await?;
+    let mut before = -1.0;
+    eventually("no pass is made any more", SOON, async || {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let now = instance.metric(PASSES).await.map_err(NotYet::new)?;
+        let last = std::mem::replace(&mut before, now);
+        check(last.total_cmp(&now).is_eq(), now)
+    })
+    .await?;
+    Ok((instance, before))
+}
+
+async fn label(scenario: &Scenario, name: &str, round: usize) -> Result<()> {
+    let label = Patch::Merge(json!({"metadata": {"labels": {"round": round.to_string()}}}));
+    let deployments = scenario.api::<Deployment>();
+    deployments
+        .patch(name, &PatchParams::default(), &label)
+        .await?;
+    Ok(())
+}
+
+/// BIND-60
+#[tokio::test]
+async fn updates_of_a_thousand_workloads_that_nobody_binds_start_no_pass() {
+    const UNBOUND: usize = 1000;
+    const UPDATES: usize = 20;
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "unbound", async |scenario| {
+        let (instance, before) = at_rest(scenario, &cluster).await?;
+        let deployments = scenario.api::<Deployment>();
+        let names: Vec<_> = (0..UNBOUND).map(|n| format!("unbound-{n}")).collect();
+        let each = futures::stream::iter(&names);
+        each.for_each_concurrent(32, async |name| {
+            let new = model(name, 0).unwrap();
+            let made = deployments.create(&PostParams::default(), &new).await;
+            made.unwrap();
+            for round in 0..UPDATES {
+                label(scenario, name, round).await.unwrap();
+            }
+        })
+        .await;
+        // What follows them in the same watch: an update of the one that is bound is one pass, and the next another.
+        for further in 1..=2_u8 {
+            label(scenario, "bound", further.into()).await?;
+            let expected = before + f64::from(further);
+            let after = passes(&instance, expected).await?;
+            assert!(
+                after.total_cmp(&expected).is_eq(),
+                "{before} passes before, {after} after"
+            );
+        }
+        Ok(())
+    })
+    .await;
+}
