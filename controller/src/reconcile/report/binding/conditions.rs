@@ -162,6 +162,8 @@ pub(super) fn all(
         conditions.set(INJECTED, is_so, reason, &text);
     }
     match scaling {
+        // Nobody knows yet what is scaled: what was told holds.
+        Some(_) if seen.target.is_none() => {}
         Some(it) => conditions.set(SCALING_READY, it.ready, it.reason, &it.message),
         None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
         None => {}

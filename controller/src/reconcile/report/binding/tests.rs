@@ -260,6 +260,26 @@ fn template_is_told_by_what_became_of_it() {
     }
 }
 
+/// BIND-48
+#[test]
+fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {
+    let scaling = json!({"scaling": {"enabled": true}});
+    let pass = |status: &AsyncActorStatus, fault: Option<Fault>| {
+        let mut pass = bound(&scaling, status);
+        pass.2.scaling = Some(Scaled {
+            scaled_object: None,
+            fault,
+        });
+        pass
+    };
+    let fault = Fault::until_change(Reason::KedaNotInstalled, "install it");
+    let first = status_of(&pass(&AsyncActorStatus::default(), Some(fault)));
+    let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
+    let mut again = pass(&stored, None);
+    again.1 = BindingSeen::default();
+    assert_eq!(status_of(&again), stored);
+}
+
 /// SO-1, SO-4
 #[test]
 fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
