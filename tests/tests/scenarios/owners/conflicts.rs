@@ -325,7 +325,7 @@ async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> 
     })
     .await?;
     assert_eq!(status["conflictCount"], 5, "{status}");
-    assert_eq!(stage.writes_of_ours().await?, 5);
+    assert_eq!(stage.writes_of_ours().await?, 5 + 1);
     Ok(())
 }
 

@@ -69,6 +69,23 @@ fn states() -> Vec<State> {
     ]
 }
 
+async fn all_have_pods(scenario: &Scenario) -> Result<()> {
+    let deployments = scenario.api::<Deployment>();
+    eventually("the targets have their pods", SOON, async || {
+        let found = deployments.list(&ListParams::default()).await?;
+        let missing = found.iter().filter(|it| {
+            let wanted = it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(0);
+            let status = it.status.clone().unwrap_or_default();
+            let have = (status.replicas, status.ready_replicas);
+            status.observed_generation != it.metadata.generation
+                || (wanted > 0 && have != (Some(wanted), Some(wanted)))
+        });
+        let missing: Vec<_> = missing.map(|it| (&it.metadata.name, &it.status)).collect();
+        check(missing.is_empty(), format_args!("{missing:?}"))
+    })
+    .await
+}
+
 /// Makes targets and actors of a state, and answers the actors' names.
 async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
     let deployments = scenario.api::<Deployment>();
@@ -78,12 +95,6 @@ async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
         if let Some(replicas) = state.replicas {
             let model = model(&target, replicas)?;
             deployments.create(&PostParams::default(), &model).await?;
-            if !state.then.is_null() {
-                let patch = Patch::Strategic(json!({"spec": state.then}));
-                deployments
-                    .patch(&target, &PatchParams::default(), &patch)
-                    .await?;
-            }
         }
         let mut actor = bound_actor(&scenario.name(&target), &target);
         for (key, value) in state.spec.as_object().into_iter().flatten() {
@@ -92,16 +103,17 @@ async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
         names.push(scenario.name(&target));
         actors.push(actor);
     }
-    eventually("the targets have their pods", SOON, async || {
-        let found = deployments.list(&ListParams::default()).await?;
-        let missing = found.iter().filter(|it| {
-            let wanted = it.spec.as_ref().and_then(|it| it.replicas).unwrap_or(0);
-            let ready = it.status.as_ref().and_then(|it| it.ready_replicas);
-            wanted != ready.unwrap_or(0)
-        });
-        check(missing.count() == 0, "some are missing")
-    })
-    .await?;
+    all_have_pods(scenario).await?;
+    if !state.then.is_null() {
+        let patch = Patch::Strategic(json!({"spec": state.then}));
+        for number in 0..EACH {
+            let target = format!("{}-{number}", state.name);
+            deployments
+                .patch(&target, &PatchParams::default(), &patch)
+                .await?;
+        }
+        all_have_pods(scenario).await?;
+    }
     apply_all(scenario, &actors).await?;
     Ok(names)
 }
