@@ -52,7 +52,7 @@ impl ConfigMaps {
     pub async fn ensure(&self, key: &Key, wanted: &Sealed) -> Result<Result<bool, Fault>, Error> {
         let entry = self.entry(key);
         let mut known = entry.lock().await;
-        let (record, mut stands) = (self.objects.store.get(key), false);
+        let (record, mut found) = (self.objects.store.get(key), None);
         match record {
             // Its end is an event.
             Some(record) if record.metadata.deleting => {
@@ -64,23 +64,23 @@ impl ConfigMaps {
             // The apply itself tells whether the name is somebody's.
             None if !known.taken => {}
             record => {
-                stands = match self.live(key).await? {
+                found = match self.live(key).await? {
                     Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
                     Some(live) if record.is_some() && says(&live, &wanted.object) => {
                         known.remember(record.as_deref());
                         if known.wanted.is_some() {
                             return Ok(Ok(false));
                         }
-                        true
+                        live.metadata.uid
                     }
-                    live => live.is_some(),
+                    live => live.and_then(|live| live.metadata.uid),
                 }
             }
         }
         if let Err(fault) = self.objects.may_apply(key).await? {
             return Ok(Err(fault));
         }
-        match self.write(key, wanted, stands).await? {
+        match self.write(key, wanted, found).await? {
             Ok(record) => {
                 known.remember(Some(&record));
                 Ok(Ok(true))
@@ -100,18 +100,20 @@ impl ConfigMaps {
         record.is_some_and(|it| !it.metadata.deleting && is_current(&it, hash, &known))
     }
 
-    /// Makes it where nothing has its name, or else applies it where it `stands` and is ours.
+    /// Makes it where nothing has its name, or else makes what it is of the one with the uid that was `found`.
     async fn write(
         &self,
         key: &Key,
         wanted: &Sealed,
-        stands: bool,
+        found: Option<String>,
     ) -> Result<Result<Arc<ConfigMapRecord>, Fault>, Error> {
         let (what, manager) = (
             format!("ConfigMap {key}"),
             ConfigMapRecord::manager_of(&key.name),
         );
-        if !stands {
+        let uid = if let Some(uid) = found {
+            uid
+        } else {
             let refusal = match self.objects.create(key, manager, &wanted.object).await {
                 Ok(record) => return Ok(Ok(record)),
                 Err(error) => refused(&what, error),
@@ -122,10 +124,11 @@ impl ConfigMaps {
             match self.live(key).await? {
                 None => return refusal.map(Err),
                 Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
-                Some(_) => {}
+                Some(live) => live.metadata.uid.unwrap_or_default(),
             }
-        }
-        match self.objects.apply(key, manager, &wanted.object).await {
+        };
+        let updated = self.objects.update(key, &uid, manager, &wanted.object);
+        match updated.await {
             Ok(record) => Ok(Ok(record)),
             Err(error) => refused(&what, error).map(Err),
         }

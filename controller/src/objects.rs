@@ -79,16 +79,24 @@ where
         self.applier.check(&key.namespace).await
     }
 
-    /// Makes the object what `object` says.
+    /// Makes the object of this uid what `object` says. The API server decides whose the name is: another that has it by
+    /// now is left as it is.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
-    pub async fn apply(
+    /// 409 when another object has the name, or none; else when the API server refuses or fails.
+    pub async fn update(
         &self,
         key: &Key,
+        uid: &str,
         manager: &str,
         object: &Value,
     ) -> Result<Arc<R>, kube::Error> {
+        let mut object = object.clone();
+        object["metadata"]["uid"] = uid.into();
+        self.apply(key, manager, &object).await
+    }
+
+    async fn apply(&self, key: &Key, manager: &str, object: &Value) -> Result<Arc<R>, kube::Error> {
         let params = PatchParams::apply(manager).force();
         let api = Api::namespaced(self.applier.client(&key.namespace), &key.namespace);
         self.patch_by(&api, key, &params, &Patch::Apply(object))

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::applier::Applier;
 use crate::objects::{Objects, WriteError};
-use crate::record::{Key, OfKind, WorkloadRecord};
+use crate::record::{Key, Metadata, OfKind, WorkloadRecord};
 use crate::refusals::Refusals;
 
 pub use fields::is_tool;
@@ -66,33 +66,32 @@ impl Workloads {
         })
     }
 
-    /// Makes the workload what `object` says.
+    /// Makes a workload what `object` says; another that has its name by now is left as it is.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
-    pub async fn apply(
+    /// 409 when it is gone; else when the API server refuses or fails.
+    pub async fn update(
         &self,
-        kind: WorkloadKind,
-        key: &Key,
+        workload: &WorkloadRecord,
         object: &Value,
     ) -> Result<Arc<WorkloadRecord>, kube::Error> {
-        self.apply_as(kind, key, manager::WORKLOAD, object).await
+        self.update_as(workload, manager::WORKLOAD, object).await
     }
 
-    async fn apply_as(
+    async fn update_as(
         &self,
-        kind: WorkloadKind,
-        key: &Key,
+        workload: &WorkloadRecord,
         manager: &str,
         object: &Value,
     ) -> Result<Arc<WorkloadRecord>, kube::Error> {
-        Ok(match kind {
+        let Metadata { key, uid, .. } = &workload.metadata;
+        Ok(match workload.kind {
             WorkloadKind::Deployment => {
-                let written = self.deployments.apply(key, manager, object).await?;
+                let written = self.deployments.update(key, uid, manager, object).await?;
                 Arc::clone(&written.record)
             }
             WorkloadKind::StatefulSet => {
-                let written = self.stateful_sets.apply(key, manager, object).await?;
+                let written = self.stateful_sets.update(key, uid, manager, object).await?;
                 Arc::clone(&written.record)
             }
         })
@@ -144,11 +143,10 @@ impl Workloads {
         let object = json!({
             "apiVersion": "apps/v1",
             "kind": workload.kind,
-            "metadata": {"name": &*key.name, "namespace": &*key.namespace, "uid": &*workload.metadata.uid},
+            "metadata": {"name": &*key.name, "namespace": &*key.namespace},
             "spec": {"replicas": replicas},
         });
-        self.apply_as(workload.kind, key, manager::HANDOVER, &object)
-            .await
+        self.update_as(workload, manager::HANDOVER, &object).await
     }
 
     /// Makes the former operator's fields ours, so that what we no longer send disappears with our next

@@ -88,7 +88,7 @@ where
     if let Some(index) = take_over {
         objects.take_over(key, uid, index, R::MANAGER).await?;
     }
-    match objects.apply(key, R::MANAGER, &wanted.object).await {
+    match objects.update(key, uid, R::MANAGER, &wanted.object).await {
         Ok(record) => Ok(Ok(Some(record))),
         Err(error) => refused(&what::<R>(key), error).map(Err),
     }

@@ -132,8 +132,8 @@ async fn apply(
     own: &Standalone,
     found: &WorkloadRecord,
 ) -> Result<Written, Error> {
-    let (key, object) = (observed.key(), &own.workload.kept.object);
-    let error = match context.workloads.apply(own.kind, key, object).await {
+    let object = &own.workload.kept.object;
+    let error = match context.workloads.update(found, object).await {
         Ok(workload) => return Ok(Ok(workload)),
         Err(error) => error,
     };

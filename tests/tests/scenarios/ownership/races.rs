@@ -5,9 +5,10 @@ use asya_shared::scaling::trigger_authentication_name;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::counting_proxy::CountingProxy;
 use asya_tests::eventually::{NotYet, eventually};
-use asya_tests::operator::{Launch, Operator};
+use asya_tests::operator::{Instance, Launch, Operator};
 use asya_tests::scenario::Scenario;
 use asya_tests::{Error, Result};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
@@ -37,6 +38,65 @@ fn others(actor: &str) -> Result<[Other; 3]> {
     ])
 }
 
+/// An operator of its own, whose requests to the API server a proxy can hold.
+async fn behind_a_proxy(cluster: &RunningCluster) -> Result<(CountingProxy, Instance)> {
+    let proxy = CountingProxy::to_api_server(cluster).await?;
+    let operator = Operator::install(cluster, json!({})).await?;
+    let launch = Launch {
+        server: Some(proxy.url()),
+        ..Launch::default()
+    };
+    let instance = operator.launch("operator", launch).await?;
+    instance.wait_ready().await?;
+    Ok((proxy, instance))
+}
+
+/// SA-3
+#[tokio::test]
+async fn object_that_comes_in_place_of_ours_just_before_ours_is_changed_is_left_alone() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    Scenario::run_on(Ok((*cluster).clone()), "replaced", async |scenario| {
+        let (proxy, _operator) = behind_a_proxy(&cluster).await?;
+        let name = scenario.name("changed");
+        let mut actor = minimal_actor(&name);
+        eventually("the CRD is served", SOON, async || {
+            scenario.apply(&actor).await.map_err(NotYet::new)
+        })
+        .await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+
+        let path = format!("/namespaces/{}/deployments/{name}", scenario.namespace());
+        let held = proxy.hold(&path);
+        actor["spec"]["workload"]["replicas"] = json!(2);
+        scenario.apply(&actor).await?;
+        let ours = tokio::time::timeout(SOON, held.came());
+        let ours = ours.await.map_err(Error::other)??;
+        let deployments = scenario.api::<Deployment>();
+        let mut theirs = foreign_deployment(&name)?;
+        let before = deployments.get(&name).await?;
+        if let (Some(theirs), Some(before)) = (&mut theirs.spec, before.spec) {
+            // Else the API server refuses ours for that alone.
+            theirs.template.metadata = before.template.metadata;
+            theirs.selector = before.selector;
+        }
+        deployments.delete(&name, &DeleteParams::default()).await?;
+        let new = PostParams::default();
+        let made = deployments.create(&new, &theirs).await?;
+        drop(ours);
+
+        told(scenario, &name, "WorkloadReady", "NotOwned").await?;
+        let found = deployments.get(&name).await?;
+        assert_eq!(found.metadata.uid, made.metadata.uid);
+        assert_eq!(found.spec, made.spec);
+        let managers = found.metadata.managed_fields.unwrap_or_default();
+        let mut managers = managers.into_iter().filter_map(|it| it.manager);
+        assert!(!managers.any(|manager| manager.starts_with(MANAGED_BY)));
+        Ok(())
+    })
+    .await;
+}
+
 /// SA-3
 #[tokio::test]
 async fn object_that_comes_just_before_ours_would_be_made_is_left_alone() {
@@ -47,14 +107,7 @@ async fn object_that_comes_just_before_ours_would_be_made_is_left_alone() {
     };
     let cluster = RunningCluster::start(options).await.unwrap();
     Scenario::run_on(Ok((*cluster).clone()), "races", async |scenario| {
-        let proxy = CountingProxy::to_api_server(&cluster).await?;
-        let operator = Operator::install(&cluster, json!({})).await?;
-        let launch = Launch {
-            server: Some(proxy.url()),
-            ..Launch::default()
-        };
-        let instance = operator.launch("operator", launch).await?;
-        instance.wait_ready().await?;
+        let (proxy, _operator) = behind_a_proxy(&cluster).await?;
         for number in 0..3 {
             let name = scenario.name(&format!("second-{number}"));
             let (other, resource, condition) = others(&name)?[number].clone();
