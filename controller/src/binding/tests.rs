@@ -1,3 +1,4 @@
+mod memory;
 mod moments;
 
 use std::collections::HashSet;

@@ -1,0 +1,95 @@
+//! What pods cost that a binding knows (BIND-62; architecture, section 8).
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{EARLY, bind, seen};
+use crate::binding::Bindings;
+use crate::record::{BarePodRecord, Key, PodRecord};
+use crate::store::{Scope, Store};
+use crate::watch::Keeps;
+
+const TARGETS: usize = 100;
+const BOUND: usize = 10_000;
+const UNBOUND: usize = 40_000;
+const MIB: u64 = 1 << 20;
+
+/// Memory of this process that is resident, in bytes.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    kilobytes.unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A pod of a Deployment as the API server shows it; `marked`: with our containers.
+fn pod(target: &str, number: usize, marked: bool) -> serde_json::Value {
+    let name = format!("{target}-7d9f8b6c54-{number:05}");
+    let mut containers = vec!["model"];
+    let mut metadata = json!({
+        "name": name, "namespace": "ns", "uid": format!("0f5c3a52-7b1e-4b52-9d2a-{number:012}"), "resourceVersion": "123456789",
+        "creationTimestamp": "2026-01-01T00:00:00Z", "generateName": format!("{target}-7d9f8b6c54-"),
+        "labels": {"app.kubernetes.io/name": target, "app.kubernetes.io/part-of": "models", "pod-template-hash": "7d9f8b6c54"},
+        "ownerReferences": [{
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{target}-7d9f8b6c54"),
+            "uid": "5f1c0c5e-2222-4b52-9d2a-3f2f7d1d0a11", "controller": true,
+        }],
+    });
+    if marked {
+        containers.extend(["asya-runtime", "asya-sidecar"]);
+        metadata["labels"]["asya.sh/asya"] = json!(target);
+        metadata["labels"]["asya.sh/actor"] = json!(target);
+        metadata["annotations"] = json!({
+            "asya.sh/injected-by": "7b1e4b52-0f5c-3a52-9d2a-3f2f7d1d0a11",
+            "asya.sh/injected-hash": "0123456789abcdef.fedcba9876543210",
+        });
+    }
+    let statuses = containers.iter().map(|name| {
+        json!({"name": name, "image": "image:1", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-01-01T00:00:05Z"}}})
+    });
+    let status = json!({
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": statuses.collect::<Vec<_>>(),
+    });
+    let containers = containers
+        .iter()
+        .map(|name| json!({"name": name, "image": "image:1"}));
+    json!({"metadata": metadata, "spec": {"containers": containers.collect::<Vec<_>>()}, "status": status})
+}
+
+/// BIND-62. To be run by itself: `cargo test -p asya-controller -- --ignored memory_of_fifty`.
+#[test]
+#[ignore = "measures the memory of the whole process, and so has to be alone in it"]
+fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
+    let before = resident();
+    let (bindings, marked) = (Arc::new(Bindings::default()), Store::<PodRecord>::default());
+    let scope: Scope = Some("ns".into());
+    for number in 0..TARGETS {
+        let name = format!("model-{number}");
+        bind(&bindings, &Key::new("ns", &name), &name, EARLY);
+    }
+    for number in 0..BOUND {
+        let target = format!("model-{}", number % TARGETS);
+        marked.show(&scope, &seen::<PodRecord>(&pod(&target, number, true)));
+    }
+    let bound = resident();
+    for number in 0..UNBOUND {
+        let target = format!("other-{}", number % TARGETS);
+        let shown = bindings.show(&scope, &seen::<BarePodRecord>(&pod(&target, number, false)));
+        assert!(shown.is_empty(), "nobody binds it");
+    }
+    let after = resident();
+    let per = |bytes: u64, pods: usize| bytes / u64::try_from(pods).unwrap();
+    eprintln!(
+        "{BOUND} bound pods: {} MiB, {} bytes each; {UNBOUND} unbound pods: {} MiB, {} bytes each; the process: {} MiB",
+        (bound - before) / MIB,
+        per(bound - before, BOUND),
+        (after - bound) / MIB,
+        per(after - bound, UNBOUND),
+        after / MIB,
+    );
+    assert_eq!(marked.len(), BOUND);
+    // Of 100 MiB an operator with few actors has 30 for itself.
+    assert!(after - before <= 70 * MIB, "{} MiB", (after - before) / MIB);
+}
