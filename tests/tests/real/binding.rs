@@ -204,6 +204,20 @@ async fn a_model_answers_from_its_own_pod_by_each_protocol() {
     .await;
 }
 
+/// BIND-50
+#[tokio::test]
+async fn a_model_answers_by_a_sidecar_that_stands_in_its_template() {
+    Scenario::run("template", async |scenario| {
+        let (name, broker) = (scenario.name("template"), Broker::RabbitMq);
+        scenario.apply(&model("model", 8000)).await?;
+        let target = ("apps/v1", "Deployment", "model");
+        let mut actor = bound(&name, broker, target, Some("openai_chat"));
+        actor["spec"]["binding"] = json!({"strategy": "Template"});
+        answers(scenario, actor, broker, "app=model", chat()).await
+    })
+    .await;
+}
+
 async fn owner_of(
     scenario: &Scenario,
     rule: impl Rule,
