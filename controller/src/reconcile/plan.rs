@@ -5,6 +5,7 @@ mod child;
 pub mod claim;
 pub mod contest;
 pub mod deletion;
+pub mod replicas;
 pub mod retired;
 pub mod roll;
 mod stop;
@@ -98,6 +99,8 @@ pub struct Bind {
     pub scaling: Option<ScalingStep>,
     /// About our `ScaledObject`, where somebody changes it; `None` as long as nobody knows what is scaled.
     pub contest: Option<contest::Contest>,
+    /// About who else sets the number of its pods.
+    pub replicas: Option<replicas::Replicas>,
     /// What nobody scales any more, and nobody would wake.
     pub wake: Option<Wake>,
     /// About the target's pod template.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use asya_shared::names::manager;
+use asya_shared::names::{annotation, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
@@ -10,8 +10,6 @@ use super::keda::ScaledObject;
 use super::scale_target::{RawScaleTarget, ScaleTarget};
 use super::{Concerns, Judged, Key, LastApplied, Metadata, RawMetadata, Record};
 
-/// Stops KEDA from scaling, unless its text is a false.
-const PAUSED: &str = "autoscaling.keda.sh/paused";
 /// Stops KEDA from scaling, whatever its text.
 const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
 /// What KEDA reads as false.
@@ -103,7 +101,7 @@ impl RawStatus<'_> {
 }
 
 fn is_paused(metadata: &RawMetadata<'_>) -> bool {
-    let paused = metadata.annotation(PAUSED);
+    let paused = metadata.annotation(annotation::KEDA_PAUSED);
     paused.is_some_and(|text| !FALSE.contains(&&*text))
         || metadata.annotation(PAUSED_REPLICAS).is_some()
 }

@@ -8,7 +8,7 @@ use crate::api::{AdvancedScaling, ScalingInForce, WorkloadKind};
 use crate::applied::{Sealed, child_labels, owner_reference};
 use crate::config::Transport;
 use crate::hash;
-use crate::names::{TRANSPORT_CONFIG_MAP, TRIGGER_NAME, label};
+use crate::names::{TRANSPORT_CONFIG_MAP, TRIGGER_NAME, annotation, label};
 use crate::transport::QueueNames;
 
 /// KEDA puts `keda-hpa-` before a name, and a name has at most 63 characters.
@@ -68,6 +68,19 @@ pub struct ScalingObjects {
     pub trigger_authentication: Option<Sealed>,
     /// What KEDA scales, and how.
     pub scaled_object: Sealed,
+}
+
+impl ScalingObjects {
+    /// Tells KEDA to leave the workload alone (CONF-4).
+    pub fn pause(&mut self) {
+        let mut object = self.scaled_object.object.clone();
+        let annotations = &mut object["metadata"]["annotations"];
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.remove(annotation::APPLIED_HASH);
+        }
+        annotations[annotation::KEDA_PAUSED] = Value::from("true");
+        self.scaled_object = Sealed::new(object);
+    }
 }
 
 /// Makes them.

@@ -66,6 +66,9 @@ pub(super) async fn bind(
             ensured.interrupted = Some(Box::new(error));
         } else if let Some(contest) = plan.contest {
             contest::book(context, observed, contest, &mut ensured).await?;
+            if let Some(replicas) = plan.replicas {
+                contest::book_replicas(context, observed, replicas, &mut ensured).await?;
+            }
         }
     }
     if let Some(claiming) = plan.claim.filter(|_| ensured.bindable) {

@@ -1,4 +1,4 @@
-//! Books what became of our `ScaledObject` where somebody changes it (CONF-5).
+//! Books what became of our `ScaledObject` where somebody changes it (CONF-5), or sets replicas beside it (CONF-4).
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::reconcile::conflict::ledger::{Loss, News};
 use crate::reconcile::conflict::rival::{Segment, missing};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::contest::Contest;
+use crate::reconcile::plan::replicas::Replicas;
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{Judged, ScaledObject, ScaledObjectRecord};
 
@@ -26,7 +27,7 @@ pub(super) async fn book(
     let news = match what {
         Contest::Over => Some(News::Needless),
         Contest::Stands(wait) | Contest::Wait(wait) => {
-            ensured.contests.again = Some(wait);
+            again(ensured, wait);
             None
         }
         Contest::Apply => {
@@ -34,7 +35,7 @@ pub(super) async fn book(
             applied.any(|it| it.kind == KIND).then_some(News::Written)
         }
         Contest::Lost(specs) => {
-            ensured.contests.again = Some(Duration::ZERO);
+            again(ensured, Duration::ZERO);
             let (field, rival) = lost(context, observed).await?;
             Some(News::Lost(Loss {
                 field,
@@ -59,6 +60,67 @@ pub(super) async fn book(
     let news = news.map(|news| (Part::ScaledObject, news));
     ensured.contests.news.extend(news);
     Ok(())
+}
+
+/// CONF-4
+pub(super) async fn book_replicas(
+    context: &Context,
+    observed: &Observed,
+    what: Replicas,
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let Some(resolved) = observed.resolved() else {
+        return Ok(());
+    };
+    let workload = &resolved.target.workload;
+    let news = match what {
+        Replicas::Over => Some(News::Needless),
+        Replicas::Calm(wait) | Replicas::Wait(wait) => {
+            again(ensured, wait);
+            None
+        }
+        Replicas::Paused => {
+            if let Some(scaled) = &mut ensured.scaling {
+                let text = format!(
+                    "ScaledObject {}: it is paused, because somebody else sets the replicas of {workload} again and again (condition Conflict says who)",
+                    observed.key().name
+                );
+                let fault = Fault::until_change(Reason::BindingConflict, text);
+                scaled.fault = scaled.fault.take().or(Some(fault));
+            }
+            None
+        }
+        Replicas::Suspect(specs) => {
+            let path = Segment::path(&["spec", "replicas"]);
+            let field = Segment::text(&path);
+            let found = rival::find(context, observed, workload, &path).await?;
+            let rival = found.filter(|it| !is_autoscaler(it));
+            rival.map(|rival| {
+                again(ensured, Duration::ZERO);
+                News::Lost(Loss {
+                    field,
+                    object: workload.to_string(),
+                    rival: Some(rival),
+                    specs,
+                    last: false,
+                })
+            })
+        }
+    };
+    let news = news.map(|news| (Part::Replicas, news));
+    ensured.contests.news.extend(news);
+    Ok(())
+}
+
+/// An HPA writes before it tells what it asks for, and KEDA wakes what sleeps.
+fn is_autoscaler(rival: &str) -> bool {
+    let name = rival.split(' ').next().unwrap_or_default();
+    ["kube-controller-manager", "keda-operator", "keda"].contains(&name)
+}
+
+fn again(ensured: &mut Ensured, wait: Duration) {
+    let before = ensured.contests.again;
+    ensured.contests.again = Some(before.map_or(wait, |before| before.min(wait)));
 }
 
 /// The first field that is not ours any more, and who has it now.

@@ -12,7 +12,9 @@ use super::unbinding::{self, UnbindingSeen};
 use crate::binding::kinds::Kind;
 use crate::binding::{Found, Object, Reading, Standing};
 use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::conflict::{Part, State, ledger};
 use crate::reconcile::desired::{Bound, Desired};
+use crate::reconcile::plan::replicas;
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{ActorRecord, BarePodRecord, PodRecord, ScaleTarget};
 
@@ -143,7 +145,7 @@ pub(super) async fn see(
         scaling: target
             .as_ref()
             .ok()
-            .and_then(|resolved| scaling_of(actor, previous, desired, &resolved.target)),
+            .and_then(|resolved| scaling_of(actor, previous, desired, resolved)),
         target: Some(target),
         rollout,
         unbinding: None,
@@ -170,9 +172,9 @@ pub fn scaling_of(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     desired: &Desired,
-    target: &Target,
+    resolved: &Resolved,
 ) -> Option<Result<Box<ScalingOfTarget>, Fault>> {
-    let scaled = match &target.scale {
+    let scaled = match &resolved.target.scale {
         Scale::Object(scaled) | Scale::Claimed(scaled, _) => scaled,
         Scale::Refused(finding) => {
             desired.spec.scaling_in_force()?;
@@ -185,7 +187,14 @@ pub fn scaling_of(
         kind: &scaled.kind,
         name: &scaled.name,
     };
-    let objects = desired.scaling_of(actor, previous, keda)?;
+    let mut objects = desired.scaling_of(actor, previous, keda)?;
+    let given_up = State::Stopped(replicas::specs(actor.generation, resolved));
+    let uid = resolved.uid().unwrap_or_default();
+    if let Ok(objects) = &mut objects
+        && ledger::state(&previous.conflicts, uid, Part::Replicas) == given_up
+    {
+        objects.pause();
+    }
     Some(Ok(Box::new(ScalingOfTarget {
         target: ScaleTarget {
             group: scaled.group_kind().group.into(),

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::claim;
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
-use super::{contest, roll, template};
+use super::{contest, replicas, roll, template};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Part, ledger};
@@ -28,6 +28,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let claim = claim::plan(observed, scaling.as_mut(), roll.as_ref(), now);
     Plan::Bind(Box::new(Bind {
         contest,
+        replicas: replicas::plan(observed, scaling.as_ref(), now),
         add_finalizer: !has_finalizer(observed),
         queue: plan_queue(observed),
         wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),

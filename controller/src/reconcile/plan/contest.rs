@@ -87,4 +87,4 @@ fn is_written(observed: &Observed) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

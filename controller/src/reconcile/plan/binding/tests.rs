@@ -36,17 +36,18 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     });
     let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
     let desired = seen.desired.as_ref().unwrap();
-    let of_target = |target: &Target| scaling_of(&seen.actor, &seen.previous, desired, target);
+    let target = target.map(|target| {
+        Box::new(Resolved {
+            target,
+            replicas: Some(1),
+            spec: "spec".into(),
+            templated: None,
+        })
+    });
+    let of_target = |target: &Resolved| scaling_of(&seen.actor, &seen.previous, desired, target);
     let binding = BindingSeen {
-        scaling: target.as_ref().ok().and_then(of_target),
-        target: Some(target.map(|target| {
-            Box::new(Resolved {
-                target,
-                replicas: Some(1),
-                spec: "spec".into(),
-                templated: None,
-            })
-        })),
+        scaling: target.as_deref().ok().and_then(of_target),
+        target: Some(target),
         ..BindingSeen::default()
     };
     seen.binding = Some(binding);

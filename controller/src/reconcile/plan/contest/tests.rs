@@ -16,12 +16,15 @@ use crate::scaling::testing::scaled_object;
 
 const APPLY: Step = Step::Apply { take_over: None };
 
-fn at(second: i64) -> Timestamp {
+pub(in crate::reconcile::plan) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
 /// A binding whose `ScaledObject` was applied; since then somebody has changed it, or not, and this is told of that.
-fn applied(changed: bool, conflicts: Vec<BindingConflict>) -> Observed {
+pub(in crate::reconcile::plan) fn applied(
+    changed: bool,
+    conflicts: Vec<BindingConflict>,
+) -> Observed {
     let spec = json!({
         "transport": "mq", "scaling": {"enabled": true},
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -36,14 +39,15 @@ fn applied(changed: bool, conflicts: Vec<BindingConflict>) -> Observed {
         panic!()
     };
     let desired = seen.desired.as_ref().unwrap();
+    let resolved = Resolved {
+        target: *target,
+        replicas: Some(1),
+        spec: "spec".into(),
+        templated: None,
+    };
     seen.binding = Some(BindingSeen {
-        scaling: scaling_of(&seen.actor, &seen.previous, desired, &target),
-        target: Some(Ok(Box::new(Resolved {
-            target: *target,
-            replicas: Some(1),
-            spec: "spec".into(),
-            templated: None,
-        }))),
+        scaling: scaling_of(&seen.actor, &seen.previous, desired, &resolved),
+        target: Some(Ok(Box::new(resolved))),
         ..BindingSeen::default()
     });
     let hash = seen.scaling_objects().unwrap().unwrap();

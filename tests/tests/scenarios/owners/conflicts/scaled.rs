@@ -14,6 +14,9 @@ use crate::owners::{SOON, somebody};
 
 const SCALED_OBJECT: Kind = Kind::new("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 
+/// The autoscaler looks every 15 s.
+const FOUGHT: Duration = Duration::from_mins(4);
+
 /// Wants other limits, whatever the actor says.
 struct Meddler;
 
@@ -82,6 +85,103 @@ async fn scaled_object_that_somebody_keeps_changing_is_left_after_five_tries() {
             check(most == 4, most)
         })
         .await?;
+        let what = "the conflict is over";
+        let status = status_is(scenario, &name, what, SOON, |status| {
+            condition(status, "Conflict") == ("False", "NoConflict")
+        })
+        .await?;
+        assert_eq!(status["conflictCount"], 5, "{status}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Wants another number of pods than the queue.
+struct Scaler;
+
+impl Rule for Scaler {
+    fn manager(&self) -> &'static str {
+        "scaler"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![Kind::DEPLOYMENT]
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for live in hand.list(Kind::DEPLOYMENT).await? {
+            if live["spec"]["replicas"] != 4 {
+                hand.merge(Kind::DEPLOYMENT, &live, &json!({"spec": {"replicas": 4}}))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// CONF-4, CONF-8, CONF-9
+#[tokio::test]
+async fn autoscaler_that_somebody_fights_is_paused_after_five_losses() {
+    Scenario::run("fought", async |scenario| {
+        let hand = somebody(scenario);
+        let manifest = crate::owners::argo::manifest("model", Some(2));
+        hand.create(Kind::DEPLOYMENT, &manifest).await?;
+        let name = scenario.name("actor");
+        let mut actor = bound_actor(&name, "model");
+        actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
+        actor["spec"]["scaling"] = json!({
+            "enabled": true, "minReplicas": 2, "maxReplicas": 3,
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+        });
+        scenario.apply(&actor).await?;
+        let asked = async || {
+            let hpas = hand.list(Kind::HPA).await?;
+            let asked = hpas
+                .first()
+                .map(|it| it["status"]["desiredReplicas"].clone());
+            check(asked == Some(json!(2)), format_args!("{asked:?}"))
+        };
+        eventually("the autoscaler asks for 2", GIVEN_UP, asked).await?;
+        let owner = Owner::start(scenario, Scaler);
+        let status = status_is(scenario, &name, "it is given up", FOUGHT, |status| {
+            status["conflicts"][0]["state"] == "Stopped"
+                && condition(status, "ScalingReady") == ("False", "BindingConflict")
+        })
+        .await?;
+        assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
+        let lost = conflict(&status);
+        let told = [
+            &lost["part"],
+            &lost["field"],
+            &lost["object"],
+            &lost["rival"],
+        ];
+        let wanted = [
+            "Replicas",
+            "spec.replicas",
+            "Deployment/model",
+            "scaler (Update)",
+        ];
+        assert_eq!(told, wanted, "{status}");
+        assert_eq!(status["conflictCount"], 5, "{status}");
+        let paused = async |wanted: bool| {
+            eventually(format_args!("paused: {wanted}"), SOON, async || {
+                let live = hand.get(SCALED_OBJECT, &name).await?.unwrap_or_default();
+                let annotations = &live["metadata"]["annotations"];
+                let is_so = annotations["autoscaling.keda.sh/paused"] == "true";
+                check(is_so == wanted, annotations)
+            })
+            .await
+        };
+        paused(true).await?;
+        drop(owner);
+        actor["spec"]["scaling"]["maxReplicas"] = json!(5);
+        scenario.apply(&actor).await?;
+        paused(false).await?;
         let what = "the conflict is over";
         let status = status_is(scenario, &name, what, SOON, |status| {
             condition(status, "Conflict") == ("False", "NoConflict")

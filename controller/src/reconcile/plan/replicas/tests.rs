@@ -1,0 +1,79 @@
+use std::time::Duration;
+
+use asya_shared::api::BindingConflict;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::Replicas;
+use crate::reconcile::conflict::Specs;
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::contest::tests::{applied, at};
+use crate::reconcile::plan::{Plan, plan};
+use crate::scaling::testing::hpa;
+
+/// A target of one pod, of which the autoscaler wants so many.
+fn asked(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
+    let mut seen = applied(false, conflicts);
+    let status = json!({"status": {"desiredReplicas": desired}});
+    seen.scaling.hpas = vec![hpa(&status)];
+    seen
+}
+
+fn planned(seen: &Observed, now: i64) -> Replicas {
+    match plan(seen, at(now)) {
+        Plan::Bind(plan) => plan.replicas.unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn entry(state: &str, losses: i32, target: &str) -> Vec<BindingConflict> {
+    vec![BindingConflict {
+        part: "Replicas".to_owned(),
+        uid: "web-uid".to_owned(),
+        state: state.to_owned(),
+        losses,
+        last_time: Some(Time(at(1000))),
+        retry_time: (state == "Waiting").then(|| Time(at(1010))),
+        generation: (state == "Stopped").then_some(2),
+        target: target.to_owned(),
+        ..BindingConflict::default()
+    }]
+}
+
+/// CONF-4
+#[test]
+fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_waits_between() {
+    let suspect = Replicas::Suspect(Specs {
+        generation: 2,
+        target: "spec".to_owned(),
+    });
+    let wait = |seconds| Duration::from_secs(seconds);
+    let waiting = || entry("Waiting", 2, "");
+    for (desired, entries, now, wanted) in [
+        (1, vec![], 1000, Replicas::Over),
+        (3, vec![], 1000, suspect.clone()),
+        (0, vec![], 1000, Replicas::Over),
+        (3, waiting(), 1004, Replicas::Wait(wait(6))),
+        (3, waiting(), 1010, suspect),
+        (1, waiting(), 1004, Replicas::Calm(wait(896))),
+        (1, waiting(), 1900, Replicas::Over),
+        (3, entry("Stopped", 5, "spec"), 1000, Replicas::Paused),
+        (1, entry("Stopped", 5, "spec"), 1000, Replicas::Paused),
+        (3, entry("Stopped", 5, "other"), 1000, Replicas::Over),
+    ] {
+        let row = format!("{desired} are asked for, {entries:?}, at {now}");
+        assert_eq!(planned(&asked(desired, entries), now), wanted, "{row}");
+    }
+}
+
+/// CONF-4, KEDA-9
+#[test]
+fn number_of_pods_is_nobodys_while_nothing_of_ours_scales() {
+    let mut no_hpa = asked(3, vec![]);
+    no_hpa.scaling.hpas = Vec::new();
+    assert_eq!(planned(&no_hpa, 0), Replicas::Over);
+    let mut asleep = asked(3, vec![]);
+    let target = asleep.binding.as_mut().unwrap().target.as_mut().unwrap();
+    target.as_mut().unwrap().replicas = Some(0);
+    assert_eq!(planned(&asleep, 0), Replicas::Over, "that is KEDA's");
+}
