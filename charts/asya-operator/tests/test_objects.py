@@ -34,7 +34,7 @@ class Objects(ChartCase):
             "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--hpa-metrics-deadline=2m",
             "--conflict-wait=5s",
             "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false",
-            "--watch-namespaces-file=/etc/asya/watch-namespaces",
+            "--max-rollouts=3", "--watch-namespaces-file=/etc/asya/watch-namespaces",
             "--webhook-service=asya-operator-webhook", "--webhook-rules=asya-operator", "--webhook-replicas=2",
             "--webhook-cert-manager=false",
         ])
