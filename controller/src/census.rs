@@ -39,7 +39,7 @@ struct Rollout {
 /// Sets the numbers of actors by transport and status, of bindings' pods and conflicts, and of actors that cannot be read.
 pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
     let mut by_label: HashMap<(String, String), usize> = HashMap::new();
-    let (mut undecodable, mut halted) = (0, 0);
+    let (mut undecodable, mut halted) = (0, Vec::new());
     let (mut bound, mut contested) = (Vec::new(), Vec::new());
     actors.each(|actor| {
         let (spec, status) = (text(actor.spec.as_ref()), text(actor.status.as_ref()));
@@ -58,7 +58,7 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
             let count = u64::try_from(it.count).ok()?;
             Some((key.clone(), part_of(it)?, count))
         }));
-        halted += usize::from(rollout.halted);
+        halted.extend(rollout.halted.then(|| key.clone()));
         let status = status.into_owned();
         bound.extend(pods.map(|pods| (actor.metadata.key.clone(), pods)));
         // Reading all of 10,000 specs at each scrape would be dear, and only these can be unreadable.
@@ -77,7 +77,7 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
             .map(|(key, part, count)| (key, *part, *count)),
     );
     metrics.undecodable(undecodable);
-    metrics.rollouts_halted(halted);
+    metrics.rollouts_halted(&halted);
 }
 
 fn text(raw: Option<&std::sync::Arc<serde_json::value::RawValue>>) -> &str {
@@ -141,7 +141,7 @@ mod tests {
             r#"asya_operator_bound_pods{namespace="ns",actor="e",state="not_injected"} 1"#,
             r#"asya_operator_conflicts_total{namespace="ns",actor="e",field="Roll"} 5"#,
             "asya_operator_undecodable_objects 1",
-            "asya_operator_rollouts_halted 1",
+            r#"asya_operator_rollout_halted{namespace="ns",actor="c"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

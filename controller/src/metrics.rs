@@ -53,7 +53,7 @@ pub struct Metrics {
     api_writes: Counter,
     undecodable: Gauge,
     unproved: Gauge,
-    rollouts_halted: Gauge,
+    rollout_halted: Family<Labels<2>, Gauge>,
     conflicts: Family<Labels<3>, Counter>,
     watch_healthy: Family<Labels<1>, Gauge>,
     records: Family<Labels<1>, Gauge>,
@@ -174,10 +174,10 @@ impl Metrics {
                 "unproved_bindings",
                 "Required bindings whose pods do not come back with the sidecar",
             ),
-            rollouts_halted: add(
+            rollout_halted: add(
                 own,
-                "rollouts_halted",
-                "Bindings of which no further pod is replaced",
+                "rollout_halted",
+                "1 for a binding of which no further pod is replaced",
             ),
             conflicts: add(
                 own,
@@ -308,9 +308,16 @@ impl Metrics {
         self.unproved.set(gauge(count));
     }
 
-    /// How many bindings have stopped replacing pods (ROLL-5).
-    pub fn rollouts_halted(&self, count: usize) {
-        self.rollouts_halted.set(gauge(count));
+    /// Which bindings have stopped replacing pods (ROLL-5); what is not named has not.
+    pub fn rollouts_halted<'a>(&self, actors: impl IntoIterator<Item = &'a Key>) {
+        self.rollout_halted.clear();
+        for actor in actors {
+            let labels = [
+                ("namespace", actor.namespace.to_string()),
+                ("actor", actor.name.to_string()),
+            ];
+            self.rollout_halted.get_or_create(&labels).set(1);
+        }
     }
 
     /// How often each field of each binding was taken back; what is not named is gone.

@@ -37,9 +37,8 @@ fn shapes(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-const FROM_THE_START: [&str; 15] = [
+const FROM_THE_START: [&str; 14] = [
     "asya_operator_api_writes_total",
-    "asya_operator_rollouts_halted",
     "asya_operator_undecodable_objects",
     "asya_operator_unproved_bindings",
     "controller_runtime_active_workers{controller}",
@@ -55,7 +54,7 @@ const FROM_THE_START: [&str; 15] = [
     "workqueue_retries_total{name,controller}",
 ];
 
-const ONCE_KNOWN: [&str; 11] = [
+const ONCE_KNOWN: [&str; 12] = [
     "asya_operator_actors{transport,status}",
     "asya_operator_bound_pods{namespace,actor,state}",
     "asya_operator_broker_requests_total{transport,operation,result}",
@@ -64,6 +63,7 @@ const ONCE_KNOWN: [&str; 11] = [
     "asya_operator_events_received_total{kind}",
     "asya_operator_pass_failures_total{kind}",
     "asya_operator_records{kind}",
+    "asya_operator_rollout_halted{namespace,actor}",
     "asya_operator_transport_up{transport}",
     "asya_operator_watch_healthy{kind}",
     "asya_webhook_config_heals_total{object}",
@@ -85,6 +85,7 @@ fn every_metric_has_its_name_and_labels() {
     metrics.records("Pod", 7);
     metrics.bound_pods([(&Key::new("ns", "a"), &PodCounts::default())]);
     metrics.conflicts([(&Key::new("ns", "a"), Part::Roll, 1)]);
+    metrics.rollouts_halted([&Key::new("ns", "a")]);
     metrics.config_healed("asya-injector");
     metrics.watch_event("Pod");
     metrics.watch_event_dropped("Pod");
@@ -106,8 +107,9 @@ fn series_hold_what_they_were_told() {
     metrics.api_writes().inc();
     metrics.undecodable(2);
     metrics.unproved_bindings(4);
-    metrics.rollouts_halted(3);
     let actor = Key::new("ns", "a");
+    metrics.rollouts_halted([&Key::new("ns", "over"), &actor]);
+    metrics.rollouts_halted([&actor]);
     metrics.conflicts([(&actor, Part::Roll, 1)]);
     metrics.conflicts([(&actor, Part::Roll, 3)]);
     metrics.watch_healthy("Pod", false);
@@ -133,7 +135,10 @@ fn series_hold_what_they_were_told() {
         ("asya_operator_api_writes_total", "1"),
         ("asya_operator_undecodable_objects", "2"),
         ("asya_operator_unproved_bindings", "4"),
-        ("asya_operator_rollouts_halted", "3"),
+        (
+            r#"asya_operator_rollout_halted{namespace="ns",actor="a"}"#,
+            "1",
+        ),
         (
             r#"asya_operator_conflicts_total{namespace="ns",actor="a",field="Roll"}"#,
             "3",
