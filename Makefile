@@ -33,7 +33,7 @@ NAME ?=
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: programs harness ## Start a cluster with the operator, run a first actor and a binding, end everything
+demo: programs harness ## Start a cluster with the operator, run a first actor, bindings of a Deployment, of KAITO and of KServe, end everything
 	@$(BIN)/asya-cluster demo $(ARGS)
 
 up: programs harness ## Start a cluster with the operator and leave it running

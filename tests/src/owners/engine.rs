@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use kube::Client;
 use kube::api::WatchParams;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
@@ -59,6 +60,17 @@ impl Owner {
     #[must_use]
     pub fn start(scenario: &Scenario, rule: impl Rule) -> Self {
         let hand = Hand::new(scenario.client(), scenario.namespace(), rule.manager());
+        Self::with(hand, rule)
+    }
+
+    /// Starts one in a namespace; it prints nothing.
+    #[must_use]
+    pub fn of(client: Client, namespace: &str, rule: impl Rule) -> Self {
+        let hand = Hand::new(client, namespace, rule.manager());
+        Self::with(hand.silent(), rule)
+    }
+
+    fn with(hand: Hand, rule: impl Rule) -> Self {
         let (asked, questions) = mpsc::channel(1);
         let task = tokio::spawn(run(rule, hand.clone(), questions));
         Self { hand, asked, task }

@@ -46,6 +46,7 @@ pub struct Hand {
     namespace: String,
     manager: &'static str,
     writes: Arc<Mutex<Vec<Write>>>,
+    silent: bool,
 }
 
 impl Hand {
@@ -57,6 +58,16 @@ impl Hand {
             namespace: namespace.to_owned(),
             manager,
             writes: Arc::default(),
+            silent: false,
+        }
+    }
+
+    /// The same, which prints nothing.
+    #[must_use]
+    pub fn silent(self) -> Self {
+        Self {
+            silent: true,
+            ..self
         }
     }
 
@@ -223,11 +234,13 @@ impl Hand {
 
     fn wrote(&self, verb: Verb, kind: Kind, name: &str, body: &Value, changed: bool) {
         let kind = kind.kind;
-        // Shown where the test fails.
-        println!(
-            "{}: {verb:?} {kind}/{name}, changed: {changed}: {body}",
-            self.manager
-        );
+        if !self.silent {
+            // Shown where the test fails.
+            println!(
+                "{}: {verb:?} {kind}/{name}, changed: {changed}: {body}",
+                self.manager
+            );
+        }
         let write = Write {
             verb,
             kind,

@@ -9,18 +9,19 @@ use asya_tests::process::{Process, Spec};
 use asya_tests::{Error, Result};
 use serde_json::json;
 
-use crate::{With, print_addresses};
+use crate::{With, models, print_addresses};
 
-const NAMESPACE: &str = "demo";
+pub(crate) const NAMESPACE: &str = "demo";
 const ACTOR: &str = include_str!("actor.yaml");
 const BINDING: &str = include_str!("binding.yaml");
-const CONTAINERS: &str = "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
+pub(crate) const CONTAINERS: &str =
+    "custom-columns=POD:.metadata.name,CONTAINERS:.spec.containers[*].name";
 
 pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     let started = Instant::now();
     let with = With {
         sqs: false,
-        keda: false,
+        keda: true,
         no_rabbitmq: false,
         no_operator: false,
         real: false,
@@ -28,7 +29,7 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     with.build().await?;
     say(
         started,
-        "starting etcd, Kubernetes and RabbitMQ on loopback ports",
+        "starting etcd, Kubernetes, RabbitMQ and KEDA on loopback ports",
     );
     let mut cluster = RunningCluster::start(with.options()).await?;
     say(
@@ -51,13 +52,14 @@ pub(crate) async fn demo(stay: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn say(started: Instant, what: &str) {
+pub(crate) fn say(started: Instant, what: &str) {
     println!("[{:>4.1} s] {what}", started.elapsed().as_secs_f32());
 }
 
 async fn show_all(cluster: &RunningCluster, started: Instant) -> Result<()> {
     show_actor(cluster, started).await?;
-    show_binding(cluster, started).await
+    show_binding(cluster, started).await?;
+    models::show(cluster, started).await
 }
 
 async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
@@ -169,7 +171,12 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
 }
 
 /// Shows a manifest and answers the path of a file with it.
-fn manifest(cluster: &RunningCluster, started: Instant, name: &str, text: &str) -> Result<String> {
+pub(crate) fn manifest(
+    cluster: &RunningCluster,
+    started: Instant,
+    name: &str,
+    text: &str,
+) -> Result<String> {
     let file = cluster.folder().join(name);
     std::fs::write(&file, text).map_err(Error::other)?;
     say(started, &format!("kubectl apply -f {name}"));

@@ -3,6 +3,7 @@
 
 mod background;
 mod demo;
+mod models;
 mod real;
 mod run;
 
