@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asya_shared::admission::{Binding, Policy, required_entry_name};
 use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
-use asya_shared::resolve::{self, Family, GroupKind, PodMatch};
+use asya_shared::resolve::{self, Family, PodMatch};
 use asya_shared::validate;
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,7 +17,7 @@ use crate::record::{ActorRecord, Key};
 pub(super) struct Bound {
     pub(super) key: Key,
     pub(super) uid: Box<str>,
-    family: Family,
+    pub(super) family: Family,
     pub(super) pods: PodMatch,
     required: bool,
     /// Pods are injected by now.
@@ -88,10 +88,7 @@ impl Bound {
         Some(Self {
             key: key.clone(),
             uid: actor.metadata.uid.clone(),
-            family: Family::of(GroupKind {
-                group: target.group(),
-                kind: &target.kind,
-            }),
+            family: Family::of_target(target),
             pods: resolve::pods_of(target, status.resolved_target.as_ref()),
             required: in_force.required,
             in_force: status.bound_since.is_some(),

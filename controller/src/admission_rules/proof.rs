@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::bindings::Bound;
-use crate::binding::specimen::Specimen;
+use crate::binding::specimen::{Specimen, least_spec};
 use crate::record::Key;
 
 /// From the first try to the next; each further one waits twice as long.
@@ -178,7 +178,7 @@ fn judge(bound: &Bound, answer: &Pod) -> Result<(), String> {
 
 /// The least that is one of its target's pods.
 fn pod(bound: &Bound) -> Option<Value> {
-    let Specimen { labels, owner } = Specimen::of(&bound.pods)?;
+    let Specimen { labels, owner } = Specimen::of(&bound.pods, bound.family)?;
     Some(json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -188,10 +188,7 @@ fn pod(bound: &Bound) -> Option<Value> {
             "labels": labels,
             "ownerReferences": [owner],
         },
-        "spec": {"containers": [{
-            "name": "asya-proof", "image": "asya-proof", "ports": [{"containerPort": 8000}],
-            "resources": {"requests": {"cpu": "0", "memory": "0"}},
-        }]},
+        "spec": least_spec(),
     }))
 }
 

@@ -1,11 +1,13 @@
 //! What a pod must say of itself to be one of a target's: for dry runs, which nobody else makes.
 
 use asya_shared::resolve::{
-    GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
+    Family, GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
 };
 use serde_json::{Map, Value, json};
 
 const HASH: &str = "asyaproof";
+/// Of what has any name.
+const NAME: &str = "asya-proof";
 
 /// Labels and owner of a pod that would be one of a target's.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,8 +19,9 @@ pub struct Specimen {
 }
 
 impl Specimen {
-    /// The least that matches; `None` where nothing can be made up that does.
-    pub fn of(pods: &PodMatch) -> Option<Self> {
+    /// The least that matches, with the label that all pods of the family carry; `None` where nothing can be made up that
+    /// does.
+    pub fn of(pods: &PodMatch, family: Family) -> Option<Self> {
         let mut labels = Map::new();
         for Requirement { key, operator } in pods.labels.requirements() {
             match operator {
@@ -26,6 +29,9 @@ impl Specimen {
                 Operator::Exists => labels.insert(key.clone(), json!("")),
                 Operator::NotIn(_) | Operator::DoesNotExist => None,
             };
+        }
+        if let Some(key) = family.label().filter(|key| !labels.contains_key(*key)) {
+            labels.insert(key.to_owned(), json!(NAME));
         }
         let (kind, name) = owner(&pods.owner)?;
         if kind.kind == "ReplicaSet" {
@@ -44,10 +50,23 @@ impl Specimen {
     }
 }
 
+/// The spec of the least pod: it asks for nothing, and a namespace that enforces Pod Security's `restricted` takes it.
+pub fn least_spec() -> Value {
+    let nothing = json!({"cpu": "0", "memory": "0"});
+    json!({
+        "securityContext": {"runAsNonRoot": true, "runAsUser": 65_532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [{
+            "name": NAME, "image": NAME, "ports": [{"containerPort": 8000}],
+            "resources": {"requests": nothing, "limits": nothing},
+            "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+        }],
+    })
+}
+
 /// An owner that fits the rule.
 fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
     match rule {
-        OwnerRule::Kind(kind) => Some((*kind, "asya-proof".to_owned())),
+        OwnerRule::Kind(kind) => Some((*kind, NAME.to_owned())),
         OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
         OwnerRule::Generated {
             kind,

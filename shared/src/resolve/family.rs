@@ -1,6 +1,7 @@
 //! Families of kinds: each has one entry in the webhook configuration (CFG-3).
 
 use super::GroupKind;
+use crate::api::WorkloadRef;
 
 /// The owning system of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +56,15 @@ impl Family {
             .into_iter()
             .find(|(group, name, _)| *group == kind.group && *name == kind.kind)
             .map_or(Self::Generic, |(_, _, family)| family)
+    }
+
+    /// The family of what an actor binds to.
+    #[must_use]
+    pub fn of_target(target: &WorkloadRef) -> Self {
+        Self::of(GroupKind {
+            group: target.group(),
+            kind: &target.kind,
+        })
     }
 
     /// The first part of its entry's name.

@@ -5,7 +5,7 @@ mod obstacles;
 mod replaced;
 mod rest;
 mod rolling;
-mod systems;
+pub(crate) mod systems;
 
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
 use asya_shared::names::{annotation, manager};
-use asya_shared::resolve::{ObjectRef, Roll, Selector, Target, is_claimed, template};
+use asya_shared::resolve::{Family, ObjectRef, Roll, Selector, Target, is_claimed, template};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::binding::{BoundPods, Resolved};
 use crate::binding::spec::without_ours;
-use crate::binding::specimen::Specimen;
+use crate::binding::specimen::{Specimen, least_spec};
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
@@ -72,29 +72,36 @@ pub(super) async fn see(
     if !rolls && !proves {
         return Ok(seen);
     }
-    look(context, key, asked, seen).await
+    look(context, actor, asked, seen).await
 }
 
 async fn look(
     context: &Context,
-    key: &Key,
+    actor: &ActorRecord,
     Asked { resolved, pods, .. }: Asked<'_>,
     mut seen: RolloutSeen,
 ) -> Result<RolloutSeen, Error> {
-    let target = &resolved.target;
+    let (key, target) = (&actor.metadata.key, &resolved.target);
     let (live, bodies) = lives(context, key, target).await?;
     seen.live = live;
     let specs: Vec<_> = bodies.iter().map(without_ours).collect();
     seen.target = hash::of_value(&json!(specs));
+    let family = actor
+        .binds_to
+        .as_ref()
+        .map_or(Family::Generic, Family::of_target);
+    let specimen = Specimen::of(&target.pods, family);
     let of_template = bodies.iter().find_map(|body| {
         let claims = body.pointer("/spec/volumeClaimTemplates");
-        from_template(template(body)?, claims, &Specimen::of(&target.pods)?)
+        from_template(template(body)?, claims, specimen.as_ref()?)
     });
     seen.probe = match of_template {
         Some(pod) => Some(pod),
-        None => live_pod(context, key, pods)
-            .await?
-            .map(|pod| from_pod(&pod)),
+        None => match live_pod(context, key, pods).await? {
+            Some(pod) => Some(from_pod(&pod)),
+            // A target that is scaled to zero and whose workloads go with its pods.
+            None => specimen.and_then(|it| from_template(&least(), None, &it)),
+        },
     };
     if let Some(pod) = &seen.probe {
         seen.budget = budget(context, key, pod).await?;
@@ -167,6 +174,10 @@ async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<Stri
         selector.is_some_and(|it| it.matches(&label)) && allowed == Some(0)
     });
     Ok(blocks.and_then(|it| it.metadata.name))
+}
+
+fn least() -> Value {
+    json!({"spec": least_spec()})
 }
 
 /// A pod as a workload's controller would make it.

@@ -17,7 +17,7 @@ use crate::inject::{list_at, runtime};
 use crate::names::{
     NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label,
 };
-use crate::resolve::{Family, GroupKind, Resolver, adapter_of, resolver};
+use crate::resolve::{Family, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
 pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
@@ -116,10 +116,7 @@ impl BoundPlan {
         };
         let target = binding.target;
         let resolver = resolver(target.group(), &target.kind);
-        let family = Family::of(GroupKind {
-            group: target.group(),
-            kind: &target.kind,
-        });
+        let family = Family::of_target(target);
         // a KServe server answers under the name of its InferenceService
         let model = (family == Family::Kserve).then_some(target.name.as_str());
         let role = inputs.transport.role_of_pods(inputs.role_arn);

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::scaled_actor;
 use crate::binding::{condition, model, status_is};
 use crate::scaling::SOON;
+use crate::targets::systems::bind_as;
 
 /// One message makes a pod, twelve make three, none leaves none.
 async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) -> Result<()> {
@@ -65,6 +66,27 @@ async fn inference_set_follows_its_queue_from_none_to_many_and_back() {
         let _workspaces = Owner::start(scenario, Kaito);
         let _sets = Owner::start(scenario, InferenceSets);
         follows_its_queue(scenario, (INFERENCE_SET, "phis")).await
+    })
+    .await;
+}
+
+/// RES-14, ROLL-2, BIND-5: nothing stands that tells what its pods are like.
+#[tokio::test]
+async fn inference_set_at_zero_is_tried_with_a_pod_that_restricted_namespaces_take() {
+    Scenario::run("phis-at-zero", async |scenario| {
+        let restricted = "pod-security.kubernetes.io/enforce=restricted";
+        let label = ["label", "namespace", scenario.namespace(), restricted];
+        scenario.kubectl(&label).await?;
+        crds::install(scenario.cluster(), &[WORKSPACE]).await?;
+        let target = inference_set("phis", "phi-4", 0);
+        let made = (INFERENCE_SET, &target);
+        let (_sets, name) = bind_as(scenario, InferenceSets, made, &json!({})).await?;
+        status_is(scenario, &name, "it is ready", SOON, |status| {
+            condition(status, "Injected") == ("True", "ScaledToZero")
+                && condition(status, "Ready").0 == "True"
+        })
+        .await?;
+        Ok(())
     })
     .await;
 }

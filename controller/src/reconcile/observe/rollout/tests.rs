@@ -1,7 +1,7 @@
-use asya_shared::resolve::{ObjectRef, PodMatch, Related, Resolution, resolver};
+use asya_shared::resolve::{Family, ObjectRef, PodMatch, Related, Resolution, resolver};
 use serde_json::{Value, json};
 
-use super::{Live, TEMPLATE, from_pod, from_template, unavailable};
+use super::{Live, TEMPLATE, from_pod, from_template, least, unavailable};
 use crate::binding::specimen::Specimen;
 
 fn deployment(spec: &Value, status: &Value) -> Value {
@@ -86,7 +86,7 @@ fn pods() -> PodMatch {
 #[test]
 fn the_probe_is_a_pod_of_the_target_that_asks_for_nothing() {
     let body = deployment(&json!({}), &json!({}));
-    let specimen = Specimen::of(&pods()).unwrap();
+    let specimen = Specimen::of(&pods(), Family::Generic).unwrap();
     let claims = json!([{"metadata": {"name": "data"}}]);
     let pod = from_template(&body["spec"]["template"], Some(&claims), &specimen).unwrap();
     assert_eq!(
@@ -104,6 +104,14 @@ fn the_probe_is_a_pod_of_the_target_that_asks_for_nothing() {
         pod["spec"]["volumes"],
         json!([{"name": "data", "emptyDir": {}}])
     );
+
+    let set = resolver("kaito.sh", "InferenceSet").convention("phis");
+    let made_up = Specimen::of(&set, Family::Kaito).unwrap();
+    let pod = from_template(&least(), None, &made_up).unwrap();
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");
+    // By it the API server picks what it asks the webhook about.
+    assert_eq!(labels["kaito.sh/workspace"], "asya-proof");
 
     let worker = json!({
         "metadata": {
