@@ -27,8 +27,20 @@ pub struct Lacking {
     pub uid: Box<str>,
     /// When it was made.
     pub created: Option<Time>,
-    /// It has no sidecar at all.
-    pub bare: bool,
+    /// What it lacks.
+    pub lacks: Lacks,
+}
+
+/// What a pod lacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lacks {
+    /// The sidecar of today: it has an older one.
+    #[default]
+    Today,
+    /// A sidecar.
+    Any,
+    /// The sidecar that the webhook gave it: somebody took that away.
+    Given,
 }
 
 /// A target's pods, counted.
@@ -70,7 +82,7 @@ impl<'a> Counting<'a> {
             return;
         }
         counted.pods.outdated += 1;
-        let pod = lacking(&pod.metadata, pod.created.as_ref(), false);
+        let pod = lacking(&pod.metadata, pod.created.as_ref(), Lacks::Today);
         if actor_part(said) != actor_part(hash) {
             counted.lacking.push(pod.clone());
         }
@@ -79,7 +91,12 @@ impl<'a> Counting<'a> {
 
     fn has_none(&mut self, metadata: &'a Metadata, created: Option<&Time>, reason: String) {
         if is_curable(&reason) {
-            let pod = lacking(metadata, created, true);
+            let lacks = if reason == REMOVED {
+                Lacks::Given
+            } else {
+                Lacks::Any
+            };
+            let pod = lacking(metadata, created, lacks);
             self.counted.lacking.push(pod.clone());
             self.counted.older.push(pod);
         }
@@ -166,12 +183,12 @@ fn is_curable(reason: &str) -> bool {
     [STARTED_BEFORE, WEBHOOK_UNAVAILABLE, REMOVED].contains(&reason)
 }
 
-fn lacking(metadata: &Metadata, created: Option<&Time>, bare: bool) -> Lacking {
+fn lacking(metadata: &Metadata, created: Option<&Time>, lacks: Lacks) -> Lacking {
     Lacking {
         name: metadata.key.name.as_ref().into(),
         uid: metadata.uid.clone(),
         created: created.cloned(),
-        bare,
+        lacks,
     }
 }
 

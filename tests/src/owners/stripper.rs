@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -38,8 +38,15 @@ const SIDECAR: &str = "asya-sidecar";
 pub struct Stripper {
     configurations: Api<MutatingWebhookConfiguration>,
     name: String,
-    removed: Arc<AtomicUsize>,
+    seen: Arc<Seen>,
     task: JoinHandle<()>,
+}
+
+/// What it did, and what it leaves alone.
+#[derive(Default)]
+struct Seen {
+    removed: AtomicUsize,
+    spares_tries: AtomicBool,
 }
 
 /// Whether it is asked again where another webhook changed a pod after it.
@@ -72,10 +79,10 @@ impl Stripper {
             .map_err(Error::other)?;
         let sockets = TcpListener::bind("127.0.0.1:0").await.trying("listen")?;
         let address = sockets.local_addr().trying("listen")?;
-        let removed: Arc<AtomicUsize> = Arc::default();
+        let seen: Arc<Seen> = Arc::default();
         let routes = Router::new()
             .route("/strip", post(strip))
-            .with_state(Arc::clone(&removed));
+            .with_state(Arc::clone(&seen));
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = Encrypted { sockets, acceptor };
         let task = tokio::spawn(async move {
@@ -85,7 +92,7 @@ impl Stripper {
         let stripper = Self {
             configurations: Api::all(scenario.client()),
             name,
-            removed,
+            seen,
             task,
         };
         let url = format!("https://{address}/strip");
@@ -130,7 +137,12 @@ impl Stripper {
     /// How many times it removed a sidecar, from pods that were only tried, too.
     #[must_use]
     pub fn removed(&self) -> usize {
-        self.removed.load(Ordering::Relaxed)
+        self.seen.removed.load(Ordering::Relaxed)
+    }
+
+    /// Leaves pods alone from now on that are only tried, so that nobody learns of it beforehand.
+    pub fn spare_tries(&self) {
+        self.seen.spares_tries.store(true, Ordering::Relaxed);
     }
 
     /// Nobody asks it any more.
@@ -150,12 +162,14 @@ impl Drop for Stripper {
     }
 }
 
-async fn strip(State(removed): State<Arc<AtomicUsize>>, body: Bytes) -> impl IntoResponse {
+async fn strip(State(seen): State<Arc<Seen>>, body: Bytes) -> impl IntoResponse {
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let patch = without_sidecar(&review["request"]["object"]["spec"]);
+    let request = &review["request"];
+    let spares = request["dryRun"] == true && seen.spares_tries.load(Ordering::Relaxed);
+    let patch = without_sidecar(&request["object"]["spec"]).filter(|_| !spares);
     let mut response = json!({"uid": review["request"]["uid"], "allowed": true});
     if let Some(patch) = patch {
-        removed.fetch_add(1, Ordering::Relaxed);
+        seen.removed.fetch_add(1, Ordering::Relaxed);
         response["patchType"] = json!("JSONPatch");
         response["patch"] = json!(ByteString(patch.to_string().into_bytes()));
     }

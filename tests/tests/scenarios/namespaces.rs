@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::Operator;
 use asya_tests::scenario::Scenario;
+use asya_tests::webhook::Webhook;
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
+use crate::admission::{gets_sidecar, pod_of};
+use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -88,6 +92,76 @@ async fn watched_namespaces_change_without_a_restart() {
             .kubectl(&["delete", "asya", &name, "--timeout=60s"])
             .await?;
         drop(instance);
+        Ok(())
+    })
+    .await;
+}
+
+/// Binds a Deployment of one pod that is there already.
+async fn bind(scenario: &Scenario) -> Result<String> {
+    let deployments = scenario.api::<Deployment>();
+    let target = model("model", 1)?;
+    deployments.create(&PostParams::default(), &target).await?;
+    let name = scenario.name("bound");
+    scenario.apply(&bound_actor(&name, "model")).await?;
+    Ok(name)
+}
+
+async fn is_injected(scenario: &Scenario, actor: &str) -> Result<()> {
+    let what = "its pod is injected";
+    status_is(scenario, actor, what, SOON, |status| {
+        status["pods"]["matched"] == 1 && status["pods"]["injected"] == 1
+    })
+    .await?;
+    Ok(())
+}
+
+/// FW-13, CFG-1
+#[tokio::test]
+async fn pods_are_injected_in_watched_namespaces_and_left_alone_in_others() {
+    let _turn = own_cluster().await;
+    let cluster = RunningCluster::start(Options::default()).await.unwrap();
+    let on = || Ok(cluster.clone());
+    Scenario::run_on(on(), "watched", async |watched| {
+        let served = json!({"controller": {"watchNamespaces": [watched.namespace()]}});
+        let operator = Operator::install(&cluster, served).await?;
+        let controller = operator.start("one").await?;
+        let webhook = Webhook::start(&operator).await?;
+        let file = "operator-one/volumes/config/watch-namespaces";
+        let file = cluster.folder().join(file);
+
+        Scenario::run_on(on(), "unwatched", async |unwatched| {
+            let late = bind(unwatched).await?;
+            let first = bind(watched).await?;
+            is_injected(watched, &first).await?;
+            let labels = json!({"app": "model", "pod-template-hash": "0"});
+            let pod = pod_of("ReplicaSet", "model-0", &labels)?;
+            gets_sidecar(watched, &pod).await?;
+            let dry_run = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            let pods = unwatched.api::<k8s_openapi::api::core::v1::Pod>();
+            let left = pods.create(&dry_run, &pod).await?;
+            let marks = left.metadata.annotations.unwrap_or_default();
+            assert!(
+                !marks.keys().any(|key| key.starts_with("asya.sh/")),
+                "{marks:?}"
+            );
+            let containers = left.spec.map(|spec| spec.containers.len());
+            assert_eq!(containers, Some(1), "a namespace that is not served");
+
+            std::fs::write(&file, "").expect("the mounted file is there");
+            is_injected(unwatched, &late).await?;
+            for (scenario, actor) in [(watched, &first), (unwatched, &late)] {
+                scenario
+                    .kubectl(&["delete", "asya", actor, "--timeout=60s"])
+                    .await?;
+            }
+            Ok(())
+        })
+        .await;
+        drop((controller, webhook));
         Ok(())
     })
     .await;

@@ -8,7 +8,7 @@ use kube::Api;
 use super::DeletionPolicy;
 use super::rollout::lives;
 use crate::binding::Found;
-use crate::reconcile::bound_pods::Lacking;
+use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
 use crate::record::ActorRecord;
@@ -61,7 +61,7 @@ pub(super) async fn see(
                 name: pod.metadata.key.name.as_ref().into(),
                 uid: pod.metadata.uid.clone(),
                 created: pod.created.clone(),
-                bare: false,
+                lacks: Lacks::Today,
             });
         }
     }

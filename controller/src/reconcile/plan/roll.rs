@@ -11,7 +11,7 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::Lacking;
+use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::conflict::{self, Sight, Specs, State};
 
 /// A controller that was asked to replace pods has begun by then: the one of a workload, and one that makes workloads.
@@ -259,14 +259,17 @@ fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> 
     if before.halted {
         return text("earlier replacements came up without the sidecar, or none came");
     }
-    let since = before.since.as_ref()?;
-    let mut after: Vec<_> = facts
-        .lacking
-        .iter()
-        .filter(|pod| pod.created.as_ref().is_some_and(|it| it.0 > since.0))
-        .collect();
+    let since = before.since.as_ref()?.0;
+    let is_replacement = |pod: &&Lacking| {
+        // Times of pods are whole seconds: of the same one, those tell that the webhook was asked about.
+        let created = pod.created.as_ref().map(|it| it.0);
+        let same = pod.lacks == Lacks::Given;
+        created.is_some_and(|it| it > since || (same && it.as_second() == since.as_second()))
+    };
+    let mut after: Vec<_> = facts.lacking.iter().filter(is_replacement).collect();
     after.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
-    let bare = after.iter().rev().take_while(|pod| pod.bare).count();
+    let bare = after.iter().rev();
+    let bare = bare.take_while(|pod| pod.lacks != Lacks::Today).count();
     (bare >= BARE_REPLACEMENTS)
         .then(|| text("replacements came up without the sidecar"))
         .flatten()

@@ -7,8 +7,8 @@ use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::Kind;
 use asya_tests::owners::stripper::{Reinvoked, Stripper};
 use asya_tests::scenario::Scenario;
-use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::PostParams;
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
 use super::{SOON, somebody};
@@ -138,6 +138,46 @@ async fn sidecar_is_put_back_where_the_webhook_that_removes_it_is_asked_but_once
         .await?;
         assert!(stripper.removed() > 2, "{}", stripper.removed());
         stripper.remove().await
+    })
+    .await;
+}
+
+/// SIM-9, ROLL-5, BIND-7: a dry run does not show it, so it is learnt by what replaces pods.
+#[tokio::test]
+async fn rollout_ends_where_replacements_lose_their_sidecar_and_begins_anew_with_a_new_spec() {
+    Scenario::run("stripped-rollout", async |scenario| {
+        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
+        stripper.spare_tries();
+        let api = scenario.api::<Deployment>();
+        let target = model("model", 3)?;
+        let made = api.create(&PostParams::default(), &target).await?;
+        let name = scenario.name("actor");
+        let mut actor = bound_actor(&name, "model");
+        scenario.apply(&actor).await?;
+
+        let status = status_is(scenario, &name, "the rollout ends", SOON, |status| {
+            condition(status, "Injected") == ("False", "RolloutHalted")
+                && status["pods"]["matched"] == 3
+                && reasons(status) == json!([["RemovedByOther", 3]])
+        })
+        .await?;
+        assert_eq!(status["rollout"]["halted"], true, "{}", status["rollout"]);
+        assert_eq!(status["status"], "WorkloadError");
+        scenario.event("RolloutHalted", SOON).await?;
+        let sets = scenario.api::<ReplicaSet>();
+        let templates = sets.list(&ListParams::default()).await?.items.len();
+        assert_eq!(templates, 2, "the template was changed once");
+
+        stripper.remove().await?;
+        actor["spec"]["timeout"] = json!({"processing": 77});
+        scenario.apply(&actor).await?;
+        status_is(scenario, &name, "all are injected", SOON, |status| {
+            status["pods"]["matched"] == 3 && status["pods"]["injected"] == 3
+        })
+        .await?;
+        let left = api.get("model").await?;
+        assert_eq!(left.metadata.uid, made.metadata.uid);
+        Ok(())
     })
     .await;
 }

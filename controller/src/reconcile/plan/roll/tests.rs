@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Act, Facts, Live, Rolling, decide};
 use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::Lacking;
+use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::conflict::{Losses, Specs, State};
 
 const WANTED: &str = "0123456789abcdef";
@@ -20,7 +20,7 @@ fn bare(name: &str, made: i64) -> Lacking {
         name: name.into(),
         uid: name.into(),
         created: Some(Time(at(made))),
-        bare: true,
+        lacks: Lacks::Any,
     }
 }
 
@@ -317,10 +317,16 @@ fn two_bare_replacements_in_a_row_end_it() {
     assert!(with(vec![bare("a", -50), bare("b", -10), bare("c", -9)]).halts());
     assert!(!with(vec![bare("a", -50), bare("b", -10)]).halts());
     let outdated = Lacking {
-        bare: false,
+        lacks: Lacks::Today,
         ..bare("c", -5)
     };
     assert!(!with(vec![bare("a", -11), bare("b", -10), outdated]).halts());
+    let stripped = |name| Lacking {
+        lacks: Lacks::Given,
+        ..bare(name, -20)
+    };
+    assert!(with(vec![stripped("a"), stripped("b")]).halts());
+    assert!(!with(vec![bare("a", -20), bare("b", -20)]).halts());
 }
 
 /// ROLL-4, ROLL-6
