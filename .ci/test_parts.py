@@ -25,6 +25,9 @@ skipping:
 \t@echo 'skipped: it needs root'
 ignoring:
 \t@echo 'test result: ok. 0 passed; 0 failed; 2 ignored; 0 measured'
+failing:
+\t@printf 'test a::b ... ok\\ntest a::c ... FAILED\\n\\nfailures:\\n\\n---- a::c stdout ----\\nleft: 1\\n\\nfailures:\\n    a::c\\n'
+\t@echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured'; exit 1
 nested:
 \t@echo "$(MAKELEVEL) [$(MAKEFLAGS)]"; echo '1 passed, 0 failed'
 """
@@ -94,6 +97,17 @@ class Running(unittest.TestCase):
         self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("3 passed, 0 failed", 0))
         self.assertIn("\n== test-chart\n1 passed, 0 failed\n", done.stdout)
         self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-3:-1]], ["test-chart", "meets"])
+
+    def test_what_failed_is_told_again_at_the_end(self):
+        done = self.run_parts("failing", "good")
+        self.assertIn("\n== what failed\n\n-- a::c\nleft: 1\n\npart ", done.stdout)
+        self.assertEqual(done.stdout.count("test a::b ... ok"), 1)
+
+    def test_brief_names_only_tests_that_fail(self):
+        done = self.run_parts("--brief", "failing", "good")
+        self.assertNotIn("a::b", done.stdout)
+        self.assertIn("test a::c ... FAILED\n", done.stdout)
+        self.assertEqual(done.stdout.splitlines()[-1], "4 passed, 1 failed")
 
     def test_part_without_tests_is_a_failure(self):
         done = self.run_parts("silent")
