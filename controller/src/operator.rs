@@ -93,7 +93,7 @@ impl Operator {
         for key in context.stores.actors.forget_all_but(scopes) {
             let transports = &context.installation.transports;
             context.claims.refresh(transports, &key, None);
-            context.doubts.settle(&key);
+            context.doubts.forget(&key);
             context.looks.forget(&key);
             context.depths.forget(&key);
             context.bindings.refresh(&key, None);

@@ -2,6 +2,7 @@
 //! (QUE-20 to QUE-22, FW-33). It changes nothing: what it finds is a pass's business.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -225,10 +226,16 @@ fn key_of(queue: &QueueOf) -> Key {
 #[derive(Default)]
 pub struct Doubts {
     actors: Mutex<HashMap<Key, Doubt>>,
+    raised: AtomicU64,
 }
+
+/// What had been raised when somebody began to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
 
 struct Doubt {
     finding: Finding,
+    raised: Moment,
     /// Passes in a row that the broker did not answer.
     failures: u32,
 }
@@ -238,7 +245,18 @@ impl Doubts {
     pub fn raise(&self, actor: &Key, finding: Finding) {
         let mut actors = self.lock();
         let failures = actors.get(actor).map_or(0, |doubt| doubt.failures);
-        actors.insert(actor.clone(), Doubt { finding, failures });
+        let raised = Moment(self.raised.fetch_add(1, Ordering::Relaxed) + 1);
+        let doubt = Doubt {
+            finding,
+            raised,
+            failures,
+        };
+        actors.insert(actor.clone(), doubt);
+    }
+
+    /// Now, for [`settle`](Self::settle).
+    pub fn now(&self) -> Moment {
+        Moment(self.raised.load(Ordering::Relaxed))
     }
 
     /// What was found at the queue of an actor.
@@ -251,14 +269,25 @@ impl Doubts {
         let mut actors = self.lock();
         let doubt = actors.entry(actor.clone()).or_insert_with(|| Doubt {
             finding: Finding::Unknown(error.clone()),
+            raised: self.now(),
             failures: 0,
         });
         doubt.failures += 1;
         doubt.failures
     }
 
-    /// A pass has looked, and the queue serves; or the actor is gone.
-    pub fn settle(&self, actor: &Key) {
+    /// A pass that began then has looked, and the queue serves; what was raised since needs another look.
+    pub fn settle(&self, actor: &Key, began: Moment) {
+        let mut actors = self.lock();
+        match actors.get_mut(actor) {
+            Some(doubt) if doubt.raised > began => doubt.failures = 0,
+            Some(_) => drop(actors.remove(actor)),
+            None => {}
+        }
+    }
+
+    /// The actor is gone.
+    pub fn forget(&self, actor: &Key) {
         self.lock().remove(actor);
     }
 

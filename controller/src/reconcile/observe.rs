@@ -29,6 +29,7 @@ pub use child::{Child, Ownership};
 use super::desired::{Bound, Desired, Standalone};
 use super::{Context, Deadlines, Error, Fault, Retry};
 use crate::queue::depths::Told;
+use crate::queue::health::Moment;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{
     ActorRecord, ChildRecord, Controller, HpaRecord, Key, PodRecord, Record, ScaledObjectRecord,
@@ -66,6 +67,8 @@ pub struct Observed {
     pub pods: Vec<Arc<PodRecord>>,
     /// Its queue.
     pub queue: QueueSeen,
+    /// Doubts about it that were raised since are not answered by what was seen.
+    pub began: Moment,
     /// The queues that it has or had.
     pub queues: KnownQueues,
     /// What is known of its messages.
@@ -191,7 +194,7 @@ impl Observed {
     /// Whether the queue was found as it is wanted now (QUE-8). A status of before there were hashes
     /// counts for its generation: to verify them all at once would be a write for every actor, and the
     /// health pass sees what differs.
-    fn is_verified(&self, desired: &Desired) -> bool {
+    pub fn is_verified(&self, desired: &Desired) -> bool {
         let Some(queue) = &self.previous.queue else {
             return false;
         };
@@ -214,7 +217,7 @@ pub async fn observe(
     now: Timestamp,
 ) -> Result<Option<Observed>, Error> {
     let Some(actor) = context.stores.actors.get(key) else {
-        context.doubts.settle(key);
+        context.doubts.forget(key);
         context.looks.forget(key);
         context.slots.release(key);
         return Ok(None);
@@ -290,6 +293,7 @@ pub async fn observe(
         workload,
         former: former.filter(|former| is_owned(former.metadata.controller.as_ref(), &actor)),
         queue: QueueSeen::NotAsked,
+        began: context.doubts.now(),
         depth: queue::depth(context, &actor, contested.as_ref()),
         queues_managed: context.installation.queues_managed,
         deadlines: context.installation.deadlines,

@@ -12,6 +12,7 @@ use super::observe::known::KnownQueues;
 use super::observe::{Child, DeletionPolicy, Observed, Ownership, QueueSeen, ScalingSeen};
 use super::{Deadlines, Installation};
 use crate::queue::depths::Told;
+use crate::queue::health::Moment;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 
@@ -86,6 +87,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         desired,
         contested: None,
         deletion: DeletionPolicy::of(&actor),
+        began: Moment::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,
         workload: Child::Absent,

@@ -25,7 +25,7 @@ const MANAGER: &str = "manager";
 const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
 /// On RabbitMQ with two pods, on RabbitMQ with as many as KEDA says, on SQS with a role.
 /// Messages in each of RabbitMQ's queues.
-const FILLED: i32 = 12;
+const FILLED: u32 = 12;
 const ACTORS: [&str; 3] = ["worker", "scaled", "reader"];
 
 /// What it wrote: whole objects, by PUT.
@@ -262,6 +262,13 @@ async fn fill_queues(scenario: &Scenario) -> Result<()> {
         for number in 0..FILLED {
             assert!(rabbitmq.publish("", queue, &number.to_string()).await?);
         }
+        // The broker counts now and then: KEDA would put to sleep what never had a message that counts.
+        eventually(format_args!("{queue} is counted"), SOON, async || {
+            let seen = rabbitmq.queue(queue).await?;
+            let counted = seen.and_then(|it| it.messages_ready);
+            check(counted == Some(FILLED.into()), format_args!("{counted:?}"))
+        })
+        .await?;
     }
     let sqs = scenario.cluster().sqs()?;
     sqs.create("asya-reader").await?;

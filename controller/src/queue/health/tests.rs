@@ -255,6 +255,11 @@ fn a_doubt_stays_until_it_is_settled() {
     doubts.raise(&key, Finding::Vanished);
     assert_eq!(doubts.about(&key), Some(Finding::Vanished));
     assert_eq!(doubts.about(&key), Some(Finding::Vanished));
-    doubts.settle(&key);
+    let began = doubts.now();
+    doubts.raise(&key, Finding::Changed);
+    doubts.settle(&key, began);
+    let since = Some(Finding::Changed);
+    assert_eq!(doubts.about(&key), since, "raised while a pass looked");
+    doubts.settle(&key, doubts.now());
     assert_eq!(doubts.about(&key), None);
 }

@@ -3,7 +3,6 @@
 use super::QueueState;
 use crate::events::Note;
 use crate::queue::BrokerError;
-use crate::queue::health::Finding;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::QueueStep;
@@ -23,7 +22,7 @@ pub(super) async fn ensure_queue(
     let creates = step == QueueStep::Create;
     let made = match step {
         QueueStep::Keep(serving) => {
-            context.doubts.settle(observed.key());
+            context.doubts.settle(observed.key(), observed.began);
             return Ok(QueueState::Ready(serving));
         }
         QueueStep::Await(retry) => return Ok(QueueState::Unanswered(retry)),
@@ -38,7 +37,7 @@ pub(super) async fn ensure_queue(
             if creates {
                 tell_creation(context, observed, desired);
             }
-            context.doubts.settle(observed.key());
+            context.doubts.settle(observed.key(), observed.began);
             Ok(if creates {
                 QueueState::Created(serving)
             } else {
@@ -51,9 +50,11 @@ pub(super) async fn ensure_queue(
 }
 
 fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
-    let (note, verb) = match context.doubts.about(observed.key()) {
-        Some(Finding::Vanished) => (Note::QueueRecreated, "created again"),
-        _ => (Note::QueueCreated, "created"),
+    // One that was verified and is not there any more has been lost.
+    let (note, verb) = if observed.is_verified(desired) {
+        (Note::QueueRecreated, "created again")
+    } else {
+        (Note::QueueCreated, "created")
     };
     let text = format!(
         "{verb} queue {} on transport {}",

@@ -21,7 +21,7 @@ fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
     for _ in 0..2 {
         assert!(!tolerated(seen(true, silent())), "the third, and so on");
     }
-    doubts.settle(&key);
+    doubts.settle(&key, doubts.now());
     assert!(tolerated(seen(true, silent())), "an answer begins anew");
     assert!(!tolerated(seen(false, silent())), "not verified yet");
     for error in [
