@@ -64,6 +64,8 @@ lint: rust python $(CARGO_DENY) ## Format, clippy, dependencies, generated CRD, 
 
 test-unit: rust ## Tests of all crates that need no cluster
 	cargo test $(LOCKED) --workspace --lib --bins $(INTEGRATION:%=--test %)
+	@# Alone in its process: it measures the memory of all of it.
+	cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored memory_of_fifty
 
 test-runtime: python ## Tests of asya_runtime.py
 	python3 -m unittest discover -s controller/runtime/tests
