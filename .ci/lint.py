@@ -68,6 +68,9 @@ def succeeds(command):
 
 
 def main():
+    if len(sys.argv) > 1:
+        print("lint.py takes no arguments", file=sys.stderr)
+        return 2
     checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
     checks["links between documents resolve"] = links_resolve

@@ -139,7 +139,9 @@ async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) 
         match rule.reconcile(&hand).await {
             Ok(()) => failures = 0,
             Err(error) => {
-                println!("{}: {error}", rule.manager());
+                if !is_lost_update(&error) {
+                    println!("{}: {error}", rule.manager());
+                }
                 sleep(LONGEST_PAUSE.min(FIRST_PAUSE * (1 << failures.min(7)))).await;
                 failures += 1;
                 changed.notify_one();
@@ -148,15 +150,18 @@ async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) 
     }
 }
 
+/// Somebody else was quicker: controllers look again, and say nothing.
+fn is_lost_update(error: &Error) -> bool {
+    matches!(error, Error::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
+}
+
 async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
     for _ in 0..rounds {
         let mut lost = 0;
         while let Err(error) = rule.reconcile(hand).await {
             lost += 1;
-            match error {
-                Error::Kubernetes(kube::Error::Api(status))
-                    if status.is_conflict() && lost < MOST_LOST => {}
-                error => return Err(error),
+            if !is_lost_update(&error) || lost >= MOST_LOST {
+                return Err(error);
             }
         }
     }
