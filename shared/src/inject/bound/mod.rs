@@ -8,6 +8,7 @@ mod actor;
 mod decide;
 mod decision;
 mod facts;
+mod image;
 mod in_template;
 mod ours;
 mod patch;

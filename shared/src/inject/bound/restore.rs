@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::image;
 use crate::inject::keyed::{BY_MOUNT_PATH, BY_NAME, Key, put};
 use crate::inject::object_at;
 use crate::quantity::Quantity;
@@ -25,6 +26,7 @@ pub(super) fn damaged(made: &Value, found: &Value) -> Vec<(&'static str, Value)>
         .filter_map(|field| {
             let (made, found) = (of(made, field), of(found, field));
             let restored = match field {
+                "image" if is_same_image(&made, &found) => None,
                 "env" => keyed(&made, &found, BY_NAME),
                 "volumeMounts" => keyed(&made, &found, BY_MOUNT_PATH),
                 "resources" => amounts(&made, &found),
@@ -58,6 +60,11 @@ pub(super) fn is_volume(made: &Value, found: &Value) -> bool {
     let kinds = made.as_object().into_iter().flat_map(Map::keys);
     let has = |kind: &String| found.get(kind).is_some_and(|it| !it.is_null());
     kinds.into_iter().all(has) && holds(made, found)
+}
+
+fn is_same_image(made: &Value, found: &Value) -> bool {
+    let images = made.as_str().zip(found.as_str());
+    images.is_some_and(|(made, found)| image::is_same(made, found))
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -1,0 +1,57 @@
+//! Whether a reference to an image was only led elsewhere: to a mirror of its registry, or to its digest (INJ-8).
+
+/// Whether `found` means the image `made`. Webhooks of clusters without a way to the public registries put a mirror's
+/// address in place of the registry or before it, and others add the digest of a tag.
+pub(super) fn is_same(made: &str, found: &str) -> bool {
+    let found = match found.split_once('@') {
+        Some((tagged, _)) if !made.contains('@') => tagged,
+        _ => found,
+    };
+    let path = without_registry(made);
+    found == made || without_registry(found) == path || found.ends_with(&format!("/{path}"))
+}
+
+/// The first part is a registry's address if it looks like that of a host.
+fn without_registry(image: &str) -> &str {
+    match image.split_once('/') {
+        Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => path,
+        _ => image,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_same;
+
+    /// INJ-8
+    #[test]
+    fn image_of_a_mirror_or_with_its_digest_is_the_same_and_another_is_not() {
+        let made = "ghcr.io/asya/sidecar:1.2";
+        for found in [
+            made,
+            "mirror.local:5000/asya/sidecar:1.2",
+            "mirror.local/ghcr.io/asya/sidecar:1.2",
+            "mirror.local/proxy/asya/sidecar:1.2@sha256:0123",
+            "ghcr.io/asya/sidecar:1.2@sha256:0123",
+        ] {
+            assert!(is_same(made, found), "{found}");
+        }
+        for found in [
+            "",
+            "sidecar:1.2",
+            "ghcr.io/asya/sidecar:1.3",
+            "ghcr.io/other/sidecar:1.2",
+            "ghcr.io/asya/sidecar",
+            "mirror.local/notasya/sidecar:1.2",
+        ] {
+            assert!(!is_same(made, found), "{found}");
+        }
+        assert!(is_same(
+            "python:3.13-slim",
+            "mirror.local/library/python:3.13-slim"
+        ));
+        let pinned = "ghcr.io/asya/sidecar@sha256:0123";
+        assert!(is_same(pinned, "mirror.local/asya/sidecar@sha256:0123"));
+        assert!(!is_same(pinned, "ghcr.io/asya/sidecar@sha256:4567"));
+    }
+}
