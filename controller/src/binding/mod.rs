@@ -27,7 +27,7 @@ use crate::watch::Keeps;
 pub use index::Object;
 pub use kinds::{Kinds, Standing};
 pub use pods::BarePods;
-pub use targets::{Found, Reading};
+pub use targets::{Found, Reading, TemplatePart};
 
 use index::{Index, Place};
 use kinds::Kind;

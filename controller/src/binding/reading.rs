@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use asya_shared::names::{is_our_manager, manager};
+use asya_shared::names::{annotation, is_our_manager, manager};
 use asya_shared::resolve::{
     GroupKind, ObjectRef, Related, Resolution, Resolver, Roll, Target, controller_of, resolver,
 };
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 use super::targets::Asked;
-use super::{Bindings, Found, Object, Reading, Standing, spec};
+use super::{Bindings, Found, Object, Reading, Standing, TemplatePart, spec};
 use crate::record::{Key, applied_by};
 
 /// Bodies that are read at the same time for one target.
@@ -76,7 +76,7 @@ impl Bindings {
                         resolution: row.resolve(&live, &related),
                         uid,
                         spec: spec::hash(&live),
-                        templated: applied_by(&entries, manager::TEMPLATE),
+                        templated: part_of(&live, &entries),
                     }
                     .counted(&live, &related),
                 ))
@@ -224,6 +224,16 @@ impl Reading {
 fn is_counted(target: &Target) -> bool {
     let GroupKind { group, kind } = target.workload.group_kind();
     (group == "apps" && kind != "DaemonSet") || kind == "LeaderWorkerSet"
+}
+
+/// BIND-50
+fn part_of(live: &Value, entries: &[ManagedFieldsEntry]) -> Option<TemplatePart> {
+    let annotations = live.pointer("/spec/template/metadata/annotations");
+    let actor = annotations.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
+    Some(TemplatePart {
+        fields: applied_by(entries, manager::TEMPLATE)?,
+        actor: actor.map(Box::from),
+    })
 }
 
 fn object_of(owner: &ObjectRef, target: &Object) -> Object {

@@ -20,10 +20,26 @@ pub struct Reading {
     pub uid: Box<str>,
     /// Tells its spec from another.
     pub spec: Box<str>,
-    /// What we own of its pod template, as one text (BIND-50).
-    pub templated: Option<String>,
+    /// What we own of its pod template (BIND-50).
+    pub templated: Option<TemplatePart>,
     /// A kind that would tell more and may not be read: the rule that is missing.
     pub refused: Option<(Kind, Arc<str>)>,
+}
+
+/// What we own of a pod template.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TemplatePart {
+    /// The fields, as one text.
+    pub fields: String,
+    /// The uid of the actor whose sidecar that is, as the template tells.
+    pub actor: Option<Box<str>>,
+}
+
+impl TemplatePart {
+    /// Whether it may be this actor's.
+    pub fn is_of(&self, uid: &str) -> bool {
+        self.actor.as_deref().is_none_or(|it| it == uid)
+    }
 }
 
 /// What stands under a target's name.

@@ -1,6 +1,7 @@
 //! What is done about a field that somebody takes back (docs/spec/binding.md, section 7). Pure: who asks tells whether
 //! the field stands, and remembers the state in the actor's status.
 
+pub mod contest;
 pub mod ledger;
 pub mod rival;
 

@@ -6,6 +6,7 @@ pub mod contested;
 pub mod known;
 mod queue;
 pub mod rollout;
+mod shared_target;
 pub mod unbinding;
 
 use std::sync::Arc;
@@ -222,11 +223,7 @@ pub async fn observe(
         context.slots.release(key);
         return Ok(None);
     };
-    let previous: AsyncActorStatus = actor
-        .status
-        .as_ref()
-        .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .unwrap_or_default();
+    let previous = actor.told_status();
     let scaled = context.scaled_objects.store.get(key);
     let scaled = scaled.is_some_and(|it| {
         is_owned(it.metadata.controller.as_ref(), &actor) && !is_overdue(&it, now)

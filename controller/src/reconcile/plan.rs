@@ -3,9 +3,9 @@
 mod binding;
 mod child;
 pub mod claim;
-pub mod contest;
+mod contest;
 pub mod deletion;
-pub mod replicas;
+mod replicas;
 pub mod retired;
 pub mod roll;
 mod stop;
@@ -20,6 +20,7 @@ use asya_shared::names::FINALIZER;
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 
+use super::conflict::contest::Contest;
 use super::desired::{Desired, Standalone};
 use super::observe::known::is_same;
 use super::observe::{Child, Observed, QueueSeen};
@@ -98,9 +99,9 @@ pub struct Bind {
     /// About what scales the target; `None` as long as nobody knows what that is.
     pub scaling: Option<ScalingStep>,
     /// About our `ScaledObject`, where somebody changes it; `None` as long as nobody knows what is scaled.
-    pub contest: Option<contest::Contest>,
+    pub contest: Option<Contest>,
     /// About who else sets the number of its pods.
-    pub replicas: Option<replicas::Replicas>,
+    pub replicas: Option<Contest>,
     /// What nobody scales any more, and nobody would wake.
     pub wake: Option<Wake>,
     /// About the target's pod template.

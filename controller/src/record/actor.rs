@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActor, Timeout, WorkloadRef};
+use asya_shared::api::{AsyncActor, AsyncActorStatus, Timeout, WorkloadRef};
 use asya_shared::claims::QueueName;
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -55,6 +55,15 @@ impl PartialEq for ActorRecord {
             &other.finalizers,
             &other.annotations,
         )
+    }
+}
+
+impl ActorRecord {
+    /// All that its status tells; nothing where that cannot be read.
+    pub fn told_status(&self) -> AsyncActorStatus {
+        let raw = self.status.as_ref();
+        let read = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        read.unwrap_or_default()
     }
 }
 

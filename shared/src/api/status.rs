@@ -136,6 +136,9 @@ pub struct AsyncActorStatus {
     /// What was applied to the target's pod template, with strategy Template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateStatus>,
+    /// UID of the target whose owner was told, by an annotation, that the queue scales it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<String>,
     /// How often another controller took back what the operator wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_count: Option<i64>,

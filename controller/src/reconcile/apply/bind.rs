@@ -10,6 +10,7 @@ use super::{
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::claim::Claiming;
 use crate::reconcile::plan::roll::Rolling;
+use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::{Bind, ScalingStep};
 use crate::reconcile::{Context, Error};
 
@@ -45,15 +46,13 @@ pub(super) async fn bind(
     {
         Ok(()) => {
             ensured.bindable = ensured.queue.is_usable();
-            if ensured.bindable {
+            if ensured.bindable || matches!(plan.template, Templating::Release(..)) {
                 let templated = template(context, observed, plan.template).await?;
                 ensured.templated = Box::new(templated);
             }
             if let Some(rolling) = plan.roll.filter(|_| ensured.bindable) {
-                let with_roll = match &plan.claim {
-                    Some(Claiming::Write(is_made)) if rolling != Rolling::Rest => Some(*is_made),
-                    _ => None,
-                };
+                let writes = plan.claim.as_ref().and_then(Claiming::writes);
+                let with_roll = writes.filter(|_| rolling != Rolling::Rest);
                 ensured.rolled = Box::new(roll(context, observed, (rolling, with_roll)).await?);
             }
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use asya_shared::names::annotation::AUTOSCALER_CLASS;
 
 use super::{Ensured, Rolled, parent, rival};
+use crate::reconcile::conflict::contest::Contest;
 use crate::reconcile::conflict::ledger::{Loss, News};
 use crate::reconcile::conflict::rival::Segment;
 use crate::reconcile::conflict::{Part, Specs};
@@ -20,20 +21,23 @@ pub(super) async fn claim(
     what: Claiming,
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
+    let contests = &mut ensured.contests;
     let news = match what {
-        Claiming::Over => Some(News::Needless),
-        Claiming::Stop => None,
-        Claiming::Stands(wait) | Claiming::Wait(wait) => {
-            look_again(ensured, wait);
+        Claiming::GiveUp => {
+            write(context, observed, false, ensured).await?;
             None
         }
-        Claiming::Write(is_made) => match &*ensured.rolled {
-            Rolled::Asked(..) => is_made.then_some(News::Written),
-            Rolled::Rest => write(context, observed, is_made, ensured).await?,
-            _ => None,
-        },
-        Claiming::Lost(specs) => {
-            look_again(ensured, Duration::ZERO);
+        Claiming::Wanted(Contest::Over) => Some(News::Needless),
+        Claiming::Wanted(Contest::Stop) => None,
+        Claiming::Wanted(Contest::Stands(wait) | Contest::Wait(wait)) => {
+            contests.look_again(wait);
+            None
+        }
+        Claiming::Wanted(Contest::Write) => write(context, observed, true, ensured)
+            .await?
+            .then_some(News::Written),
+        Claiming::Wanted(Contest::Lost(specs)) => {
+            contests.look_again(Duration::ZERO);
             lost(context, observed, specs).await?
         }
     };
@@ -42,24 +46,26 @@ pub(super) async fn claim(
     Ok(())
 }
 
-fn look_again(ensured: &mut Ensured, wait: Duration) {
-    let again = &mut ensured.contests.again;
-    *again = Some(again.map_or(wait, |known| known.min(wait)));
-}
-
+/// Answers whether it was written, now or with the rollout.
 async fn write(
     context: &Context,
     observed: &Observed,
     is_made: bool,
     ensured: &mut Ensured,
-) -> Result<Option<News>, Error> {
-    if let Err(fault) = parent::claim(context, observed, is_made).await? {
+) -> Result<bool, Error> {
+    let refused = match &*ensured.rolled {
+        Rolled::Asked(..) => None,
+        Rolled::Rest => parent::claim(context, observed, is_made).await?.err(),
+        _ => return Ok(false),
+    };
+    if let Some(fault) = refused {
         if let Some(scaled) = &mut ensured.scaling {
             scaled.fault = scaled.fault.take().or(Some(fault));
         }
-        return Ok(None);
+        return Ok(false);
     }
-    Ok(is_made.then_some(News::Written))
+    ensured.contests.claimed = Some(is_made);
+    Ok(true)
 }
 
 async fn lost(context: &Context, observed: &Observed, specs: Specs) -> Result<Option<News>, Error> {

@@ -7,11 +7,10 @@ use kube::api::ApiResource;
 
 use super::{Ensured, rival};
 use crate::reconcile::conflict::Part;
+use crate::reconcile::conflict::contest::Contest;
 use crate::reconcile::conflict::ledger::{Loss, News};
 use crate::reconcile::conflict::rival::{Segment, missing};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::contest::Contest;
-use crate::reconcile::plan::replicas::Replicas;
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{Judged, ScaledObject, ScaledObjectRecord};
 
@@ -27,15 +26,15 @@ pub(super) async fn book(
     let news = match what {
         Contest::Over => Some(News::Needless),
         Contest::Stands(wait) | Contest::Wait(wait) => {
-            again(ensured, wait);
+            ensured.contests.look_again(wait);
             None
         }
-        Contest::Apply => {
+        Contest::Write => {
             let mut applied = ensured.applied.iter();
             applied.any(|it| it.kind == KIND).then_some(News::Written)
         }
         Contest::Lost(specs) => {
-            again(ensured, Duration::ZERO);
+            ensured.contests.look_again(Duration::ZERO);
             let (field, rival) = lost(context, observed).await?;
             Some(News::Lost(Loss {
                 field,
@@ -66,7 +65,7 @@ pub(super) async fn book(
 pub(super) async fn book_replicas(
     context: &Context,
     observed: &Observed,
-    what: Replicas,
+    what: Contest,
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
     let Some(resolved) = observed.resolved() else {
@@ -74,12 +73,13 @@ pub(super) async fn book_replicas(
     };
     let workload = &resolved.target.workload;
     let news = match what {
-        Replicas::Over => Some(News::Needless),
-        Replicas::Calm(wait) | Replicas::Wait(wait) => {
-            again(ensured, wait);
+        Contest::Over => Some(News::Needless),
+        Contest::Write => None,
+        Contest::Stands(wait) | Contest::Wait(wait) => {
+            ensured.contests.look_again(wait);
             None
         }
-        Replicas::Paused => {
+        Contest::Stop => {
             if let Some(scaled) = &mut ensured.scaling {
                 let text = format!(
                     "ScaledObject {}: it is paused, because somebody else sets the replicas of {workload} again and again (condition Conflict says who)",
@@ -90,13 +90,13 @@ pub(super) async fn book_replicas(
             }
             None
         }
-        Replicas::Suspect(specs) => {
+        Contest::Lost(specs) => {
             let path = Segment::path(&["spec", "replicas"]);
             let field = Segment::text(&path);
             let found = rival::find(context, observed, workload, &path).await?;
             let rival = found.filter(|it| !is_autoscaler(it));
             rival.map(|rival| {
-                again(ensured, Duration::ZERO);
+                ensured.contests.look_again(Duration::ZERO);
                 News::Lost(Loss {
                     field,
                     object: workload.to_string(),
@@ -116,11 +116,6 @@ pub(super) async fn book_replicas(
 fn is_autoscaler(rival: &str) -> bool {
     let name = rival.split(' ').next().unwrap_or_default();
     ["kube-controller-manager", "keda-operator", "keda"].contains(&name)
-}
-
-fn again(ensured: &mut Ensured, wait: Duration) {
-    let before = ensured.contests.again;
-    ensured.contests.again = Some(before.map_or(wait, |before| before.min(wait)));
 }
 
 /// The first field that is not ours any more, and who has it now.

@@ -133,6 +133,14 @@ pub struct Contests {
     pub news: Vec<(Part, News)>,
     /// When to look at them again.
     pub again: Option<Duration>,
+    /// The target's owner was told that the queue scales it, or that it does no more (SO-5).
+    pub claimed: Option<bool>,
+}
+
+impl Contests {
+    fn look_again(&mut self, wait: Duration) {
+        self.again = Some(self.again.map_or(wait, |before| before.min(wait)));
+    }
 }
 
 /// Nothing scales a workload that gets no pods, whatever the spec says.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::TemplateStatus;
-use asya_shared::inject::bound::Reason as Left;
+use asya_shared::inject::bound::{Reason as Left, without_ours};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
 use asya_shared::resolve::ObjectRef;
 use kube::Api;
@@ -58,18 +58,19 @@ pub(super) async fn template(
     observed: &Observed,
     plan: Templating,
 ) -> Result<Templated, Error> {
-    let Some(resolved) = observed.resolved() else {
-        return Ok(Templated::Untouched);
-    };
-    let workload = &resolved.target.workload;
     match plan {
         Templating::Rest => Ok(Templated::Rest),
         Templating::Stands => Ok(Templated::Stands),
         Templating::Refuse(fault) => Ok(Templated::Refused(fault)),
         Templating::Stop => Ok(Templated::Left),
-        Templating::Release(why) => {
-            release(context, observed, workload).await?;
+        Templating::Forget => Ok(Templated::Released(None)),
+        Templating::Release(workload, why) => {
+            release(context, observed, &workload).await?;
             Ok(Templated::Released(why))
+        }
+        Templating::Later(wait) => {
+            let text = "another actor's sidecar comes first";
+            Ok(waits(Reason::AlreadyBound, text, Retry::After(wait)))
         }
         Templating::Wait(wait) => Ok(waits(
             Reason::RolloutWaiting,
@@ -77,10 +78,14 @@ pub(super) async fn template(
             Retry::After(wait),
         )),
         Templating::Lost(specs) => {
+            let Some(resolved) = observed.resolved() else {
+                return Ok(Templated::Untouched);
+            };
+            let workload = &resolved.target.workload;
             let (field, rival) = lost(context, observed, workload).await?;
             Ok(Templated::Lost(loss(workload, field, rival, specs)))
         }
-        Templating::Apply => write(context, observed, resolved).await,
+        Templating::Apply => write(context, observed).await,
     }
 }
 
@@ -101,15 +106,11 @@ fn loss(workload: &ObjectRef, field: String, rival: Option<String>, specs: Specs
     }
 }
 
-async fn write(
-    context: &Context,
-    observed: &Observed,
-    resolved: &Resolved,
-) -> Result<Templated, Error> {
-    let workload = &resolved.target.workload;
-    let (Some(bound), namespace) = (observed.bound(), &observed.key().namespace) else {
+async fn write(context: &Context, observed: &Observed) -> Result<Templated, Error> {
+    let (Some(bound), Some(resolved)) = (observed.bound(), observed.resolved()) else {
         return Ok(Templated::Untouched);
     };
+    let (workload, namespace) = (&resolved.target.workload, &observed.key().namespace);
     let Some(plan) = &bound.plan else {
         return Ok(Templated::Untouched);
     };
@@ -130,7 +131,13 @@ async fn write(
         let text = "the target's controller is replacing pods; its template is changed after that";
         return Ok(waits(Reason::RolloutInProgress, text, Retry::After(ROLLS)));
     }
-    let part = match plan.in_template(&body["spec"]["template"]) {
+    let mut template = body["spec"]["template"].clone();
+    let uid = &observed.actor.metadata.uid;
+    if resolved.templated.as_ref().is_some_and(|it| !it.is_of(uid)) {
+        // A younger actor's, by the same field manager: it is written over (BIND-45).
+        without_ours(&mut template);
+    }
+    let part = match plan.in_template(&template) {
         Ok(part) => part,
         Err((reason, why)) => {
             let reason = match reason {
@@ -179,10 +186,7 @@ fn not_written(
     if let kube::Error::Api(status) = &error
         && let Some((field, rival)) = of_refusal(status).and_then(|it| it.into_iter().next())
     {
-        let specs = Specs {
-            generation: observed.actor.generation,
-            target: resolved.spec.to_string(),
-        };
+        let specs = resolved.specs(observed.actor.generation);
         let rival = Some(rival.to_string());
         return Ok(Templated::Lost(loss(workload, field, rival, specs)));
     }

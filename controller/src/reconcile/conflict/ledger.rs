@@ -100,6 +100,15 @@ pub fn follow(
     entries
 }
 
+/// The entries of who needs no field any more.
+pub fn at_rest(before: &[BindingConflict]) -> Vec<BindingConflict> {
+    let mut entries = before.to_vec();
+    for entry in &mut entries {
+        State::Idle.write_to(entry);
+    }
+    entries
+}
+
 /// `None`: there is nothing to remember.
 fn entry(
     before: Option<&BindingConflict>,

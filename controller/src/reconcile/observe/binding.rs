@@ -8,13 +8,14 @@ use asya_shared::scaling::{ScalingObjects, Untriggerable};
 
 use super::DeletionPolicy;
 use super::rollout::{self, Asked, RolloutSeen};
+use super::shared_target;
 use super::unbinding::{self, UnbindingSeen};
 use crate::binding::kinds::Kind;
-use crate::binding::{Found, Object, Reading, Standing};
+use crate::binding::{Found, Object, Reading, Standing, TemplatePart};
 use crate::reconcile::bound_pods::Counted;
-use crate::reconcile::conflict::{Part, State, ledger};
+use crate::reconcile::conflict::{Part, Specs, State, ledger};
 use crate::reconcile::desired::{Bound, Desired};
-use crate::reconcile::plan::replicas;
+use crate::reconcile::plan::template::Ceded;
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{ActorRecord, BarePodRecord, PodRecord, ScaleTarget};
 
@@ -25,6 +26,8 @@ pub struct BindingSeen {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// Its pods; `None` while nobody has listed them.
     pub pods: Option<BoundPods>,
+    /// What the actor applied to the pod template of a target that is another's by now.
+    pub ceded: Option<Ceded>,
     /// It is required, and its webhook entry is fail-open all the same (CFG-7); `None`: nobody has told.
     pub not_enforced: Option<bool>,
     /// What a rollout of these would meet; `None` while it is not asked for.
@@ -45,6 +48,12 @@ pub struct ScalingOfTarget {
 }
 
 impl BindingSeen {
+    /// Whether the target is an older actor's (BIND-45).
+    pub fn is_anothers(&self) -> bool {
+        let fault = self.target.as_ref().and_then(|it| it.as_ref().err());
+        fault.is_some_and(|it| it.reason == Reason::AlreadyBound)
+    }
+
     /// How its queue scales the target, where it can.
     pub fn scaling_of_target(&self) -> Option<&ScalingOfTarget> {
         self.scaling.as_ref()?.as_deref().ok()
@@ -60,8 +69,8 @@ pub struct Resolved {
     pub replicas: Option<i32>,
     /// Tells the spec of the target from another (CONF-6).
     pub spec: Box<str>,
-    /// What we own of its pod template, as one text (BIND-50).
-    pub templated: Option<String>,
+    /// What we own of its pod template (BIND-50).
+    pub templated: Option<TemplatePart>,
 }
 
 impl Resolved {
@@ -69,6 +78,14 @@ impl Resolved {
     pub fn uid(&self) -> Option<&str> {
         let target = self.target.chain.first().unwrap_or(&self.target.workload);
         target.uid.as_deref()
+    }
+
+    /// The specs of now: tries that are given up are given up for these (CONF-6).
+    pub fn specs(&self, generation: i64) -> Specs {
+        Specs {
+            generation,
+            target: self.spec.to_string(),
+        }
     }
 }
 
@@ -139,8 +156,15 @@ pub(super) async fn see(
         }
         _ => None,
     };
+    let ceded = match &target {
+        Err(fault) if fault.reason == Reason::AlreadyBound => {
+            shared_target::ceded(context, actor, previous).await?
+        }
+        Ok(_) | Err(_) => None,
+    };
     Ok(Some(BindingSeen {
         pods,
+        ceded,
         not_enforced: context.bindings.surplus.has(&actor.metadata.key),
         scaling: target
             .as_ref()
@@ -188,7 +212,7 @@ pub fn scaling_of(
         name: &scaled.name,
     };
     let mut objects = desired.scaling_of(actor, previous, keda)?;
-    let given_up = State::Stopped(replicas::specs(actor.generation, resolved));
+    let given_up = State::Stopped(resolved.specs(actor.generation));
     let uid = resolved.uid().unwrap_or_default();
     if let Ok(objects) = &mut objects
         && ledger::state(&previous.conflicts, uid, Part::Replicas) == given_up

@@ -7,7 +7,7 @@ use kube::Api;
 
 use super::DeletionPolicy;
 use super::rollout::lives;
-use crate::binding::Found;
+use crate::binding::{Found, TemplatePart};
 use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
@@ -68,13 +68,19 @@ pub(super) async fn see(
     let Some(target) = target(context, actor).await? else {
         return Ok(None);
     };
-    if let Some((target, templated)) = target {
+    if let Some((target, part)) = target {
+        let templated = part.is_some_and(|it| it.is_of(&actor.metadata.uid));
         seen.live = lives(context, key, &target).await?.0;
         for live in &mut seen.live {
             live.templated = templated && live.object == target.workload;
         }
-        seen.roll = Some(target.roll.clone());
-        seen.scaled = target.scale.object().cloned();
+        if context.bindings.owner_before(key).is_none() {
+            seen.roll = Some(target.roll.clone());
+            seen.scaled = target.scale.object().cloned();
+        } else {
+            seen.live.retain(|it| it.object == target.workload);
+            seen.live.iter_mut().for_each(Live::of_another);
+        }
     }
     if !seen.pods.is_empty() || seen.going {
         let namespaces: Api<Namespace> = Api::all(context.client.clone());
@@ -87,26 +93,26 @@ pub(super) async fn see(
     Ok(Some(seen))
 }
 
-/// With whether we own something of its pod template. The outer `None`: nobody can tell yet. Who shares a target with an older actor has written nothing there.
+/// With what we own of its pod template. The outer `None`: nobody can tell yet.
 async fn target(
     context: &Context,
     actor: &ActorRecord,
-) -> Result<Option<Option<(Target, bool)>>, Error> {
+) -> Result<Option<Option<(Target, Option<TemplatePart>)>>, Error> {
     let bindings = &context.bindings;
     let key = &actor.metadata.key;
     let Some(target) = bindings.target_of(key) else {
         return Ok(Some(None));
     };
-    if bindings.owner_before(key).is_some() {
-        return Ok(Some(None));
-    }
     let found = bindings.read(&context.client, &target);
     Ok(match found.await.map_err(Error::Api)? {
         Found::NotYet => None,
         Found::Absent | Found::OfKind(_) => Some(None),
         Found::Read(reading) => Some(match &reading.resolution {
-            Resolution::Found(target) => Some((Target::clone(target), reading.templated.is_some())),
-            Resolution::Waiting(_) | Resolution::Refused(_) => None,
+            Resolution::Found(target) => Some((Target::clone(target), reading.templated.clone())),
+            // What an older actor waits for holds nobody up.
+            Resolution::Waiting(_) | Resolution::Refused(_) => {
+                return Ok(bindings.owner_before(key).map(|_| None));
+            }
         }),
     })
 }

@@ -98,18 +98,23 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
 
 /// BIND-50
 fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templating> {
+    if let Some(ceded) = observed.binding.as_ref().and_then(|it| it.ceded.as_ref()) {
+        return Some(template::cede(ceded));
+    }
     let (bound, resolved) = (observed.bound()?, observed.resolved()?);
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();
     let conflict = ledger::state(&previous.conflicts, resolved.uid()?, Part::Template);
+    let uid = &observed.actor.metadata.uid;
+    let owned = resolved.templated.as_ref().filter(|it| it.is_of(uid));
     Some(template::decide(&template::Facts {
         wished: bound.plan.is_some() && previous.bound_since.is_some() && has_url,
         owner: target.owner.as_ref(),
         workload: &target.workload,
         hash: bound.injected_hash.as_deref()?,
         target: &resolved.spec,
-        owned: resolved.templated.as_deref(),
+        owned: owned.map(|part| &*part.fields),
         before: previous.template.as_ref(),
         conflict: &conflict,
         generation: observed.actor.generation,

@@ -1,7 +1,6 @@
 //! Whether the owner of a target is told that the queue scales it, which costs its pods a restart (SO-5).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use asya_shared::names::annotation::AUTOSCALER_CLASS;
 use asya_shared::resolve::Claim;
@@ -9,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::ScalingStep;
 use super::roll::{Act, Rolling};
-use crate::reconcile::conflict::ledger::{self, Forgiven};
-use crate::reconcile::conflict::{Part, Sight, Specs, Step};
+use crate::reconcile::conflict::contest::Contest;
+use crate::reconcile::conflict::{Part, Sight};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::{Fault, Reason};
 use crate::record::HpaRecord;
@@ -19,18 +18,21 @@ use crate::scaling::plan::Removal;
 /// What to do about the annotation that tells the owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claiming {
-    /// Nothing: it is not needed, or as wanted.
-    Over,
-    /// It is as wanted, after losses; that is forgiven when it has stood for so long.
-    Stands(Duration),
-    /// It is written, or given up.
-    Write(bool),
-    /// It was taken back.
-    Lost(Specs),
-    /// It is not written before this has passed.
-    Wait(Duration),
-    /// It is not written any more.
-    Stop,
+    /// It is to stand there.
+    Wanted(Contest),
+    /// It is given up.
+    GiveUp,
+}
+
+impl Claiming {
+    /// Whether it is written, and how: that it is to stand there, or not.
+    pub fn writes(&self) -> Option<bool> {
+        match self {
+            Self::Wanted(Contest::Write) => Some(true),
+            Self::Wanted(_) => None,
+            Self::GiveUp => Some(false),
+        }
+    }
 }
 
 /// Decides about it; where it is not to be written for now, `scaling` tells that.
@@ -41,43 +43,34 @@ pub(super) fn plan(
     now: Timestamp,
 ) -> Option<Claiming> {
     let (resolved, scaling) = (observed.resolved()?, scaling?);
-    let (claim, uid) = (resolved.target.scale.claim()?, resolved.uid()?);
+    let Some(claim) = resolved.target.scale.claim() else {
+        return Some(Claiming::Wanted(Contest::Over));
+    };
+    let uid = resolved.uid()?;
     match (&scaling, claim.is_made) {
         (ScalingStep::Unwanted(Removal { released: true, .. }), true) => {
-            return is_due(roll).then_some(Claiming::Write(false));
+            return is_due(roll).then_some(Claiming::GiveUp);
         }
-        (ScalingStep::Unwanted(_), _) => return Some(Claiming::Over),
+        (ScalingStep::Unwanted(_), _) => return Some(Claiming::Wanted(Contest::Over)),
         (ScalingStep::Wanted(plan), false) if plan.fault.is_some() => return None,
         (ScalingStep::Wanted(_) | ScalingStep::Refused(..), _) => {}
     }
-    let conflicts = &observed.previous.conflicts;
-    let specs = Specs {
-        generation: observed.actor.generation,
-        target: resolved.spec.to_string(),
-    };
+    let previous = &observed.previous;
     let sight = Sight {
         needed: true,
-        // It scales only what is claimed.
-        written: matches!(observed.scaling.scaled_object, Child::Ours(_)),
+        // It scales only what is claimed; who takes that back at once is faster than KEDA.
+        written: matches!(observed.scaling.scaled_object, Child::Ours(_))
+            || previous.claimed.as_deref() == Some(uid),
         stands: claim.is_made,
     };
-    let state = ledger::state(conflicts, uid, Part::Autoscaler);
-    let step = state.decide(sight, &specs, now);
-    if let (Step::Wait(_) | Step::Stop, ScalingStep::Wanted(plan)) = (&step, scaling) {
+    let specs = resolved.specs(observed.actor.generation);
+    let of = (&previous.conflicts[..], uid, Part::Autoscaler);
+    let contest = Contest::of(of, sight, specs, now);
+    if let (true, ScalingStep::Wanted(plan)) = (contest.is_lost(), scaling) {
         plan.fault = Some(lost(claim));
     }
-    match step {
-        Step::Rest => Some(
-            match ledger::forgiven(conflicts, uid, Part::Autoscaler, now) {
-                Forgiven::Now => Claiming::Over,
-                Forgiven::In(wait) => Claiming::Stands(wait),
-            },
-        ),
-        Step::Write => is_due(roll).then_some(Claiming::Write(true)),
-        Step::Lost => Some(Claiming::Lost(specs)),
-        Step::Wait(wait) => Some(Claiming::Wait(wait)),
-        Step::Stop => Some(Claiming::Stop),
-    }
+    let is_due = contest != Contest::Write || is_due(roll);
+    is_due.then_some(Claiming::Wanted(contest))
 }
 
 /// With the rollout, or when none is to come: one restart, not two (ROLL-3).
@@ -117,7 +110,7 @@ pub(super) fn judge(observed: &Observed, claim: Option<&Claim>) -> Claimed {
 fn lost(claim: &Claim) -> Fault {
     let owner = &claim.owner;
     let text = format!(
-        "{owner} scales its workload again, because annotation {AUTOSCALER_CLASS}: external was taken from it; set it there yourself, or set scaling.enabled of this actor to false"
+        "{owner} scales its workload again, because annotation {AUTOSCALER_CLASS}: external was taken from it; set it there yourself, or set spec.scaling.enabled of this actor to false"
     );
     Fault::until_change(Reason::RivalAutoscaler, text)
 }

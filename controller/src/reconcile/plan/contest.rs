@@ -1,31 +1,12 @@
 //! What is done about our `ScaledObject` where somebody changes it (CONF-5). Without a binding it is applied again at
 //! once, as every child.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
 use super::{ScalingStep, Step, recorded};
-use crate::reconcile::conflict::ledger::{self, Forgiven};
-use crate::reconcile::conflict::{self, Part, Sight, Specs};
+use crate::reconcile::conflict::contest::Contest;
+use crate::reconcile::conflict::{Part, Sight};
 use crate::reconcile::observe::Observed;
-
-/// What to do beside the plan of scaling.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Contest {
-    /// Nobody contests it, or it is not needed.
-    Over,
-    /// It is as wanted, after losses; that is forgiven when it has stood for so long.
-    Stands(Duration),
-    /// It may be applied.
-    Apply,
-    /// A field of it was changed.
-    Lost(Specs),
-    /// It is not applied before this has passed.
-    Wait(Duration),
-    /// It is not applied any more.
-    Stop,
-}
 
 /// Decides about it, and keeps `scaling` from applying it where that is not to be.
 pub(super) fn plan(
@@ -39,11 +20,6 @@ pub(super) fn plan(
     };
     let resolved = observed.resolved()?;
     let uid = resolved.uid()?;
-    let conflicts = &observed.previous.conflicts;
-    let specs = Specs {
-        generation: observed.actor.generation,
-        target: resolved.spec.to_string(),
-    };
     let sight = Sight {
         needed: plan.fault.is_none(),
         written: is_written(observed),
@@ -51,20 +27,12 @@ pub(super) fn plan(
     };
     if !sight.stands && !sight.written {
         // What we want has changed: nobody has taken that back.
-        return Some(Contest::Apply);
+        return Some(Contest::Write);
     }
-    let state = ledger::state(conflicts, uid, Part::ScaledObject);
-    let contest = match state.decide(sight, &specs, now) {
-        conflict::Step::Rest => match ledger::forgiven(conflicts, uid, Part::ScaledObject, now) {
-            Forgiven::Now => Contest::Over,
-            Forgiven::In(wait) => Contest::Stands(wait),
-        },
-        conflict::Step::Write => Contest::Apply,
-        conflict::Step::Lost => Contest::Lost(specs),
-        conflict::Step::Wait(wait) => Contest::Wait(wait),
-        conflict::Step::Stop => Contest::Stop,
-    };
-    if matches!(contest, Contest::Lost(_) | Contest::Wait(_) | Contest::Stop) {
+    let conflicts = &observed.previous.conflicts;
+    let specs = resolved.specs(observed.actor.generation);
+    let contest = Contest::of((conflicts, uid, Part::ScaledObject), sight, specs, now);
+    if contest.is_lost() {
         plan.scaled_object = Step::Keep;
     }
     Some(contest)

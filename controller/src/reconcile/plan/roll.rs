@@ -60,6 +60,16 @@ pub struct Live {
     pub gpus: bool,
 }
 
+impl Live {
+    /// Annotations that an older actor has there are not ours to give up: only what stands in the template is (BIND-45).
+    pub fn of_another(&mut self) {
+        self.value = None;
+        self.claimed = false;
+        self.marked = false;
+        self.paused &= self.templated;
+    }
+}
+
 /// All that is decided by.
 #[derive(Clone, Debug)]
 #[expect(

@@ -44,8 +44,12 @@ pub enum Templating {
     Stands,
     /// Apply our part.
     Apply,
-    /// Give our part up, and say why, if that is not asked for.
-    Release(Option<Fault>),
+    /// Give our part of this workload up, and say why, if that is not asked for.
+    Release(ObjectRef, Option<Fault>),
+    /// Nothing, but a look when this has passed: another actor's part is to come first.
+    Later(Duration),
+    /// Nothing: our part has gone, and with it what was known of it.
+    Forget,
     /// Nothing may stand there.
     Refuse(Fault),
     /// Our part was taken back.
@@ -56,6 +60,47 @@ pub enum Templating {
     Stop,
 }
 
+/// What an actor applied to the pod template of a target that an older one binds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ceded {
+    /// It does not stand there any more.
+    Gone,
+    /// It does.
+    Stands {
+        /// The workload.
+        workload: ObjectRef,
+        /// Somebody else writes that, too, so nothing of ours is to stand there.
+        owned: bool,
+        /// The older actor.
+        heir: Heir,
+    },
+}
+
+/// The actor that a target is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heir {
+    /// New pods of the target get its sidecar.
+    pub in_force: bool,
+    /// It has strategy Template, too.
+    pub templates: bool,
+}
+
+/// Whoever has come too late and has written something gives it up (BIND-45): pods restart once, and have the other
+/// sidecar then.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Decides about a target that is another actor's.
+pub fn cede(ceded: &Ceded) -> Templating {
+    match ceded {
+        Ceded::Gone => Templating::Forget,
+        Ceded::Stands { heir, owned, .. } if !heir.in_force || (heir.templates && !owned) => {
+            // Who templates writes his part over ours.
+            Templating::Later(LOOK_AGAIN)
+        }
+        Ceded::Stands { workload, .. } => Templating::Release(workload.clone(), None),
+    }
+}
+
 /// Decides about one target.
 pub fn decide(facts: &Facts<'_>) -> Templating {
     let uid = facts.workload.uid.as_deref();
@@ -63,7 +108,7 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
     let is_there = before.is_some() && facts.owned.is_some();
     if !facts.wished {
         return if is_there {
-            Templating::Release(None)
+            Templating::Release(facts.workload.clone(), None)
         } else {
             Templating::Rest
         };
@@ -75,7 +120,7 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
         );
         let fault = Fault::until_change(Reason::StrategyNotAllowed, text);
         return if is_there {
-            Templating::Release(Some(fault))
+            Templating::Release(facts.workload.clone(), Some(fault))
         } else {
             Templating::Refuse(fault)
         };

@@ -1,5 +1,6 @@
 //! CONF-10: owner and operator live beside each other, with strategy Pod and without scaling.
 
+mod claimed;
 mod restart;
 mod scaled;
 mod systems;

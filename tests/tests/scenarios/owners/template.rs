@@ -1,11 +1,13 @@
 //! Strategy Template: the sidecar stands in the target's pod template.
 
+use asya_shared::names::annotation;
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::argo::{Argo, Sync};
 use asya_tests::owners::kaito::{WORKSPACE, workspace};
 use asya_tests::owners::{Hand, Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::argo::manifest;
@@ -129,6 +131,99 @@ async fn sidecar_leaves_the_template_when_an_owner_comes() {
         );
         assert_eq!(template(&hand).await?, before, "as before");
         pods_have(&hand, &["model"]).await
+    })
+    .await;
+}
+
+/// BIND-45, BIND-50
+#[tokio::test]
+async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
+    Scenario::run("template-ceded", async |scenario| {
+        crds::install(scenario.cluster(), &[WORKSPACE]).await?;
+        let hand = somebody(scenario);
+        let older = scenario.name("older");
+        let mut actor = bound_actor(&older, "phi");
+        let kind = [WORKSPACE.api_version(), WORKSPACE.kind.to_owned()];
+        actor["spec"]["workloadRef"] =
+            json!({"apiVersion": kind[0], "kind": kind[1], "name": "phi"});
+        scenario.apply(&actor).await?;
+        status_is(scenario, &older, "its target is missing", SOON, |status| {
+            condition(status, "TargetResolved") == ("False", "TargetNotFound")
+                && status["boundSince"].is_string()
+        })
+        .await?;
+        let created = scenario.actors().get(&older).await?.metadata;
+        let created = created.creation_timestamp.map(|it| it.0);
+        eventually("the next is younger", SOON, async || {
+            let now = Timestamp::now();
+            check(
+                created.is_some_and(|it| it.as_second() < now.as_second()),
+                now,
+            )
+        })
+        .await?;
+
+        let mut manifest = manifest("model", Some(2));
+        manifest["spec"]["template"]["metadata"]["labels"]["kaito.sh/workspace"] = json!("phi");
+        hand.create(DEPLOYMENT, &manifest).await?;
+        let before = template(&hand).await?;
+        let name = bind(scenario).await?;
+        status_is(scenario, &name, "all pods have it", SOON, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+        })
+        .await?;
+
+        // The older one is first to know whose the workload is.
+        let paused = format!("{}=true", annotation::PAUSED);
+        scenario
+            .kubectl(&["annotate", "asya", &name, &paused])
+            .await?;
+        let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
+        let reference = json!({
+            "apiVersion": WORKSPACE.api_version(), "kind": "Workspace", "name": "phi",
+            "uid": phi["metadata"]["uid"], "controller": true,
+        });
+        let owned = json!({"metadata": {"ownerReferences": [reference]}});
+        edit(scenario, DEPLOYMENT, "model", &owned).await?;
+        status_is(scenario, &older, "it is bound", SOON, |status| {
+            condition(status, "TargetResolved") == ("True", "Resolved")
+        })
+        .await?;
+        let rollouts = async || {
+            let live = hand.get(DEPLOYMENT, "model").await?.unwrap_or_default();
+            let revision = &live["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+            Ok::<_, asya_tests::Error>(revision.clone())
+        };
+        assert_eq!(rollouts().await?, "2", "made, and injected");
+        let paused = format!("{}-", annotation::PAUSED);
+        scenario
+            .kubectl(&["annotate", "asya", &name, &paused])
+            .await?;
+
+        let status = status_is(scenario, &name, "it gives way", SOON, |status| {
+            condition(status, "TargetResolved") == ("False", "AlreadyBound")
+                && status["template"].is_null()
+        })
+        .await?;
+        assert_eq!(status["conflictCount"], 0, "{status}");
+        let what = "all pods have the older one's";
+        status_is(scenario, &older, what, SOON, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+                && status["pods"]["injected"] == 2
+        })
+        .await?;
+        assert_eq!(template(&hand).await?, before, "as before");
+        pods_have(&hand, &["model", "asya-runtime", "asya-sidecar"]).await?;
+        assert_eq!(rollouts().await?, "3", "one restart more");
+
+        // And goes without a trace.
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, SOON).await?;
+        let status = scenario.actors().get(&older).await?.data["status"].clone();
+        assert_eq!(status["pods"]["injected"], 2, "{status}");
+        Ok(())
     })
     .await;
 }

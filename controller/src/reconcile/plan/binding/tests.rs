@@ -2,8 +2,10 @@ use asya_shared::resolve::{Related, Resolution, Scale, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::binding::TemplatePart;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved, scaling_of};
 use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::plan::template::{Ceded, Heir, Templating};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
 use crate::reconcile::testing::{actor, observed};
 use crate::reconcile::{Fault, Reason};
@@ -199,6 +201,54 @@ fn scaled_object_goes_when_scaling_is_switched_off() {
         panic!()
     };
     assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+}
+
+/// BIND-45
+#[test]
+fn who_may_not_bind_gives_up_what_it_has_in_a_template() {
+    let fault = Fault::until_change(Reason::AlreadyBound, "by another");
+    let mut seen = bound(&json!({}), Err(fault));
+    let template = |seen: &Observed| match plan(seen, Timestamp::UNIX_EPOCH) {
+        Plan::Bind(plan) => plan.template,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(template(&seen), Templating::Rest);
+    let workload = deployment().workload;
+    seen.binding.as_mut().unwrap().ceded = Some(Ceded::Stands {
+        workload: workload.clone(),
+        owned: false,
+        heir: Heir {
+            in_force: true,
+            templates: false,
+        },
+    });
+    assert_eq!(template(&seen), Templating::Release(workload, None));
+}
+
+/// BIND-45, BIND-50
+#[test]
+fn part_of_another_actor_in_a_template_is_not_ours() {
+    let template = |actor: Option<&str>| {
+        let mut seen = bound(&json!({}), Ok(deployment()));
+        let part = TemplatePart {
+            fields: "fields".to_owned(),
+            actor: actor.map(Box::from),
+        };
+        let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
+        resolved.as_mut().unwrap().templated = Some(part);
+        let before =
+            json!({"uid": "web-uid", "hash": "", "target": "spec", "fingerprint": "fields"});
+        seen.previous = serde_json::from_value(json!({"template": before})).unwrap();
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.template,
+            other => panic!("{other:?}"),
+        }
+    };
+    let release = Templating::Release(deployment().workload, None);
+    let own = &bound(&json!({}), Ok(deployment())).actor.metadata.uid;
+    assert_eq!(template(Some(own)), release, "it is not asked for any more");
+    assert_eq!(template(None), release, "nobody says whose it is");
+    assert_eq!(template(Some("of-another")), Templating::Rest);
 }
 
 /// BIND-47

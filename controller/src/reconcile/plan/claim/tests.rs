@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Claiming, judge, plan};
+use crate::reconcile::conflict::contest::Contest;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::ScalingStep;
@@ -81,34 +82,39 @@ fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
             false,
             wanted(),
             Some(&Rolling::Rest),
-            Some(Claiming::Write(true)),
+            Some(Claiming::Wanted(Contest::Write)),
         ),
         (
             false,
             wanted(),
             Some(&annotate),
-            Some(Claiming::Write(true)),
+            Some(Claiming::Wanted(Contest::Write)),
         ),
         (false, wanted(), Some(&wait), None),
         (false, wanted(), Some(&Rolling::Act(Act::Prove)), None),
         (false, wanted(), Some(&Rolling::Halt(String::new())), None),
         (false, wanted(), None, None),
         (false, scaled(Some(rival())), Some(&Rolling::Rest), None),
-        (false, off(), Some(&Rolling::Rest), Some(Claiming::Over)),
-        (true, wanted(), Some(&Rolling::Rest), Some(Claiming::Over)),
         (
-            true,
+            false,
             off(),
             Some(&Rolling::Rest),
-            Some(Claiming::Write(false)),
+            Some(Claiming::Wanted(Contest::Over)),
         ),
-        (true, off(), Some(&annotate), Some(Claiming::Write(false))),
+        (
+            true,
+            wanted(),
+            Some(&Rolling::Rest),
+            Some(Claiming::Wanted(Contest::Over)),
+        ),
+        (true, off(), Some(&Rolling::Rest), Some(Claiming::GiveUp)),
+        (true, off(), Some(&annotate), Some(Claiming::GiveUp)),
         (true, off(), Some(&wait), None),
         (
             true,
             unscaled(false),
             Some(&Rolling::Rest),
-            Some(Claiming::Over),
+            Some(Claiming::Wanted(Contest::Over)),
         ),
     ] {
         let observed = claiming(is_made, &json!({}));
@@ -135,28 +141,63 @@ fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
     lost.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let mut scaling = ScalingStep::Refused(Removal::default(), super::lost(&claim(false)));
     let found = plan(&lost, Some(&mut scaling), rest, now());
-    assert!(matches!(found, Some(Claiming::Lost(_))), "{found:?}");
+    assert!(
+        matches!(found, Some(Claiming::Wanted(Contest::Lost(_)))),
+        "{found:?}"
+    );
 
     for (state, losses, at, told) in [
-        ("Waiting", 1, now(), Claiming::Wait(Duration::from_secs(30))),
+        (
+            "Waiting",
+            1,
+            now(),
+            Claiming::Wanted(Contest::Wait(Duration::from_secs(30))),
+        ),
         (
             "Waiting",
             1,
             "2026-01-01T00:10:30Z".parse().unwrap(),
-            Claiming::Write(true),
+            Claiming::Wanted(Contest::Write),
         ),
-        ("Stopped", 5, now(), Claiming::Stop),
+        ("Stopped", 5, now(), Claiming::Wanted(Contest::Stop)),
     ] {
         let observed = claiming(false, &entry(state, losses));
         let mut scaling = scaled(None);
         let found = plan(&observed, Some(&mut scaling), rest, at);
         let is_told = scaling.fault().map(|it| it.reason) == Some(Reason::RivalAutoscaler);
-        assert_eq!(is_told, told != Claiming::Write(true), "{state}");
+        assert_eq!(is_told, told != Claiming::Wanted(Contest::Write), "{state}");
         assert_eq!(found, Some(told));
     }
+    // Who takes it away at once leaves KEDA no time.
+    let mut at_once = json!({"claimed": "web-uid"});
+    for (status, is_lost) in [
+        (at_once.clone(), true),
+        (json!({"claimed": "another"}), false),
+        (json!({}), false),
+    ] {
+        let found = plan(
+            &claiming(false, &status),
+            Some(&mut scaled(None)),
+            rest,
+            now(),
+        );
+        let lost = matches!(found, Some(Claiming::Wanted(Contest::Lost(_))));
+        assert_eq!(lost, is_lost, "{status}: {found:?}");
+    }
+    at_once["conflicts"] = entry("Held", 4)["conflicts"].clone();
+    let mut scaling = scaled(None);
+    let found = plan(&claiming(false, &at_once), Some(&mut scaling), rest, now());
+    let lost = matches!(found, Some(Claiming::Wanted(Contest::Lost(_))));
+    assert!(lost, "{found:?}");
+    let told = scaling.fault().map(|it| it.reason);
+    assert_eq!(told, Some(Reason::RivalAutoscaler));
+
     let held = claiming(true, &entry("Held", 1));
     let found = plan(&held, Some(&mut scaled(None)), rest, now());
-    assert_eq!(found, Some(Claiming::Stands(Duration::from_mins(14))));
+    assert_eq!(
+        found,
+        Some(Claiming::Wanted(Contest::Stands(Duration::from_mins(14))))
+    );
 }
 
 fn seen(hpas: &[Value], stands: bool) -> Observed {

@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use super::Contest;
 use crate::reconcile::conflict::Specs;
+use crate::reconcile::conflict::contest::Contest;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved, scaling_of};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
@@ -121,7 +121,7 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
             Contest::Wait(wait(6)),
             Step::Keep,
         ),
-        (true, vec![entry("Waiting", 1)], 1010, Contest::Apply, APPLY),
+        (true, vec![entry("Waiting", 1)], 1010, Contest::Write, APPLY),
         (true, vec![entry("Held", 1)], 1020, second, Step::Keep),
         (
             false,
@@ -156,12 +156,12 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
 fn what_the_user_or_the_target_changes_is_applied_at_once() {
     let mut seen = applied(true, vec![entry("Waiting", 2)]);
     seen.previous.inventory[0].hash = Some("of another spec".to_owned());
-    assert_eq!(planned(&seen, at(1000)), (Contest::Apply, APPLY));
+    assert_eq!(planned(&seen, at(1000)), (Contest::Write, APPLY));
     let mut stopped = entry("Stopped", 5);
     stopped.target = "another spec".to_owned();
     let seen = applied(true, vec![stopped.clone()]);
     let anew = planned(&seen, at(9000));
-    assert_eq!(anew, (Contest::Apply, APPLY), "another target");
+    assert_eq!(anew, (Contest::Write, APPLY), "another target");
     stopped.uid = "another target".to_owned();
     let seen = applied(true, vec![stopped]);
     assert!(matches!(

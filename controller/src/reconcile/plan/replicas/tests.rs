@@ -1,11 +1,12 @@
 use std::time::Duration;
 
 use asya_shared::api::BindingConflict;
+use asya_shared::resolve::{Claim, ObjectRef, Scale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::Replicas;
 use crate::reconcile::conflict::Specs;
+use crate::reconcile::conflict::contest::Contest;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::contest::tests::{applied, at};
 use crate::reconcile::plan::{Plan, plan};
@@ -19,7 +20,7 @@ fn asked(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
     seen
 }
 
-fn planned(seen: &Observed, now: i64) -> Replicas {
+fn planned(seen: &Observed, now: i64) -> Contest {
     match plan(seen, at(now)) {
         Plan::Bind(plan) => plan.replicas.unwrap(),
         other => panic!("{other:?}"),
@@ -43,27 +44,60 @@ fn entry(state: &str, losses: i32, target: &str) -> Vec<BindingConflict> {
 /// CONF-4
 #[test]
 fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_waits_between() {
-    let suspect = Replicas::Suspect(Specs {
+    let suspect = Contest::Lost(Specs {
         generation: 2,
         target: "spec".to_owned(),
     });
     let wait = |seconds| Duration::from_secs(seconds);
     let waiting = || entry("Waiting", 2, "");
     for (desired, entries, now, wanted) in [
-        (1, vec![], 1000, Replicas::Over),
+        (1, vec![], 1000, Contest::Over),
         (3, vec![], 1000, suspect.clone()),
-        (0, vec![], 1000, Replicas::Over),
-        (3, waiting(), 1004, Replicas::Wait(wait(6))),
+        (0, vec![], 1000, Contest::Over),
+        (3, waiting(), 1004, Contest::Wait(wait(6))),
         (3, waiting(), 1010, suspect),
-        (1, waiting(), 1004, Replicas::Calm(wait(896))),
-        (1, waiting(), 1900, Replicas::Over),
-        (3, entry("Stopped", 5, "spec"), 1000, Replicas::Paused),
-        (1, entry("Stopped", 5, "spec"), 1000, Replicas::Paused),
-        (3, entry("Stopped", 5, "other"), 1000, Replicas::Over),
+        (1, waiting(), 1004, Contest::Stands(wait(896))),
+        (1, waiting(), 1900, Contest::Over),
+        (3, entry("Stopped", 5, "spec"), 1000, Contest::Stop),
+        (1, entry("Stopped", 5, "spec"), 1000, Contest::Stop),
+        (3, entry("Stopped", 5, "other"), 1000, Contest::Over),
     ] {
         let row = format!("{desired} are asked for, {entries:?}, at {now}");
         assert_eq!(planned(&asked(desired, entries), now), wanted, "{row}");
     }
+}
+
+/// CONF-4, SO-5
+#[test]
+fn replicas_of_what_an_owner_leaves_to_the_queue_are_looked_into_as_well() {
+    let claimed = |is_made| {
+        let mut seen = asked(3, vec![]);
+        let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
+        let target = &mut resolved.as_mut().unwrap().target;
+        let owner = target.workload.clone();
+        target.scale = Scale::Claimed(target.workload.clone(), Claim { owner, is_made });
+        planned(&seen, 1000)
+    };
+    assert!(matches!(claimed(true), Contest::Lost(_)));
+    assert_eq!(
+        claimed(false),
+        Contest::Over,
+        "the owner's autoscaler is there"
+    );
+}
+
+/// CONF-4, SO-1
+#[test]
+fn replicas_of_a_workload_below_what_is_scaled_are_its_owners() {
+    let mut seen = asked(3, vec![]);
+    let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
+    let target = &mut resolved.as_mut().unwrap().target;
+    let above = ObjectRef {
+        kind: "InferenceSet".to_owned(),
+        ..target.workload.clone()
+    };
+    target.scale = Scale::Object(above);
+    assert_eq!(planned(&seen, 1000), Contest::Over);
 }
 
 /// CONF-4, KEDA-9
@@ -71,9 +105,9 @@ fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_
 fn number_of_pods_is_nobodys_while_nothing_of_ours_scales() {
     let mut no_hpa = asked(3, vec![]);
     no_hpa.scaling.hpas = Vec::new();
-    assert_eq!(planned(&no_hpa, 0), Replicas::Over);
+    assert_eq!(planned(&no_hpa, 0), Contest::Over);
     let mut asleep = asked(3, vec![]);
     let target = asleep.binding.as_mut().unwrap().target.as_mut().unwrap();
     target.as_mut().unwrap().replicas = Some(0);
-    assert_eq!(planned(&asleep, 0), Replicas::Over, "that is KEDA's");
+    assert_eq!(planned(&asleep, 0), Contest::Over, "that is KEDA's");
 }

@@ -4,7 +4,7 @@ use asya_shared::api::TemplateStatus;
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Facts, Templating, decide};
+use super::{Ceded, Facts, Heir, Templating, cede, decide};
 use crate::reconcile::Reason;
 use crate::reconcile::conflict::{Losses, Specs, State};
 
@@ -120,7 +120,7 @@ fn our_part_is_given_up_where_it_is_not_wished_or_an_owner_has_come() {
     };
     assert_eq!(
         not_wished(Some("owned")).decide(),
-        Templating::Release(None)
+        Templating::Release(object("Deployment", "web"), None)
     );
     assert_eq!(not_wished(None).decide(), Templating::Rest);
     let owned_by = |owned| Row {
@@ -128,7 +128,7 @@ fn our_part_is_given_up_where_it_is_not_wished_or_an_owner_has_come() {
         owned,
         ..Row::default()
     };
-    let Templating::Release(Some(fault)) = owned_by(Some("owned")).decide() else {
+    let Templating::Release(_, Some(fault)) = owned_by(Some("owned")).decide() else {
         panic!()
     };
     assert_eq!(fault.reason, Reason::StrategyNotAllowed);
@@ -170,4 +170,30 @@ fn a_part_that_was_taken_back_is_applied_again_after_a_wait_and_not_for_ever() {
         ..taken(None, State::Idle)
     };
     assert_eq!(of_another_actor_spec.decide(), Templating::Apply);
+}
+
+/// BIND-45
+#[test]
+fn part_of_who_came_too_late_goes_when_pods_get_the_older_ones_instead() {
+    let web = object("Deployment", "web");
+    let stands = |owned, in_force, templates| {
+        cede(&Ceded::Stands {
+            workload: web.clone(),
+            owned,
+            heir: Heir {
+                in_force,
+                templates,
+            },
+        })
+    };
+    let later = Templating::Later(Duration::from_secs(2));
+    let release = Templating::Release(web.clone(), None);
+    assert_eq!(stands(false, true, false), release);
+    assert_eq!(stands(true, true, false), release);
+    let too_early = "pods would restart without a sidecar, and once more to get one";
+    assert_eq!(stands(false, false, false), later, "{too_early}");
+    assert_eq!(stands(true, false, true), later, "{too_early}");
+    assert_eq!(stands(false, true, true), later, "it is written over");
+    assert_eq!(stands(true, true, true), release, "nobody may write there");
+    assert_eq!(cede(&Ceded::Gone), Templating::Forget);
 }

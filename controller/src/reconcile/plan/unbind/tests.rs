@@ -106,6 +106,35 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
     assert_eq!(decide(&clean), Unbind::Release);
 }
 
+/// BIND-45
+#[test]
+fn what_an_older_actor_has_there_stays() {
+    let of_the_older = Live {
+        value: Some("x".to_owned()),
+        claimed: true,
+        marked: true,
+        paused: true,
+        ..Live::default()
+    };
+    let unbind = |templated, pods: &[Lacking]| {
+        let mut live = of_the_older.clone();
+        live.templated = templated;
+        live.of_another();
+        assert!(!live.marked);
+        decide(&Facts {
+            skip: false,
+            pods,
+            going: false,
+            roll: None,
+            live: &[live],
+            released: None,
+        })
+    };
+    assert_eq!(unbind(false, &[]), Unbind::Done);
+    assert_eq!(unbind(false, &[pod("a")]), Unbind::Evict(pod("a")));
+    assert_eq!(unbind(true, &[]), Unbind::Release, "that is its own");
+}
+
 /// BIND-43, BIND-50
 #[test]
 fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_pods() {

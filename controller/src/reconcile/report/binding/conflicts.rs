@@ -10,6 +10,7 @@ use crate::reconcile::apply::{By, Ensured, Rolled, Templated};
 use crate::reconcile::conflict::Part;
 use crate::reconcile::conflict::ledger::{self, News, part_of};
 use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::BindingSeen;
 
 /// Tells of the fields that are contested, and how often that was so.
 pub(super) fn tell(
@@ -22,7 +23,15 @@ pub(super) fn tell(
     let news = news(ensured);
     let base = observed.deadlines.conflict;
     let before = &observed.previous.conflicts;
-    status.conflicts = ledger::follow(before, uid, &news, base, now);
+    status.conflicts = match &observed.binding {
+        Some(seen) if seen.is_anothers() => ledger::at_rest(before),
+        _ => ledger::follow(before, uid, &news, base, now),
+    };
+    status.claimed = match (ensured.contests.claimed, uid) {
+        (Some(is_made), uid) => uid.filter(|_| is_made).map(str::to_owned),
+        (None, Some(uid)) => before_claimed(observed).filter(|it| it == uid),
+        (None, None) => before_claimed(observed),
+    };
     status.template = match &*ensured.templated {
         Templated::Applied(applied) => Some(applied.clone()),
         Templated::Released(_) => None,
@@ -30,6 +39,16 @@ pub(super) fn tell(
     };
     status.conflict_count = Some(ledger::count(&status.conflicts));
     status.last_conflict_time = ledger::last(&status.conflicts);
+}
+
+/// What was told is told as long as somebody needs it.
+fn before_claimed(observed: &Observed) -> Option<String> {
+    let claimed = observed.previous.claimed.clone();
+    let is_anothers = observed
+        .binding
+        .as_ref()
+        .is_some_and(BindingSeen::is_anothers);
+    claimed.filter(|_| observed.scales() && !is_anothers)
 }
 
 /// When to look again because of them.

@@ -260,6 +260,62 @@ fn template_is_told_by_what_became_of_it() {
     }
 }
 
+/// BIND-45, CONF-6
+#[test]
+fn who_may_not_bind_fights_for_nothing() {
+    let held = json!({
+        "field": "f", "count": 2, "part": "Roll", "object": "Deployment/web", "uid": "web-uid",
+        "state": "Held", "losses": 2,
+    });
+    let template = json!({"uid": "web-uid", "hash": "h", "target": "t", "fingerprint": "f"});
+    let scaling = json!({"scaling": {"enabled": true}});
+    let before = json!({"conflicts": [held], "claimed": "web-uid", "template": template});
+    let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
+    let told_of = |target: BindingSeen, templated| {
+        let mut pass = bound(&scaling, &before);
+        *pass.2.templated = templated;
+        pass.0.binding = Some(target);
+        let status = status_of(&pass);
+        (
+            told(&status, "Conflict").0,
+            status.conflict_count,
+            status.claimed.is_some(),
+            status.template.is_some(),
+        )
+    };
+    let owner = told_of(found(), Templated::Stands);
+    assert_eq!(owner, ("True".to_owned(), Some(2), true, true));
+    let too_late = || BindingSeen {
+        target: Some(Err(Fault::until_change(Reason::AlreadyBound, "by b"))),
+        ..BindingSeen::default()
+    };
+    let waits = told_of(too_late(), Templated::Untouched);
+    assert_eq!(waits, ("False".to_owned(), Some(2), false, true));
+    let gone = told_of(too_late(), Templated::Released(None));
+    assert_eq!(gone, ("False".to_owned(), Some(2), false, false));
+}
+
+/// CONF-3, SO-5
+#[test]
+fn what_the_owner_was_told_is_known_as_long_as_the_queue_is_to_scale() {
+    let claimed = |scaling: bool, before: Option<&str>, now: Option<bool>| {
+        let before = AsyncActorStatus {
+            claimed: before.map(str::to_owned),
+            ..AsyncActorStatus::default()
+        };
+        let mut pass = bound(&json!({"scaling": {"enabled": scaling}}), &before);
+        pass.0.binding = Some(found());
+        pass.2.contests.claimed = now;
+        status_of(&pass).claimed
+    };
+    let web = Some("web-uid".to_owned());
+    assert_eq!(claimed(true, None, Some(true)), web);
+    assert_eq!(claimed(true, Some("web-uid"), None), web);
+    assert_eq!(claimed(true, Some("of-before"), None), None);
+    assert_eq!(claimed(true, Some("web-uid"), Some(false)), None);
+    assert_eq!(claimed(false, Some("web-uid"), None), None);
+}
+
 /// BIND-48
 #[test]
 fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {

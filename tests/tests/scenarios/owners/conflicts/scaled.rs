@@ -6,16 +6,56 @@ use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::{Hand, Kind, Owner, Rule};
 use asya_tests::scenario::Scenario;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{GIVEN_UP, conflict};
 use crate::binding::{bound_actor, condition, status_is};
 use crate::owners::{SOON, somebody};
 
-const SCALED_OBJECT: Kind = Kind::new("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
+pub(super) const SCALED_OBJECT: Kind =
+    Kind::new("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 
 /// The autoscaler looks every 15 s.
 const FOUGHT: Duration = Duration::from_mins(4);
+
+/// A Deployment of so many pods, and an actor that will scale it so.
+async fn scaled(
+    scenario: &Scenario,
+    replicas: i64,
+    scaling: &Value,
+) -> Result<(Hand, String, Value)> {
+    let hand = somebody(scenario);
+    let manifest = crate::owners::argo::manifest("model", Some(replicas));
+    hand.create(Kind::DEPLOYMENT, &manifest).await?;
+    let name = scenario.name("actor");
+    let mut actor = bound_actor(&name, "model");
+    actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
+    actor["spec"]["scaling"] = scaling.clone();
+    Ok((hand, name, actor))
+}
+
+/// Waits until KEDA's autoscaler has looked.
+pub(super) async fn autoscaler_asks_for_two(hand: &Hand) -> Result<()> {
+    eventually("the autoscaler asks for 2", GIVEN_UP, async || {
+        let hpas = hand.list(Kind::HPA).await?;
+        let asked = hpas
+            .first()
+            .map(|it| it["status"]["desiredReplicas"].clone());
+        check(asked == Some(json!(2)), format_args!("{asked:?}"))
+    })
+    .await
+}
+
+/// Waits until nothing is told of it but how often it was lost.
+async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
+    let what = "the conflict is over";
+    let status = status_is(scenario, name, what, SOON, |status| {
+        condition(status, "Conflict") == ("False", "NoConflict")
+    })
+    .await?;
+    assert_eq!(status["conflictCount"], 5, "{status}");
+    Ok(())
+}
 
 /// Wants other limits, whatever the actor says.
 struct Meddler;
@@ -48,13 +88,8 @@ impl Rule for Meddler {
 #[tokio::test]
 async fn scaled_object_that_somebody_keeps_changing_is_left_after_five_tries() {
     Scenario::run("meddled", async |scenario| {
-        let hand = somebody(scenario);
-        let manifest = crate::owners::argo::manifest("model", Some(1));
-        hand.create(Kind::DEPLOYMENT, &manifest).await?;
-        let name = scenario.name("actor");
-        let mut actor = bound_actor(&name, "model");
-        actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
-        actor["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
+        let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
+        let (hand, name, mut actor) = scaled(scenario, 1, &scaling).await?;
         let since = scenario.cluster().audit().mark().await?;
         let owner = Owner::start(scenario, Meddler);
         scenario.apply(&actor).await?;
@@ -85,19 +120,13 @@ async fn scaled_object_that_somebody_keeps_changing_is_left_after_five_tries() {
             check(most == 4, most)
         })
         .await?;
-        let what = "the conflict is over";
-        let status = status_is(scenario, &name, what, SOON, |status| {
-            condition(status, "Conflict") == ("False", "NoConflict")
-        })
-        .await?;
-        assert_eq!(status["conflictCount"], 5, "{status}");
-        Ok(())
+        is_over(scenario, &name).await
     })
     .await;
 }
 
 /// Wants another number of pods than the queue.
-struct Scaler;
+pub(super) struct Scaler;
 
 impl Rule for Scaler {
     fn manager(&self) -> &'static str {
@@ -127,25 +156,13 @@ impl Rule for Scaler {
 #[tokio::test]
 async fn autoscaler_that_somebody_fights_is_paused_after_five_losses() {
     Scenario::run("fought", async |scenario| {
-        let hand = somebody(scenario);
-        let manifest = crate::owners::argo::manifest("model", Some(2));
-        hand.create(Kind::DEPLOYMENT, &manifest).await?;
-        let name = scenario.name("actor");
-        let mut actor = bound_actor(&name, "model");
-        actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
-        actor["spec"]["scaling"] = json!({
+        let scaling = json!({
             "enabled": true, "minReplicas": 2, "maxReplicas": 3,
             "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
         });
+        let (hand, name, mut actor) = scaled(scenario, 2, &scaling).await?;
         scenario.apply(&actor).await?;
-        let asked = async || {
-            let hpas = hand.list(Kind::HPA).await?;
-            let asked = hpas
-                .first()
-                .map(|it| it["status"]["desiredReplicas"].clone());
-            check(asked == Some(json!(2)), format_args!("{asked:?}"))
-        };
-        eventually("the autoscaler asks for 2", GIVEN_UP, asked).await?;
+        autoscaler_asks_for_two(&hand).await?;
         let owner = Owner::start(scenario, Scaler);
         let status = status_is(scenario, &name, "it is given up", FOUGHT, |status| {
             status["conflicts"][0]["state"] == "Stopped"
@@ -182,13 +199,7 @@ async fn autoscaler_that_somebody_fights_is_paused_after_five_losses() {
         actor["spec"]["scaling"]["maxReplicas"] = json!(5);
         scenario.apply(&actor).await?;
         paused(false).await?;
-        let what = "the conflict is over";
-        let status = status_is(scenario, &name, what, SOON, |status| {
-            condition(status, "Conflict") == ("False", "NoConflict")
-        })
-        .await?;
-        assert_eq!(status["conflictCount"], 5, "{status}");
-        Ok(())
+        is_over(scenario, &name).await
     })
     .await;
 }

@@ -1,0 +1,155 @@
+//! A target whose owner leaves scaling to others while it is told to, and somebody who takes that back.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::owners::kserve::{
+    AUTOSCALER_CLASS, INFERENCE_SERVICE, Kserve, deployment_of, inference_service,
+};
+use asya_tests::owners::{Hand, Kind, Owner, Rule};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::scaled::{SCALED_OBJECT, Scaler, autoscaler_asks_for_two};
+use super::{GIVEN_UP, conflict};
+use crate::binding::{condition, status_is};
+use crate::owners::SOON;
+use crate::targets::systems::bind_as;
+
+/// Five tries, each with two rollouts of `KServe`'s.
+const GIVEN_UP_BY_KSERVE: Duration = Duration::from_mins(4);
+
+/// Keeps the autoscaler class off all services, and says so on them.
+struct ClassRemover;
+
+impl Rule for ClassRemover {
+    fn manager(&self) -> &'static str {
+        "class-remover"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![INFERENCE_SERVICE]
+    }
+
+    fn tick(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for live in hand.list(INFERENCE_SERVICE).await? {
+            let annotations = &live["metadata"]["annotations"];
+            if annotations[AUTOSCALER_CLASS].is_string() {
+                let left = json!({AUTOSCALER_CLASS: null, "fleet.example.com/owned": "yes"});
+                let patch = json!({"metadata": {"annotations": left}});
+                hand.merge(INFERENCE_SERVICE, &live, &patch).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An actor that binds an `InferenceService` and scales it to two pods or three.
+async fn bind(scenario: &Scenario) -> Result<(Owner, String)> {
+    let target = inference_service("iris", &json!({}));
+    let spec = json!({"scaling": {"enabled": true, "minReplicas": 2, "maxReplicas": 3}});
+    bind_as(scenario, Kserve, (INFERENCE_SERVICE, &target), &spec).await
+}
+
+fn is_scaled(status: &Value) -> bool {
+    condition(status, "ScalingReady") == ("True", "ScaledObjectReady")
+}
+
+/// CONF-3, CONF-6, CONF-8, CONF-9, SO-5, SIM-1
+#[tokio::test]
+async fn autoscaler_class_that_somebody_keeps_removing_is_written_five_times() {
+    Scenario::run("unclaimed", async |scenario| {
+        let remover = Owner::start(scenario, ClassRemover);
+        let since = scenario.cluster().audit().mark().await?;
+        let (owner, name) = bind(scenario).await?;
+        let hand = owner.hand();
+        let status = status_is(scenario, &name, "told", GIVEN_UP, |status| {
+            condition(status, "Conflict") == ("True", "BindingConflict")
+                && condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
+        })
+        .await?;
+        let lost = conflict(&status);
+        assert_eq!(lost["part"], "Autoscaler", "{status}");
+        let what = "no further try is made";
+        let status = status_is(scenario, &name, what, GIVEN_UP_BY_KSERVE, |status| {
+            status["conflicts"][0]["state"] == "Stopped"
+                && condition(status, "ScalingReady") == ("False", "RivalAutoscaler")
+        })
+        .await?;
+        assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
+        assert_eq!(status["conflictCount"], 5, "{status}");
+        let (lost, field) = (
+            conflict(&status),
+            "metadata.annotations[serving.kserve.io/autoscalerClass]",
+        );
+        let rival = "probably class-remover (Update)";
+        let told = [&lost["field"], &lost["object"], &lost["rival"]];
+        assert_eq!(told, [field, "InferenceService/iris", rival], "{status}");
+        let text = status["conditions"].to_string();
+        let told = format!("InferenceService/iris: {field} was lost 5 times to {rival}; ");
+        assert!(text.contains(&told), "{text}");
+        scenario.event("BindingConflict", SOON).await?;
+        let hpa = deployment_of("iris");
+        eventually("KServe scales again", SOON, async || {
+            let own = hand.get(Kind::HPA, &hpa).await?;
+            let ours = hand.list(SCALED_OBJECT).await?;
+            check(
+                own.is_some() && ours.is_empty(),
+                format_args!("{own:?}, {ours:?}"),
+            )
+        })
+        .await?;
+        let user = scenario.cluster().operator_user()?;
+        let audit = scenario.cluster().audit();
+        let mut writes = audit.writes_in(since, scenario.namespace()).await?;
+        writes.retain(|it| it.resource == "inferenceservices" && it.user == user);
+        assert_eq!(writes.len(), 5, "{writes:?}");
+
+        drop(remover);
+        let more = json!({"spec": {"scaling": {"maxReplicas": 4}}});
+        let patch = [
+            "patch",
+            "asya",
+            &name,
+            "--type=merge",
+            "-p",
+            &more.to_string(),
+        ];
+        scenario.kubectl(&patch).await?;
+        let what = "the conflict is over, and the queue scales";
+        let status = status_is(scenario, &name, what, GIVEN_UP, |status| {
+            condition(status, "Conflict") == ("False", "NoConflict") && is_scaled(status)
+        })
+        .await?;
+        assert_eq!(status["conflictCount"], 5, "{status}");
+        Ok(())
+    })
+    .await;
+}
+
+/// CONF-4, CONF-8, SO-5, SIM-1
+#[tokio::test]
+async fn who_sets_replicas_of_an_inference_service_beside_the_queue_is_told() {
+    Scenario::run("fought-kserve", async |scenario| {
+        let (owner, name) = bind(scenario).await?;
+        status_is(scenario, &name, "the queue scales it", GIVEN_UP, is_scaled).await?;
+        autoscaler_asks_for_two(owner.hand()).await?;
+        let _scaler = Owner::start(scenario, Scaler);
+        let status = status_is(scenario, &name, "it is told", GIVEN_UP, |status| {
+            condition(status, "Conflict") == ("True", "BindingConflict")
+        })
+        .await?;
+        let lost = conflict(&status);
+        let told = [&lost["part"], &lost["object"], &lost["rival"]];
+        let workload = format!("Deployment/{}", deployment_of("iris"));
+        let rival = "scaler (Update); the object is controlled by InferenceService iris";
+        assert_eq!(told, ["Replicas", &workload, rival], "{status}");
+        Ok(())
+    })
+    .await;
+}
