@@ -1,6 +1,7 @@
 //! Which watches run: those that keep the stores, in the namespaces that are served.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::ready;
 use std::sync::Arc;
 
 use asya_shared::names::label;
@@ -146,9 +147,7 @@ impl Watches {
         R::Kind: Resource<Scope = NamespaceResourceScope>,
     {
         let watch = self.watch(scope, store.clone(), by_labels(labels));
-        let operator = self.operator.clone();
-        let concerned = move |concerns| concerned(&operator, concerns);
-        watch.run(concerned).boxed()
+        self.run(watch, ready(()), concerned)
     }
 
     /// Of a kind that may come and go.
@@ -167,14 +166,7 @@ impl Watches {
             served: Some(self.operator.context.keda.installed()),
             ..self.watch(scope, store.clone(), by_labels(labels))
         };
-        let (operator, known) = (self.operator.clone(), self.keda.known.clone());
-        let run = async move {
-            known.await;
-            watch
-                .run(move |concerns| concerned(&operator, concerns))
-                .await;
-        };
-        run.boxed()
+        self.run(watch, self.keda.known.clone(), concerned)
     }
 
     /// Of Events, which tell what no object does.
@@ -191,8 +183,29 @@ impl Watches {
             fields: Some(fields.into()),
             ..Selector::default()
         };
-        let (watch, operator) = (self.watch(scope, told, selector), self.operator.clone());
-        watch.run(move |concerns| operator.wake(concerns)).boxed()
+        let watch = self.watch(scope, told, selector);
+        self.run(watch, ready(()), Operator::wake)
+    }
+
+    /// Runs a watch when `first` has ended.
+    fn run<R>(
+        &self,
+        watch: Watch<R>,
+        first: impl Future<Output = ()> + Send + 'static,
+        concerned: fn(&Operator, Concerns),
+    ) -> BoxFuture<'static, ()>
+    where
+        R: Record,
+        R::Kind: Resource<Scope = NamespaceResourceScope>,
+    {
+        let operator = self.operator.clone();
+        let run = async move {
+            first.await;
+            watch
+                .run(move |concerns| concerned(&operator, concerns))
+                .await;
+        };
+        run.boxed()
     }
 
     fn watch<R>(&self, scope: &Scope, store: Arc<dyn Keeps<R>>, selector: Selector) -> Watch<R>

@@ -1,12 +1,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::PodCounts;
 
+use super::pass::Pass;
 use super::*;
 use crate::reconcile::Part;
-use crate::work_queue::Settings;
+use crate::work_queue::{Observer, Settings, WorkQueue};
 
 /// The value of a series, by its name with labels as it stands in the text.
 fn value(metrics: &Metrics, series: &str) -> Option<String> {

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use super::condition::RawCondition;
-use super::scale_target::{RawScaleTarget, ScaleTarget};
+use super::scale_target::{RawScaling, ScaleTarget};
 use super::{Concerns, Key, Metadata, RawMetadata, Record};
 
 /// What an HPA says of a workload without pods.
@@ -44,16 +44,9 @@ pub struct RawHpa<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
     #[serde(borrow)]
-    spec: Option<RawSpec<'a>>,
+    spec: Option<RawScaling<'a>>,
     #[serde(borrow)]
     status: Option<RawStatus<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct RawSpec<'a> {
-    #[serde(borrow)]
-    scale_target_ref: Option<RawScaleTarget<'a>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -80,11 +73,10 @@ impl Record for HpaRecord {
                 since: condition.last_transition_time,
             })
             .next();
-        let target = raw.spec.unwrap_or_default().scale_target_ref;
         Self {
             metadata: raw.metadata.keep(),
             actor: raw.metadata.label(label::ACTOR).map(Into::into),
-            target: target.unwrap_or_default().keep(),
+            target: raw.spec.unwrap_or_default().target(),
             desired: status.desired_replicas.unwrap_or_default(),
             inactive,
         }

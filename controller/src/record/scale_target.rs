@@ -15,10 +15,23 @@ pub struct ScaleTarget {
     pub name: Box<str>,
 }
 
-/// A `scaleTargetRef`, as HPAs and `ScaledObject`s have it.
+/// The spec of an autoscaler, as far as HPAs and `ScaledObject`s agree.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RawScaling<'a> {
+    #[serde(borrow)]
+    scale_target_ref: Option<RawScaleTarget<'a>>,
+}
+
+impl RawScaling<'_> {
+    pub(super) fn target(self) -> ScaleTarget {
+        self.scale_target_ref.unwrap_or_default().keep()
+    }
+}
+
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct RawScaleTarget<'a> {
+struct RawScaleTarget<'a> {
     #[serde(borrow)]
     api_version: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -29,7 +42,7 @@ pub(super) struct RawScaleTarget<'a> {
 
 impl RawScaleTarget<'_> {
     /// What KEDA takes for what is left out is true of every HPA that works, too.
-    pub(super) fn keep(&self) -> ScaleTarget {
+    fn keep(&self) -> ScaleTarget {
         let version = filled(self.api_version.as_deref()).unwrap_or("apps/v1");
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);
         ScaleTarget {

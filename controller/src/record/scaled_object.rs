@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use super::keda::ScaledObject;
-use super::scale_target::{RawScaleTarget, ScaleTarget};
+use super::scale_target::{RawScaling, ScaleTarget};
 use super::{Concerns, Judged, Key, LastApplied, Metadata, RawMetadata, Record};
 
 /// Stops KEDA from scaling, whatever its text.
@@ -52,16 +52,9 @@ pub struct RawScaledObject<'a> {
     #[serde(borrow)]
     metadata: RawMetadata<'a>,
     #[serde(borrow)]
-    spec: Option<RawSpec<'a>>,
+    spec: Option<RawScaling<'a>>,
     #[serde(borrow)]
     status: Option<RawStatus<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct RawSpec<'a> {
-    #[serde(borrow)]
-    scale_target_ref: Option<RawScaleTarget<'a>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -112,11 +105,10 @@ impl Record for ScaledObjectRecord {
 
     fn project(raw: RawScaledObject<'_>) -> Self {
         let status = raw.status.unwrap_or_default();
-        let target = raw.spec.unwrap_or_default().scale_target_ref;
         Self {
             metadata: raw.metadata.keep(),
             last: raw.metadata.last_applied(Self::MANAGER),
-            target: target.unwrap_or_default().keep(),
+            target: raw.spec.unwrap_or_default().target(),
             ready: status.ready(),
             hpa_name: status
                 .hpa_name

@@ -18,7 +18,7 @@ use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved};
 use crate::reconcile::plan::unbind::UNBOUND;
 use crate::reconcile::pods::Pods;
-use crate::reconcile::{Reason, Retry};
+use crate::reconcile::{Fault, Reason, Retry};
 use crate::scaling::replicas::{LastScale, last_scale};
 
 use crate::reconcile::bound_pods::Counted;
@@ -38,97 +38,63 @@ pub(super) fn report(
     ensured: &Ensured,
     now: Timestamp,
 ) -> Report {
-    let (transport_fault, spec_fault) = transport::faults(observed, ensured);
     let bound_since = bound_since(observed, seen, ensured, now);
-    let counted = counted(observed, seen, bound_since.as_ref());
-    let health = seen.pods.as_ref();
-    let health = health.map(|pods| Pods::count(&pods.marked, None, now));
-    let is_bound = bound_since.is_some();
-    let injected = conditions::injected(observed, seen, ensured, counted.as_ref(), is_bound);
-    let resolved = resolved(seen);
-    let target_fault = seen.target.as_ref().and_then(|it| it.as_ref().err());
-    let asked_for = resolved.and_then(|resolved| resolved.replicas);
-    let desired = counted
-        .as_ref()
-        .map(|counted| asked_for.unwrap_or(counted.total));
-    let scale = last_scale(&observed.previous, desired, now);
+    let pods = pods(observed, seen, bound_since.as_ref(), now);
+    let counted = pods.counted.as_ref();
+    let injected = conditions::injected(observed, seen, ensured, counted, bound_since.is_some());
     let hpa = scaling::hpa(observed, ensured);
-    let scaling = scaling::judge(observed, ensured, hpa, (&scale, now));
+    let scaling = scaling::judge(observed, ensured, hpa, (&pods.scale, now));
+    let faults = faults(observed, seen, ensured);
     let verdict = state::decide(&Facts {
-        refused: spec_fault.or(ensured.fault.as_ref()),
-        transport: transport::wrong(observed, ensured, transport_fault),
-        target: target_fault,
-        pods: counted.as_ref().zip(health.as_ref()),
+        refused: faults.refused,
+        transport: transport::wrong(observed, ensured, faults.transport),
+        target: faults.target,
+        pods: pods.health(),
         injected: injected.as_ref(),
         scaling: scaling.as_ref(),
-        desired: asked_for,
+        desired: pods.asked_for,
         previous: &observed.previous,
         generation: observed.actor.generation,
         unready_limit: observed.deadlines.unready,
         now,
     });
-    let mut status = status(
-        observed,
-        seen,
-        counted.as_ref().zip(health.as_ref()),
-        desired,
-        scale,
-    );
-    scaling::tell(&mut status, observed, ensured);
-    if observed.scaling.scaled_object.ours().is_some() {
-        // Until it is gone: then the target may have to be woken (SO-6).
-        let told = &mut status.scaled_object_ref;
-        *told = told.take().or(observed.previous.scaled_object_ref.clone());
-    }
+    let mut status = status(observed, seen, pods);
+    tell_scaling(&mut status, observed, ensured);
     status.inventory = inventory::inventory(observed, ensured);
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
     // The webhook and the next pass read it off the status.
-    let begins = is_bound && observed.previous.bound_since.is_none();
+    let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
     status.bound_since = bound_since;
     status.rollout = rollout(observed, ensured, now);
     conflicts::tell(&mut status, observed, ensured, now);
     status.progressing_since = verdict.progressing_since.map(Time);
     let queues = queue::tell(observed, ensured, &mut status);
-    let faults = [
-        transport_fault,
-        spec_fault,
-        ensured.fault.as_ref(),
-        target_fault,
-    ];
-    let retry = faults.into_iter().flatten().map(|fault| fault.retry);
     let again = verdict
         .again
         .and_then(|at| at.duration_since(now).try_into().ok());
-    let retry = retry
+    let of_scaling = scaling::again(observed, ensured, scaling.as_ref(), &status, now);
+    let retry = faults
+        .retries()
         .chain(again.map(Retry::After))
-        .chain(scaling::again(
-            observed,
-            ensured,
-            scaling.as_ref(),
-            &status,
-            now,
-        ))
+        .chain(of_scaling)
         .chain(ensured.queue.retry())
         .chain(of_rollout(&ensured.rolled))
         .chain(conflicts::again(ensured))
         .chain(begins.then_some(Retry::Now))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
-    let refused = spec_fault.or(ensured.fault.as_ref());
     status.status = Some(verdict.state);
     status.conditions = conditions::all(
         observed,
         seen,
         ensured,
-        (transport_fault, refused),
+        (faults.transport, faults.refused),
         (injected, scaling),
         conflicts::message(observed, &status.conflicts),
         now,
     );
     status.ready_generation = ready_generation(observed, &status);
-    let scales = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
-    let all = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED, SCALING_READY];
-    summarize_conditions(&mut status, if scales { &all } else { &all[..3] });
+    summarize(&mut status);
     let mut notes = queues.notes;
     notes.extend(conflicts::notes(observed, &status.conflicts));
     notes.extend(conditions::note(observed, seen));
@@ -137,6 +103,82 @@ pub(super) fn report(
         retry,
         notes,
     }
+}
+
+/// What keeps a binding from what it asks for.
+struct Faults<'a> {
+    transport: Option<&'a Fault>,
+    /// With what is asked for, or with writing it.
+    refused: Option<&'a Fault>,
+    target: Option<&'a Fault>,
+    /// All that something may come of.
+    all: [Option<&'a Fault>; 4],
+}
+
+impl Faults<'_> {
+    fn retries(&self) -> impl Iterator<Item = Retry> {
+        self.all.into_iter().flatten().map(|fault| fault.retry)
+    }
+}
+
+fn faults<'a>(observed: &'a Observed, seen: &'a BindingSeen, ensured: &'a Ensured) -> Faults<'a> {
+    let (transport, spec) = transport::faults(observed, ensured);
+    let target = seen.target.as_ref().and_then(|it| it.as_ref().err());
+    let written = ensured.fault.as_ref();
+    Faults {
+        transport,
+        refused: spec.or(written),
+        target,
+        all: [transport, spec, written, target],
+    }
+}
+
+/// The pods of a target, as far as somebody has listed them.
+struct PodsSeen {
+    counted: Option<Counted>,
+    health: Option<Pods>,
+    /// Pods that the target asks for, where it says so.
+    asked_for: Option<i32>,
+    desired: Option<i32>,
+    scale: LastScale,
+}
+
+impl PodsSeen {
+    fn health(&self) -> Option<(&Counted, &Pods)> {
+        self.counted.as_ref().zip(self.health.as_ref())
+    }
+}
+
+fn pods(observed: &Observed, seen: &BindingSeen, since: Option<&Time>, now: Timestamp) -> PodsSeen {
+    let counted = counted(observed, seen, since);
+    let health = seen.pods.as_ref();
+    let asked_for = resolved(seen).and_then(|resolved| resolved.replicas);
+    let desired = counted
+        .as_ref()
+        .map(|counted| asked_for.unwrap_or(counted.total));
+    PodsSeen {
+        health: health.map(|pods| Pods::count(&pods.marked, None, now)),
+        scale: last_scale(&observed.previous, desired, now),
+        counted,
+        asked_for,
+        desired,
+    }
+}
+
+fn tell_scaling(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
+    scaling::tell(status, observed, ensured);
+    if observed.scaling.scaled_object.ours().is_some() {
+        // Until it is gone: then the target may have to be woken (SO-6).
+        let told = &mut status.scaled_object_ref;
+        *told = told.take().or(observed.previous.scaled_object_ref.clone());
+    }
+}
+
+/// BIND-6
+fn summarize(status: &mut AsyncActorStatus) {
+    let scales = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
+    let all = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED, SCALING_READY];
+    summarize_conditions(status, if scales { &all } else { &all[..3] });
 }
 
 fn resolved(seen: &BindingSeen) -> Option<&Resolved> {
@@ -178,22 +220,17 @@ fn counted(observed: &Observed, seen: &BindingSeen, since: Option<&Time>) -> Opt
 }
 
 /// Everything but STATUS, conditions and queues.
-fn status(
-    observed: &Observed,
-    seen: &BindingSeen,
-    pods: Option<(&Counted, &Pods)>,
-    desired: Option<i32>,
-    scale: LastScale,
-) -> AsyncActorStatus {
+fn status(observed: &Observed, seen: &BindingSeen, pods: PodsSeen) -> AsyncActorStatus {
     let previous = &observed.previous;
+    let (desired, known) = (pods.desired, pods.health());
     let mut status = AsyncActorStatus {
         mode: Some(Mode::Binding),
         observed_generation: Some(observed.actor.generation),
         resolved_target: resolved_target(observed, seen),
-        pods: pods.map_or_else(|| previous.pods.clone(), |it| Some(it.0.pods.clone())),
+        pods: known.map_or_else(|| previous.pods.clone(), |it| Some(it.0.pods.clone())),
         ..AsyncActorStatus::default()
     };
-    let (Some((counted, health)), Some(desired)) = (pods, desired) else {
+    let (Some((counted, health)), Some(desired)) = (known, desired) else {
         // Nobody has listed the pods since this process began: what was told holds until then.
         return AsyncActorStatus {
             replicas: previous.replicas,
@@ -213,9 +250,6 @@ fn status(
         };
     };
     let (ready, total) = (counted.ready, counted.total);
-    status.last_scale_time = scale.time;
-    status.last_scale_direction = scale.direction;
-    status.last_scale_formatted = Some(scale.formatted);
     status.replicas = Some(ready);
     status.ready_replicas = Some(ready);
     status.desired_replicas = Some(desired);
@@ -224,6 +258,9 @@ fn status(
     status.failing_pods = Some(health.failing);
     status.replicas_summary = Some(format!("{ready}/{desired}"));
     status.ready_replicas_summary = Some(format!("{ready}/{total}"));
+    status.last_scale_time = pods.scale.time;
+    status.last_scale_direction = pods.scale.direction;
+    status.last_scale_formatted = Some(pods.scale.formatted);
     if let Some(target) = &status.resolved_target {
         status.selector.clone_from(&target.pod_selector);
         status.workload_ref = Some(ObjectReference {

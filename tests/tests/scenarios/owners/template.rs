@@ -27,6 +27,27 @@ async fn bind(scenario: &Scenario) -> Result<String> {
     Ok(name)
 }
 
+/// The same, and waits until all pods have the sidecar.
+async fn bind_all(scenario: &Scenario) -> Result<String> {
+    let name = bind(scenario).await?;
+    status_is(scenario, &name, "all pods have it", SOON, |status| {
+        condition(status, "Injected") == ("True", "AllPodsInjected")
+    })
+    .await?;
+    Ok(name)
+}
+
+/// Lets a Workspace own the Deployment.
+async fn is_owned(scenario: &Scenario, hand: &Hand) -> Result<()> {
+    let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
+    let reference = json!({
+        "apiVersion": WORKSPACE.api_version(), "kind": "Workspace", "name": "phi",
+        "uid": phi["metadata"]["uid"], "controller": true,
+    });
+    let owned = json!({"metadata": {"ownerReferences": [reference]}});
+    edit(scenario, DEPLOYMENT, "model", &owned).await
+}
+
 async fn template(hand: &Hand) -> Result<Value> {
     let live = hand.get(DEPLOYMENT, "model").await?.unwrap_or_default();
     Ok(live["spec"]["template"].clone())
@@ -108,18 +129,8 @@ async fn sidecar_leaves_the_template_when_an_owner_comes() {
         let hand = somebody(scenario);
         hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
         let before = template(&hand).await?;
-        let name = bind(scenario).await?;
-        status_is(scenario, &name, "all pods have it", SOON, |status| {
-            condition(status, "Injected") == ("True", "AllPodsInjected")
-        })
-        .await?;
-        let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
-        let reference = json!({
-            "apiVersion": WORKSPACE.api_version(), "kind": "Workspace", "name": "phi",
-            "uid": phi["metadata"]["uid"], "controller": true,
-        });
-        let owned = json!({"metadata": {"ownerReferences": [reference]}});
-        edit(scenario, DEPLOYMENT, "model", &owned).await?;
+        let name = bind_all(scenario).await?;
+        is_owned(scenario, &hand).await?;
         let status = status_is(scenario, &name, "it is refused", SOON, |status| {
             condition(status, "Injected") == ("False", "StrategyNotAllowed")
                 && status["template"].is_null()
@@ -167,24 +178,14 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
         manifest["spec"]["template"]["metadata"]["labels"]["kaito.sh/workspace"] = json!("phi");
         hand.create(DEPLOYMENT, &manifest).await?;
         let before = template(&hand).await?;
-        let name = bind(scenario).await?;
-        status_is(scenario, &name, "all pods have it", SOON, |status| {
-            condition(status, "Injected") == ("True", "AllPodsInjected")
-        })
-        .await?;
+        let name = bind_all(scenario).await?;
 
         // The older one is first to know whose the workload is.
         let paused = format!("{}=true", annotation::PAUSED);
         scenario
             .kubectl(&["annotate", "asya", &name, &paused])
             .await?;
-        let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
-        let reference = json!({
-            "apiVersion": WORKSPACE.api_version(), "kind": "Workspace", "name": "phi",
-            "uid": phi["metadata"]["uid"], "controller": true,
-        });
-        let owned = json!({"metadata": {"ownerReferences": [reference]}});
-        edit(scenario, DEPLOYMENT, "model", &owned).await?;
+        is_owned(scenario, &hand).await?;
         status_is(scenario, &older, "it is bound", SOON, |status| {
             condition(status, "TargetResolved") == ("True", "Resolved")
         })
