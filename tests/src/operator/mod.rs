@@ -233,6 +233,16 @@ pub fn unvalidated() -> Value {
     json!({"webhook": {"validation": {"mode": "Off"}}})
 }
 
+/// Values of the operator that scenarios share: some count what it asks the broker, where a look at all queues now and
+/// then would be one too many.
+#[must_use]
+pub fn of_all_scenarios() -> Value {
+    let mut values = unvalidated();
+    let never = json!({"controller": {"queueHealthCheckInterval": "0"}});
+    merge(&mut values, never);
+    values
+}
+
 /// Lays `over` on `base`: objects are merged, everything else is replaced.
 pub fn merge(base: &mut Value, over: Value) {
     match (base, over) {

@@ -5,7 +5,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use asya_tests::Result;
 use asya_tests::cluster::{STATE_VARIABLE, State};
-use asya_tests::operator::unvalidated;
+use asya_tests::operator::of_all_scenarios;
 use asya_tests::process::{Process, Spec};
 use serde_json::json;
 
@@ -13,7 +13,11 @@ use crate::With;
 
 pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
     // Scenarios of bad actors have fake pods.
-    let values = if with.real { json!({}) } else { unvalidated() };
+    let values = if with.real {
+        json!({})
+    } else {
+        of_all_scenarios()
+    };
     let mut cluster = with.start(values).await?;
     let state = cluster.folder().join("state.json");
     cluster.state().write(&state)?;
