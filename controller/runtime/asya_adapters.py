@@ -17,7 +17,8 @@ The payload is the request's body and the answer's body is the result, as they a
     ASYA_TARGET_TOKEN          sent as bearer token
 
 The import waits until the model answers: the runtime opens its socket only after that,
-and so no message is taken before. Standard library only, CPython 3.7 or later.
+and so no message is taken before. Where the pod ends and its model with it, the message
+in hand goes back to the queue. Standard library only, CPython 3.7 or later.
 """
 
 import email.utils
@@ -43,15 +44,30 @@ FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 SHOWN_BYTES = 2048
 
+# All containers of a pod are told to end at about the same time: how much later than the
+# model this process may learn it, and how often it looks.
+NEWS_SECONDS = 5.0
+LOOK_SECONDS = 0.1
+
 # Asked in this order; an answer of DOES_NOT_TELL passes on to the next.
 HEALTH_PATHS = ("/health", "/v2/health/ready", "/-/healthz")
 DOES_NOT_TELL = (401, 403, 404, 405, 501)
 PASSES = (502, 503, 504)
 TOO_MANY_REQUESTS = 429
 
+# What a server that ends leaves of a connection.
+BROKEN = (ConnectionError, http.client.IncompleteRead, ssl.SSLEOFError)
+
 
 class TargetError(Exception):
     """The model refuses, fails or does not answer."""
+
+
+class PodEnds(TargetError):
+    """The model is going, and so is this pod: another one is to have the message."""
+
+    # What the runtime looks for.
+    asya_give_back = True
 
 
 class Answer(NamedTuple):
@@ -150,7 +166,11 @@ class Target:
     def listed_model(self) -> Optional[str]:
         """The first model that the server lists; asked once it is needed, and once only."""
         if self._listed is None:
-            answer = self._exchange("/v1/models", None, self._timeout or None)
+            deadline = Deadline(self._timeout)
+            try:
+                answer = self._exchange("/v1/models", None, deadline.left())
+            except BROKEN as cause:
+                self._broke("/v1/models", cause, deadline)
             self._listed = first_model(answer)
         return self._listed
 
@@ -168,16 +188,27 @@ class Target:
                 if answer.status == TOO_MANY_REQUESTS:
                     retry_after = asked_pause(answer.retry_after)
                 elif answer.status not in PASSES:
+                    if answer.status >= 500:
+                        wait_unless_pod_ends(0, error)
                     raise error
             except ConnectionRefusedError:
                 error = TargetError(f"{self._url} refuses connections")
+            except BROKEN as cause:
+                # Not tried again here: the message itself may be what breaks the model.
+                self._broke(path, cause, deadline)
             except socket.timeout:
                 raise TargetError(f"{self._url}{path} did not answer in time") from None
             pause = pauses.next() if retry_after is None else retry_after
             if not deadline.allows(pause):
+                wait_unless_pod_ends(0, error)
                 raise error
             LOG.warning("%s; trying again", error)
-            time.sleep(pause)
+            wait_unless_pod_ends(pause, error)
+
+    def _broke(self, path: str, cause: Exception, deadline: "Deadline") -> NoReturn:
+        error = TargetError(f"{self._url}{path} broke the connection: {cause}")
+        wait_unless_pod_ends(min(NEWS_SECONDS, deadline.left() or NEWS_SECONDS), error)
+        raise error from cause
 
     def wait_until_ready(self, timeout: float) -> None:
         """Returns as soon as the server says that it is healthy, or answers at all."""
@@ -269,6 +300,23 @@ def shown(body: bytes) -> str:
 
 
 # --- Time -------------------------------------------------------------------------
+
+
+def pod_ends() -> bool:
+    """The runtime says that it is ready until it is told to end."""
+    return not os.path.exists(os.path.join(os.environ.get("ASYA_SOCKET_DIR") or "/var/run/asya", "runtime-ready"))
+
+
+def wait_unless_pod_ends(duration: float, error: TargetError) -> None:
+    """A pause after `error`, in seconds; PodEnds as soon as there is no sense in another try."""
+    end = time.monotonic() + duration
+    while True:
+        if pod_ends():
+            raise PodEnds(str(error))
+        left = end - time.monotonic()
+        if left <= 0:
+            return
+        time.sleep(min(left, LOOK_SECONDS))
 
 
 class Deadline:

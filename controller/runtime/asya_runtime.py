@@ -9,7 +9,10 @@ per message to the Unix socket in it, sends one frame and reads one frame:
 
 The handler runs in the main thread, because libraries (signal, asyncio, CUDA)
 may insist on it, and for one message at a time. SIGTERM ends the process when the
-message in hand has its reply.
+message in hand has its reply. A handler that cannot give one any more, because what it
+needs ends with the pod, raises an exception whose class says asya_give_back = True: the
+reply is then the message as the handler left it, for the sidecar to put into the actor's
+queue again.
 
 One file, standard library only, CPython 3.7 or later: it is mounted into images
 that we know nothing else about.
@@ -397,6 +400,11 @@ class Invoker:
         return results
 
 
+def unchanged(envelope: Envelope) -> Envelope:
+    """A result that leads to where the envelope came from: the route says whose it is next."""
+    return {key: envelope[key] for key in ("route", "headers", "payload") if key in envelope}
+
+
 def advanced(route: Any) -> Any:
     """The route, one actor further; an unchecked one that has no such thing is left alone."""
     if not isinstance(route, dict) or not is_integer(route.get("current", 0)):
@@ -569,6 +577,10 @@ class Server:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            # Only while it ends: its own queue would bring the message back to this process.
+            if self._stopping and getattr(type(error), "asya_give_back", False):
+                LOG.warning("message %s goes back to the queue: %s", message_id, describe(error))
+                return encode_reply([unchanged(envelope)])
             # Also SystemExit and asyncio.CancelledError: one message must not end the actor.
             LOG.error("message %s: %s", message_id, PROCESSING_ERROR, exc_info=True)
             return error_reply(PROCESSING_ERROR, error)

@@ -12,6 +12,8 @@ import time
 NAME = os.environ.get("MODEL", "parrot")
 # What an answer takes.
 SECONDS = float(os.environ.get("SECONDS", "0"))
+# Whether it leaves what it has in hand.
+ENDS_AT_ONCE = "ENDS_AT_ONCE" in os.environ
 
 
 def chat(request):
@@ -45,6 +47,7 @@ class Server(http.server.BaseHTTPRequestHandler):
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         for path, answer in ANSWERS:
             if re.fullmatch(path, self.path):
+                print("asked", flush=True)
                 time.sleep(SECONDS)
                 self.answer(200, answer(request))
                 return
@@ -67,7 +70,8 @@ class Models(http.server.ThreadingHTTPServer):
 def main(port):
     server = Models(("", port), Server)
     # Not here: it waits for the loop that this interrupts.
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    finish = threading.Thread(target=server.shutdown)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if ENDS_AT_ONCE else finish.start())
     server.serve_forever()
     server.server_close()
 

@@ -12,13 +12,20 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 from unittest import mock
 
-from runtime_process import ADAPTERS, RuntimeTestCase, wait_until
+from runtime_process import ADAPTERS, RuntimeTestCase, message, wait_until
 
 OPENSSL = shutil.which("openssl")
+
+
+class Cut(NamedTuple):
+    """Of an answer only this, once the model's `cut` is set."""
+
+    sent: bytes
 
 
 class Model:
@@ -27,6 +34,7 @@ class Model:
     def __init__(self, tls: bool = False) -> None:
         self.answers: Dict[str, List[Any]] = {}
         self.requests: List[Dict[str, Any]] = []
+        self.cut, self.was_cut = threading.Event(), threading.Event()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         scheme = "http"
@@ -60,6 +68,13 @@ class Model:
                 )
                 answers = model.answers.get(self.path, [404])
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                if isinstance(answer, Cut):
+                    model.cut.wait()
+                    self.wfile.write(answer.sent)
+                    self.wfile.flush()
+                    self.connection.shutdown(socket.SHUT_RDWR)
+                    model.was_cut.set()
+                    return
                 status, body, headers = answer if isinstance(answer, tuple) else (200, answer, {})
                 if isinstance(body, int):
                     status, body = body, "no"
@@ -99,7 +114,13 @@ class AdapterTestCase(RuntimeTestCase):
 
     def adapters(self, model: Optional[Model], **env: str) -> Any:
         """The module, imported in this process; its environment stays until the test ends."""
-        environ = {"ASYA_TARGET_URL": model.url} if model else {}
+        runtime = tempfile.TemporaryDirectory()
+        self.addCleanup(runtime.cleanup)
+        # A runtime that serves.
+        open(os.path.join(runtime.name, "runtime-ready"), "w").close()
+        environ = {"ASYA_SOCKET_DIR": runtime.name}
+        if model:
+            environ["ASYA_TARGET_URL"] = model.url
         patch = mock.patch.dict(os.environ, dict(environ, **env), clear=True)
         patch.start()
         self.addCleanup(patch.stop)
@@ -288,8 +309,7 @@ class RetryTest(AdapterTestCase):
         model = self.model().answer("/x", (429, b"", {"Retry-After": "0.05"}), {"ok": 1})
         adapters = self.adapters(model, ASYA_TARGET_PATH="/x", ASYA_TARGET_TIMEOUT="100")
         pauses = []
-        adapters.time = mock.Mock(wraps=adapters.time)
-        adapters.time.sleep = pauses.append
+        adapters.time = mock.Mock(monotonic=lambda: sum(pauses), sleep=pauses.append, time=time.time)
         self.assertEqual(adapters.rest({}), [{"ok": 1}])
         self.assertEqual(pauses, [0.05])
 
@@ -321,6 +341,100 @@ class RetryTest(AdapterTestCase):
             adapters.TARGET._url = "http://127.0.0.1:%d" % silent.getsockname()[1]
             with self.assertRaisesRegex(adapters.TargetError, "did not answer in time"):
                 adapters.rest({})
+
+
+class EndTest(AdapterTestCase):
+    """A pod ends, and its model before the message in hand has its answer."""
+
+    def with_model_that(self, *answers: Any, **env: str) -> Any:
+        """A runtime that has a message in hand while its model gives such answers, and the message."""
+        model = self.model().answer("/v1/models", {"data": [{"id": "m"}]})
+        model.answer("/v1/chat/completions", *answers)
+        runtime = self.started(handler="asya_adapters.openai_chat", ASYA_TARGET_URL=model.url, **env)
+        return model, runtime, message({"text": "hello"}, headers={"trace": "1"}, parent_id="m0")
+
+    def assert_given_back(self, runtime: Any, connection: Any, sent: Dict[str, Any]) -> None:
+        """To the actor that has it now: the route points at it still."""
+        reply = [{key: sent[key] for key in ("route", "headers", "payload")}]
+        self.assertEqual(connection.read_reply(), reply)
+        self.assertEqual(runtime.exit_code(), 0, runtime.stderr())
+        self.assertIn("message m1 goes back to the queue", runtime.stderr())
+
+    def test_a_message_whose_model_broke_the_connection_goes_back_to_the_queue(self):
+        """BIND-32: whichever of the two is told first that the pod ends."""
+        for cut in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"):
+            for runtime_first in (True, False):
+                with self.subTest(cut=cut, runtime_first=runtime_first):
+                    model, runtime, sent = self.with_model_that(Cut(cut))
+                    with runtime.connect() as connection:
+                        connection.send_message(sent)
+                        wait_until(lambda: model.asked("/v1/chat/completions"), "the model is asked")
+                        if runtime_first:
+                            runtime.terminate()
+                            wait_until(lambda: runtime.files() == [], "the runtime is told")
+                        model.cut.set()
+                        if not runtime_first:
+                            model.was_cut.wait()
+                            runtime.terminate()
+                        self.assert_given_back(runtime, connection, sent)
+
+    def test_a_message_whose_model_is_gone_goes_back_to_the_queue_at_once(self):
+        """BIND-32: what would be tried again, or is the model's last word."""
+        for answer in (503, 429, 500):
+            with self.subTest(answer):
+                model, runtime, sent = self.with_model_that(answer)
+                if answer == 500:
+                    # It is only asked once.
+                    model.cut.clear()
+                    model.answer("/v1/chat/completions", Cut(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"))
+                with runtime.connect() as connection:
+                    connection.send_message(sent)
+                    wait_until(lambda: model.asked("/v1/chat/completions"), "the model is asked")
+                    runtime.terminate()
+                    wait_until(lambda: runtime.files() == [], "the runtime is told")
+                    model.cut.set()
+                    self.assert_given_back(runtime, connection, sent)
+
+    def test_a_message_whose_model_is_gone_before_its_name_is_known_goes_back_to_the_queue(self):
+        """BIND-32"""
+        model, runtime, sent = self.with_model_that({})
+        model.stop()
+        with runtime.connect() as connection:
+            connection.send_message(sent)
+            runtime.terminate()
+            self.assert_given_back(runtime, connection, sent)
+
+    def test_a_refused_message_goes_back_to_the_queue(self):
+        """BIND-32"""
+        model, runtime, sent = self.with_model_that({}, ASYA_TARGET_MODEL="m")
+        model.stop()
+        with runtime.connect() as connection:
+            connection.send_message(sent)
+            wait_until(lambda: "refuses connections" in runtime.stderr(), "it is tried")
+            runtime.terminate()
+            self.assert_given_back(runtime, connection, sent)
+
+    def test_what_the_model_refuses_fails_also_while_the_pod_ends(self):
+        """BIND-32: another pod's model would say the same."""
+        model, runtime, sent = self.with_model_that(Cut(b"HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n"))
+        with runtime.connect() as connection:
+            connection.send_message(sent)
+            wait_until(lambda: model.asked("/v1/chat/completions"), "the model is asked")
+            runtime.terminate()
+            wait_until(lambda: runtime.files() == [], "the runtime is told")
+            model.cut.set()
+            self.assert_error(connection.read_reply(), "processing_error", "answered 422")
+
+    def test_a_model_that_breaks_off_in_a_pod_that_stays_fails_the_message(self):
+        """BIND-32: the message may be what broke it."""
+        model = self.model().answer("/x", Cut(b""))
+        model.cut.set()
+        adapters = self.adapters(model, ASYA_TARGET_PATH="/x")
+        adapters.NEWS_SECONDS = 0.05
+        with self.assertRaisesRegex(adapters.TargetError, "/x broke the connection") as raised:
+            adapters.rest({})
+        self.assertNotIsInstance(raised.exception, adapters.PodEnds)
+        self.assertEqual(len(model.asked("/x")), 1)
 
 
 class WayTest(AdapterTestCase):

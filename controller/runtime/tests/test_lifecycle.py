@@ -186,6 +186,39 @@ class TerminationTest(RuntimeTestCase):
         self.assertEqual(runtime.start().call("again")[0]["payload"], "again")
 
 
+GIVES_BACK = """
+class Gone(Exception):
+    asya_give_back = True
+def handle(payload):
+    reached('began')
+    if payload['wait']: wait_for('go')
+    raise Gone('what it needs is gone')
+"""
+
+
+class GiveBackTest(RuntimeTestCase):
+    def test_a_message_that_a_handler_gives_back_leads_to_its_own_actor_again(self):
+        """RUN-20: once SIGTERM came, with its route as it was."""
+        for mode in ("payload", "envelope"):
+            code = GIVES_BACK if mode == "payload" else GIVES_BACK.replace("payload['wait']", "payload['payload']['wait']")
+            runtime = self.started(code, ASYA_HANDLER_MODE=mode)
+            sent = message({"wait": True}, headers={"trace": "1"})
+            with self.subTest(mode), runtime.connect() as connection:
+                connection.send_message(sent)
+                runtime.wait_reached("began")
+                runtime.terminate()
+                wait_until(lambda: runtime.files() == [], "it is told to end")
+                runtime.let("go")
+                reply = connection.read_reply()
+                self.assertEqual(reply, [{key: sent[key] for key in ("route", "headers", "payload")}])
+            self.assertEqual(runtime.exit_code(), 0, runtime.stderr())
+
+    def test_a_runtime_that_stays_gives_nothing_back(self):
+        """RUN-20: the message would come to it again, for ever."""
+        reply = self.started(GIVES_BACK).call({"wait": False})
+        self.assert_error(reply, "processing_error", "what it needs is gone", "Gone")
+
+
 class HangUpTest(RuntimeTestCase):
     def hung_up(self, code, payload="x"):
         """A runtime whose sidecar closed the connection while the handler ran."""

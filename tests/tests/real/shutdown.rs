@@ -17,74 +17,128 @@ use crate::{Broker, SOON, actor, message, run, shelf};
 
 const MESSAGES: usize = 200;
 const REPLICAS: i64 = 4;
-/// In a rollout each pod ends once.
-const POSSIBLY_IN_HAND: usize = 4;
-/// What a handler needs for one message.
+/// What a handler or a model needs for one message.
 const SECONDS: f64 = 0.3;
 
-/// Runs this many messages through an actor while something happens to its pods, and says how many came twice.
-async fn none_is_lost<F>(scenario: &Scenario, broker: Broker, what: &str, happens: F) -> Result<()>
-where
-    F: AsyncFnOnce(&str) -> Result<()>,
-{
-    let base = format!("{what}-{}", broker.transport());
-    let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
-    let mut worker = actor(&name, broker, "handlers.slow");
-    worker["spec"]["workload"]["replicas"] = json!(REPLICAS);
-    // A message of a pod that was killed is in sight again after twice this time.
-    worker["spec"]["timeout"] = json!({"processing": 5});
-    run(scenario, &[worker, shelf(&next, broker)]).await?;
-    let payload = |n: usize| json!({"seconds": SECONDS, "number": n});
-    all_come_through(scenario, broker, what, (&name, &next), payload, happens).await
-}
-
-async fn all_come_through<F>(
-    scenario: &Scenario,
+/// What messages go to, and where their results stay.
+struct Worker {
     broker: Broker,
-    what: &str,
-    (name, next): (&str, &str),
-    payload: impl Fn(usize) -> Value,
-    happens: F,
-) -> Result<()>
-where
-    F: AsyncFnOnce(&str) -> Result<()>,
-{
-    let all: Vec<String> = (0..MESSAGES)
-        .map(|n| message(&n.to_string(), name, next, &payload(n)))
-        .collect();
-    let cluster = scenario.cluster();
-    broker.send(cluster, name, &all).await?;
-    happens(name).await?;
-    let mut seen = BTreeSet::new();
-    let (mut found, mut failed) = (0, 0);
-    eventually("all messages came through", SOON, async || {
-        let some = broker.take(cluster, next, 0, SOON).await;
-        let some = some.map_err(NotYet::new)?;
-        found += some.len();
-        failed += some
-            .iter()
-            .filter(|it| it["payload"]["error"].is_string())
-            .count();
-        let ids = some.iter().filter_map(|it| it["id"].as_str());
-        seen.extend(ids.map(str::to_owned));
-        check(
-            seen.len() == MESSAGES,
-            format_args!("{} of {MESSAGES}", seen.len()),
-        )
-    })
-    .await?;
-    eprintln!(
-        "{what}, {}: {MESSAGES} messages, {} of them twice, {failed} failed",
-        broker.transport(),
-        found - MESSAGES
-    );
-    // Each pod has one in hand.
-    assert!(failed <= POSSIBLY_IN_HAND, "{failed} messages failed");
-    Ok(())
+    name: String,
+    next: String,
+    payload: fn(usize) -> Value,
+    /// What makes its pods.
+    deployment: String,
 }
 
-async fn rollout(scenario: &Scenario, name: &str) -> Result<()> {
-    let deployment = format!("deployment/{name}");
+impl Worker {
+    /// An actor of the user's own, which runs.
+    async fn own(scenario: &Scenario, broker: Broker) -> Result<Self> {
+        let base = format!("own-{}", broker.transport());
+        let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
+        let mut worker = actor(&name, broker, "handlers.slow");
+        worker["spec"]["workload"]["replicas"] = json!(REPLICAS);
+        // A message of a pod that was killed is in sight again after twice this time.
+        worker["spec"]["timeout"] = json!({"processing": 5});
+        run(scenario, &[worker, shelf(&next, broker)]).await?;
+        Ok(Self {
+            broker,
+            deployment: name.clone(),
+            name,
+            next,
+            payload: |n| json!({"seconds": SECONDS, "number": n}),
+        })
+    }
+
+    /// One whose messages somebody else's model answers, which ends at once when it is told to, whatever it has in hand.
+    async fn bound(scenario: &Scenario, broker: Broker) -> Result<Self> {
+        let base = format!("bound-{}", broker.transport());
+        let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
+        let mut deployment = model(&base, 8000);
+        deployment["spec"]["replicas"] = json!(REPLICAS);
+        abrupt(&mut deployment, SECONDS);
+        scenario.apply(&deployment).await?;
+        let target = ("apps/v1", "Deployment", base.as_str());
+        let mut binding = bound(&name, broker, target, Some("openai_chat"));
+        binding["spec"]["sidecar"] = failures_to(&next);
+        run(scenario, &[binding, shelf(&next, broker)]).await?;
+        Ok(Self {
+            broker,
+            deployment: base,
+            name,
+            next,
+            payload: |n| json!({"text": n.to_string()}),
+        })
+    }
+
+    async fn is_sent(&self, scenario: &Scenario) -> Result<()> {
+        let all: Vec<String> = (0..MESSAGES)
+            .map(|n| message(&n.to_string(), &self.name, &self.next, &(self.payload)(n)))
+            .collect();
+        self.broker.send(scenario.cluster(), &self.name, &all).await
+    }
+
+    /// Waits for the result of each message, and says how many came twice.
+    async fn answers_all(&self, scenario: &Scenario) -> Result<()> {
+        let mut seen = BTreeSet::new();
+        let mut failures = Vec::new();
+        let mut found = 0;
+        let name = &self.name;
+        eventually(
+            format_args!("all messages came through {name}"),
+            SOON,
+            async || {
+                let some = self.broker.take(scenario.cluster(), &self.next, 0, SOON);
+                for result in some.await.map_err(NotYet::new)? {
+                    found += 1;
+                    seen.extend(result["id"].as_str().map(str::to_owned));
+                    if result["payload"]["error"].is_string() {
+                        failures.push(result["payload"].to_string());
+                    }
+                }
+                check(
+                    seen.len() == MESSAGES,
+                    format_args!("{} of {MESSAGES}", seen.len()),
+                )
+            },
+        )
+        .await?;
+        eprintln!(
+            "{name}: {MESSAGES} messages, {} of them twice",
+            found - MESSAGES
+        );
+        assert!(failures.is_empty(), "{name}: failed: {failures:#?}");
+        Ok(())
+    }
+}
+
+/// A model that needs some seconds for an answer, and does not finish it when it is told to end.
+fn abrupt(deployment: &mut Value, seconds: f64) {
+    let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+    container["env"] = json!([
+        {"name": "SECONDS", "value": seconds.to_string()},
+        {"name": "ENDS_AT_ONCE", "value": "true"},
+    ]);
+}
+
+/// A sidecar that sends what failed where results go, so that none is missed.
+fn failures_to(next: &str) -> Value {
+    json!({"env": [{"name": "ASYA_ACTOR_ERROR_END", "value": next}]})
+}
+
+/// Sends messages to workers, and while those are in flight something happens: each comes through, and none fails.
+async fn none_is_lost<F>(scenario: &Scenario, workers: &[Worker], happens: F) -> Result<()>
+where
+    F: AsyncFnOnce() -> Result<()>,
+{
+    try_join_all(workers.iter().map(|it| it.is_sent(scenario))).await?;
+    happens().await?;
+    try_join_all(workers.iter().map(|it| it.answers_all(scenario)))
+        .await
+        .map(drop)
+}
+
+async fn rollout(scenario: &Scenario, worker: &Worker) -> Result<()> {
+    let deployment = format!("deployment/{}", worker.deployment);
     scenario
         .kubectl(&["rollout", "restart", &deployment])
         .await?;
@@ -94,29 +148,18 @@ async fn rollout(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn scale_down(scenario: &Scenario, name: &str) -> Result<()> {
-    scenario
-        .kubectl(&["scale", "asya", name, "--replicas=2"])
-        .await?;
-    scenario.actor_status(name, "Running", SOON).await.map(drop)
-}
-
 /// RUN-20, POD-10
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_in_a_rollout() {
     Scenario::run("rollout", async |scenario| {
-        tokio::try_join!(
-            none_is_lost(scenario, Broker::RabbitMq, "rollout", async |name| rollout(
-                scenario, name
-            )
-            .await),
-            none_is_lost(scenario, Broker::Sqs, "rollout", async |name| rollout(
-                scenario, name
-            )
-            .await),
-        )
-        .map(drop)
+        let workers = [Broker::RabbitMq, Broker::Sqs].map(|it| Worker::own(scenario, it));
+        let workers = try_join_all(workers).await?;
+        let restart = async || {
+            let all = workers.iter().map(|it| rollout(scenario, it));
+            try_join_all(all).await.map(drop)
+        };
+        none_is_lost(scenario, &workers, restart).await
     })
     .await;
 }
@@ -126,52 +169,65 @@ async fn no_message_is_lost_in_a_rollout() {
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_of_a_model_is_lost_in_its_rollout() {
     Scenario::run("model-rollout", async |scenario| {
-        let (name, next) = (scenario.name("chat"), scenario.name("chat-next"));
-        let mut deployment = model("model", 8000);
-        deployment["spec"]["replicas"] = json!(REPLICAS);
-        let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
-        container["env"] = json!([{"name": "SECONDS", "value": SECONDS.to_string()}]);
-        scenario.apply(&deployment).await?;
-        let target = ("apps/v1", "Deployment", "model");
-        let mut binding = bound(&name, Broker::RabbitMq, target, Some("openai_chat"));
-        // A model that ends before it answers fails the message in hand, which goes there.
-        let errors = json!([{"name": "ASYA_ACTOR_ERROR_END", "value": next}]);
-        binding["spec"]["sidecar"] = json!({"env": errors});
-        run(scenario, &[binding, shelf(&next, Broker::RabbitMq)]).await?;
-        let says = |n: usize| json!({"text": n.to_string()});
-        let names = (name.as_str(), next.as_str());
-        let restart = async |_: &str| rollout(scenario, "model").await;
-        all_come_through(scenario, Broker::RabbitMq, "model", names, says, restart).await
+        let worker = Worker::bound(scenario, Broker::RabbitMq).await?;
+        let workers = [worker];
+        let restart = async || rollout(scenario, &workers[0]).await;
+        none_is_lost(scenario, &workers, restart).await
     })
     .await;
 }
 
-/// RUN-20, POD-10
+/// RUN-20, POD-10, BIND-32
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_when_pods_become_fewer() {
     Scenario::run("fewer", async |scenario| {
-        let fewer = |broker| {
-            none_is_lost(scenario, broker, "fewer", async |name| {
-                scale_down(scenario, name).await
-            })
+        let workers = tokio::try_join!(
+            Worker::own(scenario, Broker::RabbitMq),
+            Worker::own(scenario, Broker::Sqs),
+            Worker::bound(scenario, Broker::RabbitMq),
+            Worker::bound(scenario, Broker::Sqs),
+        )?;
+        let workers: [Worker; 4] = workers.into();
+        let fewer = async || {
+            for worker in &workers {
+                // Who binds scales the target; an actor of the user's own has the number itself.
+                let kind = if worker.deployment == worker.name {
+                    "asya"
+                } else {
+                    "deployment"
+                };
+                scenario
+                    .kubectl(&["scale", kind, &worker.deployment, "--replicas=2"])
+                    .await?;
+            }
+            let run = workers
+                .iter()
+                .map(|it| scenario.actor_status(&it.name, "Running", SOON));
+            try_join_all(run).await.map(drop)
         };
-        try_join_all([Broker::RabbitMq, Broker::Sqs].map(fewer))
-            .await
-            .map(drop)
+        none_is_lost(scenario, &workers, fewer).await
     })
     .await;
 }
 
-/// RUN-20, POD-10
+/// RUN-20, POD-10, BIND-32
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_when_a_node_is_drained() {
     // Nobody else gets a pod meanwhile.
     Scenario::run_alone("drain", async |scenario| {
         let cluster = scenario.cluster();
-        none_is_lost(scenario, Broker::RabbitMq, "drain", async |name| {
-            let pods = format!("--pod-selector=asya.sh/asya={name}");
+        let workers = tokio::try_join!(
+            Worker::own(scenario, Broker::RabbitMq),
+            Worker::own(scenario, Broker::Sqs),
+            Worker::bound(scenario, Broker::RabbitMq),
+            Worker::bound(scenario, Broker::Sqs),
+        )?;
+        let workers: [Worker; 4] = workers.into();
+        let names: Vec<&str> = workers.iter().map(|it| it.name.as_str()).collect();
+        let pods = format!("--pod-selector=asya.sh/asya in ({})", names.join(","));
+        let drain = async || {
             let drain = [
                 "drain",
                 NODE,
@@ -182,8 +238,42 @@ async fn no_message_is_lost_when_a_node_is_drained() {
             let drained = cluster.kubectl(&drain).await;
             cluster.kubectl(&["uncordon", NODE]).await?;
             drained.map(drop)
+        };
+        none_is_lost(scenario, &workers, drain).await
+    })
+    .await;
+}
+
+/// BIND-32, RUN-20
+#[tokio::test]
+async fn a_message_in_hand_of_a_model_that_ends_is_answered_by_another_pod() {
+    Scenario::run("in-hand", async |scenario| {
+        let broker = Broker::RabbitMq;
+        let (name, next) = (scenario.name("in-hand"), scenario.name("in-hand-next"));
+        let mut deployment = model("model", 8000);
+        abrupt(&mut deployment, 5.0);
+        scenario.apply(&deployment).await?;
+        let target = ("apps/v1", "Deployment", "model");
+        let mut binding = bound(&name, broker, target, Some("openai_chat"));
+        binding["spec"]["sidecar"] = failures_to(&next);
+        run(scenario, &[binding, shelf(&next, broker)]).await?;
+        let sent = message("1", &name, &next, &json!({"text": "hello"}));
+        let cluster = scenario.cluster();
+        broker.send(cluster, &name, &[sent]).await?;
+        let labels = format!("--selector=asya.sh/asya={name}");
+        eventually("the model has the message", SOON, async || {
+            let said = scenario.kubectl(&["logs", &labels, "--container=model"]);
+            let said = said.await.map_err(NotYet::new)?;
+            check(said.contains("asked"), said)
         })
-        .await
+        .await?;
+        scenario
+            .kubectl(&["delete", "pod", &labels, "--wait=false"])
+            .await?;
+        let results = broker.take(cluster, &next, 1, SOON).await?;
+        let said = &results[0]["payload"]["choices"][0]["message"]["content"];
+        assert_eq!(said, "you said hello", "{results:?}");
+        Ok(())
     })
     .await;
 }
