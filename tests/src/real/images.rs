@@ -29,6 +29,7 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
         operator(folder, sources.programs),
     )?;
     let python = Layer::take(folder, "python", &sources.python.join("layer.tar")).await?;
+    let readme = Readme::read()?;
     let (repository, tag) = OPERATOR_IMAGE;
     let stand_in = |name: &str, program: &[&str]| {
         let start = [&["/usr/bin/python3"], program].concat();
@@ -37,6 +38,12 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
             "Env": ["PATH=/usr/bin:/bin", "PYTHONPATH=/pods"],
         });
         (name.to_owned(), vec![&python, &pods], config)
+    };
+    // As `image/archive.py` says of the image that is shipped.
+    let shipped = |name: &str| {
+        let config =
+            json!({"User": "65532:65532", "WorkingDir": "/", "Entrypoint": ["/asya-controller"]});
+        (name.to_owned(), vec![&operator], config)
     };
     let images = [
         (
@@ -47,18 +54,16 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
         stand_in(PYTHON_IMAGE, &[]),
         stand_in(SIDECAR_IMAGE, &["/pods/sidecar.py"]),
         stand_in(NEXT_SIDECAR_IMAGE, &["/pods/sidecar.py"]),
+        // Of README's first actor, and what pods of bindings get where nobody says otherwise.
         stand_in("docker.io/me/hello:1", &[]),
+        stand_in("docker.io/library/python:3.13-slim", &[]),
         // As the simulator of KAITO names it.
         stand_in(
             "docker.io/library/kaito-base:first",
             &["/pods/model.py", "5000"],
         ),
-        // As `image/archive.py` says of the image that is shipped.
-        (
-            format!("{repository}:{tag}"),
-            vec![&operator],
-            json!({"User": "65532:65532", "WorkingDir": "/", "Entrypoint": ["/asya-controller"]}),
-        ),
+        shipped(&format!("{repository}:{tag}")),
+        shipped(&readme.operator_image(repository)?),
     ];
     let mut manifest = Vec::new();
     for (number, (name, layers, config)) in images.into_iter().enumerate() {
@@ -139,7 +144,7 @@ async fn pods(folder: &Path) -> Result<Layer> {
         }
     }
     let readme = Readme::read()?;
-    write(&to.join("hello.py"), readme.block("", "python")?)?;
+    write(&to.join("hello.py"), &readme.block("", "python")?)?;
     Layer::pack(folder, "pods", &root).await
 }
 

@@ -18,22 +18,48 @@ impl Readme {
         Ok(Self(text.trying(format_args!("read {}", path.display()))?))
     }
 
-    /// The first block of this language after a heading; after none, the first of all.
+    /// The blocks of this language in the section with this heading; without one, those of all.
+    #[must_use]
+    pub fn blocks(&self, heading: &str, language: &str) -> Vec<String> {
+        let section = self.section(heading);
+        let mut blocks = Vec::new();
+        let mut lines = section.lines();
+        while let Some(opening) = lines.next() {
+            let Some(fenced) = opening.trim_start().strip_prefix("```") else {
+                continue;
+            };
+            // In a list it is indented.
+            let indent = opening.len() - opening.trim_start().len();
+            let block = lines.by_ref().take_while(|line| line.trim() != "```");
+            let block: Vec<_> = block.map(|line| line.get(indent..).unwrap_or("")).collect();
+            if fenced == language {
+                blocks.push(block.join("\n"));
+            }
+        }
+        blocks
+    }
+
+    /// The first of them.
     ///
     /// # Errors
     /// When there is none.
-    pub fn block(&self, heading: &str, language: &str) -> Result<&str> {
-        let missing = || {
+    pub fn block(&self, heading: &str, language: &str) -> Result<String> {
+        let mut blocks = self.blocks(heading, language).into_iter();
+        blocks.next().ok_or_else(|| {
             Error::Other(format!(
-                "README has no block `{language}` after `{heading}`"
+                "README has no block `{language}` in section `{heading}`"
             ))
-        };
-        let (_, rest) = self.0.split_once(heading).ok_or_else(missing)?;
-        let fence = format!("\n```{language}\n");
-        let (_, rest) = rest.split_once(&fence).ok_or_else(missing)?;
-        rest.split_once("\n```")
-            .map(|(block, _)| block)
-            .ok_or_else(missing)
+        })
+    }
+
+    fn section(&self, heading: &str) -> &str {
+        if heading.is_empty() {
+            return &self.0;
+        }
+        let rest = self.0.split_once(&format!("\n## {heading}\n"));
+        let rest = rest.map_or("", |(_, rest)| rest);
+        rest.split_once("\n## ")
+            .map_or(rest, |(section, _)| section)
     }
 
     /// What stands in backticks after some words.
@@ -48,5 +74,18 @@ impl Readme {
         let quoted = rest.and_then(|rest| rest.split_once('`'));
         let missing = || Error::Other(format!("README does not say `{before}`"));
         quoted.map(|(quoted, _)| quoted).ok_or_else(missing)
+    }
+
+    /// The operator's image as its first step makes it, in this repository.
+    ///
+    /// # Errors
+    /// When that step makes none.
+    pub fn operator_image(&self, repository: &str) -> Result<String> {
+        let block = self.block("Install", "")?;
+        let name = block
+            .split_once("IMAGE=")
+            .and_then(|(_, rest)| rest.split_whitespace().next());
+        let missing = || Error::Other(format!("README makes no image: {block}"));
+        Ok(name.ok_or_else(missing)?.replace("REPOSITORY", repository))
     }
 }

@@ -262,8 +262,8 @@ async fn a_message_in_hand_of_a_model_that_ends_is_answered_by_another_pod() {
         broker.send(cluster, &name, &[sent]).await?;
         let labels = format!("--selector=asya.sh/asya={name}");
         eventually("the model has the message", SOON, async || {
-            let said = scenario.kubectl(&["logs", &labels, "--container=model"]);
-            let said = said.await.map_err(NotYet::new)?;
+            let logs = ["logs", &labels, "--container=model"];
+            let said = scenario.kubectl(&logs).await.map_err(NotYet::new)?;
             check(said.contains("asked"), said)
         })
         .await?;
