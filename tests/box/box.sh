@@ -2,7 +2,8 @@
 # Runs a command where a kubelet can work, and leaves nothing of it: box.sh COMMAND...
 #
 # The command has mount, network, process, host name, IPC and cgroup namespaces of its own. It reaches nothing outside but files, and whatever it
-# started ends with it. Needs root and version 1 of cgroups. The folder ASYA_BOX is its to write into.
+# started ends with it. Needs root and version 1 of cgroups. The folder ASYA_BOX is its to write into. What stays of it all the same is told, and
+# fails a command that did not.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=${TMPDIR:-/tmp}
@@ -10,13 +11,14 @@ root=${TMPDIR:-/tmp}
 # The folders of this process in each cgroup hierarchy of version 1, as its mounts show them.
 hierarchies() {
     while IFS=: read -r _ controllers path; do
-        [ -z "$controllers" ] || printf '/sys/fs/cgroup/%s%s\n' "${controllers#name=}" "${path%/}"
+        controllers=/sys/fs/cgroup/${controllers#name=}
+        [ "$controllers" = /sys/fs/cgroup/ ] || [ ! -d "$controllers" ] || echo "$controllers${path%/}"
     done < /proc/self/cgroup
 }
 
-# Removes what a box leaves: its cgroups, once its processes are gone, and its folder.
+# Removes what a box leaves: its cgroups, once its processes are gone, and its folder. Says what of these and of its mounts stays.
 remove() {
-    local groups
+    local groups stays
     readarray -t groups < "$1/cgroups"
     for _ in {1..100}; do
         [ ${#groups[@]} = 0 ] && break
@@ -24,6 +26,9 @@ remove() {
         ls -d "${groups[@]}" 2>/dev/null | grep -q . || break
         sleep 0.1
     done
+    stays=$({ [ ${#groups[@]} = 0 ] || ls -d "${groups[@]}" 2>/dev/null; grep -F " $1/" /proc/self/mountinfo; } | tr '\n' ' ')
+    # The folder of what stays is for the next one, which tries again.
+    [ -z "$stays" ] || { echo "box.sh: this stays: $stays" >&2; return 1; }
     rm -rf "$1"
 }
 
@@ -43,8 +48,8 @@ exec 8>&-
 groups=()
 while read -r group; do
     group=$group/${ASYA_BOX##*/}
-    if ! mkdir "$group" 2>/dev/null; then
-        echo "box.sh: cannot make $group" >&2
+    if ! reason=$(mkdir "$group" 2>&1); then
+        echo "box.sh: $reason" >&2
         remove "$ASYA_BOX"
         exit 1
     fi
@@ -55,8 +60,14 @@ while read -r group; do
         echo 1 > "$group/cgroup.clone_children"
     fi
 done < <(hierarchies)
-if [ ${#groups[@]} = 0 ]; then
-    echo "box.sh: there is no cgroup hierarchy of version 1" >&2
+missing=
+for controller in cpu cpuacct cpuset devices freezer memory pids; do
+    grep -q "/sys/fs/cgroup/\([^/]*,\)\?$controller[,/]" "$ASYA_BOX/cgroups" || missing="$missing $controller"
+done
+if [ -n "$missing" ]; then
+    has="these are not mounted in /sys/fs/cgroup"
+    [ -e /sys/fs/cgroup/cgroup.controllers ] && has="this machine has version 2 only, with controllers $(cat /sys/fs/cgroup/cgroup.controllers)"
+    echo "box.sh: a box needs cgroups of version 1 for$missing; $has" >&2
     remove "$ASYA_BOX"
     exit 1
 fi
@@ -76,5 +87,5 @@ ended=$?
 trap '' INT TERM HUP
 wait $child 2>/dev/null
 [ $code = 0 ] && code=$ended
-remove "$ASYA_BOX"
+remove "$ASYA_BOX" || { [ $code = 0 ] && code=1; }
 exit $code

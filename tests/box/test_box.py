@@ -18,6 +18,10 @@ setsid sleep 10000 &
 echo $! $ASYA_BOX
 exec sleep 10000
 """
+# Writes down which box it is; then runs the rest.
+NAMED = 'echo "${ASYA_BOX##*/}" >> "$NAMES"; exec "$@"'
+# Where only version 2 of cgroups is.
+VERSION_2 = "mount --make-rprivate /; umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec $0 true"
 
 
 def is_possible():
@@ -32,15 +36,21 @@ class Box(unittest.TestCase):
         self.before = self.seen()
 
     def run_box(self, *command):
-        return subprocess.run([BOX, *command], env=self.environment(), capture_output=True, text=True, check=False)
+        return subprocess.run([BOX, "bash", "-c", NAMED, "_", *command], env=self.environment(), capture_output=True, text=True, check=False)
 
     def environment(self):
-        return dict(os.environ, TMPDIR=self.root.name)
+        return dict(os.environ, TMPDIR=self.root.name, NAMES=self.names())
+
+    def names(self):
+        return f"{self.root.name}/names"
 
     def start(self):
         """A box that runs, and the folder that is its."""
-        child = subprocess.Popen([BOX, "bash", "-c", STARTED], env=self.environment(), stdout=subprocess.PIPE, text=True, start_new_session=True)
+        command = [BOX, "bash", "-c", NAMED, "_", "bash", "-c", STARTED]
+        pipe = subprocess.PIPE
+        child = subprocess.Popen(command, env=self.environment(), stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         self.addCleanup(child.stdout.close)
+        self.addCleanup(child.stderr.close)
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
         _, folder = child.stdout.readline().split()
@@ -48,10 +58,10 @@ class Box(unittest.TestCase):
         return child, folder
 
     def seen(self):
-        """What a box could leave: cgroups, mounts, interfaces, sleeping processes, folders."""
-        # Others may have boxes, too.
-        theirs = set(map(os.path.basename, glob.glob(f"{tempfile.gettempdir()}/asya-box-*")))
-        cgroups = [path for path in glob.glob("/sys/fs/cgroup/**/asya-box-*", recursive=True) if os.path.basename(path) not in theirs]
+        """What boxes of this test could leave, others may run beside: cgroups, mounts, interfaces, processes, folders."""
+        names = pathlib.Path(self.names())
+        own = set(names.read_text().split()) if names.exists() else set()
+        cgroups = [path for path in glob.glob("/sys/fs/cgroup/**/asya-box-*", recursive=True) if os.path.basename(path) in own]
         mounts = [line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if self.root.name in line]
         interfaces = [name for name in os.listdir("/sys/class/net") if name == "cni0"]
         return sorted(cgroups), mounts, interfaces, self.sleepers(), glob.glob(f"{self.root.name}/asya-box-*")
@@ -101,6 +111,26 @@ class Box(unittest.TestCase):
             time.sleep(0.05)
         self.assertEqual(self.sleepers(), [])
         self.assertEqual(self.run_box("true").returncode, 0)
+        self.assert_nothing_stays()
+
+    def test_what_stays_is_told_and_goes_with_the_next(self):
+        child, folder = self.start()
+        groups = pathlib.Path(folder, "cgroups").read_text().split()
+        group = next(path for path in groups if "/pids" in path)
+        with subprocess.Popen(["sleep", "10000"]) as stranger:
+            try:
+                pathlib.Path(group, "cgroup.procs").write_text(str(stranger.pid))
+                os.killpg(child.pid, signal.SIGTERM)
+                self.assertIn(f"this stays: {group}", child.communicate()[1])
+            finally:
+                stranger.kill()
+        self.assertEqual(self.run_box("true").returncode, 0)
+        self.assert_nothing_stays()
+
+    def test_what_is_missing_is_named(self):
+        done = subprocess.run(["unshare", "-m", "sh", "-c", VERSION_2, BOX], env=self.environment(), capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "version 1 for cpu .* pids; this machine has version 2 only")
         self.assert_nothing_stays()
 
     def test_one_that_runs_is_left_alone(self):

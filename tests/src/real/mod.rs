@@ -104,8 +104,5 @@ async fn fails(command: &[&str]) -> Option<String> {
     let error = process::output(inside.args(command)).await.err()?;
     let text = error.to_string();
     let last = text.lines().rfind(|line| !line.trim().is_empty());
-    Some(format!(
-        "no namespaces, cgroups or packet filter for real pods here: {}",
-        last.unwrap_or_default()
-    ))
+    Some(format!("no real pods here: {}", last.unwrap_or_default()))
 }
