@@ -144,3 +144,25 @@ fn people_are_told_what_was_lost_to_whom_what_stops_and_what_to_do() {
     texts.dedup();
     assert_eq!(texts.len(), 10, "each says something of its own");
 }
+
+/// CONF-2, CONF-9
+#[test]
+fn a_loss_after_which_pods_are_evicted_is_the_last_whatever_its_number() {
+    let News::Lost(loss) = lost(None) else {
+        panic!()
+    };
+    let last = News::Lost(Loss { last: true, ..loss });
+    let entries = then(&[], Part::Roll, last);
+    assert_eq!(state(&entries, UID, Part::Roll), State::Stopped(specs()));
+    let told = |evicts| text(&entries[0], Part::Roll, evicts);
+    assert!(!told(true).contains(" times"), "{}", told(true));
+    assert!(told(false).contains(" 5 times"), "{}", told(false));
+}
+
+#[test]
+fn last_conflict_is_the_newest_of_all_fields() {
+    let first = then(&[], Part::Roll, lost(None));
+    let news = [(Part::ScaledObject, lost(None))];
+    let both = follow(&first, Some(UID), &news, BASE, at(9_000));
+    assert_eq!(last(&both).unwrap().0, at(9_000));
+}

@@ -225,6 +225,38 @@ fn who_may_not_bind_gives_up_what_it_has_in_a_template() {
     assert_eq!(template(&seen), Templating::Release(workload, None));
 }
 
+/// BIND-3, BIND-23, BIND-50
+#[test]
+fn template_gets_the_sidecar_of_who_is_bound_and_knows_where_the_model_answers() {
+    let template = |runtime: &Value, since: Option<&str>| {
+        let spec = json!({
+            "transport": "mq", "binding": {"strategy": "Template"}, "runtime": runtime,
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        });
+        let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
+        let resolved = Resolved {
+            target: deployment(),
+            replicas: Some(1),
+            spec: "spec".into(),
+            templated: None,
+        };
+        seen.binding = Some(BindingSeen {
+            target: Some(Ok(Box::new(resolved))),
+            ..BindingSeen::default()
+        });
+        seen.previous = serde_json::from_value(json!({"boundSince": since})).unwrap();
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.template,
+            other => panic!("{other:?}"),
+        }
+    };
+    let url = json!({"targetURL": "http://127.0.0.1:8000"});
+    let since = Some("2026-01-01T00:00:00Z");
+    assert_eq!(template(&url, since), Templating::Apply);
+    assert_eq!(template(&url, None), Templating::Rest);
+    assert_eq!(template(&json!({}), since), Templating::Rest);
+}
+
 /// BIND-45, BIND-50
 #[test]
 fn part_of_another_actor_in_a_template_is_not_ours() {

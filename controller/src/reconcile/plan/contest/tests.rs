@@ -157,6 +157,9 @@ fn what_the_user_or_the_target_changes_is_applied_at_once() {
     let mut seen = applied(true, vec![entry("Waiting", 2)]);
     seen.previous.inventory[0].hash = Some("of another spec".to_owned());
     assert_eq!(planned(&seen, at(1000)), (Contest::Write, APPLY));
+    let mut made_anew = applied(true, vec![]);
+    made_anew.previous.inventory[0].uid = Some("of the one before".to_owned());
+    assert_eq!(planned(&made_anew, at(1000)), (Contest::Write, APPLY));
     let mut stopped = entry("Stopped", 5);
     stopped.target = "another spec".to_owned();
     let seen = applied(true, vec![stopped.clone()]);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use asya_shared::api::{AsyncActorStatus, Mode, ScalingMode, State, TemplateStatus};
 use asya_shared::resolve::{Related, Resolution, resolver};
 use k8s_openapi::jiff::Timestamp;
@@ -6,6 +8,8 @@ use serde_json::{Value, json};
 use super::report;
 use crate::events::Note;
 use crate::reconcile::apply::{Ensured, QueueState, Rolled, Scaled, Templated};
+use crate::reconcile::conflict::Specs;
+use crate::reconcile::conflict::ledger::Loss;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::testing::{actor, observed, record};
@@ -314,6 +318,47 @@ fn what_the_owner_was_told_is_known_as_long_as_the_queue_is_to_scale() {
     assert_eq!(claimed(true, Some("of-before"), None), None);
     assert_eq!(claimed(true, Some("web-uid"), Some(false)), None);
     assert_eq!(claimed(false, Some("web-uid"), None), None);
+}
+
+/// BIND-50, CONF-1
+#[test]
+fn template_that_was_taken_back_is_told_and_looked_at_again() {
+    let template = json!({
+        "binding": {"strategy": "Template"}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
+    });
+    let waiting = json!({
+        "field": "f", "count": 1, "part": "Template", "object": "Deployment/web", "uid": "web-uid",
+        "state": "Waiting", "losses": 1, "retryTime": "2026-01-01T00:00:00Z",
+    });
+    let pass = |conflicts: Value, templated| {
+        let before = json!({"conflicts": conflicts, "boundSince": "2026-01-01T00:00:00Z"});
+        let before: AsyncActorStatus = serde_json::from_value(before).unwrap();
+        let mut pass = bound(&template, &before);
+        pass.0.binding = Some(found());
+        *pass.2.templated = templated;
+        let report = report(&pass.0, &pass.1, &pass.2, now());
+        let entry = report.status.conflicts.first();
+        let state = entry.map(|it| (it.part.clone(), it.state.clone(), it.count));
+        (told(&report.status, "Injected"), report.retry, state)
+    };
+    let entry = |state: &str| Some(("Template".to_owned(), state.to_owned(), 1));
+    let taken = Loss {
+        field: "f".to_owned(),
+        object: "Deployment/web".to_owned(),
+        rival: None,
+        specs: Specs::default(),
+        last: false,
+    };
+    let lost = pass(json!([]), Templated::Lost(taken));
+    let not_yet = is("False", "RolloutWaiting");
+    assert_eq!(lost, (not_yet.clone(), Retry::Now, entry("Waiting")));
+    let soon = Retry::After(Duration::from_secs(5));
+    let wait = Templated::Waits(Reason::RolloutWaiting, "later".to_owned(), soon);
+    let again = pass(json!([waiting]), wait);
+    assert_eq!(again, (not_yet, soon, entry("Waiting")));
+    let applied = Templated::Applied(TemplateStatus::default());
+    let (.., state) = pass(json!([waiting]), applied);
+    assert_eq!(state, entry("Held"));
 }
 
 /// BIND-48
