@@ -8,11 +8,13 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=${TMPDIR:-/tmp}
 
-# The folders of this process in each cgroup hierarchy of version 1, as its mounts show them.
+# The folders of this process in each cgroup hierarchy of version 1, as its mounts show them, and in that of version 2 beside them, which a
+# container's runtime uses where it is there.
 hierarchies() {
     while IFS=: read -r _ controllers path; do
-        controllers=/sys/fs/cgroup/${controllers#name=}
-        [ "$controllers" = /sys/fs/cgroup/ ] || [ ! -d "$controllers" ] || echo "$controllers${path%/}"
+        controllers=${controllers#name=}
+        mounted=/sys/fs/cgroup/${controllers:-unified}
+        [ ! -d "$mounted" ] || echo "$mounted${path%/}"
     done < /proc/self/cgroup
 }
 

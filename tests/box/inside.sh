@@ -19,11 +19,13 @@ setting kernel/panic 10
 setting kernel/panic_on_oops 1
 
 # Each hierarchy again, so that its root is the box's cgroup.
-for mounted in $(awk '$5 ~ "^/sys/fs/cgroup/" && $5 !~ "unified" {print $5}' /proc/self/mountinfo); do
-    hierarchy=${mounted##*/}
-    [ "$hierarchy" = systemd ] && hierarchy=none,name=systemd
+for mounted in $(awk '$5 ~ "^/sys/fs/cgroup/" {print $5}' /proc/self/mountinfo); do
     umount "$mounted"
-    mount -t cgroup -o "$hierarchy" cgroup "$mounted"
+    case ${mounted##*/} in
+        unified) mount -t cgroup2 cgroup2 "$mounted" ;;
+        systemd) mount -t cgroup -o none,name=systemd cgroup "$mounted" ;;
+        *) mount -t cgroup -o "${mounted##*/}" cgroup "$mounted" ;;
+    esac
 done
 mount --make-rshared /
 

@@ -10,10 +10,10 @@ import time
 import unittest
 
 BOX = pathlib.Path(__file__).parent / "box.sh"
-# In the box: a mount, a cgroup and a process in the background; then it says that they are there.
+# In the box: a mount, a cgroup in each hierarchy and a process in the background; then it says that they are there.
 STARTED = """
 mkdir -p $ASYA_BOX/mounted && mount -t tmpfs tmpfs $ASYA_BOX/mounted
-mkdir /sys/fs/cgroup/pids/inner
+for hierarchy in /sys/fs/cgroup/*/; do mkdir $hierarchy${ASYA_BOX##*/} || exit 1; done
 setsid sleep 10000 &
 echo $! $ASYA_BOX
 exec sleep 10000
