@@ -39,6 +39,15 @@ class Connection:
         self._expect(CONFIRM_OK)
 
     def close(self):
+        """In order: the broker may not hear of an acknowledgement whose sender is gone."""
+        try:
+            self._socket.settimeout(2)
+            self._call(0, CLOSE, struct.pack(">HBHH", 200, 0, 0, 0))
+            while struct.unpack(">HH", self._read(METHOD)[1][:4]) != CLOSE_OK:
+                pass
+        except (OSError, Refused):
+            # It is unusable already.
+            pass
         self._socket.close()
 
     def get(self, queue):

@@ -179,18 +179,23 @@ class Sidecar:
         self._stopping.set()
 
     def run(self):
-        while not self._stopping.is_set():
-            if not self._runtime.is_ready():
-                self._stopping.wait(IDLE)
-                continue
-            try:
-                self._turn()
-            except (OSError, amqp.Refused) as error:
-                log(f"broker: {error}")
-                self._broker.reset()
-                self._stopping.wait(RETRY)
-        self._broker.reset()
+        try:
+            while not self._stopping.is_set():
+                self._look()
+        finally:
+            self._broker.reset()
         log("stopped by SIGTERM")
+
+    def _look(self):
+        if not self._runtime.is_ready():
+            self._stopping.wait(IDLE)
+            return
+        try:
+            self._turn()
+        except (OSError, amqp.Refused) as error:
+            log(f"broker: {error}")
+            self._broker.reset()
+            self._stopping.wait(RETRY)
 
     def _turn(self):
         received = self._broker.receive(f"asya-{self._actor}")
