@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use asya_shared::admission::{Binding, Policy, required_entry_name};
-use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
+use asya_shared::api::{BindingStrategy, ModeSpec};
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
 use asya_shared::resolve::{self, Family, PodMatch};
 use asya_shared::validate;
@@ -64,11 +64,7 @@ impl Bound {
         {
             return None;
         }
-        let status: AsyncActorStatus = actor
-            .status
-            .as_ref()
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
+        let status = actor.told_status();
         let installation = &context.installation;
         let transport = installation.transports.usable(&spec.transport).ok();
         let plan = transport

@@ -31,6 +31,17 @@ struct Worker {
 }
 
 impl Worker {
+    /// An actor of the user's own and a bound model, on each broker.
+    async fn of_every_sort(scenario: &Scenario) -> Result<[Self; 4]> {
+        let workers = tokio::try_join!(
+            Self::own(scenario, Broker::RabbitMq),
+            Self::own(scenario, Broker::Sqs),
+            Self::bound(scenario, Broker::RabbitMq),
+            Self::bound(scenario, Broker::Sqs),
+        )?;
+        Ok(workers.into())
+    }
+
     /// An actor of the user's own, which runs.
     async fn own(scenario: &Scenario, broker: Broker) -> Result<Self> {
         let base = format!("own-{}", broker.transport());
@@ -182,13 +193,7 @@ async fn no_message_of_a_model_is_lost_in_its_rollout() {
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn no_message_is_lost_when_pods_become_fewer() {
     Scenario::run("fewer", async |scenario| {
-        let workers = tokio::try_join!(
-            Worker::own(scenario, Broker::RabbitMq),
-            Worker::own(scenario, Broker::Sqs),
-            Worker::bound(scenario, Broker::RabbitMq),
-            Worker::bound(scenario, Broker::Sqs),
-        )?;
-        let workers: [Worker; 4] = workers.into();
+        let workers = Worker::of_every_sort(scenario).await?;
         let fewer = async || {
             for worker in &workers {
                 // Who binds scales the target; an actor of the user's own has the number itself.
@@ -218,13 +223,7 @@ async fn no_message_is_lost_when_a_node_is_drained() {
     // Nobody else gets a pod meanwhile.
     Scenario::run_alone("drain", async |scenario| {
         let cluster = scenario.cluster();
-        let workers = tokio::try_join!(
-            Worker::own(scenario, Broker::RabbitMq),
-            Worker::own(scenario, Broker::Sqs),
-            Worker::bound(scenario, Broker::RabbitMq),
-            Worker::bound(scenario, Broker::Sqs),
-        )?;
-        let workers: [Worker; 4] = workers.into();
+        let workers = Worker::of_every_sort(scenario).await?;
         let names: Vec<&str> = workers.iter().map(|it| it.name.as_str()).collect();
         let pods = format!("--pod-selector=asya.sh/asya in ({})", names.join(","));
         let drain = async || {

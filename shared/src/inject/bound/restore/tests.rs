@@ -43,3 +43,13 @@ fn amounts_are_compared_as_amounts_and_restored_beside_others() {
     let expected = json!({"requests": {"cpu": 0.5, "memory": "1Gi"}, "limits": {"cpu": "1"}, "claims": [{"name": "c"}]});
     assert_eq!(damaged(&made, &other), [("resources", expected)]);
 }
+
+/// INJ-8
+#[test]
+fn image_of_a_mirror_stays_and_another_image_is_ours_again() {
+    let with = |image: &str| json!({"image": image});
+    let made = with("ghcr.io/asya/sidecar:1");
+    assert_eq!(damaged(&made, &with("mirror.local/asya/sidecar:1")), []);
+    let restored = [("image", json!("ghcr.io/asya/sidecar:1"))];
+    assert_eq!(damaged(&made, &with("ghcr.io/asya/sidecar:2")), restored);
+}
