@@ -39,7 +39,7 @@ class Connection:
         self._expect(CONFIRM_OK)
 
     def close(self):
-        """In order: the broker may not hear of an acknowledgement whose sender is gone."""
+        """In order: acknowledgements that RabbitMQ has not come to when a connection just ends are lost."""
         try:
             self._socket.settimeout(2)
             self._call(0, CLOSE, struct.pack(">HBHH", 200, 0, 0, 0))
@@ -51,15 +51,15 @@ class Connection:
         self._socket.close()
 
     def get(self, queue):
-        """The next message as (tag, body), or None."""
+        """The next message as (tag, body, whether it comes again), or None."""
         self._call(1, GET, b"\x00\x00" + short_text(queue) + b"\x00")
         method, arguments = self._method()
         if method == GET_EMPTY:
             return None
         if method != GET_OK:
             raise Refused(f"unexpected answer {method}")
-        (tag,) = struct.unpack(">Q", arguments[:8])
-        return tag, self._content()
+        tag, again = struct.unpack(">Q?", arguments[:9])
+        return tag, self._content(), again
 
     def acknowledge(self, tag):
         self._call(1, ACK, struct.pack(">QB", tag, 0))

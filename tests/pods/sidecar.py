@@ -45,7 +45,13 @@ class RabbitMq:
         self._connection = None
 
     def receive(self, queue):
-        return self._open().get(queue)
+        received = self._open().get(queue)
+        if received is None:
+            return None
+        tag, body, again = received
+        if again:
+            log(f"a message comes again: {body[:100].decode(errors='replace')}")
+        return tag, body
 
     def done(self, tag):
         self._open().acknowledge(tag)

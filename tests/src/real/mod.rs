@@ -70,6 +70,11 @@ pub(crate) async fn tell(scenario: &Scenario) {
     ];
     let of_actors = [logs.as_slice(), &["--selector=asya.sh/asya"]].concat();
     eprintln!("{}", scenario.kubectl(&of_actors).await.unwrap_or_default());
+    let before_restarts = [of_actors.as_slice(), &["--previous", "--ignore-errors"]].concat();
+    eprintln!(
+        "before they were started again:\n{}",
+        scenario.kubectl(&before_restarts).await.unwrap_or_default()
+    );
     let of_operator = [
         "--namespace=asya-system",
         "--selector=app.kubernetes.io/instance",
