@@ -68,9 +68,10 @@ impl SecretWatch {
     fn take(&mut self, event: watcher::Result<Event<TlsSecret>>) -> Option<Seen> {
         let seen = match event {
             Err(error) => return Some(self.failed(&error)),
+            // Told before the server was asked: no sign that it answers.
             Ok(Event::Init) => {
                 self.listed = false;
-                None
+                return None;
             }
             Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
                 self.listed = true;
@@ -99,4 +100,36 @@ impl SecretWatch {
 fn backoff(failures: u32) -> Duration {
     let full = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
     full.min(BACKOFF_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream::{iter, repeat_with};
+
+    use super::*;
+
+    fn refused() -> watcher::Error {
+        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        watcher::Error::InitialListFailed(kube::Error::Api(status.boxed()))
+    }
+
+    /// CERT-3
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_may_not_be_listed_is_asked_for_less_and_less_often() {
+        let lists = repeat_with(|| iter([Ok(Event::Init), Err(refused())]));
+        let mut watch = SecretWatch {
+            events: lists.flatten().boxed(),
+            name: "tls".to_owned(),
+            listed: false,
+            failures: 0,
+            resume: None,
+        };
+        let (end, mut blind) = (Instant::now() + Duration::from_mins(5), 0);
+        while Instant::now() < end {
+            assert!(matches!(watch.next().await, Seen::Blind(_)));
+            blind += 1;
+        }
+        // Eight until the delay is the longest, and then one in 7.5 to 15 s.
+        assert!((25..=48).contains(&blind), "{blind} lists in five minutes");
+    }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_process::watching::{is_undecodable, was_cut};
+use asya_process::watching::{is_undecodable, was_cut, works};
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
@@ -157,10 +157,10 @@ where
             while let Some(event) = self.next(&mut events, &mut failures).await {
                 match event {
                     Ok(event) => {
-                        if failures > 0 {
+                        if failures > 0 && works(&event) {
                             self.works_again();
+                            failures = 0;
                         }
-                        failures = 0;
                         listed |= matches!(event, Event::InitDone);
                         self.metrics.watch_event(&kind);
                         let concerns = self.take(event);

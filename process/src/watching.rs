@@ -1,6 +1,13 @@
-//! What failures of a watch mean.
+//! What events and failures of a watch mean.
 
-use kube::runtime::watcher::Error;
+use kube::runtime::watcher::{Error, Event};
+
+/// Whether a watch works that tells this. kube tells of the beginning of a list before it asks for it, and the next page
+/// of one that began may fail.
+#[must_use]
+pub fn works<K>(event: &Event<K>) -> bool {
+    !matches!(event, Event::Init | Event::InitApply(_))
+}
 
 /// Whether an event could not be decoded: it is lost, and everything must be listed again. kube takes a line that it
 /// cannot decode for a `Status` without code and text.

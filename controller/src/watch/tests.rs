@@ -13,6 +13,19 @@ use super::*;
 use crate::health::Readiness;
 use crate::record::ConfigMapRecord;
 
+/// A server that refuses everything, and counts what it was asked.
+fn refusing(asked: &Arc<AtomicUsize>) -> Client {
+    let asked = Arc::clone(asked);
+    let server = tower::service_fn(move |_: Request<Body>| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        let text = r#"{"status": "Failure", "code": 403, "message": "no", "reason": "Forbidden"}"#;
+        let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        std::future::ready(Ok::<_, BoxError>(response))
+    });
+    Client::new(server, "default")
+}
+
 /// A server with one object, which refuses the first watches.
 fn server(refusals: usize, watches: &Arc<AtomicUsize>) -> Client {
     let watches = Arc::clone(watches);
@@ -122,6 +135,30 @@ async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_
         4,
         "the watch was begun anew"
     );
+    running.abort();
+}
+
+/// FW-12
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_refused_is_tried_less_and_less_often_and_never_counts_as_healthy() {
+    let (asked, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
+    let watch = watch(refusing(&asked), &readiness);
+    let metrics = Arc::clone(&watch.metrics);
+    let running = tokio::spawn(watch.run(|_| {}));
+    let unhealthy = r#"asya_operator_watch_healthy{kind="ConfigMap"} 0"#;
+    let end = tokio::time::Instant::now() + Duration::from_mins(5);
+    while tokio::time::Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let text = metrics.text().unwrap();
+        assert!(
+            asked.load(Ordering::Relaxed) == 0 || text.contains(unhealthy),
+            "{text}"
+        );
+    }
+    // Six until the delay is the longest, and then one in 15 to 30 s.
+    let asked = asked.load(Ordering::Relaxed);
+    assert!((14..=27).contains(&asked), "{asked} lists in five minutes");
+    assert!(!running.is_finished());
     running.abort();
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use asya_process::watching::{is_undecodable, was_cut};
+use asya_process::watching::{is_undecodable, was_cut, works};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use http::{Request, Response};
@@ -131,7 +131,9 @@ pub async fn follow(client: Client, index: Arc<Index>, contact: Contact) {
         while let Some(event) = events.next().await {
             let error = match event {
                 Ok(event) => {
-                    failures = 0;
+                    if works(&event) {
+                        failures = 0;
+                    }
                     take(&index, event);
                     continue;
                 }

@@ -102,3 +102,14 @@ async fn what_is_in_the_way_of_the_first_list_is_told() {
     *world.fake.down.lock().await = None;
     world.until(|it| it.index.is_synced()).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_tried_less_and_less_often() {
+    let fake = Fake::default();
+    *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
+    let world = World::start(fake).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    // After 0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, and then every 10 s.
+    let asked = world.fake.asked();
+    assert!((10..=12).contains(&asked), "{asked} lists in a minute");
+}
