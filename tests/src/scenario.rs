@@ -247,18 +247,18 @@ impl Scenario {
         .await
     }
 
-    /// Waits until an Event of this reason stands in the namespace.
+    /// Waits until an Event of this reason stands in the namespace, and answers what it says.
     ///
     /// # Errors
     /// After the timeout.
-    pub async fn event(&self, reason: &str, timeout: Duration) -> Result<()> {
+    pub async fn event(&self, reason: &str, timeout: Duration) -> Result<String> {
         let selector = format!("--field-selector=reason={reason}");
+        let messages = "--output=jsonpath={.items[*].message}";
         eventually(format_args!("an Event {reason}"), timeout, async || {
-            let found = self
-                .kubectl(&["get", "events", "-o", "name", &selector])
-                .await;
+            let found = self.kubectl(&["get", "events", messages, &selector]).await;
             let found = found.map_err(NotYet::new)?;
-            check(!found.trim().is_empty(), "none")
+            check(!found.trim().is_empty(), "none")?;
+            Ok(found)
         })
         .await
     }

@@ -4,17 +4,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use asya_shared::inject::bound::InjectedHash;
-use asya_shared::names::annotation;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::bindings::Bound;
-use crate::binding::specimen::{Specimen, least_spec};
+use crate::binding::specimen::{self, Specimen, least_spec};
 use crate::record::Key;
 
 /// From the first try to the next; each further one waits twice as long.
@@ -144,36 +141,14 @@ impl Proofs {
     async fn prove(&self, bound: &Bound) -> Result<(), String> {
         let pod = pod(bound).ok_or("no pod can be made up that would be one of its target's")?;
         let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &bound.key.namespace);
-        let params = PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        };
-        let answer = pods
-            .create(&params, &pod)
-            .await
-            .map_err(|error| match error {
-                kube::Error::Api(status) => status.message,
-                error => error.to_string(),
-            })?;
-        judge(bound, &answer)
+        let answer = specimen::dry_run(&self.client, &bound.key.namespace, &pod).await;
+        let answer = answer.map_err(|error| match error {
+            kube::Error::Api(status) => status.message,
+            error => error.to_string(),
+        })?;
+        specimen::judge(&answer, &bound.uid, bound.hash.as_deref())
+            .map_err(|why| format!("a pod came back without the sidecar of this actor: {why}"))
     }
-}
-
-/// Whether the pod came back as one of this actor's.
-fn judge(bound: &Bound, answer: &Pod) -> Result<(), String> {
-    let annotations = answer.metadata.annotations.as_ref();
-    let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
-    if said(annotation::INJECTED_BY) != Some(&bound.uid) {
-        let why =
-            said(annotation::NOT_INJECTED).unwrap_or("the webhook was not asked, or left it alone");
-        return Err(format!("a pod came back without the sidecar: {why}"));
-    }
-    let part = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
-    if part.map(|part| part.actor) != bound.hash {
-        return Err("a pod came back with the sidecar of another spec".to_owned());
-    }
-    Ok(())
 }
 
 /// The least that is one of its target's pods.

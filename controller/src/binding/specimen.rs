@@ -1,8 +1,14 @@
-//! What a pod must say of itself to be one of a target's: for dry runs, which nobody else makes.
+//! What a pod must say of itself to be one of a target's, and whether it came back with the sidecar: for dry runs,
+//! which nobody else makes.
 
+use asya_shared::inject::bound::InjectedHash;
+use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation};
 use asya_shared::resolve::{
     Family, GroupKind, Operator, OwnerRule, POD_TEMPLATE_HASH, PodMatch, Requirement,
 };
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
 const HASH: &str = "asyaproof";
@@ -63,6 +69,55 @@ pub fn least_spec() -> Value {
     })
 }
 
+/// What would become of a pod; nothing is made.
+///
+/// # Errors
+/// When the API server refuses it or fails.
+pub async fn dry_run(client: &Client, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    pods.create(&params, pod).await
+}
+
+/// Whether a pod that was tried came back as one of the actor with this uid, with what its spec asks for: that part of
+/// [`InjectedHash`] is the actor's.
+///
+/// # Errors
+/// Why it would be none.
+pub fn judge(answer: &Pod, uid: &str, part: Option<&str>) -> Result<(), String> {
+    let annotations = answer.metadata.annotations.as_ref();
+    let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
+    if said(annotation::INJECTED_BY) != Some(uid) {
+        let why = said(annotation::NOT_INJECTED);
+        let unasked = "the webhook was not asked, or left it alone; see whether its pods run";
+        return Err(why.unwrap_or(unasked).to_owned());
+    }
+    if ![RUNTIME_CONTAINER, SIDECAR_CONTAINER]
+        .into_iter()
+        .all(|name| has(answer, name))
+    {
+        return Err("another webhook removes it; see the MutatingWebhookConfigurations that are asked about pods".to_owned());
+    }
+    let found = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
+    if found.as_ref().map(|it| &*it.actor) != part {
+        return Err(
+            "it would be that of another spec, or of another release of the operator".to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn has(pod: &Pod, name: &str) -> bool {
+    let Some(spec) = &pod.spec else {
+        return false;
+    };
+    let init = spec.init_containers.iter().flatten();
+    spec.containers.iter().chain(init).any(|it| it.name == name)
+}
+
 /// An owner that fits the rule.
 fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
     match rule {
@@ -85,3 +140,6 @@ fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
         OwnerRule::AnyOf(rules) => rules.iter().find_map(owner),
     }
 }
+
+#[cfg(test)]
+mod tests;

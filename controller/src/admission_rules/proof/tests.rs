@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::super::bindings::Bound;
-use super::{Proofs, judge, pod};
+use super::{Proofs, pod};
 
 fn bound(kind: &str, name: &str, labels: &[(&str, &str)]) -> Bound {
     let convention = resolver("apps", kind).convention(name);
@@ -49,33 +49,6 @@ fn pod_of_the_proof_is_one_of_the_targets() {
     }
 }
 
-/// CFG-8
-#[test]
-fn only_a_pod_with_this_actors_part_is_a_proof() {
-    let bound = bound("Deployment", "web", &[]);
-    let answer = |annotations: Value| -> Pod {
-        serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
-    };
-    let with = |by: &str, hash: &str| {
-        answer(json!({"asya.sh/injected-by": by, "asya.sh/injected-hash": hash}))
-    };
-    assert_eq!(judge(&bound, &with("uid-of-a", "actorpart.any")), Ok(()));
-    for other in [
-        with("uid-of-a", "other.any"),
-        with("another", "actorpart.any"),
-        answer(json!({"asya.sh/injected-by": "uid-of-a"})),
-        answer(json!({})),
-    ] {
-        judge(&bound, &other).unwrap_err();
-    }
-    let told = judge(
-        &bound,
-        &answer(json!({"asya.sh/not-injected": "HostNetwork"})),
-    )
-    .unwrap_err();
-    assert!(told.contains("HostNetwork"), "{told}");
-}
-
 /// An API server that answers creations of pods so.
 fn proofs(answer: &Arc<Mutex<Value>>) -> Proofs {
     let answer = Arc::clone(answer);
@@ -90,7 +63,8 @@ fn proofs(answer: &Arc<Mutex<Value>>) -> Proofs {
 fn injected() -> Value {
     let annotations =
         json!({"asya.sh/injected-by": "uid-of-a", "asya.sh/injected-hash": "actorpart.any"});
-    json!({"metadata": {"name": "p", "annotations": annotations}})
+    let containers = ["asya-runtime", "asya-sidecar"].map(|name| json!({"name": name}));
+    json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers}})
 }
 
 fn bare() -> Value {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use asya_shared::inject::bound::InjectedHash;
-use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
+use asya_shared::names::{annotation, manager};
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, EvictParams, Preconditions};
 
 use super::parent::{Ours, annotated, apply, claims};
+use crate::binding::specimen;
 use crate::events::Note;
 use crate::reconcile::bound_pods::{Lacking, actor_part};
 use crate::reconcile::conflict::Specs;
@@ -216,15 +216,14 @@ async fn probe(context: &Context, observed: &Observed) -> Result<Option<Rolled>,
         let text = "no pod can be made up that would be one of the target's, so nothing shows that new ones get the sidecar; restart its pods yourself";
         return told(Reason::ProbeFailed, text.to_owned());
     };
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &observed.key().namespace);
-    let params = PostParams {
-        dry_run: true,
-        ..PostParams::default()
-    };
-    match pods.create(&params, &pod).await {
-        Ok(answer) => match judge(observed, &answer) {
-            None => Ok(None),
-            Some(why) => told(
+    let (uid, wanted) = (
+        &observed.actor.metadata.uid,
+        observed.bound().and_then(|it| it.injected_hash.as_deref()),
+    );
+    match specimen::dry_run(&context.client, &observed.key().namespace, &pod).await {
+        Ok(answer) => match specimen::judge(&answer, uid, actor_part(wanted)) {
+            Ok(()) => Ok(None),
+            Err(why) => told(
                 Reason::ProbeFailed,
                 format!("no pod is replaced: a new one would have no sidecar: {why}"),
             ),
@@ -242,39 +241,6 @@ async fn probe(context: &Context, observed: &Observed) -> Result<Option<Rolled>,
         }
         Err(error) => Err(Error::Api(error)),
     }
-}
-
-/// Why an answer is no pod of this actor's; `None`: it is.
-fn judge(observed: &Observed, answer: &Pod) -> Option<String> {
-    let annotations = answer.metadata.annotations.as_ref();
-    let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
-    if said(annotation::INJECTED_BY) != Some(&observed.actor.metadata.uid) {
-        let why = said(annotation::NOT_INJECTED);
-        return Some(
-            why.unwrap_or("the webhook was not asked, or left it alone; see whether its pods run")
-                .to_owned(),
-        );
-    }
-    if ![RUNTIME_CONTAINER, SIDECAR_CONTAINER]
-        .into_iter()
-        .all(|name| has(answer, name))
-    {
-        return Some("another webhook removes it; see the MutatingWebhookConfigurations that are asked about pods".to_owned());
-    }
-    let part = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
-    let wanted = observed.bound().and_then(|it| it.injected_hash.as_deref());
-    let same = part.as_ref().map(|it| &*it.actor) == actor_part(wanted);
-    (!same).then(|| {
-        "it would be that of another spec, or of another release of the operator".to_owned()
-    })
-}
-
-fn has(pod: &Pod, name: &str) -> bool {
-    let Some(spec) = &pod.spec else {
-        return false;
-    };
-    let init = spec.init_containers.iter().flatten();
-    spec.containers.iter().chain(init).any(|it| it.name == name)
 }
 
 fn asked(by: By) -> Rolled {

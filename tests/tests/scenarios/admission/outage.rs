@@ -69,7 +69,7 @@ async fn outage_of_the_webhook_stops_pods_of_required_bindings_and_nothing_else(
         })
         .await?;
         assert_eq!(missed(&status), json!([2, "WebhookUnavailable"]));
-        proofs_are_repeated(&mut stage, scenario, &must).await
+        proofs_are_repeated(&mut stage, scenario).await
     })
     .await;
 }
@@ -150,7 +150,7 @@ async fn only_required_pods_are_refused(scenario: &Scenario) -> Result<()> {
 }
 
 /// After a restart, a CA and a failure.
-async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario, actor: &str) -> Result<()> {
+async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario) -> Result<()> {
     let audit = stage.cluster.audit();
     let user = stage.operator.user();
     let tried = async |mark, by: &str| -> Result<usize, NotYet> {
@@ -175,16 +175,9 @@ async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario, actor: &str
     stage.webhook.kill().await?;
     stage.controller.kill().await;
     stage.controller = control(&stage.operator, "last", &FLAGS).await?;
-    let about = format!("--field-selector=reason=InjectionNotProved,involvedObject.name={actor}");
-    let told = eventually("users are told", Duration::from_mins(1), async || {
-        let told = scenario
-            .kubectl(&["get", "events", "-o", "json", &about])
-            .await;
-        let told: Value = serde_json::from_str(&told.map_err(NotYet::new)?)?;
-        let text = told["items"][0]["message"].as_str().map(str::to_owned);
-        text.ok_or_else(|| NotYet::new("no Event"))
-    })
-    .await?;
+    let told = scenario
+        .event("InjectionNotProved", Duration::from_mins(1))
+        .await?;
     assert!(told.contains("fail-closed"), "{told}");
     let unproved = stage
         .controller

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use asya_shared::admission::required_entry_name;
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::owners::Kind;
 use asya_tests::owners::stripper::{Reinvoked, Stripper};
 use asya_tests::scenario::Scenario;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+use kube::Api;
 use kube::api::{ListParams, PostParams};
 use serde_json::{Value, json};
 
@@ -178,6 +181,46 @@ async fn rollout_ends_where_replacements_lose_their_sidecar_and_begins_anew_with
         let left = api.get("model").await?;
         assert_eq!(left.metadata.uid, made.metadata.uid);
         Ok(())
+    })
+    .await;
+}
+
+/// How pods of a required binding are treated when nobody answers; `None`: it has no entry of its own.
+async fn policy(scenario: &Scenario, actor: &str) -> Result<Option<String>, kube::Error> {
+    let injectors: Api<MutatingWebhookConfiguration> = Api::all(scenario.client());
+    let entries = injectors.get("asya-operator-injector").await?.webhooks;
+    let name = required_entry_name(scenario.namespace(), actor);
+    let mut entries = entries.into_iter().flatten();
+    let found = entries.find(|entry| entry.name == name);
+    Ok(found.and_then(|entry| entry.failure_policy))
+}
+
+/// CFG-8, SIM-9
+#[tokio::test]
+async fn required_binding_fails_open_while_another_webhook_removes_the_sidecar() {
+    Scenario::run("stripped-required", async |scenario| {
+        let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
+        let api = scenario.api::<Deployment>();
+        api.create(&PostParams::default(), &model("model", 1)?)
+            .await?;
+        let name = scenario.name("actor");
+        let mut actor = bound_actor(&name, "model");
+        actor["spec"]["binding"] = json!({"required": true});
+        scenario.apply(&actor).await?;
+
+        let told = scenario.event("InjectionNotProved", SOON).await?;
+        assert!(told.contains("another webhook removes it"), "{told}");
+        assert_eq!(policy(scenario, &name).await?.as_deref(), Some("Ignore"));
+
+        stripper.remove().await?;
+        eventually("its entry fails closed", SOON, async || {
+            let policy = policy(scenario, &name).await?;
+            check(
+                policy.as_deref() == Some("Fail"),
+                format_args!("{policy:?}"),
+            )
+        })
+        .await
     })
     .await;
 }
