@@ -90,7 +90,7 @@ pub(super) async fn template(
 }
 
 /// What is told until our part is applied again.
-pub const TAKEN_BACK: &str = "the sidecar was taken out of the target's pod template; it is put back after a pause (condition Conflict says by whom)";
+pub const TAKEN_BACK: &str = "what Asya has in the target's pod template was taken back; it is put there again after a pause (condition Conflict says what, and by whom)";
 
 fn waits(reason: Reason, text: &str, retry: Retry) -> Templated {
     Templated::Waits(reason, text.to_owned(), retry)

@@ -169,7 +169,9 @@ pub fn of_refusal(status: &Status) -> Option<Vec<(String, Rival)>> {
                 operation: None,
                 has_it: true,
             };
-            (cause.field.trim_start_matches('.').to_owned(), rival)
+            // An item of a list is named as by [`Segment::text`].
+            let field = cause.field.replace("[name=\"", "[").replace("\"]", "]");
+            (field.trim_start_matches('.').to_owned(), rival)
         })
         .collect();
     (!found.is_empty()).then_some(found)

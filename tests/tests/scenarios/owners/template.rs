@@ -8,6 +8,7 @@ use asya_tests::owners::kaito::{WORKSPACE, workspace};
 use asya_tests::owners::{Hand, Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::argo::manifest;
@@ -267,6 +268,54 @@ async fn template_that_an_owner_takes_back_is_written_five_times() {
         let hand = somebody(scenario);
         assert_eq!(names(&template(&hand).await?["spec"]), ["model"]);
         pods_have(&hand, &["model"]).await
+    })
+    .await;
+}
+
+/// CONF-7, CONF-10: what a tool for images forces in our container stays its own, and it is named.
+#[tokio::test]
+async fn field_that_another_forces_in_our_part_of_the_template_stays_and_its_owner_is_named() {
+    Scenario::run("template-forced", async |scenario| {
+        let hand = somebody(scenario);
+        hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
+        let name = bind_all(scenario).await?;
+        let sidecar = json!({"name": "asya-sidecar", "image": "mirror/sidecar:9"});
+        let forced = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "model"},
+            "spec": {"template": {"spec": {"containers": [sidecar]}}},
+        });
+        let params = PatchParams::apply("image-updater").force();
+        let deployments = hand.api(DEPLOYMENT);
+        deployments
+            .patch("model", &params, &Patch::Apply(&forced))
+            .await?;
+
+        let status = status_is(scenario, &name, "it is given up", GIVEN_UP, |status| {
+            status["conflicts"][0]["state"] == "Stopped"
+                && condition(status, "Injected") == ("True", "AllPodsInjected")
+        })
+        .await?;
+        let lost = conflict(&status);
+        let field = "spec.template.spec.containers[asya-sidecar].image";
+        assert_eq!(
+            (&lost["part"], &lost["count"]),
+            (&json!("Template"), &json!(5))
+        );
+        assert_eq!(lost["field"], field, "{status}");
+        assert_eq!(lost["rival"], "image-updater", "{status}");
+        let spec = &template(&hand).await?["spec"];
+        assert_eq!(names(spec), ["model", "asya-runtime", "asya-sidecar"]);
+        assert_eq!(spec["containers"][2]["image"], "mirror/sidecar:9");
+
+        // And goes with the actor, but for what is not ours.
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, SOON).await?;
+        let spec = &template(&hand).await?["spec"];
+        assert_eq!(names(spec), ["model", "asya-sidecar"]);
+        assert_eq!(spec["containers"][1]["image"], "mirror/sidecar:9");
+        Ok(())
     })
     .await;
 }

@@ -196,14 +196,20 @@ fn a_refusal_of_an_apply_names_the_rivals() {
         "reason": "FieldManagerConflict",
         "message": "conflict with \"kubectl-annotate\" using apps/v1",
         "field": ".spec.template.metadata.annotations.asya.sh/roll",
+    }, {
+        "reason": "FieldManagerConflict",
+        "message": "conflict with \"images\" using apps/v1",
+        "field": ".spec.template.spec.containers[name=\"asya-sidecar\"].image",
     }]));
     let found = of_refusal(&owned).unwrap();
     let told: Vec<_> = found
         .iter()
         .map(|(at, it)| (&**at, it.to_string()))
         .collect();
-    let field = "spec.template.metadata.annotations.asya.sh/roll";
-    assert_eq!(told, [(field, "kubectl-annotate".to_owned())]);
+    let annotation = "spec.template.metadata.annotations.asya.sh/roll";
+    let image = "spec.template.spec.containers[asya-sidecar].image";
+    let wanted = [(annotation, "kubectl-annotate"), (image, "images")];
+    assert_eq!(told, wanted.map(|(at, who)| (at, who.to_owned())));
     assert_eq!(of_refusal(&status(json!([]))), None, "an old version");
     let other = json!([{"reason": "FieldValueInvalid", "message": "x", "field": "y"}]);
     assert_eq!(of_refusal(&status(other)), None);
