@@ -39,6 +39,9 @@ const WORKLOAD_READY: &str = "WorkloadReady";
 const SCALING_READY: &str = "ScalingReady";
 const READY: &str = "Ready";
 
+/// From one look at a workload that goes unseen to the next.
+const UNSEEN: Duration = Duration::from_secs(2);
+
 /// What a pass has to tell, and when it should be followed by another.
 #[derive(Debug)]
 pub struct Report {
@@ -213,10 +216,17 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
             .chain(of_scaling)
             .chain(ensured.queue.retry())
             .chain(queues.retry)
+            .chain(unseen_end(observed, ensured))
             .fold(Retry::OnChange, Retry::sooner),
         notes: queues.notes,
         status,
     }
+}
+
+/// No watch tells of the end of a workload that does not bear our labels yet.
+fn unseen_end(observed: &Observed, ensured: &Ensured) -> Option<Retry> {
+    let goes = ensured.workload.as_ref()?.metadata.deleting;
+    (goes && observed.workload.ours().is_none()).then_some(Retry::After(UNSEEN))
 }
 
 /// What the newest pods bear: the workload may have an older template than it would get today, as long as it is

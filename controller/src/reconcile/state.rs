@@ -222,7 +222,15 @@ fn of_pods(
             } else {
                 (Some(false), Reason::Progressing)
             };
-            let text = format!("rolling out; {}", progress());
+            let text = if workload.metadata.deleting {
+                let next = match facts.left_alone {
+                    None => ", and made anew once it is gone",
+                    Some(_) => "",
+                };
+                format!("the workload is being deleted{next}; {}", progress())
+            } else {
+                format!("rolling out; {}", progress())
+            };
             verdict(State::Updating, any.0, any.1, text)
         }
         _ if total > desired || is_leaving(facts, desired) => verdict(
@@ -345,10 +353,12 @@ fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, Strin
         .min_by_key(|(class, _)| *class)
 }
 
-/// Row 10. Counts of an older generation of the workload say nothing about a rollout; pods do.
+/// Row 10. Counts of an older generation of the workload say nothing about a rollout; pods do. A workload that goes is
+/// followed by another.
 fn is_rolling(facts: &Facts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
     let counts_are_current = workload.observed_generation >= workload.generation;
     facts.pods.old > 0
+        || workload.metadata.deleting
         || (counts_are_current && workload.rolling)
         || (facts.previous == Some(State::Updating) && ready < desired)
 }

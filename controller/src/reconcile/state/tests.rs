@@ -101,6 +101,14 @@ impl Row {
         self
     }
 
+    /// The workload is being deleted.
+    fn going(self) -> Self {
+        self.with(|row| {
+            let workload = row.workload.as_mut().map(Arc::make_mut);
+            workload.unwrap().metadata.deleting = true;
+        })
+    }
+
     fn refused(self, reason: Reason) -> Self {
         self.with(|row| row.refused = Some(Fault::until_change(reason, "text")))
     }
@@ -303,6 +311,12 @@ fn changes() -> Vec<Row> {
             .is(S::Updating, YES, R::RollingOut),
         pods("counts show old ones", [2, 3, 1, 2]).is(S::Updating, YES, R::RollingOut),
         pods("no new one is counted yet", [1, 1, 0, 1]).is(S::Updating, YES, R::RollingOut),
+        pods("it goes, its pods work", two)
+            .going()
+            .is(S::Updating, YES, R::RollingOut),
+        pods("it goes with its pods", [1, 1, 1, 0])
+            .going()
+            .is(S::Updating, NO, R::Progressing),
         of_set("the only pod stops for its successor", [1, 1, 0, 0], true)
             .leaving(1)
             .is(S::Updating, NO, R::Progressing),

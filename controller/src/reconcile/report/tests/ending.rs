@@ -4,7 +4,7 @@ use serde_json::json;
 use super::{at, lives, report, running};
 use crate::reconcile::apply::Outcome;
 use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::report::make;
+use crate::reconcile::report::{UNSEEN, make};
 use crate::reconcile::testing::{deployment, workload};
 use crate::reconcile::{Fault, Reason, Retry};
 
@@ -75,4 +75,20 @@ fn while_nobody_can_tell_how_far_it_is_what_was_told_holds() {
     let fault = Fault::until_change(Reason::UnbindBlocked, "somebody must do something");
     observed.previous = told(&observed, Some(fault), &[]);
     assert_eq!(tell(&observed).unwrap().status, observed.previous);
+}
+
+/// FW-22, STA-3: no watch shows a workload that was never ours, so its end is looked for.
+#[test]
+fn workload_that_is_being_deleted_is_not_running_and_its_unseen_end_is_looked_for() {
+    for is_seen in [true, false] {
+        let mut observed = goes(true);
+        let mut ensured = running(&observed);
+        ensured.workload = observed.workload.ours().cloned();
+        if !is_seen {
+            observed.workload = Child::Absent;
+        }
+        let told = report(&observed, ensured);
+        assert_eq!(told.status.status, Some(State::Updating));
+        assert_eq!(told.retry == Retry::After(UNSEEN), !is_seen);
+    }
 }
