@@ -30,10 +30,11 @@ pub enum BrokerError {
     /// The same, and for how long it wants to be left alone.
     #[error("{0}")]
     Resting(String, Duration),
-    /// The broker does not accept what we ask for.
+    /// The broker does not accept what we ask for, and will not before that changes.
     #[error("{0}")]
     ConfigInvalid(String),
-    /// What the configuration names is not there, or cannot be used, and nothing announces that it can.
+    /// What the configuration names is not there, or cannot be used, or the broker does not accept what we ask for,
+    /// and nothing announces that it can.
     #[error("{0}")]
     NotThereYet(String),
     /// The queue is there and cannot become what is wanted without losing messages.

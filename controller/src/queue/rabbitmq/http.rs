@@ -241,8 +241,10 @@ impl Api {
             StatusCode::BAD_REQUEST if answer.reason().contains("inequivalent arg") => {
                 BrokerError::Mismatch(format!("{what}: {}", answer.reason()))
             }
+            // A node that is down and a limit that is reached are told by this status, too, and nobody tells when
+            // they have passed.
             StatusCode::BAD_REQUEST => {
-                BrokerError::ConfigInvalid(format!("{what}: {}", answer.reason()))
+                BrokerError::NotThereYet(format!("{what}: {}", answer.reason()))
             }
             status => BrokerError::Throttled(format!(
                 "{what}: what answers at {} gave HTTP {}, as RabbitMQ does not",

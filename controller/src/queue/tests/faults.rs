@@ -88,6 +88,7 @@ fn name(error: &BrokerError) -> &'static str {
         BrokerError::ConfigInvalid(_) => "ConfigInvalid",
         BrokerError::NotThereYet(_) => "NotThereYet",
         BrokerError::DeletedRecently(_) => "DeletedRecently",
+        BrokerError::Mismatch(_) => "Mismatch",
         _ => "other",
     }
 }
@@ -157,7 +158,7 @@ async fn each_answer_of_sqs_becomes_its_error() {
     }
 }
 
-/// RMQ-2, RMQ-3, QUE-11
+/// RMQ-2, RMQ-3, QUE-10, QUE-11, FW-28
 #[tokio::test]
 async fn each_answer_of_rabbitmq_becomes_its_error() {
     let rows = [
@@ -172,12 +173,25 @@ async fn each_answer_of_rabbitmq_becomes_its_error() {
         (404, r#"{"message":"no Route matched"}"#, "Throttled"),
         (404, r#"{"error":"Not Found","status":404}"#, "Throttled"),
         (404, "", "Throttled"),
-        (400, r#"{"reason":"bad"}"#, "ConfigInvalid"),
+        (
+            400,
+            r#"{"error":"bad_request","reason":"inequivalent arg 'durable'"}"#,
+            "Mismatch",
+        ),
+        (400, r#"{"reason":"bad"}"#, "NotThereYet"),
+        (
+            400,
+            r#"{"error":"bad_request","reason":"nodedown"}"#,
+            "NotThereYet",
+        ),
+        (400, "", "NotThereYet"),
     ];
     for (status, body, wanted) in rows {
         let server = answering(status, "application/json", body).await;
         let error = refusal("rabbitmq", &server.address).await;
         assert_eq!(name(&error), wanted, "{status} {body}: {error}");
+        let retry = error.retry();
+        assert_ne!(retry, Retry::OnChange, "no event follows: {status} {body}");
     }
 }
 
