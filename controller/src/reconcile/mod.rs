@@ -41,6 +41,7 @@ use crate::queue::health::Doubts;
 use crate::queue::looks::Looks;
 use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
+    WorkloadRecord,
 };
 use crate::runtime::RuntimeScript;
 use crate::store::Store;
@@ -57,6 +58,14 @@ pub use reason::{Failure, Fault, Reason, Retry};
 
 /// An API server that fails so often in a row is told in the status of the actor that it keeps from its children.
 const TOLD_AFTER: u32 = 2;
+
+/// From one look at a workload that no watch shows to the next.
+const UNSEEN: Duration = Duration::from_secs(2);
+
+/// When to look again at a workload of which something is expected; `None`: its watch tells.
+fn unseen(workload: &WorkloadRecord) -> Option<Duration> {
+    (!workload.metadata.labelled).then_some(UNSEEN)
+}
 
 /// What every pass works with.
 pub struct Context {

@@ -27,7 +27,7 @@ use super::observe::Observed;
 use super::plan::is_done_once;
 use super::pods::Pods;
 use super::state::{self, Counts, Facts, LeftAlone, Verdict, WorkloadReady};
-use super::{Context, Error, Fault, Reason, Retry};
+use super::{Context, Error, Fault, Reason, Retry, unseen};
 use crate::events::Note;
 use crate::queue::depths::Told;
 use crate::record::Key;
@@ -38,9 +38,6 @@ const TRANSPORT_READY: &str = "TransportReady";
 const WORKLOAD_READY: &str = "WorkloadReady";
 const SCALING_READY: &str = "ScalingReady";
 const READY: &str = "Ready";
-
-/// From one look at a workload that goes unseen to the next.
-const UNSEEN: Duration = Duration::from_secs(2);
 
 /// What a pass has to tell, and when it should be followed by another.
 #[derive(Debug)]
@@ -216,7 +213,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
             .chain(of_scaling)
             .chain(ensured.queue.retry())
             .chain(queues.retry)
-            .chain(unseen_end(observed, ensured))
+            .chain(unseen_end(ensured))
             .fold(Retry::OnChange, Retry::sooner),
         notes: queues.notes,
         status,
@@ -224,9 +221,10 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
 }
 
 /// No watch tells of the end of a workload that does not bear our labels yet.
-fn unseen_end(observed: &Observed, ensured: &Ensured) -> Option<Retry> {
-    let goes = ensured.workload.as_ref()?.metadata.deleting;
-    (goes && observed.workload.ours().is_none()).then_some(Retry::After(UNSEEN))
+fn unseen_end(ensured: &Ensured) -> Option<Retry> {
+    let workload = ensured.workload.as_ref()?;
+    let goes = workload.metadata.deleting;
+    unseen(workload).filter(|_| goes).map(Retry::After)
 }
 
 /// What the newest pods bear: the workload may have an older template than it would get today, as long as it is

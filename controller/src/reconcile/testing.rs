@@ -136,6 +136,7 @@ pub(super) fn deployment(observed: &Observed) -> Value {
     json!({
         "metadata": {
             "name": "a", "namespace": "ns", "uid": "workload-uid", "resourceVersion": "9", "generation": 1,
+            "labels": {"app.kubernetes.io/managed-by": "asya-operator"},
             "annotations": {"asya.sh/applied-hash": hash},
             "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "actor-uid", "controller": true}],
             "managedFields": [{"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use asya_shared::names::{annotation, manager};
+use asya_shared::names::{MANAGED_BY, annotation, label, manager};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
@@ -25,6 +25,8 @@ pub struct Metadata {
     pub deleting: bool,
     /// The owner that is marked as controller.
     pub controller: Option<Controller>,
+    /// Whether it bears the label by which the watches select the objects of actors.
+    pub labelled: bool,
 }
 
 impl Metadata {
@@ -124,6 +126,7 @@ impl RawMetadata<'_> {
             uid: self.uid.as_ref().into(),
             resource_version: self.resource_version.parse().unwrap_or_default(),
             deleting: self.deletion_timestamp.is_some(),
+            labelled: self.label(label::MANAGED_BY) == Some(MANAGED_BY),
             controller: self
                 .owner_references
                 .iter()

@@ -4,12 +4,12 @@ use asya_shared::names::annotation;
 use serde_json::Value;
 
 use crate::reconcile::observe::Observed;
-use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::reconcile::{Context, Error, Fault, Reason, Retry, unseen};
 use crate::record::WorkloadRecord;
 use crate::workload::SELECTOR;
 
 /// Why `object` was refused, if that is because of fields which can never change. Where the actor allows it
-/// the workload is deleted; its end is an event, and then it is made anew.
+/// the workload is deleted; once it is gone it is made anew.
 pub(super) async fn if_allowed(
     context: &Context,
     observed: &Observed,
@@ -47,8 +47,13 @@ pub(super) async fn if_allowed(
     } else {
         workloads.delete_leaving_pods(workload).await?;
     }
+    Ok(Some(made_anew(workload, &what)))
+}
+
+/// Until the workload is gone.
+fn made_anew(workload: &WorkloadRecord, what: &str) -> Fault {
     let text = format!("{what}; it is being made anew");
-    Ok(Some(fault(text, Retry::OnChange)))
+    fault(text, unseen(workload).map_or(Retry::OnChange, Retry::After))
 }
 
 fn fault(message: String, retry: Retry) -> Fault {
@@ -56,5 +61,25 @@ fn fault(message: String, retry: Retry) -> Fault {
         reason: Reason::ReconcileError,
         message,
         retry,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::made_anew;
+    use crate::reconcile::testing::{actor, deployment, observed, spec, workload};
+    use crate::reconcile::{Retry, UNSEEN};
+
+    /// FW-22: what no watch shows was made by somebody else, and taken over.
+    #[test]
+    fn end_of_a_workload_that_is_made_anew_is_an_event_or_looked_for() {
+        let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+        let mut object = deployment(&seen);
+        let retry = |object: &Value| made_anew(&workload(object), "it cannot be changed").retry;
+        assert_eq!(retry(&object), Retry::OnChange);
+        object["metadata"]["labels"] = json!({});
+        assert_eq!(retry(&object), Retry::After(UNSEEN));
     }
 }

@@ -10,6 +10,7 @@ use super::unbind::{self, UNBOUND, Unbind};
 use super::{Wake, has_finalizer};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::known::Hold;
+use crate::reconcile::unseen;
 use crate::record::WorkloadRecord;
 use crate::scaling::plan::{Removal, plan_removal};
 
@@ -171,11 +172,12 @@ fn without_scaling(
     now: Timestamp,
 ) -> (Vec<WorkloadRemoval>, Then) {
     if !ours.is_empty() {
+        let look = ours.iter().filter_map(|workload| unseen(workload)).min();
         let still = ours
             .into_iter()
             .filter(|workload| !workload.metadata.deleting);
         let workloads = still.map(WorkloadRemoval::Delete).collect();
-        return (workloads, Then::Wait(None));
+        return (workloads, Then::Wait(look));
     }
     let queues = queues_to_delete(observed);
     let wait = wait_for_pods(observed, now).filter(|_| !queues.is_empty());

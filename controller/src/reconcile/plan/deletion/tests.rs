@@ -170,6 +170,21 @@ fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
 
+/// FIN-2: the former operator's, which we never applied, bears no label by which the watch selects.
+#[test]
+fn end_of_a_workload_that_no_watch_shows_is_looked_for() {
+    let mut observed = going(&json!({}), &json!({}));
+    let mut object = deployment(&observed);
+    object["metadata"]["labels"] = json!({"app": "a"});
+    let unseen = workload(&object);
+    observed.workload = Child::Ours(unseen.clone());
+    let removal = vec![WorkloadRemoval::Delete(unseen)];
+    assert_eq!(deletion(&observed), wait(removal, Some(2)));
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+    observed.workload = Child::Ours(workload(&object));
+    assert_eq!(deletion(&observed), wait(vec![], Some(2)));
+}
+
 /// FIN-2, WRK-6
 #[test]
 fn deletion_takes_workloads_of_both_kinds() {

@@ -2,11 +2,11 @@ use asya_shared::api::{AsyncActorStatus, State};
 use serde_json::json;
 
 use super::{at, lives, report, running};
-use crate::reconcile::apply::Outcome;
+use crate::reconcile::apply::{Ensured, Outcome};
 use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::report::{UNSEEN, make};
+use crate::reconcile::report::make;
 use crate::reconcile::testing::{deployment, workload};
-use crate::reconcile::{Fault, Reason, Retry};
+use crate::reconcile::{Fault, Reason, Retry, UNSEEN};
 
 /// An actor that goes, whose Deployment is there and is being deleted or not.
 fn goes(deleting: bool) -> Observed {
@@ -81,12 +81,16 @@ fn while_nobody_can_tell_how_far_it_is_what_was_told_holds() {
 #[test]
 fn workload_that_is_being_deleted_is_not_running_and_its_unseen_end_is_looked_for() {
     for is_seen in [true, false] {
-        let mut observed = goes(true);
-        let mut ensured = running(&observed);
-        ensured.workload = observed.workload.ours().cloned();
+        let observed = lives();
+        let mut object = deployment(&observed);
+        object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:30Z");
         if !is_seen {
-            observed.workload = Child::Absent;
+            object["metadata"]["labels"] = json!({});
         }
+        let ensured = Ensured {
+            workload: Some(workload(&object)),
+            ..running(&observed)
+        };
         let told = report(&observed, ensured);
         assert_eq!(told.status.status, Some(State::Updating));
         assert_eq!(told.retry == Retry::After(UNSEEN), !is_seen);
