@@ -105,8 +105,12 @@ impl<R: Record> Store<R> {
         inner.put(Arc::clone(&seen.record))
     }
 
-    /// Takes the answer to a write of ours, unless the watch is already past it.
+    /// Takes the answer to a write of ours, unless the watch is already past it, or never shows the object: nobody
+    /// would tell what becomes of it.
     pub fn wrote(&self, seen: &Seen<R>) {
+        if !seen.record.is_watched() {
+            return;
+        }
         let mut inner = self.lock();
         let metadata = seen.record.metadata();
         let shown = [&None, &Some(Arc::clone(&metadata.key.namespace))]

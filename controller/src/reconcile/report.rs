@@ -213,18 +213,19 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
             .chain(of_scaling)
             .chain(ensured.queue.retry())
             .chain(queues.retry)
-            .chain(unseen_end(ensured))
+            .chain(unseen_change(ensured))
             .fold(Retry::OnChange, Retry::sooner),
         notes: queues.notes,
         status,
     }
 }
 
-/// No watch tells of the end of a workload that does not bear our labels yet.
-fn unseen_end(ensured: &Ensured) -> Option<Retry> {
+/// No watch tells what becomes of a workload that does not bear our labels yet: its end, or that of its pods.
+fn unseen_change(ensured: &Ensured) -> Option<Retry> {
     let workload = ensured.workload.as_ref()?;
-    let goes = workload.metadata.deleting;
-    unseen(workload).filter(|_| goes).map(Retry::After)
+    let counts = workload.observed_generation < workload.generation || workload.total > 0;
+    let moves = workload.metadata.deleting || (ensured.stopped.is_some() && counts);
+    unseen(workload).filter(|_| moves).map(Retry::After)
 }
 
 /// What the newest pods bear: the workload may have an older template than it would get today, as long as it is

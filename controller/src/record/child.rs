@@ -79,6 +79,10 @@ impl<K: ChildType> Record for ChildRecord<K> {
     fn concerns(&self) -> Concerns {
         Concerns::owner_of(&self.metadata, self.actor.as_deref())
     }
+
+    fn is_watched(&self) -> bool {
+        self.metadata.labelled
+    }
 }
 
 impl<K: ChildType> Judged for ChildRecord<K> {

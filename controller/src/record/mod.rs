@@ -94,6 +94,10 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     fn metadata(&self) -> &Metadata;
     /// Whom a change of this object concerns.
     fn concerns(&self) -> Concerns;
+    /// Whether the watch of its kind shows it, and its end.
+    fn is_watched(&self) -> bool {
+        true
+    }
 }
 
 /// A record of an object that we apply, which is judged by what is left of that.

@@ -215,4 +215,8 @@ impl<K: WorkloadType> Record for OfKind<K> {
     fn concerns(&self) -> Concerns {
         Concerns::owner_of(&self.record.metadata, self.record.actor.as_deref())
     }
+
+    fn is_watched(&self) -> bool {
+        self.record.metadata.labelled
+    }
 }

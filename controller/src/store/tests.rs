@@ -1,9 +1,10 @@
 use std::sync::Arc;
 
+use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
 use super::Store;
-use crate::record::{Concerns, Key, PodRecord, Seen};
+use crate::record::{Concerns, Key, OfKind, PodRecord, Seen};
 
 fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Seen<PodRecord> {
     let ready = if ready { "True" } else { "False" };
@@ -170,4 +171,25 @@ fn what_is_not_shown_is_known_not_to_be_there_once_its_namespace_was_listed() {
     assert_eq!(listed(), (false, false));
     store.completed(&None);
     assert_eq!(listed(), (true, true), "the whole cluster");
+}
+
+/// FIN-2, STA-1: its end would be told by nobody, so it would stand there for ever.
+#[test]
+fn answer_about_an_object_that_the_watch_does_not_show_is_not_kept() {
+    let kept = |labels: serde_json::Value| {
+        let text = json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}});
+        let seen: Seen<OfKind<Deployment>> = serde_json::from_str(&text.to_string()).unwrap();
+        let store = Store::default();
+        store.wrote(&seen);
+        store.len()
+    };
+    assert_eq!(
+        kept(json!({"app.kubernetes.io/managed-by": "asya-operator"})),
+        1
+    );
+    assert_eq!(
+        kept(json!({"app.kubernetes.io/managed-by": "asya-gateway"})),
+        0
+    );
+    assert_eq!(kept(json!({})), 0);
 }

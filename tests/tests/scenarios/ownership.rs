@@ -220,26 +220,38 @@ async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
     .await;
 }
 
-/// QUE-3, WRK-7
-#[tokio::test]
-async fn pods_of_the_former_operator_that_take_anothers_messages_go_until_the_queue_is_their_actors()
- {
-    Scenario::run("stopped", async |scenario| {
-        let name = scenario.name("both");
-        scenario.apply(&minimal_actor(&name)).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
+/// A second actor of a name, and with its queue, in a namespace of its own.
+struct Second {
+    namespaces: Api<Namespace>,
+    namespace: String,
+    deployments: Api<Deployment>,
+    /// Its Deployment, which the former operator made.
+    made: Box<Deployment>,
+}
 
-        // Two actors of one name shared a queue; of the second there is a workload already.
-        let (namespaces, other) = another_namespace(scenario, "there").await?;
-        let mut second = minimal_actor(&name);
-        second["metadata"]["namespace"] = json!(other);
+impl Second {
+    /// The first one runs already; of the second there is a workload with two pods.
+    async fn begin(scenario: &Scenario, name: &str) -> Result<Self> {
+        scenario.apply(&minimal_actor(name)).await?;
+        scenario.actor_status(name, "Running", SOON).await?;
+
+        let (namespaces, namespace) = another_namespace(scenario, "there").await?;
+        let mut second = minimal_actor(name);
+        second["metadata"]["namespace"] = json!(namespace);
         second["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
         apply_file(scenario, &second).await?;
-        let uid = ["get", "asya", "-n", &other, &name, "-o", "jsonpath={.metadata.uid}"];
+        let uid = [
+            "get",
+            "asya",
+            "-n",
+            &namespace,
+            name,
+            "-o",
+            "jsonpath={.metadata.uid}",
+        ];
         let uid = scenario.cluster().kubectl(&uid).await?;
         let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
-        let deployments: Api<Deployment> = Api::namespaced(scenario.client(), &other);
-        let mut made = foreign_deployment(&name)?;
+        let mut made = foreign_deployment(name)?;
         made.metadata.owner_references = serde_json::from_value(json!([{
             "apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": name, "uid": uid, "controller": true,
         }]))?;
@@ -250,46 +262,108 @@ async fn pods_of_the_former_operator_that_take_anothers_messages_go_until_the_qu
                 metadata.labels = serde_json::from_value(labels)?;
             }
         }
+        let deployments: Api<Deployment> = Api::namespaced(scenario.client(), &namespace);
         let made = deployments.create(&PostParams::default(), &made).await?;
-        let replicas = async |wanted: i32| {
-            eventually(format_args!("{wanted} pods are asked for"), SOON, async || {
-                let found = deployments.get(&name).await?;
+        let begun = Self {
+            namespaces,
+            namespace,
+            deployments,
+            made: Box::new(made),
+        };
+        begun.asks_for(2, name).await?;
+        second["metadata"]["annotations"] = json!({});
+        apply_file(scenario, &second).await?;
+        Ok(begun)
+    }
+
+    /// The Deployment, once it is to have so many pods.
+    async fn asks_for(&self, wanted: i32, name: &str) -> Result<Deployment> {
+        eventually(
+            format_args!("{wanted} pods are asked for"),
+            SOON,
+            async || {
+                let found = self.deployments.get(name).await?;
                 let asked = found.spec.as_ref().and_then(|spec| spec.replicas);
                 check(asked == Some(wanted), format_args!("{asked:?}"))?;
                 Ok(found)
-            })
-            .await
-        };
-        replicas(2).await?;
+            },
+        )
+        .await
+    }
 
-        second["metadata"]["annotations"] = json!({});
-        apply_file(scenario, &second).await?;
-        let stopped = replicas(0).await?;
+    /// Waits until a field of its status has this value.
+    async fn tells(&self, scenario: &Scenario, name: &str, field: &str, value: &str) -> Result<()> {
+        let until = format!("--for=jsonpath={{.status.{field}}}={value}");
+        let (actor, namespace) = (format!("asya/{name}"), &*self.namespace);
+        let wait = ["wait", "-n", namespace, &actor, "--timeout=30s", &until];
+        scenario.cluster().kubectl(&wait).await.map(drop)
+    }
+
+    async fn delete(&self, scenario: &Scenario, name: &str) -> Result<()> {
+        let delete = [
+            "delete",
+            "asya",
+            "-n",
+            &self.namespace,
+            name,
+            "--timeout=30s",
+        ];
+        scenario.cluster().kubectl(&delete).await.map(drop)
+    }
+}
+
+/// QUE-3, WRK-7
+#[tokio::test]
+async fn pods_of_the_former_operator_that_take_anothers_messages_go_until_the_queue_is_their_actors()
+ {
+    Scenario::run("stopped", async |scenario| {
+        let name = scenario.name("both");
+        // Two actors of one name shared a queue; of the second there is a workload already.
+        let second = Box::pin(Second::begin(scenario, &name)).await?;
+        let stopped = second.asks_for(0, &name).await?;
+        let made = &second.made;
         assert_eq!(stopped.metadata.uid, made.metadata.uid, "it is still there");
         let containers = |it: &Deployment| it.spec.as_ref().map(|it| it.template.spec.clone());
-        assert_eq!(containers(&stopped), containers(&made), "and as it was");
-        let waits = ["wait", "-n", &other, &format!("asya/{name}"), "--timeout=30s"];
-        let status = |status: &str| format!("--for=jsonpath={{.status.status}}={status}");
-        let until = async |wanted: &str| {
-            let status = status(wanted);
-            let all = [&waits[..], &[&*status]].concat();
-            scenario.cluster().kubectl(&all).await.map(drop)
-        };
+        assert_eq!(containers(&stopped), containers(made), "and as it was");
+        let until = async |wanted| second.tells(scenario, &name, "status", wanted).await;
         until("TransportError").await?;
 
         scenario
             .kubectl(&["delete", "asya", &name, "--timeout=60s"])
             .await?;
         until("Running").await?;
-        let runs = replicas(1).await?;
+        let runs = second.asks_for(1, &name).await?;
         assert_eq!(runs.metadata.uid, made.metadata.uid);
         let rabbitmq = scenario.cluster().rabbitmq()?;
         assert!(rabbitmq.queue(&format!("asya-{name}")).await?.is_some());
-        scenario
-            .cluster()
-            .kubectl(&["delete", "asya", "-n", &other, &name, "--timeout=60s"])
+        second.delete(scenario, &name).await?;
+        second
+            .namespaces
+            .delete(&second.namespace, &DeleteParams::default())
             .await?;
-        namespaces.delete(&other, &DeleteParams::default()).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// FIN-2, FIN-4, STA-1: no watch shows a workload that bears no label of ours.
+#[tokio::test]
+async fn actor_whose_stopped_workload_no_watch_shows_counts_its_pods_and_goes() {
+    Scenario::run("unseen", async |scenario| {
+        let name = scenario.name("both");
+        let second = Box::pin(Second::begin(scenario, &name)).await?;
+        second.asks_for(0, &name).await?;
+        second.tells(scenario, &name, "totalReplicas", "0").await?;
+        second.delete(scenario, &name).await?;
+        let left = second.deployments.get_opt(&name).await?;
+        assert!(left.is_none(), "the Deployment outlived its actor");
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        let queue = rabbitmq.queue(&format!("asya-{name}")).await?;
+        assert!(queue.is_some(), "the queue of another actor is gone");
+        second
+            .namespaces
+            .delete(&second.namespace, &DeleteParams::default())
+            .await?;
         Ok(())
     })
     .await;

@@ -96,3 +96,32 @@ fn workload_that_is_being_deleted_is_not_running_and_its_unseen_end_is_looked_fo
         assert_eq!(told.retry == Retry::After(UNSEEN), !is_seen);
     }
 }
+
+/// QUE-3, STA-1
+#[test]
+fn pods_of_a_stopped_workload_that_no_watch_shows_are_looked_for_until_they_are_gone() {
+    let observed = lives();
+    for (labelled, seen, pods, looks) in [
+        (false, 1, 1, true),
+        (false, 1, 0, true),
+        (false, 2, 1, true),
+        (false, 2, 0, false),
+        (true, 1, 1, false),
+    ] {
+        let mut object = deployment(&observed);
+        object["metadata"]["generation"] = json!(2);
+        object["spec"]["replicas"] = json!(0);
+        object["status"] = json!({"observedGeneration": seen, "replicas": pods});
+        if !labelled {
+            object["metadata"]["labels"] = json!({});
+        }
+        let ensured = Ensured {
+            workload: Some(workload(&object)),
+            stopped: Some(Box::default()),
+            ..Ensured::default()
+        };
+        let retry = report(&observed, ensured).retry;
+        let row = (labelled, seen, pods);
+        assert_eq!(retry == Retry::After(UNSEEN), looks, "{row:?}: {retry:?}");
+    }
+}
