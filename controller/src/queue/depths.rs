@@ -70,7 +70,7 @@ impl Depths {
         }
     }
 
-    /// The actor has another queue: what was read says nothing about it.
+    /// The actor has another queue, or is gone: what was read says nothing about it, nor about the next one of its name.
     pub fn forget(&self, actor: &Key) {
         self.lock().remove(actor);
     }

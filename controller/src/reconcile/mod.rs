@@ -15,7 +15,7 @@ mod report;
 mod sight;
 mod state;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

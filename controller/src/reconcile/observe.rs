@@ -220,6 +220,7 @@ pub async fn observe(
     let Some(actor) = context.stores.actors.get(key) else {
         context.doubts.forget(key);
         context.looks.forget(key);
+        context.depths.forget(key);
         context.slots.release(key);
         return Ok(None);
     };

@@ -1,6 +1,6 @@
 //! Observed actors for the tests of plan and report.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use asya_shared::config::{Settings, TransportsConfig};
@@ -10,10 +10,23 @@ use serde_json::{Value, json};
 use super::desired::desired;
 use super::observe::known::KnownQueues;
 use super::observe::{Child, DeletionPolicy, Observed, Ownership, QueueSeen, ScalingSeen};
-use super::{Deadlines, Installation};
+use super::{Context, Deadlines, Installation, Stores};
+use crate::applier::Applier;
+use crate::binding::slots::Slots;
+use crate::claims::Claims;
+use crate::config_maps::ConfigMaps;
+use crate::events::Events;
+use crate::fence::Fence;
+use crate::keda::Keda;
+use crate::metrics::Metrics;
+use crate::objects::Objects;
+use crate::queue::Brokers;
 use crate::queue::depths::Told;
-use crate::queue::health::Moment;
+use crate::queue::health::{Doubts, Moment};
+use crate::queue::looks::Looks;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
+use crate::runtime::RuntimeScript;
+use crate::workload::Workloads;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 
 const DEADLINES: Deadlines = Deadlines {
@@ -25,6 +38,48 @@ const DEADLINES: Deadlines = Deadlines {
 pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
     let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
     seen.record
+}
+
+/// What a pass works with where no API server answers, and nothing was shown yet.
+pub(crate) fn context() -> Context {
+    let unreachable = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Err::<http::Response<kube::client::Body>, tower::BoxError>("no API server".into())
+    });
+    let client = kube::Client::new(unreachable, "default");
+    let applier = Applier::new(client.clone(), None);
+    let installation = installation();
+    let metrics = Arc::new(Metrics::new());
+    let home = installation.namespace.clone();
+    let brokers = Brokers::new(
+        client.clone(),
+        &home,
+        Fence::open(),
+        Arc::clone(&metrics),
+        1,
+    );
+    Context {
+        stores: Stores::default(),
+        leading_since: OnceLock::new(),
+        installation,
+        workloads: Workloads::new(&applier),
+        service_accounts: Objects::new(&applier),
+        scaled_objects: Objects::new(&applier),
+        trigger_authentications: Objects::new(&applier),
+        keda: Keda::default(),
+        config_maps: ConfigMaps::new(&applier),
+        claims: Claims::default(),
+        bindings: Arc::default(),
+        slots: Slots::new(1),
+        brokers,
+        doubts: Doubts::default(),
+        looks: Looks::new(Duration::ZERO),
+        depths: Arc::default(),
+        runtime: RuntimeScript::new("script".into(), &home),
+        events: Events::new(client.clone(), "test"),
+        metrics,
+        applier,
+        client,
+    }
 }
 
 /// An installation with the transports `mq`, `twin` (the same broker) and `other` (RabbitMQ), `aws` (SQS), `fixed`

@@ -217,7 +217,13 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             Ok(Outcome::Ensured(ensured))
         }
         Plan::Bind(plan) => bind::bind(context, observed, *plan).await,
-        Plan::Delete(plan) => delete::delete(context, observed, plan).await,
+        Plan::Delete(plan) => {
+            let outcome = delete::delete(context, observed, plan).await?;
+            if matches!(outcome, Outcome::Gone) {
+                context.depths.forget(observed.key());
+            }
+            Ok(outcome)
+        }
     }
 }
 
@@ -260,3 +266,6 @@ fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Scaled> {
         fault,
     })
 }
+
+#[cfg(test)]
+mod tests;
