@@ -147,6 +147,19 @@ impl Operator {
         self.wake(concerns);
     }
 
+    /// All that there is, is due. What statuses tell of queues wakes nobody, so before anybody's pass it is read again
+    /// what all of them claim (QUE-3).
+    fn begin(&self) {
+        let actors = &self.context.stores.actors;
+        for key in actors.keys() {
+            self.refresh_claim(&key);
+        }
+        self.queue.now(Work::RuntimeScript);
+        for key in actors.keys() {
+            self.queue.now(Work::Actor(key));
+        }
+    }
+
     /// Runs passes until the queue is closed. Every known actor is seen once (FW-4).
     pub async fn lead(self) {
         let health = HealthPass {
@@ -156,16 +169,8 @@ impl Operator {
             actors: self.clone(),
         };
         let operator = self;
-        let Self {
-            context,
-            queue,
-            pace,
-            ..
-        } = operator.clone();
-        queue.now(Work::RuntimeScript);
-        for key in context.stores.actors.keys() {
-            queue.now(Work::Actor(key));
-        }
+        let Self { queue, pace, .. } = operator.clone();
+        operator.begin();
         let run = move |work: Work, attempt| {
             let operator = operator.clone();
             async move {
@@ -184,3 +189,6 @@ impl Operator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::reconcile::testing::context;
+use crate::record::{ActorRecord, Concerns, Seen};
+use crate::work_queue::Settings;
+
+fn operator() -> Operator {
+    let context = Arc::new(context());
+    Operator {
+        queue: WorkQueue::observed(Settings::default(), context.metrics.clone()),
+        context,
+        pace: Pace {
+            resync: Duration::ZERO,
+            longest: Duration::ZERO,
+        },
+        schedule: Schedule {
+            check: Duration::ZERO,
+            count: Duration::ZERO,
+        },
+        readiness: Readiness::default(),
+    }
+}
+
+/// An actor `a` of a namespace, which was made in that second.
+fn seen(namespace: &str, second: u32, status: &Value) -> Seen<ActorRecord> {
+    let version = if status.get("queue").is_some() {
+        "2"
+    } else {
+        "1"
+    };
+    let object = json!({
+        "metadata": {
+            "name": "a", "namespace": namespace, "uid": namespace, "resourceVersion": version, "generation": 1,
+            "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z"),
+        },
+        "spec": {"transport": "mq", "workload": {}},
+        "status": status,
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+/// QUE-3: an event of a status wakes nobody, and so it claims nothing while another replica leads.
+#[tokio::test]
+async fn who_begins_to_lead_knows_first_which_queues_the_actors_have_by_now() {
+    let operator = operator();
+    let actors = &operator.context.stores.actors;
+    let shown = |namespace: &str, second, status: &Value| {
+        let concerned = actors.show(&None, &seen(namespace, second, status));
+        for concerns in &concerned {
+            operator.reclaim(concerns.clone());
+        }
+        concerned
+    };
+    let wanted = |namespace: &str| Concerns::Actor(Key::new(namespace, "a"));
+    assert_eq!(shown("older", 1, &json!({})), [wanted("older")]);
+    assert_eq!(shown("younger", 2, &json!({})), [wanted("younger")]);
+    let has = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 1}});
+    assert_eq!(shown("younger", 2, &has), [], "a status is no event");
+
+    operator.begin();
+    let claims = &operator.context.claims;
+    assert_eq!(claims.owner_before(&Key::new("younger", "a")), None);
+    let owner = claims.owner_before(&Key::new("older", "a")).unwrap();
+    assert_eq!(owner.key, Key::new("younger", "a"));
+}
