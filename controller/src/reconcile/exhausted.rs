@@ -17,7 +17,8 @@ pub(super) fn give_up(outcome: &mut Outcome) {
         }
         Outcome::Deleting {
             fault: Some(fault), ..
-        } => exhaust(fault),
+        }
+        | Outcome::Held { fault, .. } => exhaust(fault),
         Outcome::Deleting { fault: None, .. } | Outcome::Unknown(_) | Outcome::Gone => {}
     }
 }
@@ -40,7 +41,7 @@ mod tests {
 
     use super::give_up;
     use crate::reconcile::apply::{Ensured, Outcome, QueueState, Scaled};
-    use crate::reconcile::{Fault, Reason, Retry};
+    use crate::reconcile::{Error, Fault, Reason, Retry};
 
     fn fault(retry: Retry) -> Fault {
         Fault {
@@ -69,7 +70,11 @@ mod tests {
                 retry,
                 released: false,
             };
-            for mut outcome in [Outcome::Ensured(ensured), deleting] {
+            let held = Outcome::Held {
+                fault: fault(retry),
+                error: Box::new(Error::Stale("an object")),
+            };
+            for mut outcome in [Outcome::Ensured(ensured), deleting, held] {
                 give_up(&mut outcome);
                 let told = match &outcome {
                     Outcome::Ensured(ensured) => {
@@ -84,6 +89,7 @@ mod tests {
                         ]
                     }
                     Outcome::Deleting { fault, .. } => vec![fault.as_ref().unwrap()],
+                    Outcome::Held { fault, .. } => vec![fault],
                     Outcome::Unknown(_) | Outcome::Gone => panic!(),
                 };
                 for fault in told {

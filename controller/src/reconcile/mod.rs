@@ -59,6 +59,12 @@ pub use reason::{Failure, Fault, Reason, Retry};
 /// An API server that fails so often in a row is told in the status of the actor that it keeps from its children.
 const TOLD_AFTER: u32 = 2;
 
+/// Whether what ended a pass is told. What may pass by itself has to last first; who may not delete a child of an actor
+/// that goes learns that at once.
+fn is_told(error: &Error, failures: u32, deleting: bool) -> bool {
+    failures >= TOLD_AFTER || (deleting && error.retry() == Retry::Slowly)
+}
+
 /// From one look at a workload that no watch shows to the next.
 const UNSEEN: Duration = Duration::from_secs(2);
 
@@ -193,7 +199,9 @@ pub async fn reconcile(
     }
     let mut outcome = match apply::apply(context, &observed, plan).await {
         // A status that stays empty helps nobody, whosever fault it is (STA-7).
-        Err(error) if attempt.failures >= TOLD_AFTER => apply::interrupted(&observed, error)?,
+        Err(error) if is_told(&error, attempt.failures, observed.actor.metadata.deleting) => {
+            apply::interrupted(&observed, error)?
+        }
         applied => applied?,
     };
     if attempt.last {

@@ -2,6 +2,7 @@
 
 mod binding;
 mod conditions;
+mod deletion;
 mod inventory;
 mod leftovers;
 mod queue;
@@ -20,6 +21,7 @@ use k8s_openapi::jiff::Timestamp;
 pub use write::announce_end;
 
 use conditions::Conditions;
+use deletion::{Blocked, of_deletion};
 use write::write;
 
 use super::apply::{Ensured, Outcome, QueueState};
@@ -108,7 +110,7 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
             status: if observed.previous.status == Some(State::Terminating) {
                 observed.previous.clone()
             } else {
-                of_deletion(observed, None, &[], false, now)
+                of_deletion(observed, &Blocked::default(), &[], false, now)
             },
             retry: *retry,
             notes: Vec::new(),
@@ -119,48 +121,32 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
             retry,
             released,
         } => Some(Report {
-            status: of_deletion(observed, fault.as_ref(), deleted, *released, now),
+            status: of_deletion(
+                observed,
+                &Blocked::by(fault.as_ref()),
+                deleted,
+                *released,
+                now,
+            ),
             retry: *retry,
             notes: Vec::new(),
         }),
+        Outcome::Held { fault, .. } => {
+            let blocked = Blocked {
+                otherwise: Some(fault),
+                ..Blocked::default()
+            };
+            Some(Report {
+                status: of_deletion(observed, &blocked, &[], false, now),
+                retry: fault.retry,
+                notes: Vec::new(),
+            })
+        }
         Outcome::Ensured(ensured) => Some(match &observed.binding {
             Some(seen) => binding::report(observed, seen, ensured, now),
             None => of_life(observed, ensured, now),
         }),
     }
-}
-
-fn of_deletion(
-    observed: &Observed,
-    fault: Option<&Fault>,
-    deleted: &[&str],
-    released: bool,
-    now: Timestamp,
-) -> AsyncActorStatus {
-    let mut status = AsyncActorStatus {
-        status: Some(State::Terminating),
-        observed_generation: Some(observed.actor.generation),
-        ..observed.previous.clone()
-    };
-    let mut conditions = Conditions::of(observed, now);
-    let blocked = fault.filter(|fault| fault.reason == Reason::UnbindBlocked);
-    if let Some(fault) = fault.filter(|_| blocked.is_none()) {
-        conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
-    }
-    let (reason, text) = match blocked {
-        Some(fault) => (fault.reason, &*fault.message),
-        None => (Reason::Terminating, "the actor is being deleted"),
-    };
-    conditions.set(READY, Some(false), reason, text);
-    if released {
-        status.rollout = Some(binding::released(now));
-    }
-    status.conditions = conditions.list;
-    // Written with what changes anyway (FW-25).
-    if status != observed.previous {
-        status.inventory = inventory::of_deletion(observed, deleted);
-    }
-    status
 }
 
 fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {

@@ -118,6 +118,71 @@ async fn end_in_one_pass_is_told_too_and_a_longer_one_tells_what_becomes_of_each
     .await;
 }
 
+/// FIN-2, STA-7: somebody's policy keeps a child.
+#[tokio::test]
+async fn actor_whose_workload_nobody_may_delete_says_so_and_goes_once_that_is_allowed() {
+    Scenario::run("kept", async |scenario| {
+        let name = running(scenario, "kept").await?;
+        let (namespace, policy) = (scenario.namespace(), scenario.name("keep"));
+        let refuses = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": policy},
+                "spec": {
+                    "failurePolicy": "Fail",
+                    "matchConstraints": {
+                        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                        "resourceRules": [{"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"], "operations": ["DELETE"]}],
+                    },
+                    "validations": [{"expression": "false", "message": "workloads are kept here"}],
+                },
+            },
+            {
+                "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": {"name": policy},
+                "spec": {"policyName": policy, "validationActions": ["Deny"]},
+            },
+        ]});
+        let file = scenario.cluster().folder().join(format!("{policy}.json"));
+        std::fs::write(&file, refuses.to_string()).expect("the cluster's folder is writable");
+        let file = file.display().to_string();
+        scenario.cluster().kubectl(&["apply", "-f", &file]).await?;
+        let deployments = scenario.api::<Deployment>();
+        eventually("nobody may delete it", SOON, async || {
+            let tried = deployments.delete(&name, &DeleteParams::default().dry_run()).await;
+            check(tried.is_err(), "it may be deleted")
+        })
+        .await?;
+        let actors = scenario.actors();
+        actors.delete(&name, &DeleteParams::default()).await?;
+        eventually("its status says what keeps it", SOON, async || {
+            let status = actors.get(&name).await?.data["status"].clone();
+            let told = status["conditions"].as_array().into_iter().flatten().any(|each| {
+                each["type"] == "Ready"
+                    && each["status"] == "False"
+                    && each["reason"] == "ReconcileError"
+                    && each["message"].as_str().is_some_and(|text| text.contains("workloads are kept here"))
+            });
+            check(told && status["status"] == "Terminating", status)
+        })
+        .await?;
+        scenario.cluster().kubectl(&["delete", "-f", &file]).await?;
+        eventually("it may be deleted", SOON, async || {
+            let tried = deployments.delete(&name, &DeleteParams::default().dry_run()).await;
+            check(tried.is_ok(), "nobody may delete it")
+        })
+        .await?;
+        // A change of the spec is an event.
+        let change = json!({"spec": {"timeout": {"processing": 301}}});
+        actors
+            .patch(&name, &PatchParams::default(), &Patch::Merge(change))
+            .await?;
+        scenario.actor_gone(&name, SOON).await?;
+        Ok(())
+    })
+    .await;
+}
+
 /// Deletes an actor, and waits until its status says what holds it.
 async fn held(scenario: &Scenario, name: &str, says: &str) -> Result<()> {
     let actors = scenario.actors();

@@ -58,6 +58,13 @@ pub enum Outcome {
         /// Our annotation was given up in this pass (BIND-43).
         released: bool,
     },
+    /// The actor is on its way out, and the API server keeps it from going further.
+    Held {
+        /// What it says.
+        fault: Fault,
+        /// What ended the pass.
+        error: Box<Error>,
+    },
     /// The actor is on its way out, and nobody can tell yet how far: what was told holds.
     Unknown(Retry),
     /// Our finalizer is gone: there is nothing left to tell.
@@ -90,6 +97,7 @@ impl Outcome {
     pub fn interrupted(self) -> Option<Error> {
         match self {
             Self::Ensured(ensured) => ensured.interrupted.map(|error| *error),
+            Self::Held { error, .. } => Some(*error),
             Self::Deleting { .. } | Self::Unknown(_) | Self::Gone => None,
         }
     }
@@ -230,19 +238,20 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
 /// What stands after a pass that the API server ended before it had done anything that could be told.
 ///
 /// # Errors
-/// What is no state of an actor that lives.
+/// What is no state of an actor.
 pub fn interrupted(observed: &Observed, error: Error) -> Result<Outcome, Error> {
     let Error::Api(kube::Error::Api(status)) = &error else {
         return Err(error);
     };
-    if observed.actor.metadata.deleting {
-        return Err(error);
-    }
     let fault = Fault {
         reason: Reason::ReconcileError,
         message: format!("the API server fails: {}", status.message),
         retry: error.retry(),
     };
+    if observed.actor.metadata.deleting {
+        let error = Box::new(error);
+        return Ok(Outcome::Held { fault, error });
+    }
     Ok(Outcome::Ensured(Ensured {
         workload: observed.workload.ours().cloned(),
         scaling: seen_scaling(observed, None),

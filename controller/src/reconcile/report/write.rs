@@ -7,7 +7,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::{leftovers, of_deletion};
+use super::deletion::{Blocked, of_deletion};
+use super::leftovers;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Seen};
@@ -25,7 +26,7 @@ pub async fn announce_end(
     if observed.previous.status == Some(State::Terminating) {
         return Ok(());
     }
-    let status = of_deletion(observed, None, &[], false, now);
+    let status = of_deletion(observed, &Blocked::default(), &[], false, now);
     match write(context, &observed.actor, &status).await {
         // One that was stored before the CRD had its rules may not be written at all, and goes all the same.
         Err(Error::Api(kube::Error::Api(refusal))) if refusal.code == 422 => return Ok(()),

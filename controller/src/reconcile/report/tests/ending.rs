@@ -1,12 +1,13 @@
 use asya_shared::api::{AsyncActorStatus, State};
+use kube::core::Status;
 use serde_json::json;
 
-use super::{at, lives, report, running};
-use crate::reconcile::apply::{Ensured, Outcome};
+use super::{at, condition, lives, report, running};
+use crate::reconcile::apply::{Ensured, Outcome, interrupted};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::report::make;
-use crate::reconcile::testing::{deployment, workload};
-use crate::reconcile::{Fault, Reason, Retry, UNSEEN};
+use crate::reconcile::testing::{actor, deployment, observed, spec, workload};
+use crate::reconcile::{Error, Fault, Reason, Retry, UNSEEN, is_told};
 
 /// An actor that goes, whose Deployment is there and is being deleted or not.
 fn goes(deleting: bool) -> Observed {
@@ -62,6 +63,57 @@ fn phases_alone_are_no_reason_to_write_and_are_told_with_the_next_change() {
     assert_eq!(told(&observed, None, &[]), observed.previous);
     let fault = Fault::until_change(Reason::QueueDeletionFailed, "refused");
     assert!(told(&observed, Some(fault), &[]).inventory.is_empty());
+}
+
+/// FIN-2, STA-4 row 1, STA-7
+#[test]
+fn an_api_server_that_keeps_refusing_a_deletion_is_told() {
+    let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let mut going = observed(&actor(&going, &spec(&json!({})), &json!({})));
+    going.previous = report(&lives(), running(&lives())).status;
+    let answer = Status::failure("deployments.apps \"a\" is forbidden", "Forbidden");
+    let refusal = || Error::Api(kube::Error::Api(answer.clone().with_code(403).boxed()));
+    let tell = |going: &Observed| {
+        let outcome = interrupted(going, refusal()).unwrap();
+        let told = make(going, &outcome, at("2026-01-01T00:02:00Z")).unwrap();
+        assert!(outcome.interrupted().is_some(), "and tried again");
+        told
+    };
+    let told = tell(&going);
+    assert_eq!(told.status.status, Some(State::Terminating));
+    assert_eq!(
+        condition(&told.status, "Ready"),
+        (
+            "False",
+            "ReconcileError",
+            "the API server fails: deployments.apps \"a\" is forbidden"
+        )
+    );
+    assert_eq!(condition(&told.status, "WorkloadReady").0, "True");
+    going.previous = told.status;
+    let again = tell(&going).status;
+    assert_eq!(again, going.previous, "told once");
+    let goes = self::told(&going, None, &["Deployment"]);
+    assert_eq!(condition(&goes, "Ready").1, "Terminating");
+}
+
+/// FIN-2, STA-7
+#[test]
+fn refused_deletion_is_told_at_once_and_a_failing_server_when_it_lasts() {
+    for (code, failures, deleting, told) in [
+        (403, 0, true, true),
+        (422, 0, true, true),
+        (500, 0, true, false),
+        (429, 1, true, false),
+        (500, 2, true, true),
+        (403, 0, false, false),
+        (403, 2, false, true),
+    ] {
+        let answer = Status::failure("no", "").with_code(code).boxed();
+        let error = Error::Api(kube::Error::Api(answer));
+        let row = (code, failures, deleting);
+        assert_eq!(is_told(&error, failures, deleting), told, "{row:?}");
+    }
 }
 
 /// BIND-48
