@@ -43,6 +43,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// After a failure.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// A list that comes tells us, one that fails does not.
+const UNFILLED: Duration = Duration::from_secs(10);
 
 /// What the configurations are made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +198,12 @@ impl Keeper {
             ca_bundle,
             anchor,
         };
+        let validator = Wanted::new(&admission::validating(&settings));
+        let mut wrote = self.validating.apply(&validator, &self.context).await?;
+        // An actor that is not known yet keeps its entry, and what was proved of it.
+        if !self.context.stores.actors.is_filled() {
+            return Ok(UNFILLED);
+        }
         let bound = bindings::all(&self.context);
         let live = &self.mutating;
         self.proofs.keep(&bound, || live.failing());
@@ -205,9 +213,7 @@ impl Keeper {
             .collect();
         let rules = admission::mutating(&settings, &bindings);
         self.tell_of_surplus(&rules.surplus);
-        let mut wrote = self.apply_mutating(rules.objects).await?;
-        let validator = Wanted::new(&admission::validating(&settings));
-        wrote |= self.validating.apply(&validator, &self.context).await?;
+        wrote |= self.apply_mutating(rules.objects).await?;
         self.told = None;
         if wrote {
             // Read back by the watch; who fights over it gets one answer a second.

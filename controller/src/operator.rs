@@ -121,6 +121,7 @@ impl Operator {
         match concerns {
             Concerns::Actor(key) => self.queue.now(Work::Actor(key)),
             Concerns::Namespace(namespace) => {
+                self.context.bindings.changed().notify_one();
                 for key in self.context.stores.actors.keys_in(&namespace) {
                     self.queue.now(Work::Actor(key));
                 }
@@ -129,6 +130,7 @@ impl Operator {
                 }
             }
             Concerns::Everybody => {
+                self.context.bindings.changed().notify_one();
                 for key in self.context.stores.actors.keys() {
                     self.queue.now(Work::Actor(key));
                 }

@@ -193,6 +193,18 @@ impl<R: Record> Store<R> {
         inner.lists.values().any(|list| *list == List::Awaited)
     }
 
+    /// Whether what is not shown is not there, as far as anybody will know: first lists came, but for those of namespaces
+    /// that cannot be listed.
+    pub fn is_filled(&self) -> bool {
+        let inner = self.lock();
+        let came = |(scope, list): (&Scope, &List)| match list {
+            List::Complete => true,
+            List::Failing => scope.is_some(),
+            List::Awaited => false,
+        };
+        !inner.lists.is_empty() && inner.lists.iter().all(came)
+    }
+
     /// Drops the records of every namespace that no longer is in one of `scopes`, and answers their names.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
         let mut inner = self.lock();

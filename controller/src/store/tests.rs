@@ -193,3 +193,24 @@ fn answer_about_an_object_that_the_watch_does_not_show_is_not_kept() {
     );
     assert_eq!(kept(json!({})), 0);
 }
+
+/// CFG-2, AVL-4
+#[test]
+fn store_is_filled_when_no_first_list_is_to_come() {
+    let store = Store::<PodRecord>::default();
+    let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
+    assert!(!store.is_filled(), "nobody has begun");
+    store.awaited(&one);
+    store.awaited(&other);
+    store.completed(&one);
+    assert!(!store.is_filled(), "one is on its way");
+    store.failing(&other);
+    assert!(store.is_filled(), "one namespace holds up no other");
+
+    let store = Store::<PodRecord>::default();
+    store.awaited(&None);
+    store.failing(&None);
+    assert!(!store.is_filled(), "nothing is known at all");
+    store.completed(&None);
+    assert!(store.is_filled());
+}
