@@ -20,6 +20,9 @@ pub(super) async fn bind(
     observed: &Observed,
     plan: Bind,
 ) -> Result<Outcome, Error> {
+    if plan.roll.is_none() && is_known(observed) {
+        context.slots.release(observed.key());
+    }
     if plan.add_finalizer {
         add_finalizer(context, &observed.actor).await?;
     }
@@ -79,4 +82,10 @@ pub(super) async fn bind(
         ensured.fault = ensured.fault.or(Some(fault));
     }
     Ok(Outcome::Ensured(ensured))
+}
+
+/// Whether the target was looked at, or need not be: what is not planned then is over.
+fn is_known(observed: &Observed) -> bool {
+    let target = observed.binding.as_ref().and_then(|it| it.target.as_ref());
+    target.is_some() || observed.desired.is_err()
 }

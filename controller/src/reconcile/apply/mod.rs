@@ -205,12 +205,16 @@ impl QueueState {
 /// When the API server fails in a way that is not the actor's fault.
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
     match plan {
-        Plan::Rest(seen) => Ok(Outcome::Ensured(Ensured {
-            workload: observed.workload.ours().cloned(),
-            fault: seen.workload,
-            scaling: seen_scaling(observed, seen.scaling),
-            ..Ensured::default()
-        })),
+        Plan::Rest(seen) => {
+            // Who is left alone rolls nothing.
+            context.slots.release(observed.key());
+            Ok(Outcome::Ensured(Ensured {
+                workload: observed.workload.ours().cloned(),
+                fault: seen.workload,
+                scaling: seen_scaling(observed, seen.scaling),
+                ..Ensured::default()
+            }))
+        }
         Plan::Ensure(mut plan) => {
             let retired = std::mem::take(&mut plan.retired);
             let mut ensured = ensure::ensure(context, observed, plan).await?;

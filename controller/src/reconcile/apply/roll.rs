@@ -155,10 +155,12 @@ async fn step(
             Retry::OnChange,
         ));
     }
+    let key = observed.key();
     if let Some(wait) = probe(context, observed).await? {
+        // Others need not wait for what cannot go on.
+        context.slots.release(key);
         return Ok(wait);
     }
-    let key = observed.key();
     match act {
         Act::Prove => Ok(Rolled::Proved),
         Act::Annotate(value) => {
