@@ -1,5 +1,6 @@
 //! Targets of kinds that others define.
 
+mod ends;
 mod kept;
 mod obstacles;
 mod replaced;

@@ -79,7 +79,7 @@ fn blocked(text: &str, retry: Retry) -> Outcome {
     let fault = Fault {
         reason: Reason::UnbindBlocked,
         message: format!(
-            "pods of the target still have the sidecar: {text}; annotate the actor asya.sh/skip-unbind: \"true\" to leave them as they are"
+            "the sidecar is not out of the target yet: {text}; annotate the actor asya.sh/skip-unbind: \"true\" to leave them as they are"
         ),
         retry,
     };

@@ -285,6 +285,7 @@ impl Live {
         match (kind.group, kind.kind) {
             ("apps", "Deployment") => {
                 live.rolling = unseen || updated < wished || total > updated;
+                live.unready = number("/status/readyReplicas").unwrap_or(0) < wished;
                 live.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
                 live.lowers = text("/spec/strategy/type") == Some("Recreate")
                     || unavailable(
@@ -301,6 +302,11 @@ impl Live {
                         && text("/status/currentRevision") != text("/status/updateRevision")
                         && updated < wished);
                 live.lowers = true;
+                live.unready = number("/status/readyReplicas").unwrap_or(0) < wished;
+            }
+            ("ray.io", "RayCluster") => {
+                let ready = number("/status/readyWorkerReplicas").unwrap_or(0);
+                live.unready = number("/status/desiredWorkerReplicas").is_some_and(|it| ready < it);
             }
             _ => {}
         }

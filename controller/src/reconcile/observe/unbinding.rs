@@ -1,17 +1,20 @@
 //! What of an actor that goes is still in the pods of its target (BIND-43).
 
+use std::time::Duration;
+
 use asya_shared::api::BindingRollout;
 use asya_shared::resolve::{ObjectRef, Resolution, Roll, Target};
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 
 use super::DeletionPolicy;
 use super::rollout::lives;
 use crate::binding::{Found, TemplatePart};
 use crate::reconcile::bound_pods::{Lacking, Lacks};
-use crate::reconcile::plan::roll::Live;
+use crate::reconcile::plan::roll::{Live, REPLACED};
 use crate::reconcile::{Context, Error};
-use crate::record::ActorRecord;
+use crate::record::{ActorRecord, Key};
 
 /// What is left of a binding.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +25,16 @@ pub struct UnbindingSeen {
     pub pods: Vec<Lacking>,
     /// Such a pod is going.
     pub going: bool,
+    /// What came in place of one is not ready yet.
+    pub starting: bool,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
     /// What the queue scaled, where it could.
     pub scaled: Option<ObjectRef>,
     /// What was annotated, and what is rolled by that.
     pub live: Vec<Live>,
+    /// Why nobody knows what the target's pods are.
+    pub unresolved: Option<String>,
 }
 
 /// Looks at the pods of an actor that goes; `None` while nobody can tell.
@@ -43,8 +50,9 @@ pub(super) async fn see(
     let stays = rollout == BindingRollout::OnRestart && deletion.retains_queue;
     if actor.annotations.skip_unbind || deletion.orphans || stays {
         // What cannot be told holds up nobody who asked for this.
-        let target = target(context, actor).await.ok().flatten().flatten();
-        seen.scaled = target.and_then(|(target, _)| target.scale.object().cloned());
+        if let Ok(Looked::Found(target, _)) = target(context, actor).await {
+            seen.scaled = target.scale.object().cloned();
+        }
         seen.skip = true;
         return Ok(Some(seen));
     }
@@ -65,8 +73,14 @@ pub(super) async fn see(
             });
         }
     }
-    let Some(target) = target(context, actor).await? else {
-        return Ok(None);
+    let target = match target(context, actor).await? {
+        Looked::NotYet => return Ok(None),
+        Looked::Gone => None,
+        Looked::Unresolved(why) => {
+            seen.unresolved = Some(why);
+            None
+        }
+        Looked::Found(target, part) => Some((target, part)),
     };
     if let Some((target, part)) = target {
         let templated = part.is_some_and(|it| it.is_of(&actor.metadata.uid));
@@ -74,6 +88,7 @@ pub(super) async fn see(
         for live in &mut seen.live {
             live.templated = templated && live.object == target.workload;
         }
+        seen.starting = seen.live.iter().any(|it| it.unready) && is_fresh(context, key, &target);
         if context.bindings.owner_before(key).is_none() {
             seen.roll = Some(target.roll.clone());
             seen.scaled = target.scale.object().cloned();
@@ -82,7 +97,7 @@ pub(super) async fn see(
             seen.live.iter_mut().for_each(Live::of_another);
         }
     }
-    if !seen.pods.is_empty() || seen.going {
+    if !seen.pods.is_empty() || seen.going || seen.unresolved.is_some() {
         let namespaces: Api<Namespace> = Api::all(context.client.clone());
         let namespace = namespaces
             .get_opt(&key.namespace)
@@ -93,26 +108,50 @@ pub(super) async fn see(
     Ok(Some(seen))
 }
 
-/// With what we own of its pod template. The outer `None`: nobody can tell yet.
-async fn target(
-    context: &Context,
-    actor: &ActorRecord,
-) -> Result<Option<Option<(Target, Option<TemplatePart>)>>, Error> {
+/// Whether a pod without the sidecar is so new that it may be waited for.
+fn is_fresh(context: &Context, key: &Key, target: &Target) -> bool {
+    let now = Timestamp::now();
+    let bare = context.bindings.pods.of(&key.namespace, &target.pods);
+    bare.into_iter().flatten().any(|pod| {
+        let age = pod.created.as_ref().map(|it| now.duration_since(it.0));
+        let age = age.and_then(|it| Duration::try_from(it).ok());
+        !pod.metadata.deleting && age.is_none_or(|it| it < REPLACED)
+    })
+}
+
+/// What is known of the target of an actor that goes.
+enum Looked {
+    /// Nobody can tell yet.
+    NotYet,
+    /// There is none, or none that is to be looked at.
+    Gone,
+    /// It is there, and this is why nobody can tell what its pods are.
+    Unresolved(String),
+    /// With what we own of its pod template.
+    Found(Box<Target>, Option<TemplatePart>),
+}
+
+async fn target(context: &Context, actor: &ActorRecord) -> Result<Looked, Error> {
     let bindings = &context.bindings;
     let key = &actor.metadata.key;
     let Some(target) = bindings.target_of(key) else {
-        return Ok(Some(None));
+        return Ok(Looked::Gone);
     };
     let found = bindings.read(&context.client, &target);
     Ok(match found.await.map_err(Error::Api)? {
-        Found::NotYet => None,
-        Found::Absent | Found::OfKind(_) => Some(None),
-        Found::Read(reading) => Some(match &reading.resolution {
-            Resolution::Found(target) => Some((Target::clone(target), reading.templated.clone())),
+        Found::NotYet => Looked::NotYet,
+        Found::Absent | Found::OfKind(_) => Looked::Gone,
+        Found::Read(reading) => match &reading.resolution {
+            Resolution::Found(target) => Looked::Found(target.clone(), reading.templated.clone()),
             // What an older actor waits for holds nobody up.
-            Resolution::Waiting(_) | Resolution::Refused(_) => {
-                return Ok(bindings.owner_before(key).map(|_| None));
+            Resolution::Waiting(_) | Resolution::Refused(_)
+                if bindings.owner_before(key).is_some() =>
+            {
+                Looked::Gone
             }
-        }),
+            Resolution::Waiting(finding) | Resolution::Refused(finding) => {
+                Looked::Unresolved(finding.message.clone())
+            }
+        },
     })
 }

@@ -151,7 +151,9 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
     let Some(seen) = &binding.unbinding else {
         return Unbind::Unknown;
     };
-    let rollout = observed.previous.rollout.as_ref();
+    let previous = &observed.previous;
+    let rollout = previous.rollout.as_ref();
+    let written = rollout.is_some() || previous.claimed.is_some() || previous.template.is_some();
     let released = rollout.filter(|it| it.value == UNBOUND);
     let released = released.and_then(|it| it.since.as_ref());
     let released = released.and_then(|it| now.duration_since(it.0).try_into().ok());
@@ -159,8 +161,10 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
         skip: seen.skip,
         pods: &seen.pods,
         going: seen.going,
+        starting: seen.starting,
         roll: seen.roll.as_ref(),
         live: &seen.live,
+        unresolved: seen.unresolved.as_deref().map(|why| (why, written)),
         released,
     })
 }

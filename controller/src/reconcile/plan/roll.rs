@@ -18,7 +18,7 @@ use crate::reconcile::conflict::{self, Sight, Specs, State};
 const BEGUN: Duration = Duration::from_secs(5);
 const BEGUN_ABOVE: Duration = Duration::from_secs(30);
 /// A pod that was evicted has been replaced by then, or will not be.
-const REPLACED: Duration = Duration::from_mins(5);
+pub const REPLACED: Duration = Duration::from_mins(5);
 /// Annotations without effect within this time end the tries (ROLL-5), and so many whenever they were.
 const IN_A_ROW: Duration = Duration::from_mins(1);
 const MOST_TRIES: i32 = 5;
@@ -50,6 +50,8 @@ pub struct Live {
     pub marked: bool,
     /// Its controller is replacing pods.
     pub rolling: bool,
+    /// Fewer of its pods are ready than it asks for.
+    pub unready: bool,
     /// Its controller was told to replace none.
     pub paused: bool,
     /// A rollout of it may leave fewer pods ready than there are.

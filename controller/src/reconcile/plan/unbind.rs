@@ -25,10 +25,14 @@ pub struct Facts<'a> {
     pub pods: &'a [Lacking],
     /// Such a pod is going.
     pub going: bool,
+    /// What came in place of one is not ready yet.
+    pub starting: bool,
     /// How the target's pods are replaced; `None`: there is no target of the actor's any more.
     pub roll: Option<&'a Roll>,
     /// What was annotated, and what is rolled by that.
     pub live: &'a [Live],
+    /// Why nobody knows what the target's pods are, and whether we wrote something there when somebody did.
+    pub unresolved: Option<(&'a str, bool)>,
     /// How long ago the annotation was given up; `None`: it was not.
     pub released: Option<Duration>,
 }
@@ -56,6 +60,13 @@ pub enum Unbind {
 pub fn decide(facts: &Facts<'_>) -> Unbind {
     if facts.skip {
         return Unbind::Done;
+    }
+    if let Some((why, written)) = facts.unresolved {
+        return match (facts.pods.is_empty(), facts.going) {
+            (true, false) if !written => Unbind::Done,
+            (true, true) => Unbind::Wait(SOON),
+            _ => Unbind::Blocked(why.to_owned(), LATER),
+        };
     }
     let rolls_by_change =
         matches!(facts.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
@@ -91,7 +102,8 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     if annotated && !rolls_by_change {
         return Unbind::Release;
     }
-    if begins || facts.going || facts.live.iter().any(|it| it.rolling) {
+    let moves = begins || facts.going || facts.starting;
+    if moves || facts.live.iter().any(|it| it.rolling) {
         return Unbind::Wait(SOON);
     }
     let last = facts.pods.iter().max_by(|a, b| a.name.cmp(&b.name));

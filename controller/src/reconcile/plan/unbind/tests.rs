@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use asya_shared::resolve::{ObjectRef, Roll};
 
-use super::{Facts, Live, UNBOUND, Unbind, decide};
+use super::{Facts, LATER, Live, UNBOUND, Unbind, decide};
 use crate::reconcile::bound_pods::Lacking;
 
 fn pod(name: &str) -> Lacking {
@@ -28,8 +28,10 @@ fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
         skip: false,
         pods: &pods,
         going: false,
+        starting: false,
         roll: Some(&template),
         live: &annotated,
+        unresolved: None,
         released: None,
     };
     assert_eq!(decide(&base), Unbind::Release);
@@ -88,8 +90,10 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
         skip: false,
         pods: &pods,
         going: false,
+        starting: false,
         roll: Some(&spec),
         live: &annotated,
+        unresolved: None,
         released: None,
     };
     assert_eq!(decide(&base), Unbind::Change);
@@ -125,8 +129,10 @@ fn what_an_older_actor_has_there_stays() {
             skip: false,
             pods,
             going: false,
+            starting: false,
             roll: None,
             live: &[live],
+            unresolved: None,
             released: None,
         })
     };
@@ -145,8 +151,10 @@ fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_po
         skip: false,
         pods: &pods,
         going: false,
+        starting: false,
         roll: Some(&template),
         live: &standing,
+        unresolved: None,
         released: None,
     };
     assert_eq!(decide(&base), Unbind::Release);
@@ -175,8 +183,10 @@ fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
         skip: false,
         pods: &pods,
         going: false,
+        starting: false,
         roll: Some(&template),
         live: &paused,
+        unresolved: None,
         released: None,
     };
     assert!(matches!(decide(&base), Unbind::Blocked(..)));
@@ -196,10 +206,70 @@ fn claim_is_given_up_also_where_nothing_else_was_written() {
         skip: false,
         pods,
         going: false,
+        starting: false,
         roll: Some(&roll),
         live: &claimed,
+        unresolved: None,
         released: None,
     };
     assert_eq!(decide(&facts(&pods)), Unbind::Release);
     assert_eq!(decide(&facts(&[])), Unbind::Release);
+}
+
+/// BIND-43, ROLL-4
+#[test]
+fn next_pod_is_evicted_when_what_came_for_the_last_is_ready() {
+    let (pods, plain) = ([pod("a")], live(None));
+    let starts = |starting| {
+        decide(&Facts {
+            skip: false,
+            pods: &pods,
+            going: false,
+            starting,
+            roll: Some(&Roll::Evict),
+            live: &plain,
+            unresolved: None,
+            released: None,
+        })
+    };
+    assert!(matches!(starts(true), Unbind::Wait(_)));
+    assert_eq!(starts(false), Unbind::Evict(pod("a")));
+}
+
+/// BIND-43, BIND-44
+#[test]
+fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
+    let some = [pod("a")];
+    let why = "its deploymentMode is ModelMesh";
+    for (pods, going, written, wanted) in [
+        (&[][..], false, false, Some(Unbind::Done)),
+        (&[], true, false, None),
+        (
+            &[],
+            false,
+            true,
+            Some(Unbind::Blocked(why.to_owned(), LATER)),
+        ),
+        (
+            &some,
+            false,
+            false,
+            Some(Unbind::Blocked(why.to_owned(), LATER)),
+        ),
+    ] {
+        let told = decide(&Facts {
+            skip: false,
+            pods,
+            going,
+            starting: false,
+            roll: None,
+            live: &[],
+            unresolved: Some((why, written)),
+            released: None,
+        });
+        match wanted {
+            Some(wanted) => assert_eq!(told, wanted),
+            None => assert!(matches!(told, Unbind::Wait(_)), "{told:?}"),
+        }
+    }
 }
