@@ -76,6 +76,9 @@ pub struct RolloutStatus {
     /// Pods of the target when one was last evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<i32>,
+    /// Replacements of evicted pods that came without the sidecar, in a row.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bare: i32,
     /// Whether no further try is made until the spec of the actor or of the workload changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub halted: bool,

@@ -23,7 +23,7 @@ pub const REPLACED: Duration = Duration::from_mins(5);
 const IN_A_ROW: Duration = Duration::from_mins(1);
 const MOST_TRIES: i32 = 5;
 /// Replacements in a row without the sidecar.
-const BARE_REPLACEMENTS: usize = 2;
+const BARE_REPLACEMENTS: i32 = 2;
 /// What no watch tells is looked at again: a rollout's progress, and a budget or a slot that becomes free.
 const SOON: Duration = Duration::from_secs(5);
 const LATER: Duration = Duration::from_secs(10);
@@ -271,20 +271,31 @@ fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> 
     if before.halted {
         return text("earlier replacements came up without the sidecar, or none came");
     }
-    let since = before.since.as_ref()?.0;
+    (bare_in_a_row(facts.lacking, before) >= BARE_REPLACEMENTS)
+        .then(|| text("replacements came up without the sidecar"))
+        .flatten()
+}
+
+/// How many replacements have come without the sidecar, up to the newest, where one was asked for (ROLL-5). One that is
+/// evicted in its turn is no longer there to be counted.
+pub fn bare_in_a_row(lacking: &[Lacking], before: &RolloutStatus) -> i32 {
+    let Some(since) = before.since.as_ref().map(|it| it.0) else {
+        return 0;
+    };
     let is_replacement = |pod: &&Lacking| {
         // Times of pods are whole seconds: of the same one, those tell that the webhook was asked about.
         let created = pod.created.as_ref().map(|it| it.0);
         let same = pod.lacks == Lacks::Given;
         created.is_some_and(|it| it > since || (same && it.as_second() == since.as_second()))
     };
-    let mut after: Vec<_> = facts.lacking.iter().filter(is_replacement).collect();
+    let mut after: Vec<_> = lacking.iter().filter(is_replacement).collect();
     after.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
     let bare = after.iter().rev();
     let bare = bare.take_while(|pod| pod.lacks != Lacks::Today).count();
-    (bare >= BARE_REPLACEMENTS)
-        .then(|| text("replacements came up without the sidecar"))
-        .flatten()
+    match i32::try_from(bare).unwrap_or(i32::MAX) {
+        0 => 0,
+        bare => bare.saturating_add(before.bare),
+    }
 }
 
 /// A controller that nobody knows and that takes the annotation back leaves eviction.

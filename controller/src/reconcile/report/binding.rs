@@ -12,10 +12,11 @@ use super::{
     Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
     ready_generation, scaling, summarize_conditions, transport,
 };
-use crate::reconcile::apply::{Ensured, Rolled};
+use crate::reconcile::apply::{By, Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved};
+use crate::reconcile::plan::roll::bare_in_a_row;
 use crate::reconcile::plan::unbind::UNBOUND;
 use crate::reconcile::pods::Pods;
 use crate::reconcile::{Fault, Reason, Retry};
@@ -326,17 +327,26 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             target,
             ..before.unwrap_or_default()
         }),
-        Rolled::Asked(..) => {
+        Rolled::Asked(by, ..) => {
             let value = wanted()?;
-            let tries = before
-                .filter(|it| it.value == value)
-                .map_or(0, |it| it.tries);
+            let before = before.filter(|it| it.value == value);
+            let tries = before.as_ref().map_or(0, |it| it.tries);
+            let evicted = before.filter(|_| *by == By::Eviction);
+            let lacking = seen.map(|seen| {
+                if observed.actor.annotations.roll_now {
+                    &seen.counted.older
+                } else {
+                    &seen.counted.lacking
+                }
+            });
+            let bare = lacking.zip(evicted);
             let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
             Some(RolloutStatus {
                 value,
                 since: Some(Time(now)),
                 tries: tries.saturating_add(1),
                 pods: seen.map(|seen| seen.counted.pods.matched),
+                bare: bare.map_or(0, |(lacking, it)| bare_in_a_row(lacking, &it)),
                 halted: false,
                 generation,
                 target,

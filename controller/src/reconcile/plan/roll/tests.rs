@@ -3,7 +3,7 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Act, Facts, Live, Rolling, decide};
+use super::{Act, Facts, Live, Rolling, bare_in_a_row, decide};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::conflict::{Losses, Specs, State};
@@ -168,6 +168,7 @@ fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
         since: Some(Time(at(since))),
         tries,
         pods: Some(2),
+        bare: 0,
         halted: false,
         generation: 1,
         target: "spec".to_owned(),
@@ -304,6 +305,33 @@ fn an_annotation_without_effect_is_changed_and_after_two_in_a_minute_nothing_mor
     assert!(halted(1, "spec").halts(), "also after a restart");
     assert!(halted(2, "spec").annotates().is_some(), "another actor");
     assert!(halted(1, "other").annotates().is_some(), "another target");
+}
+
+/// ROLL-5: the one before was evicted in its turn.
+#[test]
+fn two_bare_replacements_of_evicted_pods_in_a_row_end_it() {
+    let evicted = |bare, lacking| Row {
+        before: asked(3, -100).map(|before| RolloutStatus { bare, ..before }),
+        roll: Roll::Evict,
+        lacking,
+        ..Row::default()
+    };
+    let old = || vec![bare("a", -20_000), bare("b", -20_000)];
+    assert!(evicted(1, old()).evicts().is_some(), "the last one has it");
+    let again = || vec![bare("a", -20_000), bare("c", -50)];
+    assert!(evicted(0, again()).evicts().is_some(), "one may be chance");
+    assert!(evicted(1, again()).halts());
+    let counted = |bare, lacking: &[Lacking]| {
+        bare_in_a_row(
+            lacking,
+            &RolloutStatus {
+                bare,
+                ..asked(3, -100).unwrap()
+            },
+        )
+    };
+    assert_eq!(counted(1, &again()), 2);
+    assert_eq!(counted(1, &old()), 0, "not in a row");
 }
 
 /// ROLL-5

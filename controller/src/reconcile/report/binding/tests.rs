@@ -16,6 +16,8 @@ use crate::reconcile::testing::{actor, observed, record};
 use crate::reconcile::{Fault, Reason, Retry};
 use crate::scaling::testing::scaled_object;
 
+mod rollout;
+
 fn now() -> Timestamp {
     "2026-01-01T00:01:00.5Z".parse().unwrap()
 }
