@@ -58,6 +58,13 @@ pub struct Counted {
     pub older: Vec<Lacking>,
 }
 
+impl Counted {
+    /// Pods that are to be replaced: `at_once` all that are not of today (ROLL-8).
+    pub fn replaceable(&self, at_once: bool) -> &[Lacking] {
+        if at_once { &self.older } else { &self.lacking }
+    }
+}
+
 /// Pods while they are counted, with the names of those that have no sidecar, by reason.
 #[derive(Default)]
 struct Counting<'a> {

@@ -73,11 +73,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
         } else {
             actor_part(Some(hash))?
         },
-        lacking: if at_once {
-            &counted.older
-        } else {
-            &counted.lacking
-        },
+        lacking: counted.replaceable(at_once),
         matched: counted.pods.matched,
         total: counted.total,
         ready: counted.ready,

@@ -332,13 +332,8 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             let before = before.filter(|it| it.value == value);
             let tries = before.as_ref().map_or(0, |it| it.tries);
             let evicted = before.filter(|_| *by == By::Eviction);
-            let lacking = seen.map(|seen| {
-                if observed.actor.annotations.roll_now {
-                    &seen.counted.older
-                } else {
-                    &seen.counted.lacking
-                }
-            });
+            let at_once = observed.actor.annotations.roll_now;
+            let lacking = seen.map(|seen| seen.counted.replaceable(at_once));
             let bare = lacking.zip(evicted);
             let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
             Some(RolloutStatus {
