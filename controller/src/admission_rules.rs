@@ -200,11 +200,9 @@ impl Keeper {
         };
         let validator = Wanted::new(&admission::validating(&settings));
         let mut wrote = self.validating.apply(&validator, &self.context).await?;
-        // An actor that is not known yet keeps its entry, and what was proved of it.
-        if !self.context.stores.actors.is_filled() {
+        let Some(bound) = bindings::all(&self.context) else {
             return Ok(UNFILLED);
-        }
-        let bound = bindings::all(&self.context);
+        };
         let live = &self.mutating;
         self.proofs.keep(&bound, || live.failing());
         let bindings: Vec<_> = bound

@@ -27,7 +27,11 @@ pub(super) struct Bound {
 }
 
 /// All of them, oldest first. One that is not in force for good is not among them: a target has one actor.
-pub(super) fn all(context: &Context) -> Vec<Bound> {
+/// `None` until all actors are known: one that is not yet keeps its entry, and what was proved of it (CFG-2).
+pub(super) fn all(context: &Context) -> Option<Vec<Bound>> {
+    if !context.stores.actors.is_filled() {
+        return None;
+    }
     let mut actors: Vec<Arc<ActorRecord>> = Vec::new();
     context.stores.actors.each(|actor| {
         if actor.binds_to.is_some() && !actor.metadata.deleting {
@@ -45,9 +49,8 @@ pub(super) fn all(context: &Context) -> Vec<Bound> {
     let is_owner =
         |actor: &&Arc<ActorRecord>| context.bindings.owner_before(&actor.metadata.key).is_none();
     let owners = actors.iter().filter(is_owner);
-    owners
-        .filter_map(|actor| Bound::of(context, actor))
-        .collect()
+    let bound = owners.filter_map(|actor| Bound::of(context, actor));
+    Some(bound.collect())
 }
 
 impl Bound {
@@ -141,5 +144,21 @@ impl Bound {
             in_force: true,
             hash: hash.map(str::to_owned),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all;
+    use crate::reconcile::testing::context;
+
+    /// CFG-2, AVL-4
+    #[tokio::test]
+    async fn bindings_are_told_when_all_actors_are_known_and_not_before() {
+        let context = context();
+        context.stores.actors.awaited(&None);
+        assert!(all(&context).is_none(), "nothing is bound, as it seems");
+        context.stores.actors.completed(&None);
+        assert!(all(&context).is_some_and(|all| all.is_empty()));
     }
 }
