@@ -18,6 +18,8 @@ class Objects(ChartCase):
         """OPS-10, CFG-1"""
         kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
         wanted = {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config"), ("Pod", NAME + "-ready")}
+        wanted |= {("ClusterRole", NAME + "-view"), ("ClusterRole", NAME + "-edit")}
+        wanted |= {("ValidatingAdmissionPolicy", NAME + "-guard"), ("ValidatingAdmissionPolicyBinding", NAME + "-guard")}
         self.assertEqual(set(self.alone), wanted)
         webhook = NAME + "-webhook"
         wanted |= {(kind, webhook) for kind in [*kinds, "Service", "PodDisruptionBudget"]} | {("ClusterRole", webhook + "-anchor")}
@@ -133,9 +135,9 @@ class Objects(ChartCase):
 
     # Rights
 
-    def rules(self, objects, kind="ClusterRole"):
+    def rules(self, objects, kind="ClusterRole", name=NAME):
         found = set()
-        for rule in objects[kind, NAME]["rules"]:
+        for rule in objects[kind, name]["rules"]:
             names = tuple(rule.get("resourceNames", ()))
             found |= {(group, resource, verb, names) for group in rule["apiGroups"] for resource in rule["resources"] for verb in rule["verbs"]}
         return found
@@ -151,13 +153,12 @@ class Objects(ChartCase):
             ("apps", "deployments/scale"): "get patch",
             ("apps", "statefulsets/scale"): "get patch",
             ("", "configmaps"): "get list watch create patch delete",
-            ("", "serviceaccounts"): "get list watch create patch delete",
+            ("", "serviceaccounts"): "get list watch",
             ("keda.sh", "scaledobjects"): "get list watch create patch delete",
             ("keda.sh", "triggerauthentications"): "get list watch create patch delete",
             ("autoscaling", "horizontalpodautoscalers"): "get list watch",
             ("", "pods"): "get list watch",
             ("", "namespaces"): "get list watch",
-            ("", "secrets"): "get",
             ("", "events"): "list watch",
             ("events.k8s.io", "events"): "create patch",
             ("apiextensions.k8s.io", "customresourcedefinitions"): "get list watch",
@@ -212,9 +213,10 @@ class Objects(ChartCase):
         """CFG-1, CFG-10, AVL-5, CERT-8: the chart renders no configuration, only what the controller needs to make them."""
         configurations = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
         group, anchor = "admissionregistration.k8s.io", NAME + "-webhook-anchor"
-        expected = {(group, kind, verb, ()) for kind in configurations for verb in ("get", "list", "watch", "create")}
+        expected = {(group, kind, verb, ()) for kind in configurations for verb in ("get", "list", "watch")}
         injectors = tuple([NAME + "-injector"] + [NAME + "-injector-" + str(number) for number in range(2, 11)])
-        expected |= {(group, configurations[0], "patch", injectors), (group, configurations[1], "patch", (NAME + "-validator",))}
+        for verb in ("create", "patch"):
+            expected |= {(group, configurations[0], verb, injectors), (group, configurations[1], verb, (NAME + "-validator",))}
         expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (anchor,)) for verb in ("get", "list", "watch", "patch")}
         expected |= {("", "pods", "create", ()), ("", "pods/eviction", "create", ())}
         expected |= {("policy", "poddisruptionbudgets", verb, ()) for verb in ("get", "list", "watch")}
@@ -226,6 +228,70 @@ class Objects(ChartCase):
         self.assertFalse(self.default["ClusterRole", anchor]["rules"])
         self.assertEqual(self.look(self.deployment(), "--webhook-rules"), NAME)
         self.assertEqual(self.look(self.deployment({"ha": {"enabled": True}}), "--webhook-replicas"), "3")
+
+    def test_secrets_are_read_by_the_names_that_transports_give(self):
+        """SEC-10: no other Secret can be read, and none at all without a transport that names one."""
+        rabbitmq = {**RABBITMQ, "config": {"host": "rabbitmq", "passwordSecretRef": {"name": "login", "key": "password"}}}
+        reference = lambda key: {"name": "aws", "key": key}
+        credentials = {"accessKeyIdSecretRef": reference("id"), "secretAccessKeySecretRef": reference("secret")}
+        sqs = {**SQS, "config": {"region": "eu-west-1", "credentials": credentials}}
+        transports = {"transports": {"rabbitmq": rabbitmq}, "operator": {"transports": {"sqs": sqs}}}
+        secrets = {rule for rule in self.rules(self.helm.objects(transports)) if rule[1] == "secrets"}
+        self.assertEqual(secrets, {("", "secrets", "get", ("aws", "login"))})
+        self.assertNotIn("secrets", {rule[1] for rule in self.rules(self.default)})
+
+    def test_service_accounts_are_written_only_where_a_transport_can_have_roles(self):
+        """SEC-11"""
+        with_sqs = self.rules(self.helm.objects({"transports": {"sqs": SQS}}))
+        self.assertEqual(with_sqs - self.rules(self.default), {("", "serviceaccounts", verb, ()) for verb in ("create", "patch", "delete")})
+        self.assertEqual(self.rules(self.helm.objects({"transports": {"rabbitmq": RABBITMQ}})), self.rules(self.default))
+
+    def test_rights_stay_in_the_watched_namespaces(self):
+        """SEC-12: outside, the controller may read what belongs to no namespace, and write Events, the CRD and the webhook configurations."""
+        rabbitmq = {**RABBITMQ, "config": {"host": "rabbitmq", "passwordSecretRef": {"name": "login", "key": "password"}}}
+        values = {"controller": {"watchNamespaces": ["one", "two"]}, "runtime": {"namespace": "scripts"}, "transports": {"rabbitmq": rabbitmq}}
+        objects = self.helm.parse(self.helm.text(values))
+        roles = {(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]): each for each in objects}
+        everywhere = self.helm.objects({**values, "rbac": {"clusterWide": True}})
+        for namespace in ("one", "two"):
+            role = roles["Role", namespace, NAME + "-actors"]
+            inside = self.rules({("Role", NAME): role}, "Role")
+            outside = self.rules({("ClusterRole", NAME): roles["ClusterRole", None, NAME]})
+            self.assertEqual(inside | outside, self.rules(everywhere))
+            self.assertFalse(inside & outside)
+            binding = roles["RoleBinding", namespace, NAME + "-actors"]
+            self.assertEqual(binding["roleRef"]["name"], NAME + "-actors")
+            self.assertEqual(binding["subjects"], [{"kind": "ServiceAccount", "name": NAME, "namespace": "asya-system"}])
+        written = {rule[:2] for rule in outside if rule[2] not in ("get", "list", "watch")}
+        self.assertEqual({resource for _, resource in written}, {
+            "events", "customresourcedefinitions", "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "clusterroles",
+        })
+        self.assertEqual({resource for _, resource, *_ in outside} - {resource for _, resource in written}, {"namespaces"})
+        for namespace in ("asya-system", "scripts"):
+            home = self.rules({("Role", NAME): roles["Role", namespace, NAME + "-home"]}, "Role")
+            self.assertEqual({rule[1] for rule in home}, {"configmaps", "secrets"})
+        self.assertFalse([name for kind, name in everywhere if name in (NAME + "-actors", NAME + "-home")])
+
+    def test_system_namespaces_and_real_pods_are_out_of_the_controllers_reach(self):
+        """SEC-13"""
+        policy = self.default["ValidatingAdmissionPolicy", NAME + "-guard"]["spec"]
+        (condition,) = policy["matchConditions"]
+        self.assertEqual(condition["expression"], "request.userInfo.username == 'system:serviceaccount:asya-system:asya-operator'")
+        self.assertEqual(self.default["ValidatingAdmissionPolicyBinding", NAME + "-guard"]["spec"]["policyName"], NAME + "-guard")
+        off = self.helm.objects({"rbac": {"guard": False}})
+        self.assertFalse([kind for kind, _ in off if kind.startswith("ValidatingAdmissionPolicy")])
+
+    def test_roles_of_the_cluster_cover_asyncactors(self):
+        """SEC-14"""
+        prefix = "rbac.authorization.k8s.io/aggregate-to-"
+        label = lambda name: {key[len(prefix):] for key in self.default["ClusterRole", NAME + name]["metadata"]["labels"] if key.startswith(prefix)}
+        self.assertEqual(label("-view"), {"view", "edit", "admin"})
+        self.assertEqual(label("-edit"), {"edit", "admin"})
+        verbs = lambda name: {rule[2] for rule in self.rules(self.default, name=NAME + name)}
+        self.assertEqual(verbs("-view"), {"get", "list", "watch"})
+        self.assertEqual(verbs("-edit"), {"create", "update", "patch", "delete", "deletecollection"})
+        off = self.helm.objects({"rbac": {"aggregate": False}})
+        self.assertNotIn(("ClusterRole", NAME + "-edit"), off)
 
     def test_impersonation_is_allowed_only_where_it_is_switched_on(self):
         """FW-27"""

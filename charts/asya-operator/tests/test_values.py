@@ -41,6 +41,9 @@ OTHER = {
     "serviceAccount.annotations": ({"a": "b"}, None),
     "serviceAccount.name": ("other", SPEC + ".serviceAccountName"),
     "rbac.create": (False, None),
+    "rbac.clusterWide": None,  # counts only with controller.watchNamespaces; test_objects.py has it
+    "rbac.guard": (False, None),
+    "rbac.aggregate": (False, None),
     "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
     "podSecurityContext.runAsNonRoot": (False, SPEC + ".securityContext.runAsNonRoot"),
     "podSecurityContext.runAsUser": (7, SPEC + ".securityContext.runAsUser"),

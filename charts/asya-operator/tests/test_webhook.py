@@ -111,7 +111,7 @@ class Webhook(ChartCase):
             for verb in rule["verbs"]
         }
         read = ("get", "list", "watch")
-        events = {("events", "create", ()), ("events", "patch", ())}
+        events = {("events", "create", ())}
         self.assertEqual(rules("ClusterRole"), {("asyncactors", verb, ()) for verb in read} | events)
         own = {(kind, verb, (name,)) for verb in read for kind, name in (("secrets", WEBHOOK + "-tls"), ("configmaps", WEBHOOK + "-facts"))}
         self.assertEqual(rules("Role"), own)

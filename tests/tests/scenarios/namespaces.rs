@@ -30,7 +30,7 @@ async fn watched_namespaces_change_without_a_restart() {
             .join("operator-one/volumes/config/watch-namespaces");
         let operator = Operator::install(
             &cluster,
-            json!({"controller": {"watchNamespaces": [served.namespace()]}}),
+            json!({"controller": {"watchNamespaces": [served.namespace()]}, "rbac": {"clusterWide": true}}),
         )
         .await?;
         let instance = operator.start("one").await?;
@@ -123,7 +123,7 @@ async fn pods_are_injected_in_watched_namespaces_and_left_alone_in_others() {
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     let on = || Ok(cluster.clone());
     Scenario::run_on(on(), "watched", async |watched| {
-        let served = json!({"controller": {"watchNamespaces": [watched.namespace()]}});
+        let served = json!({"controller": {"watchNamespaces": [watched.namespace()]}, "rbac": {"clusterWide": true}});
         let operator = Operator::install(&cluster, served).await?;
         let controller = operator.start("one").await?;
         let webhook = Webhook::start(&operator).await?;
