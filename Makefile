@@ -28,18 +28,18 @@ REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 NAME ?=
 
 .PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-scripts requirements
-.PHONY: programs harness rust python go
+.PHONY: programs cluster harness rust python go
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; do printf '  %-15s %s\n' "$$name" "$$text"; done
 
-demo: programs harness ## Start a cluster with the operator, run a first actor, bindings of a Deployment, of KAITO and of KServe, end everything
+demo: programs cluster ## Start a cluster with the operator, run a first actor, bindings of a Deployment, of KAITO and of KServe, end everything
 	@$(BIN)/asya-cluster demo $(ARGS)
 
-up: programs harness ## Start a cluster with the operator and leave it running
+up: programs cluster ## Start a cluster with the operator and leave it running
 	@$(BIN)/asya-cluster up $(ARGS)
 
-down: harness ## End the cluster that `make up` started
+down: cluster ## End the cluster that `make up` started
 	@$(BIN)/asya-cluster down
 
 build: rust ## Build both programs for release: target/release/asya-controller, target/release/asya-webhook
@@ -70,7 +70,7 @@ test-unit: rust ## Tests of all crates that need no cluster
 test-runtime: python ## Tests of asya_runtime.py
 	python3 -m unittest discover -s controller/runtime/tests
 
-test-chart: python harness ## Tests of the chart, with helm 3 and helm 4
+test-chart: python cluster ## Tests of the chart, with helm 3 and helm 4
 	@$(BIN)/asya-cluster build tools helm3
 	python3 -m unittest discover -s charts/asya-operator/tests
 
@@ -81,7 +81,7 @@ test-real: programs harness ## Scenarios on real pods, where root and cgroups al
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
 		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored) $(NAME)
 
-test-brokers: harness ## Tests of the brokers' clients, on real brokers
+test-brokers: cluster ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored queue::
 
 test-scripts: python ## Tests of the scripts in .ci/, image/ and tests/box/
@@ -98,7 +98,12 @@ programs: rust $(PROGRAMS)
 $(PROGRAMS):
 	cargo build $(LOCKED) -p $@
 
-# asya-cluster, with the features and thus the dependencies of `make test-unit`.
+# asya-cluster, with the features and thus the dependencies of `make test-unit`: cargo builds the programs of a package with its integration tests,
+# and this is the smallest.
+cluster: rust go
+	cargo test $(LOCKED) --workspace --test command_line --no-run
+
+# The same, and the scenarios.
 harness: rust go
 	cargo test $(LOCKED) --workspace --test scenarios --test real --no-run
 

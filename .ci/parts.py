@@ -2,11 +2,13 @@
 """Runs targets of the Makefile and sums up what they tested.
 
 Without arguments these are all tests. A failed part does not stop the others. What failed is told again at the end. The last line is `N passed, N failed`;
-the exit code is 0 only if something passed and nothing failed. With `--brief` tests that pass are counted and not named.
+the exit code is 0 only if something passed and nothing failed. With `--brief` tests that pass are counted and not named. A part that takes longer
+than its limit is ended and counts as failed; ASYA_TEST_MINUTES sets the limit of every part.
 """
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +23,13 @@ from failures import Failures
 ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios", "test-real")
 # Of these one at a time runs beside the others: they occupy one processor and time nothing. What they print comes when they have ended.
 BESIDE = {"test-scripts", "test-runtime", "test-chart"}
+# Far more than a part needs on a slow machine that builds everything first.
+MINUTES = {name: 30 if name in BESIDE else 150 for name in ALL}
+# What a part that is ended gets to clean up after itself.
+GRACE_SECONDS = 60
+# `nohup`, background jobs and some build servers start us with some of these ignored. What ignores them cannot be interrupted, and a shell
+# cannot even trap them again.
+SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
 # A test that passed, how long a scenario took, and what cargo builds.
 PASSING = re.compile(rb"^(test \S+ \.\.\. (ok|ignored.*)|test \S+ has been running .*| +[0-9.]+ s  \S+| +(Compiling|Checking|Download\w+) .*)$")
 
@@ -37,42 +46,97 @@ def show(chunk):
     sys.stdout.buffer.flush()
 
 
+def default_signals():
+    """For a process that is started: it can be interrupted, whatever we were started with."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def limit_of(name):
+    """Seconds that a part may take."""
+    minutes = os.environ.get("ASYA_TEST_MINUTES")
+    return 60 * (float(minutes) if minutes else MINUTES.get(name, max(MINUTES.values())))
+
+
+class Running:
+    """A part that runs, with all the processes of its session, and the end of its time."""
+
+    def __init__(self, name):
+        # An outer make would hand its job server and its variables to the inner one.
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+        # A session of its own: all of it can be ended at once.
+        self.child = subprocess.Popen(
+            ["make", "--no-print-directory", name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True, preexec_fn=default_signals,
+        )
+        self.limit = limit_of(name)
+        self.end = time.monotonic() + self.limit
+        self.ends = [signal.SIGKILL, signal.SIGTERM]
+        self.note = ""
+
+    def send(self, number):
+        try:
+            os.killpg(self.child.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def chunks(self):
+        """What it prints, as it comes. Ends with the part, or when its time is over and it was given another to end by itself."""
+        pipe = self.child.stdout
+        while True:
+            left = self.end - time.monotonic()
+            if left > 0 and select.select([pipe], [], [], left)[0]:
+                chunk = os.read(pipe.fileno(), 65536)
+                if not chunk:
+                    return
+                yield chunk
+            elif left <= 0:
+                if not self.ends:
+                    return  # something that left the session still has the pipe
+                self.note = "ended after its limit of %g minutes" % (self.limit / 60)
+                number = self.ends.pop()
+                self.send(number)
+                self.end = time.monotonic() + (GRACE_SECONDS if number == signal.SIGTERM else 1)
+
+
 class Runner:
     """Runs parts, and ends with them: a signal that would end us ends them first."""
 
     def __init__(self, brief=False):
         self.brief = brief
         self.failures = {}
-        self.children = set()
-        signal.signal(signal.SIGTERM, self.stop)
+        self.running = set()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self.stop)
 
-    def stop(self, *_):
-        for child in list(self.children):
-            child.terminate()
+    def stop(self, number, _):
+        for part in list(self.running):
+            part.send(number)
         raise KeyboardInterrupt
 
     def run(self, name, show):
-        # An outer make would hand its job server and its variables to the inner one.
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
         started = time.monotonic()
         counter, failures = Counter(), Failures()
-        command = ["make", "--no-print-directory", name]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
-        self.children.add(child)
+        part = Running(name)
+        self.running.add(part)
         try:
             show(b"\n== %s\n" % name.encode())
-            self.stream(child.stdout, (counter, failures), show)
-            code = child.wait()
+            self.stream(part.chunks(), (counter, failures), show)
+            code = part.child.wait()
         except KeyboardInterrupt:
-            child.wait()  # it got the signal, too, and ends what it started
+            part.child.wait()  # it got the signal, too, and ends what it started
             raise
         finally:
-            self.children.discard(child)
+            self.running.discard(part)
+            part.child.stdout.close()
         self.failures.update(failures.told)
         counts, note = verdict(counter.counts, code, counter.excused)
+        if part.note:
+            counts, note = counts + Counts(failed=0 if counts.failed else 1), part.note
         return Part(name, counts, time.monotonic() - started, note)
 
-    def stream(self, pipe, readers, show):
+    def stream(self, chunks, readers, show):
         """Shows output as it comes, dots without a line end included, and has whole lines read."""
 
         def whole(line):
@@ -82,7 +146,7 @@ class Runner:
                 reader.line(line.decode(errors="replace"))
 
         rest = b""
-        while chunk := os.read(pipe.fileno(), 65536):
+        for chunk in chunks:
             if not self.brief:
                 show(chunk)
             *lines, rest = (rest + chunk).split(b"\n")
@@ -95,8 +159,6 @@ class Runner:
         """The part, and what it printed."""
         output = bytearray()
         return self.run(name, output.extend), output
-
-
 
 
 def verdict(counts, code, excused):

@@ -3,10 +3,12 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import lint
 import parts
@@ -28,6 +30,12 @@ ignoring:
 failing:
 \t@printf 'test a::b ... ok\\ntest a::c ... FAILED\\n\\nfailures:\\n\\n---- a::c stdout ----\\nleft: 1\\n\\nfailures:\\n    a::c\\n'
 \t@echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured'; exit 1
+signals:
+\t@grep SigIgn: /proc/self/status; echo '1 passed, 0 failed'
+hanging:
+\t@echo 'test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured'; sleep 1000
+escaping:
+\t@setsid sleep 60 & trap '' TERM; sleep 1000
 nested:
 \t@echo "$(MAKELEVEL) [$(MAKEFLAGS)]"; echo '1 passed, 0 failed'
 """
@@ -72,11 +80,11 @@ class Counting(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    def run_parts(self, *names, makefile=MAKEFILE):
+    def run_parts(self, *names, makefile=MAKEFILE, **options):
         runner = pathlib.Path(parts.__file__)
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "Makefile").write_text(makefile)
-            return subprocess.run([sys.executable, str(runner), *names], cwd=folder, capture_output=True, text=True, check=False)
+            return subprocess.run([sys.executable, str(runner), *names], cwd=folder, capture_output=True, text=True, check=False, **options)
 
     def test_last_line_sums_all_parts(self):
         done = self.run_parts("good", "good")
@@ -135,6 +143,41 @@ class Running(unittest.TestCase):
             command = [sys.executable, parts.__file__, "nested"]
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         self.assertRegex(done.stdout, r"\n0 \[[^j]*\]\n")
+
+    @unittest.skipUnless(os.path.exists("/proc/self/status"), "no /proc")
+    def test_parts_can_be_interrupted_although_we_were_started_with_signals_ignored(self):
+        """OPS-26"""
+
+        def ignored():
+            for number in parts.SIGNALS:
+                signal.signal(number, signal.SIG_IGN)
+
+        done = self.run_parts("signals", preexec_fn=ignored)
+        mask = int(re.search(r"SigIgn:\s+(\w+)", done.stdout).group(1), 16)
+        self.assertEqual([number for number in parts.SIGNALS if mask >> (number - 1) & 1], [])
+
+    def test_part_that_hangs_is_ended_and_the_others_run(self):
+        """OPS-26"""
+        done = self.run_parts("hanging", "good", env={**os.environ, "ASYA_TEST_MINUTES": "0.03"})
+        self.assertEqual((done.stdout.splitlines()[-1], done.returncode), ("8 passed, 1 failed", 1))
+        self.assertRegex(done.stdout, r"(?m)^hanging +5 +1 +0 +\d+  ended after its limit of 0.03 minutes$")
+
+    def test_part_that_ignores_its_end_or_leaves_something_behind_is_ended(self):
+        """OPS-26"""
+        with mock.patch.object(parts, "GRACE_SECONDS", 0.2), mock.patch.dict(os.environ, ASYA_TEST_MINUTES="0.01"):
+            with tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "Makefile").write_text(MAKEFILE)
+                before = os.getcwd()
+                self.addCleanup(os.chdir, before)
+                os.chdir(folder)
+                ended, _ = parts.Runner().run_quietly("escaping")
+                os.chdir(before)
+        self.assertEqual((ended.counts.failed, ended.note), (1, "ended after its limit of 0.01 minutes"))
+        self.assertLess(ended.seconds, 30)
+
+    def test_every_part_has_a_limit(self):
+        """OPS-26"""
+        self.assertEqual(set(parts.MINUTES), set(parts.ALL))
 
     def test_table_shows_each_part(self):
         rows = parts.table([parts.Part("lint", Counts(6, 1, 0), 12.3, ""), parts.Part("test-unit", Counts(0, 1, 0), 1, "ran no test")])

@@ -8,7 +8,8 @@ ASYA_HANDLER names one of them:
     kserve_v2           POST /v2/models/{model}/infer
     rest                POST to the URL itself, followed by ASYA_TARGET_PATH
 
-The payload is the request's body and the answer's body is the result, as they are.
+The payload is the request's body and the answer's body is the result, as they are. An answer
+is 64 MiB at most, as messages are.
 
     ASYA_TARGET_URL            where the model answers; without it the import fails
     ASYA_TARGET_MODEL          its name, for payloads that name none
@@ -23,6 +24,7 @@ in hand goes back to the queue. Standard library only, CPython 3.7 or later.
 
 import email.utils
 import http.client
+import io
 import json
 import logging
 import os
@@ -43,6 +45,8 @@ PROBE_SECONDS = 10.0
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 5.0
 SHOWN_BYTES = 2048
+LONGEST_ANSWER = 64 * 1024 * 1024
+CHUNK = 64 * 1024
 
 # All containers of a pod are told to end at about the same time: how much later than the
 # model this process may learn it, and how often it looks.
@@ -54,6 +58,10 @@ HEALTH_PATHS = ("/health", "/v2/health/ready", "/-/healthz")
 DOES_NOT_TELL = (401, 403, 404, 405, 501)
 PASSES = (502, 503, 504)
 TOO_MANY_REQUESTS = 429
+REDIRECTS = (301, 302, 303, 307, 308)
+# Of these, the ones after which a POST stays a POST.
+SAME_METHOD = (307, 308)
+MOST_REDIRECTS = 5
 
 # What a server that ends leaves of a connection.
 BROKEN = (ConnectionError, http.client.IncompleteRead, ssl.SSLEOFError)
@@ -75,7 +83,8 @@ class Answer(NamedTuple):
 
     status: int
     body: bytes
-    retry_after: Optional[str]
+    retry_after: Optional[str] = None
+    location: Optional[str] = None
 
 
 # --- Handlers ---------------------------------------------------------------------
@@ -184,7 +193,7 @@ class Target:
                 answer = self._exchange(path, body, deadline.left())
                 if answer.status < 300:
                     return decoded(answer.body)
-                error = TargetError(f"{self._url}{path} answered {answer.status}: {shown(answer.body)}")
+                error = TargetError(f"{self._url}{path} answered {answer.status}{told(answer)}")
                 if answer.status == TOO_MANY_REQUESTS:
                     retry_after = asked_pause(answer.retry_after)
                 elif answer.status not in PASSES:
@@ -240,7 +249,19 @@ class Target:
         return None
 
     def _exchange(self, path: str, body: Optional[bytes], timeout: Optional[float]) -> Answer:
-        request = urllib.request.Request(self._url + path, data=body)
+        """One answer, within `timeout` seconds from the first byte sent to the last one read."""
+        deadline = Deadline(timeout or 0)
+        url = self._url + path
+        for _ in range(MOST_REDIRECTS):
+            answer = self._ask(url, body, deadline.left())
+            redirected = followed(url, answer, body is not None)
+            if redirected is None:
+                return answer
+            url = redirected
+        raise TargetError(f"{self._url}{path} redirects more than {MOST_REDIRECTS} times")
+
+    def _ask(self, url: str, body: Optional[bytes], timeout: Optional[float]) -> Answer:
+        request = urllib.request.Request(url, data=body)
         if body is not None:
             request.add_header("Content-Type", "application/json")
         token = os.environ.get("ASYA_TARGET_TOKEN")
@@ -248,12 +269,60 @@ class Target:
             request.add_header("Authorization", f"Bearer {token}")
         try:
             with self._opener.open(request, timeout=timeout) as response:
-                return Answer(response.status, response.read(), None)
+                return Answer(response.status, read_all(response))
         except urllib.error.HTTPError as error:
             with error:
-                return Answer(error.code, error.read(), error.headers.get("Retry-After"))
+                headers = error.headers
+                body = error.read(SHOWN_BYTES + 1)
+                return Answer(error.code, body, headers.get("Retry-After"), headers.get("Location"))
         except urllib.error.URLError as error:
             raise_cause(error)
+
+
+def read_all(response: Any) -> bytes:
+    """The body, of which no more is kept in memory than a message may have."""
+    chunks: List[bytes] = []
+    left = LONGEST_ANSWER
+    while True:
+        chunk = response.read(CHUNK)
+        if not chunk:
+            break
+        left -= len(chunk)
+        if left < 0:
+            raise TargetError(f"{response.geturl()} answers with more than {LONGEST_ANSWER} bytes")
+        chunks.append(chunk)
+    if response.length:
+        # Other than read() without a number, read(number) does not complain.
+        raise http.client.IncompleteRead(b"", response.length)
+    return b"".join(chunks)
+
+
+def followed(url: str, answer: Answer, posts: bool) -> Optional[str]:
+    """Where to ask again. Only the same server gets the message and the token, and only as the same kind of request."""
+    if answer.status not in (SAME_METHOD if posts else REDIRECTS) or not answer.location:
+        return None
+    location = urllib.parse.urljoin(url, answer.location)
+    return location if origin(location) == origin(url) else None
+
+
+def origin(url: str) -> List[Any]:
+    parts = urllib.parse.urlsplit(url)
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    try:
+        return [parts.scheme, parts.hostname, parts.port or default]
+    except ValueError:
+        return [url]
+
+
+def told(answer: Answer) -> str:
+    """What an answer says, behind its status."""
+    if answer.status in REDIRECTS and answer.location:
+        location = urllib.parse.urlsplit(answer.location)._replace(query="", fragment="").geturl()
+        return (
+            f", a redirect to {location} that is not followed: it would lose the message, or send it and the token"
+            " to another server; set spec.runtime.targetURL, or ASYA_TARGET_PATH, to where the model answers"
+        )
+    return f": {shown(answer.body)}"
 
 
 def raise_cause(error: urllib.error.URLError) -> NoReturn:
@@ -264,13 +333,94 @@ def raise_cause(error: urllib.error.URLError) -> NoReturn:
 
 def opener_for(url: str) -> urllib.request.OpenerDirector:
     """In the same pod there is no proxy, and no authority that a certificate could be of."""
+    ways = [NoRedirects(), TimedHTTPHandler()]
     if (urllib.parse.urlsplit(url).hostname or "") not in ("localhost", "127.0.0.1", "::1"):
-        return urllib.request.build_opener()
+        return urllib.request.build_opener(*ways, TimedHTTPSHandler())
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    return urllib.request.build_opener(*handlers)
+    ways += [urllib.request.ProxyHandler({}), TimedHTTPSHandler(context=context)]
+    return urllib.request.build_opener(*ways)
+
+
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """urllib makes a GET of a redirected POST, and hands the token to whatever host it is sent to."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+# A socket's timeout is one of each single read, which a server that sends a byte now and then never exceeds.
+
+
+class TimedReader(io.RawIOBase):
+    """Reads from a socket until a deadline."""
+
+    def __init__(self, sock: socket.socket, deadline: "Deadline") -> None:
+        super().__init__()
+        self._sock = sock
+        self._deadline = deadline
+        # Holds the socket open after urllib has closed its own handle.
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> Optional[int]:
+        self._deadline.limit(self._sock)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedSocket:
+    """What http.client makes a response of."""
+
+    def __init__(self, sock: socket.socket, deadline: "Deadline") -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(TimedReader(self._sock, self._deadline))
+
+
+class Timed:
+    """A connection whose timeout is that of all it does."""
+
+    def __init__(self, *args: Any, timeout: Optional[float] = None, **kwargs: Any) -> None:
+        super().__init__(*args, timeout=timeout, **kwargs)
+        self._deadline = Deadline(timeout or 0)
+        self.response_class = self._response
+
+    def _response(self, sock: socket.socket, *args: Any, **kwargs: Any) -> Any:
+        return http.client.HTTPResponse(TimedSocket(sock, self._deadline), *args, **kwargs)
+
+    def send(self, data: bytes) -> None:
+        if self.sock is None:
+            self.connect()
+        for start in range(0, len(data), CHUNK):
+            self._deadline.limit(self.sock)
+            super().send(data[start : start + CHUNK])
+
+
+class TimedHTTPConnection(Timed, http.client.HTTPConnection):
+    pass
+
+
+class TimedHTTPSConnection(Timed, http.client.HTTPSConnection):
+    pass
+
+
+class TimedHTTPHandler(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(TimedHTTPConnection, request)
+
+
+class TimedHTTPSHandler(urllib.request.HTTPSHandler):
+    def https_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(TimedHTTPSConnection, request, context=self._context)
 
 
 def first_model(answer: Answer) -> Optional[str]:
@@ -327,6 +477,12 @@ class Deadline:
 
     def left(self) -> Optional[float]:
         return None if self._end is None else max(self._end - time.monotonic(), 0.001)
+
+    def limit(self, sock: socket.socket) -> None:
+        """Bounds what the socket does next."""
+        if self._end is not None and time.monotonic() >= self._end:
+            raise socket.timeout("timed out")
+        sock.settimeout(self.left())
 
     def allows(self, pause: float) -> bool:
         return self._end is None or time.monotonic() + pause < self._end

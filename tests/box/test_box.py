@@ -20,12 +20,20 @@ exec sleep 10000
 """
 # Writes down which box it is; then runs the rest.
 NAMED = 'echo "${ASYA_BOX##*/}" >> "$NAMES"; exec "$@"'
+# Seconds that the end of a box may take.
+LONGEST = 120
 # Where only version 2 of cgroups is.
 VERSION_2 = "mount --make-rprivate /; umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec $0 true"
 
 
 def is_possible():
     return os.geteuid() == 0 and subprocess.run([BOX, "true"], capture_output=True, check=False).returncode == 0
+
+
+def default_signals():
+    """We may have been started with some of these ignored, and what ignores them when it starts never ends by them."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @unittest.skipUnless(is_possible(), "no boxes here: they need root and cgroups of version 1")
@@ -48,7 +56,9 @@ class Box(unittest.TestCase):
         """A box that runs, and the folder that is its."""
         command = [BOX, "bash", "-c", NAMED, "_", "bash", "-c", STARTED]
         pipe = subprocess.PIPE
-        child = subprocess.Popen(command, env=self.environment(), stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        child = subprocess.Popen(
+            command, env=self.environment(), stdout=pipe, stderr=pipe, text=True, start_new_session=True, preexec_fn=default_signals
+        )
         self.addCleanup(child.stdout.close)
         self.addCleanup(child.stderr.close)
         self.addCleanup(child.wait)
@@ -97,7 +107,7 @@ class Box(unittest.TestCase):
                 child, _ = self.start()
                 # As a terminal does: to all of the group.
                 os.killpg(child.pid, number)
-                self.assertEqual(child.wait(), code)
+                self.assertEqual(child.wait(timeout=LONGEST), code)
                 self.assert_nothing_stays()
 
     def test_what_a_killed_one_leaves_goes_with_the_next(self):

@@ -23,11 +23,11 @@ KNOWN_IN_3_7 = {
     "email.utils": {"parsedate_to_datetime"},
     "faulthandler": {"dump_traceback"},
     "http": {"client"},
-    "http.client": {"HTTPException", "IncompleteRead"},
+    "http.client": {"HTTPConnection", "HTTPException", "HTTPResponse", "HTTPSConnection", "IncompleteRead"},
     "importlib": {"import_module", "util"},
     "importlib.util": {"find_spec"},
     "inspect": {"isasyncgenfunction", "isclass", "iscoroutinefunction", "isgeneratorfunction"},
-    "io": {"TextIOWrapper"},
+    "io": {"BufferedReader", "RawIOBase", "TextIOWrapper"},
     "json": {"dumps", "loads"},
     "logging": {"Formatter", "INFO", "StreamHandler", "getLogger"},
     "os": {"_exit", "chmod", "environ", "path", "pathsep", "unlink"},
@@ -48,8 +48,11 @@ KNOWN_IN_3_7 = {
     },
     "urllib": {"error", "parse", "request"},
     "urllib.error": {"HTTPError", "URLError"},
-    "urllib.parse": {"quote", "urlsplit"},
-    "urllib.request": {"HTTPSHandler", "OpenerDirector", "ProxyHandler", "Request", "build_opener"},
+    "urllib.parse": {"quote", "urljoin", "urlsplit"},
+    "urllib.request": {
+        *("HTTPHandler", "HTTPRedirectHandler", "HTTPSHandler", "OpenerDirector", "ProxyHandler", "Request"),
+        "build_opener",
+    },
 }
 
 NEWER_METHODS = {

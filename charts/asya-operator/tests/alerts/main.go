@@ -36,20 +36,16 @@ type testCase struct {
 }
 
 func main() {
-	if len(os.Args) != 3 {
-		fail("alerts RULES CASES")
+	if len(os.Args) < 3 {
+		fail("alerts RULES CASES...")
 	}
 	rules, errs := rulefmt.ParseFile(os.Args[1], false, model.UTF8Validation)
 	if len(errs) > 0 {
 		fail("%s: %v", os.Args[1], errs)
 	}
-	text, err := os.ReadFile(os.Args[2])
-	if err != nil {
-		fail("%v", err)
-	}
 	var cases []testCase
-	if err := yaml.Unmarshal(text, &cases); err != nil {
-		fail("%s: %v", os.Args[2], err)
+	for _, path := range os.Args[2:] {
+		cases = append(cases, readCases(path)...)
 	}
 	alerts := map[string]rulefmt.Rule{}
 	for _, group := range rules.Groups {
@@ -89,6 +85,18 @@ func main() {
 	if failures > 0 {
 		os.Exit(1)
 	}
+}
+
+func readCases(path string) []testCase {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		fail("%v", err)
+	}
+	var cases []testCase
+	if err := yaml.Unmarshal(text, &cases); err != nil {
+		fail("%s: %v", path, err)
+	}
+	return cases
 }
 
 // firing is the labels with which the rule fires at the case's time: those of
