@@ -7,6 +7,9 @@ import re
 import subprocess
 import sys
 
+import advice
+import requirements
+
 TOP = pathlib.Path(__file__).resolve().parent.parent
 LONGEST = 500  # lines of a file of code; most stay below 400
 # RUN-21, BIND-30: each is mounted into foreign images as one file.
@@ -60,6 +63,18 @@ def links_resolve():
     return not found
 
 
+def advice_keeps_queues():
+    found = False
+    for path in tracked("*.rs", "*.md", "*.yaml", "*.txt", "*.tpl", "*.json"):
+        name = os.path.relpath(path, TOP)
+        if requirements.is_test(name) or name.startswith("docs/spec/") or name == "CHANGELOG.md":
+            continue
+        for line, text in advice.careless(advice.shown(name, path.read_text())):
+            print("%s:%d: say first how to keep queue and messages (QUE-48): %s" % (name, line, text))
+            found = True
+    return not found
+
+
 def succeeds(command):
     try:
         return subprocess.run(command, cwd=TOP, stdin=subprocess.DEVNULL, check=False).returncode == 0
@@ -74,6 +89,7 @@ def main():
         return 2
     checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
+    checks["no text costs users their messages"] = advice_keeps_queues
     checks["links between documents resolve"] = links_resolve
     failed = 0
     for name, check in checks.items():

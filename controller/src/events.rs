@@ -30,6 +30,14 @@ pub enum Note {
     DeliveryLimitInactive,
     /// The actor's queue could not be deleted.
     QueueDeletionFailed,
+    /// The actor is not deleted as long as its queue holds messages.
+    QueueNotEmpty,
+    /// The actor is deleted when its pods have worked its queue off.
+    QueueDraining,
+    /// The actor's queue was deleted with messages in it.
+    MessagesDeleted,
+    /// The actor's queue outlives its namespace, because it holds messages.
+    QueueKept,
     /// A dead letter queue outlives its actor, because it holds messages.
     DeadLettersKept,
     /// The spec breaks a rule.
@@ -57,12 +65,17 @@ pub enum Note {
 impl Note {
     fn type_(self) -> &'static str {
         match self {
-            Self::QueueCreated | Self::QueueRetired | Self::Orphaned | Self::RollsGpuPods => {
-                "Normal"
-            }
+            Self::QueueCreated
+            | Self::QueueRetired
+            | Self::QueueDraining
+            | Self::Orphaned
+            | Self::RollsGpuPods => "Normal",
             Self::QueueRecreated
             | Self::DeliveryLimitInactive
             | Self::QueueDeletionFailed
+            | Self::QueueNotEmpty
+            | Self::MessagesDeleted
+            | Self::QueueKept
             | Self::DeadLettersKept
             | Self::ValidationFailed
             | Self::WorkloadStopped
@@ -80,7 +93,12 @@ impl Note {
             Self::QueueCreated | Self::QueueRecreated => "CreateQueue",
             Self::QueueRetired => "RetireQueue",
             Self::DeliveryLimitInactive => "VerifyQueue",
-            Self::QueueDeletionFailed | Self::DeadLettersKept => "DeleteQueue",
+            Self::QueueDeletionFailed
+            | Self::QueueNotEmpty
+            | Self::QueueDraining
+            | Self::MessagesDeleted
+            | Self::QueueKept
+            | Self::DeadLettersKept => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",
             Self::WorkloadStopped => "StopWorkload",

@@ -34,7 +34,7 @@ pub(super) fn all(context: &Context) -> Option<Vec<Bound>> {
     }
     let mut actors: Vec<Arc<ActorRecord>> = Vec::new();
     context.stores.actors.each(|actor| {
-        if actor.binds_to.is_some() && !actor.metadata.deleting {
+        if actor.binds_to.is_some() && actor.works() {
             actors.push(Arc::clone(actor));
         }
     });

@@ -3,6 +3,7 @@
 pub mod binding;
 mod child;
 pub mod contested;
+mod drain;
 pub mod known;
 mod queue;
 pub mod rollout;
@@ -12,7 +13,9 @@ pub mod unbinding;
 use std::sync::Arc;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
-use asya_shared::api::{AdoptionPolicy, AsyncActorStatus, QueueStatus, WorkloadKind};
+use asya_shared::api::{
+    AdoptionPolicy, AsyncActorStatus, QueueDeletionPolicy, QueueStatus, WorkloadKind,
+};
 use asya_shared::inject::service_account_name;
 use asya_shared::scaling::{ScalingObjects, Untriggerable, trigger_authentication_name};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -28,6 +31,7 @@ use rollout::RolloutSeen;
 pub use child::{Child, Ownership};
 
 use super::desired::{Bound, Desired, Standalone};
+use super::plan::drain::Drain;
 use super::{Context, Deadlines, Error, Fault, Retry};
 use crate::queue::depths::Told;
 use crate::queue::health::Moment;
@@ -80,6 +84,8 @@ pub struct Observed {
     pub deadlines: Deadlines,
     /// What is to happen at the actor's end.
     pub deletion: DeletionPolicy,
+    /// Whether its end waits for its queue to be empty; `None`: it does not.
+    pub drain: Option<Drain>,
     /// Since when this process has looked after actors.
     pub leading_since: Timestamp,
 }
@@ -90,6 +96,8 @@ pub struct Observed {
 pub struct DeletionPolicy {
     /// Children and queue stay (FW-23).
     pub orphans: bool,
+    /// What happens to the queue.
+    pub queue: QueueDeletionPolicy,
     /// The queue stays.
     pub retains_queue: bool,
     /// Seconds that a pod has to stop.
@@ -145,7 +153,8 @@ impl DeletionPolicy {
             .or_else(|| number("/timeout/gracefulShutdown").filter(|seconds| *seconds > 0));
         Self {
             orphans: text("/deletionPolicy") == Some("Orphan"),
-            retains_queue: text("/queue/deletionPolicy") == Some("Retain"),
+            queue: actor.queue_policy,
+            retains_queue: actor.queue_policy == QueueDeletionPolicy::Retain,
             grace_seconds: grace.unwrap_or(GRACEFUL_SHUTDOWN_SECONDS),
         }
     }
@@ -185,6 +194,11 @@ impl Observed {
     /// What a rollout of its pods would meet.
     pub fn rollout(&self) -> Option<&RolloutSeen> {
         self.binding.as_ref()?.rollout.as_ref()
+    }
+
+    /// Whether the actor is to work: also while its deletion waits for its queue to be empty.
+    pub fn works(&self) -> bool {
+        !self.actor.metadata.deleting || works_on(self.drain.as_ref())
     }
 
     /// The actor's name.
@@ -230,7 +244,19 @@ pub async fn observe(
         is_owned(it.metadata.controller.as_ref(), &actor) && !is_overdue(&it, now)
     });
     let (desired, contested) = uncontested(context, &actor, &previous, scaled);
-    let wanted = desired.as_deref().ok().filter(|_| !actor.metadata.deleting);
+    let mut deletion = DeletionPolicy::of(&actor);
+    let transports = &context.installation.transports;
+    let owner_of = |queue: &QueueStatus| {
+        let place = (&*queue.transport, &*queue.name);
+        context.claims.owner_of(transports, place, key)
+    };
+    let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
+    let drain = drain::see(context, (&actor, &previous), (&deletion, &queues), now).await?;
+    if matches!(drain, Some(Drain::Abandoned { .. })) {
+        deletion.retains_queue = true;
+    }
+    let works = !actor.metadata.deleting || works_on(drain.as_ref());
+    let wanted = desired.as_deref().ok().filter(|_| works);
     let ownership = Ownership {
         // Nothing becomes ours in order to be deleted.
         adopts: wanted.is_some_and(|wanted| {
@@ -253,13 +279,6 @@ pub async fn observe(
     let account = Key::new(&key.namespace, &service_account_name(&key.name));
     let accounts = &context.service_accounts;
     let service_account = child(accounts, &account, &ownership, (has_role, asks)).await?;
-    let deletion = DeletionPolicy::of(&actor);
-    let transports = &context.installation.transports;
-    let owner_of = |queue: &QueueStatus| {
-        let place = (&*queue.transport, &*queue.name);
-        context.claims.owner_of(transports, place, key)
-    };
-    let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
     let pods = if makes {
         pods(context, &actor)
     } else {
@@ -268,7 +287,8 @@ pub async fn observe(
     let refusals = &context.workloads.refusals;
     let refusal = workload.ours();
     let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
-    let binding = binding::see(context, &actor, desired.as_deref(), &previous, &deletion).await?;
+    let unbinds = (!works).then_some(&deletion);
+    let binding = binding::see(context, &actor, desired.as_deref(), &previous, unbinds).await?;
     let of_target = binding.as_ref().and_then(BindingSeen::scaling_of_target);
     let objects = match of_target {
         Some(it) => Some(&it.objects),
@@ -296,6 +316,7 @@ pub async fn observe(
         queues_managed: context.installation.queues_managed,
         deadlines: context.installation.deadlines,
         deletion,
+        drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
         contested,
         ownership,
@@ -303,6 +324,10 @@ pub async fn observe(
     };
     observed.queue = queue::look(context, &observed).await?;
     Ok(Some(observed))
+}
+
+fn works_on(drain: Option<&Drain>) -> bool {
+    matches!(drain, Some(Drain::Works(_)))
 }
 
 /// The kind that the spec asks for; where it cannot be acted on, that of what there is.

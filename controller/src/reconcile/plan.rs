@@ -5,6 +5,7 @@ mod child;
 pub mod claim;
 mod contest;
 pub mod deletion;
+pub mod drain;
 mod replicas;
 pub mod retired;
 pub mod roll;
@@ -13,6 +14,7 @@ pub mod template;
 pub mod unbind;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use asya_shared::inject::Replicas;
@@ -29,6 +31,8 @@ use crate::queue::{Serving, Standing};
 use crate::record::{ActorRecord, ScaleTarget, WorkloadRecord};
 use crate::scaling::plan::{self as scaling, Removal, ScalingPlan, plan_removal, plan_scaling};
 
+use drain::Drain;
+
 pub use child::{Step, is_unchanged, not_owned, plan_child, recorded};
 
 /// What to do in this pass.
@@ -40,6 +44,8 @@ pub enum Plan {
     Ensure(Ensure),
     /// Bring the queue to what is wanted; another controller makes the workload.
     Bind(Box<Bind>),
+    /// Take nothing down yet: whether the queue is empty shows after this time.
+    Confirm(Duration),
     /// Take down what we made.
     Delete(deletion::Delete),
 }
@@ -196,8 +202,14 @@ impl ScalingStep {
 
 /// Decides what to do.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
-    if observed.actor.metadata.deleting {
-        return Plan::Delete(deletion::plan_deletion(observed, now));
+    match &observed.drain {
+        _ if !observed.actor.metadata.deleting => {}
+        Some(Drain::Works(_)) if has(observed, FOREGROUND) => return Plan::Rest(Rest::default()),
+        Some(Drain::Works(_)) => {}
+        Some(Drain::Confirms(wait)) => return Plan::Confirm(*wait),
+        Some(Drain::Empty | Drain::Abandoned { .. }) | None => {
+            return Plan::Delete(deletion::plan_deletion(observed, now));
+        }
     }
     if observed.binding.is_some() {
         return binding::plan(observed, now);
@@ -238,11 +250,15 @@ pub(super) fn is_done_once(actor: &ActorRecord, previous: &AsyncActorStatus) -> 
 }
 
 pub(super) fn has_finalizer(observed: &Observed) -> bool {
-    observed
-        .actor
-        .finalizers
-        .iter()
-        .any(|finalizer| &**finalizer == FINALIZER)
+    has(observed, FINALIZER)
+}
+
+/// The garbage collector's: it deletes what we made as long as this is there, so nothing is made again.
+pub(super) const FOREGROUND: &str = "foregroundDeletion";
+
+pub(super) fn has(observed: &Observed, finalizer: &str) -> bool {
+    let mut all = observed.actor.finalizers.iter();
+    all.any(|it| **it == *finalizer)
 }
 
 fn plan_queue(observed: &Observed) -> QueueStep {

@@ -22,6 +22,8 @@ pub enum Reason {
     BrokerUnreachable,
     BrokerThrottled,
     QueueDeletionFailed,
+    QueueNotEmpty,
+    QueueDraining,
     // WorkloadReady
     ValidationError,
     NotAuthorized,

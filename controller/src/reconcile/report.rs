@@ -3,6 +3,7 @@
 mod binding;
 mod conditions;
 mod deletion;
+mod drain;
 mod inventory;
 mod leftovers;
 mod queue;
@@ -26,6 +27,7 @@ use write::write;
 
 use super::apply::{Ensured, Outcome, QueueState};
 use super::observe::Observed;
+use super::plan::drain::Drain;
 use super::plan::is_done_once;
 use super::pods::Pods;
 use super::state::{self, Counts, Facts, LeftAlone, Verdict, WorkloadReady};
@@ -142,10 +144,16 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
                 notes: Vec::new(),
             })
         }
-        Outcome::Ensured(ensured) => Some(match &observed.binding {
-            Some(seen) => binding::report(observed, seen, ensured, now),
-            None => of_life(observed, ensured, now),
-        }),
+        Outcome::Ensured(ensured) => {
+            let mut report = match &observed.binding {
+                Some(seen) => binding::report(observed, seen, ensured, now),
+                None => of_life(observed, ensured, now),
+            };
+            if let Some(Drain::Works(held)) = &observed.drain {
+                drain::tell(&mut report, observed, held, now);
+            }
+            Some(report)
+        }
     }
 }
 

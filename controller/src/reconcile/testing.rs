@@ -142,6 +142,7 @@ pub(super) fn observed(actor: &Value) -> Observed {
         desired,
         contested: None,
         deletion: DeletionPolicy::of(&actor),
+        drain: None,
         began: Moment::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         previous,

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActor, AsyncActorStatus, Timeout, WorkloadRef};
+use asya_shared::api::{AsyncActor, AsyncActorStatus, QueueDeletionPolicy, Timeout, WorkloadRef};
 use asya_shared::claims::QueueName;
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::{Concerns, Metadata, RawMetadata, Record};
@@ -29,6 +30,8 @@ pub struct ActorRecord {
     pub binds_to: Option<WorkloadRef>,
     /// Its time limits, where they can be read.
     pub timeout: Option<Timeout>,
+    /// What happens to its queue when it is deleted.
+    pub queue_policy: QueueDeletionPolicy,
     /// What its status tells of queues.
     pub told: Told,
     /// All finalizers, in order.
@@ -59,6 +62,13 @@ impl PartialEq for ActorRecord {
 }
 
 impl ActorRecord {
+    /// Whether its pods are to receive messages: also while its deletion waits for its queue to be empty (QUE-41).
+    pub fn works(&self) -> bool {
+        let waits =
+            self.queue_policy.waits_until_empty() && self.told.queue_released_since.is_none();
+        !self.metadata.deleting || waits
+    }
+
     /// All that its status tells; nothing where that cannot be read.
     pub fn told_status(&self) -> AsyncActorStatus {
         let raw = self.status.as_ref();
@@ -77,6 +87,8 @@ pub struct Told {
     pub retired_queues: Box<[QueueName]>,
     /// Pods that are wished.
     pub desired_replicas: i32,
+    /// Since when its deletion does not wait for its queue any more.
+    pub queue_released_since: Option<Time>,
 }
 
 /// The annotations of an actor that we read.
@@ -118,6 +130,7 @@ pub struct RawActor<'a> {
 struct Spec {
     transport: Box<str>,
     timeout: Option<Box<RawValue>>,
+    queue: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -159,6 +172,9 @@ impl Record for ActorRecord {
             deleted: raw.metadata.deletion_timestamp,
             timeout: timeout
                 .and_then(|raw| raw.map_or(Some(Timeout::default()), |raw| read(Some(raw)))),
+            queue_policy: QueueDeletionPolicy::of_raw(
+                spec.as_ref().and_then(|spec| spec.queue.as_ref()),
+            ),
             transport: spec.map(|spec| spec.transport),
             binds_to: read::<Mode>(raw.spec.as_deref())
                 .filter(|mode| mode.workload.is_none())

@@ -55,6 +55,28 @@ fn records_are_read_from_the_text_of_a_watch() {
     );
 }
 
+/// QUE-41, QUE-42, QUE-47
+#[test]
+fn actor_that_is_deleted_with_an_empty_queue_only_works_until_it_is_released() {
+    let goes = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    let released = json!({"queueReleasedSince": "2026-01-01T00:00:09Z"});
+    for (metadata_, policy, status, works) in [
+        (json!({}), "Delete", json!({}), true),
+        (json!({}), "Drain", released.clone(), true),
+        (goes.clone(), "Delete", json!({}), false),
+        (goes.clone(), "Retain", json!({}), false),
+        (goes.clone(), "Unknown", json!({}), false),
+        (goes.clone(), "Drain", json!({}), true),
+        (goes.clone(), "DeleteIfEmpty", json!({}), true),
+        (goes, "Drain", released, false),
+    ] {
+        let spec = json!({"transport": "mq", "queue": {"deletionPolicy": policy}});
+        let object = json!({"metadata": metadata(&metadata_), "spec": spec, "status": status});
+        let record: ActorRecord = decode(&object);
+        assert_eq!(record.works(), works, "{object}");
+    }
+}
+
 /// FW-3
 #[test]
 fn status_and_foreign_metadata_of_an_actor_make_no_difference() {

@@ -24,10 +24,9 @@ pub const RUNTIME_NEEDS_TARGET: &str = "spec.runtime needs spec.workloadRef";
 /// BIND-12.
 pub const BINDING_NEEDS_TARGET: &str = "spec.binding needs spec.workloadRef";
 /// BIND-13.
-pub const MODE_IMMUTABLE: &str = "the mode cannot change: delete and create the AsyncActor";
+pub const MODE_IMMUTABLE: &str = "the mode cannot change; set queue.deletionPolicy to Retain, which keeps the queue and its messages, then delete the AsyncActor and create it anew";
 /// BIND-14.
-pub const TARGET_IMMUTABLE: &str =
-    "workloadRef cannot move to another target: delete and create the AsyncActor";
+pub const TARGET_IMMUTABLE: &str = "workloadRef cannot move to another target; set queue.deletionPolicy to Retain, which keeps the queue and its messages, then delete the AsyncActor and create it anew";
 /// BIND-15.
 pub const API_VERSION: &str = "apiVersion must be group/version, for example apps/v1";
 /// BIND-16.

@@ -118,6 +118,10 @@ pub struct AsyncActorStatus {
     /// Queues of an earlier transport or name. Each is deleted when it is empty, at the latest with the actor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired_queues: Vec<QueueStatus>,
+    /// Since when a deletion no longer waits for the queue to be empty (queue.deletionPolicy DeleteIfEmpty or Drain):
+    /// new pods of a bound target get no sidecar any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_released_since: Option<Time>,
     /// Every object that the operator made for this actor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,

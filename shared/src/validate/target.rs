@@ -57,6 +57,6 @@ pub fn target_taken(target: &WorkloadRef, owner_namespace: &str, owner_name: &st
     Violation {
         path: "spec.workloadRef".to_owned(),
         problem: format!("{kind}/{name} is already bound by {owner_namespace}/{owner_name}"),
-        fix: Some("delete that actor or choose another target".to_owned()),
+        fix: Some("choose another target, or set that actor's queue.deletionPolicy to Retain, which keeps its queue and messages, and delete it".to_owned()),
     }
 }

@@ -29,6 +29,7 @@ mod crash;
 mod crd;
 mod dead_letters;
 mod deletion;
+mod drained;
 mod events;
 mod former;
 mod hanging;

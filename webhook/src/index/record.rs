@@ -5,13 +5,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActor, ResolvedTarget, WorkloadRef};
+use asya_shared::api::{AsyncActor, QueueDeletionPolicy, ResolvedTarget, WorkloadRef};
 use asya_shared::claims::QueueName;
 use asya_shared::key::Key;
 use asya_shared::names::annotation;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// An actor, as an event of the watch or a list shows it.
@@ -31,7 +32,7 @@ pub struct Actor {
     pub uid: Box<str>,
     /// When it was made.
     pub created: Option<Time>,
-    /// Whether its deletion has begun.
+    /// Whether its deletion has begun, and does not wait for its queue to be empty: until then its pods keep working.
     pub deleting: bool,
     /// The transport that its spec names.
     pub transport: Option<Box<str>>,
@@ -57,6 +58,8 @@ pub struct Told {
     pub bound_since: Option<Time>,
     /// What its target led to.
     pub resolved_target: Option<ResolvedTarget>,
+    /// Since when its deletion does not wait for its queue any more.
+    pub queue_released_since: Option<Time>,
 }
 
 #[derive(Deserialize)]
@@ -92,6 +95,7 @@ struct RawMetadata<'a> {
 struct Spec {
     transport: Option<Box<str>>,
     workload_ref: Option<WorkloadRef>,
+    queue: Option<Value>,
 }
 
 fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
@@ -106,8 +110,12 @@ impl<'de> Deserialize<'de> for Seen {
             status,
         } = RawActor::deserialize(deserializer)?;
         let spec: Option<Spec> = read(raw);
+        let queue = spec.as_ref().and_then(|spec| spec.queue.as_ref());
+        let waits = QueueDeletionPolicy::of_raw(queue).waits_until_empty();
         let (transport, target) =
             spec.map_or((None, None), |spec| (spec.transport, spec.workload_ref));
+        let told: Told = read(status).unwrap_or_default();
+        let works = waits && told.queue_released_since.is_none();
         let role_arn = metadata.annotations.as_ref().and_then(|annotations| {
             let role = annotations.get(annotation::ROLE_ARN)?;
             target.as_ref().map(|_| role.as_ref().into())
@@ -117,11 +125,11 @@ impl<'de> Deserialize<'de> for Seen {
             key: Key::new(&metadata.namespace, &metadata.name),
             uid: metadata.uid.as_ref().into(),
             created: metadata.creation_timestamp,
-            deleting: metadata.deletion_timestamp.is_some(),
+            deleting: metadata.deletion_timestamp.is_some() && !works,
             transport,
             spec: raw.filter(|_| target.is_some()).map(ToOwned::to_owned),
             target,
-            told: read(status).unwrap_or_default(),
+            told,
         };
         let meta = ObjectMeta {
             name: Some(metadata.name.into_owned()),

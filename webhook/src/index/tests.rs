@@ -49,6 +49,30 @@ impl World {
     }
 }
 
+/// QUE-41, QUE-42
+#[test]
+fn pods_are_injected_until_a_deletion_stops_waiting_for_the_queue() {
+    let released = json!({"queueReleasedSince": "2026-01-01T00:00:09Z"});
+    for (policy, status, deleting) in [
+        (json!("Delete"), json!({}), true),
+        (json!("Drain"), json!({}), false),
+        (json!("DeleteIfEmpty"), json!({}), false),
+        (json!("Drain"), released, true),
+        (json!(7), json!({}), true),
+    ] {
+        let actor = json!({
+            "metadata": {
+                "namespace": "a", "name": "x", "uid": "x", "resourceVersion": "1",
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"transport": "mq", "queue": {"deletionPolicy": policy}},
+            "status": status,
+        });
+        let seen: Seen = serde_json::from_str(&actor.to_string()).unwrap();
+        assert_eq!(seen.actor.deleting, deleting, "{actor}");
+    }
+}
+
 #[test]
 fn what_an_actor_no_longer_asks_for_is_free() {
     let world = World::new();

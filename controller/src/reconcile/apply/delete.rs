@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use asya_shared::api::QueueStatus;
 use asya_shared::names::is_shared_config_map;
 use kube::Api;
 use tracing::warn;
@@ -10,13 +11,15 @@ use tracing::warn;
 use super::finalizer::remove_finalizer;
 use super::retired::{delete_dead_letters, owner};
 use super::unbind::unbind;
-use super::{Outcome, parent, scaling, wake};
+use super::{Outcome, messages, parent, scaling, wake};
 use crate::events::Note;
-use crate::queue::{BrokerError, Emptied, Seen as QueueSeen, Standing};
+use crate::queue::{BrokerError, Emptied, QueueClient, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::known::is_same;
 use crate::reconcile::plan::deletion::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
 };
+use crate::reconcile::plan::drain::Drain;
 use crate::reconcile::{Context, Error, Fault, Reason, Retry, Step};
 use crate::record::{ActorRecord, Key, Record, Seen};
 
@@ -83,6 +86,13 @@ pub(super) async fn delete(
         let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
         context.events.tell(&observed.actor, Note::Orphaned, text);
     }
+    if let Some(Drain::Abandoned {
+        namespace_uid,
+        held,
+    }) = &observed.drain
+    {
+        messages::tell_kept(context, observed, namespace_uid.as_deref(), held);
+    }
     remove_finalizer(context, &observed.actor).await?;
     Ok(Outcome::Gone)
 }
@@ -111,7 +121,9 @@ async fn delete_queues(
     let (mut held, mut wait) = (None::<Fault>, None::<Duration>);
     for removal in queues {
         match delete_queue(context, observed, &removal).await? {
-            Ok(Emptied::Gone | Emptied::Kept) => {}
+            Ok(Emptied::Gone) => {}
+            // Messages have come meanwhile: the next pass counts them.
+            Ok(Emptied::Kept) => held = held.or(Some(messages::still_used(&removal.queue.name))),
             // Its messages are counted late: until it is known to be empty it stays.
             Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
             Err(fault) => {
@@ -182,7 +194,19 @@ async fn delete_queue(
                 Err(error) => return Err(error),
             }
         }
-        client.delete(&queue.name, &owner).await?;
+        if observed.deletion.queue.waits_until_empty() {
+            match client.delete_if_empty(&queue.name, &owner).await? {
+                Emptied::Gone => {}
+                Emptied::Kept if is_anothers(observed, &*client, queue).await? => {
+                    return Ok(Emptied::Gone);
+                }
+                other => return Ok(other),
+            }
+        } else {
+            let lost = messages::count(&*client, &queue.name).await;
+            client.delete(&queue.name, &owner).await?;
+            messages::tell_lost(context, observed, queue, lost).await;
+        }
         delete_dead_letters(context, observed, transport, queue).await
     };
     match removed.await {
@@ -198,14 +222,32 @@ async fn delete_queue(
     }
 }
 
+/// Whether the broker says that another actor owns the actor's queue.
+async fn is_anothers(
+    observed: &Observed,
+    client: &dyn QueueClient,
+    queue: &QueueStatus,
+) -> Result<bool, BrokerError> {
+    let Ok(desired) = &observed.desired else {
+        return Ok(false);
+    };
+    if !is_same(queue, &desired.queue()) {
+        return Ok(false);
+    }
+    match client.observe(&desired.queue_of(&observed.actor)).await {
+        Err(BrokerError::Conflict(_)) => Ok(true),
+        seen => seen.map(|_| false),
+    }
+}
+
 /// What actors share goes with the last one of its namespace (RUN-2).
 async fn release_namespace(context: &Context, observed: &Observed) -> Result<(), Error> {
     let namespace = &observed.key().namespace;
     let actors = &context.stores.actors;
-    // One that goes, too, does not count: of several at once none would be the last.
+    // One that goes, too, does not count: of several at once none would be the last. Unless it still works.
     let stays = |key: &Key| {
         let actor = actors.get(key).filter(|_| key != observed.key());
-        actor.is_some_and(|actor| !actor.metadata.deleting)
+        actor.is_some_and(|actor| actor.works())
     };
     if !observed.deletion.orphans && actors.keys_in(namespace).iter().any(stays) {
         return Ok(());

@@ -7,6 +7,7 @@ mod contest;
 mod delete;
 mod ensure;
 mod finalizer;
+mod messages;
 mod parent;
 mod queue;
 mod recreate;
@@ -229,6 +230,12 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             Ok(Outcome::Ensured(ensured))
         }
         Plan::Bind(plan) => bind::bind(context, observed, *plan).await,
+        Plan::Confirm(wait) => Ok(Outcome::Deleting {
+            fault: None,
+            deleted: Vec::new(),
+            retry: Retry::After(wait),
+            released: false,
+        }),
         Plan::Delete(plan) => {
             let outcome = delete::delete(context, observed, plan).await?;
             if matches!(outcome, Outcome::Gone) {

@@ -98,19 +98,20 @@ pub struct BoundPods {
     pub bare: Vec<Arc<BarePodRecord>>,
 }
 
-/// Looks at target and pods of an actor that lives; `None` where we make the workload.
+/// Looks at target and pods of an actor that works, and at what is left of one that `unbinds`; `None` where we make the
+/// workload.
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
     previous: &AsyncActorStatus,
-    deletion: &DeletionPolicy,
+    unbinds: Option<&DeletionPolicy>,
 ) -> Result<Option<BindingSeen>, Error> {
     let Some(binds_to) = &actor.binds_to else {
         return Ok(None);
     };
     let bound = desired.ok().and_then(Desired::bound);
-    if actor.metadata.deleting {
+    if let Some(deletion) = unbinds {
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
         return Ok(Some(BindingSeen {
             unbinding: unbinding::see(context, actor, deletion, rollout).await?,
@@ -324,7 +325,7 @@ fn not_known() -> Fault {
 fn already_bound(target: &Object, owner: &str) -> Fault {
     let (kind, name) = (target.kind.names().kind, &target.key.name);
     let text = format!(
-        "spec.workloadRef: {kind}/{name} is already bound by AsyncActor {owner}; delete that actor or choose another target"
+        "spec.workloadRef: {kind}/{name} is already bound by AsyncActor {owner}; choose another target, or set that actor's queue.deletionPolicy to Retain, which keeps its queue and messages, and delete it"
     );
     Fault::until_change(Reason::AlreadyBound, text)
 }

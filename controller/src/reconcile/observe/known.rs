@@ -75,6 +75,19 @@ impl KnownQueues {
     }
 }
 
+impl KnownQueues {
+    /// Those that go with the actor, and whether status names them (FIN-4). What is not ours to delete is not among
+    /// them. One that nobody can reach is: it holds the actor (FIN-3).
+    pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, bool)> {
+        let recorded = self.verified.iter().chain(&self.retired);
+        let all = recorded
+            .map(|known| (known, true))
+            .chain(self.wanted.iter().map(|known| (known, false)));
+        all.filter(|(known, _)| matches!(known.hold, Hold::Ours | Hold::OutOfReach(_)))
+            .map(|(known, recorded)| (&known.queue, recorded))
+    }
+}
+
 /// Whether a queue is the one that is wanted, and only its transport has another name: by the
 /// configuration of both transports, or, where one is gone, by what was verified for it.
 fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsConfig) -> bool {

@@ -16,10 +16,7 @@ pub(super) async fn look(context: &Context, observed: &Observed) -> Result<Queue
     let Ok(desired) = &observed.desired else {
         return Ok(QueueSeen::NotAsked);
     };
-    if observed.actor.metadata.deleting
-        || observed.actor.annotations.paused
-        || !observed.queues_managed
-    {
+    if !observed.works() || observed.actor.annotations.paused || !observed.queues_managed {
         return Ok(QueueSeen::NotAsked);
     }
     let key = observed.key();

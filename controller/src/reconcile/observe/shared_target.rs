@@ -50,7 +50,7 @@ pub(super) async fn ceded(
 
 fn heir_of(context: &Context, key: &Key) -> Heir {
     let actor = context.stores.actors.get(key);
-    let Some(actor) = actor.filter(|it| !it.metadata.deleting) else {
+    let Some(actor) = actor.filter(|it| it.works()) else {
         return Heir::default();
     };
     let status = actor.told_status();

@@ -9,7 +9,6 @@ use k8s_openapi::jiff::Timestamp;
 use super::unbind::{self, UNBOUND, Unbind};
 use super::{Wake, has_finalizer};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::known::Hold;
 use crate::reconcile::unseen;
 use crate::record::WorkloadRecord;
 use crate::scaling::plan::{Removal, plan_removal};
@@ -198,8 +197,7 @@ fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
         .collect()
 }
 
-/// FIN-4: what is not ours to delete, or is to stay, is not among them. One that nobody can reach is: it
-/// holds the actor (FIN-3).
+/// FIN-4
 fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     if !observed.queues_managed
         || observed.deletion.retains_queue
@@ -207,17 +205,12 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     {
         return Vec::new();
     }
-    let known = &observed.queues;
-    let recorded = known.verified.iter().chain(&known.retired);
-    let all = recorded
-        .map(|known| (known, true))
-        .chain(known.wanted.iter().map(|known| (known, false)));
-    all.filter(|(known, _)| matches!(known.hold, Hold::Ours | Hold::OutOfReach(_)))
-        .map(|(known, recorded)| QueueRemoval {
-            queue: known.queue.clone(),
-            recorded,
-        })
-        .collect()
+    let all = observed.queues.to_delete();
+    all.map(|(queue, recorded)| QueueRemoval {
+        queue: queue.clone(),
+        recorded,
+    })
+    .collect()
 }
 
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {

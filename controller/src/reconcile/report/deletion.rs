@@ -1,11 +1,13 @@
 //! What is told of an actor on its way out.
 
 use asya_shared::api::{AsyncActorStatus, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::conditions::Conditions;
 use super::{READY, TRANSPORT_READY, binding, inventory};
 use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::drain::Drain;
 use crate::reconcile::{Fault, Reason};
 
 /// What holds an actor on its way out.
@@ -50,6 +52,11 @@ pub(super) fn of_deletion(
         None => (Reason::Terminating, "the actor is being deleted"),
     };
     conditions.set(READY, Some(false), reason, text);
+    if matches!(observed.drain, Some(Drain::Confirms(_))) {
+        // To the second, as it is stored.
+        let since = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        status.queue_released_since.get_or_insert(Time(since));
+    }
     if released {
         status.rollout = Some(binding::released(now));
     }

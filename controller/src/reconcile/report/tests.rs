@@ -1,3 +1,4 @@
+mod drain;
 mod ending;
 mod once;
 mod paused;

@@ -25,7 +25,7 @@ fn conflicts_name_the_other_actor() {
         refusal(&verdict),
         "AsyncActor models/phi3 has 2 errors:\n  \
          spec.transport: queue asya-phi3 already belongs to other/phi3; rename this actor or set the transport's nameTemplate\n  \
-         spec.workloadRef: Deployment/phi-3 is already bound by models/phi3-old; delete that actor or choose another target"
+         spec.workloadRef: Deployment/phi-3 is already bound by models/phi3-old; choose another target, or set that actor's queue.deletionPolicy to Retain, which keeps its queue and messages, and delete it"
     );
 }
 

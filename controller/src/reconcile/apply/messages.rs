@@ -1,0 +1,92 @@
+//! What becomes of the messages in a queue whose actor goes (QUE-44, QUE-45).
+
+use std::time::Duration;
+
+use asya_shared::api::QueueStatus;
+use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
+use kube::Api;
+
+use crate::events::Note;
+use crate::queue::{Depth, QueueClient};
+use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::drain::{Held, text};
+use crate::reconcile::{Context, Fault, Reason, Retry};
+
+/// How soon a queue is looked at again that is not empty after all.
+const AGAIN: Duration = Duration::from_secs(15);
+
+/// The messages in a queue that is about to be deleted; `None` where there are none, or nobody can tell: that holds up
+/// no deletion.
+pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth> {
+    let asked = [queue.to_owned()];
+    let depth = client.depths(&asked).await.pop()?.ok()??;
+    (depth != Depth::default()).then_some(depth)
+}
+
+/// A queue of ours was deleted with messages in it.
+pub(super) async fn tell_lost(
+    context: &Context,
+    observed: &Observed,
+    queue: &QueueStatus,
+    lost: Option<Depth>,
+) {
+    let Some(depth) = lost else {
+        return;
+    };
+    let QueueStatus {
+        name, transport, ..
+    } = queue;
+    let text = format!(
+        "deleted queue {name} on transport {transport} with {}, as queue.deletionPolicy: Delete asks",
+        text(depth)
+    );
+    let note = Note::MessagesDeleted;
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespace = namespaces.get_opt(&observed.key().namespace).await;
+    let namespace = namespace.ok().flatten().map(|it| it.metadata);
+    match namespace.filter(|it| it.deletion_timestamp.is_some()) {
+        Some(ends) => tell_of_namespace(context, observed, ends.uid.as_deref(), (note, &text)),
+        None => context.events.tell(&observed.actor, note, &text),
+    }
+}
+
+/// Queues stay at their brokers because the namespace goes.
+pub(super) fn tell_kept(context: &Context, observed: &Observed, uid: Option<&str>, held: &Held) {
+    let text = format!(
+        "{}; it stays at the broker, because the namespace is being deleted (queue.deletionPolicy: {:?})",
+        held.text(),
+        observed.deletion.queue
+    );
+    tell_of_namespace(context, observed, uid, (Note::QueueKept, &text));
+}
+
+/// No Event can be made in a namespace that is being deleted, nor would it outlive it.
+fn tell_of_namespace(
+    context: &Context,
+    observed: &Observed,
+    uid: Option<&str>,
+    (note, text): (Note, &str),
+) {
+    let key = observed.key();
+    let about = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Namespace".to_owned()),
+        name: Some(key.namespace.to_string()),
+        uid: uid.map(str::to_owned),
+        ..ObjectReference::default()
+    };
+    let text = format!("AsyncActor {key}: {text}");
+    context.events.tell_of(about, note, &text);
+}
+
+/// A queue that must be empty, and is not, or still has receivers.
+pub(super) fn still_used(queue: &str) -> Fault {
+    Fault {
+        reason: Reason::QueueNotEmpty,
+        message: format!(
+            "queue {queue} holds messages, or something still receives from it: it is not deleted. Stop what sends to \
+             it, or set spec.queue.deletionPolicy to Retain, which lets the actor go now and keeps the queue"
+        ),
+        retry: Retry::After(AGAIN),
+    }
+}

@@ -1,0 +1,152 @@
+//! The messages in the queues of an actor that is deleted only with an empty queue.
+
+use std::time::Duration;
+
+use asya_shared::api::{AsyncActorStatus, QueueStatus};
+use asya_shared::config::{Transport, TransportKind};
+use asya_shared::names::FINALIZER;
+use asya_shared::transport::{QueueNames, QueueOf};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::jiff::Timestamp;
+use kube::Api;
+
+use super::DeletionPolicy;
+use super::known::{KnownQueues, is_same};
+use crate::queue::depths::Told;
+use crate::queue::{BrokerError, Depth, Seen, Standing};
+use crate::reconcile::plan::drain::{Counted, Drain, Facts, Messages, decide};
+use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::record::{ActorRecord, Key};
+
+/// Looks at the queues of an actor that waits for them to be empty; `None` for any other.
+pub(super) async fn see(
+    context: &Context,
+    (actor, previous): (&ActorRecord, &AsyncActorStatus),
+    (deletion, queues): (&DeletionPolicy, &KnownQueues),
+    now: Timestamp,
+) -> Result<Option<Drain>, Error> {
+    let is_held = actor.finalizers.iter().any(|it| **it == *FINALIZER);
+    if !actor.metadata.deleting
+        || !is_held
+        || deletion.orphans
+        || !deletion.queue.waits_until_empty()
+    {
+        return Ok(None);
+    }
+    let keeps = actor.annotations.skip_queue_deletion || !context.installation.queues_managed;
+    let (mut counted, mut lag) = (Vec::new(), Duration::ZERO);
+    for (queue, _) in queues.to_delete().filter(|_| !keeps) {
+        let one = count(context, actor, queue).await?;
+        let (messages, lags) = match one {
+            Ok((depth, transport)) => (depth, lag_of(transport)),
+            Err(fault) => (Messages::Unknown(fault), Duration::ZERO),
+        };
+        lag = lag.max(lags);
+        let serves = previous.queue.as_ref().is_none_or(|it| is_same(it, queue));
+        counted.push(Counted {
+            queue: queue.clone(),
+            messages: messages.paced(context, &actor.metadata.key, serves),
+        });
+    }
+    let released = previous.queue_released_since.as_ref().map(|time| time.0);
+    let drain = decide(&Facts {
+        queues: &counted,
+        released,
+        lag,
+        now,
+    });
+    let Drain::Works(held) = drain else {
+        return Ok(Some(drain));
+    };
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
+    let namespace = namespace.map_err(Error::Api)?.map(|it| it.metadata);
+    let ends = |it: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
+        it.deletion_timestamp.is_some()
+    };
+    Ok(Some(if namespace.as_ref().is_none_or(ends) {
+        Drain::Abandoned {
+            namespace_uid: namespace.and_then(|it| it.uid),
+            held,
+        }
+    } else {
+        Drain::Works(held)
+    }))
+}
+
+impl Messages {
+    /// As many as status may tell of now (QUE-20): small changes are no reason to write.
+    fn paced(self, context: &Context, actor: &Key, serves: bool) -> Self {
+        let Self::Known(depth) = self else {
+            return self;
+        };
+        if !serves || depth == Depth::default() {
+            return self;
+        }
+        context.depths.take(actor, Some(depth));
+        match context.depths.told(actor) {
+            Told::Depth(told) if told != Depth::default() => Self::Known(told),
+            _ => self,
+        }
+    }
+}
+
+async fn count<'a>(
+    context: &'a Context,
+    actor: &ActorRecord,
+    queue: &QueueStatus,
+) -> Result<Result<(Messages, &'a Transport), Fault>, Error> {
+    let failed = |message: String, retry| Fault {
+        reason: Reason::QueueDeletionFailed,
+        message: format!(
+            "the messages in queue {} cannot be counted: {message}",
+            queue.name
+        ),
+        retry,
+    };
+    let transport = match context.installation.transports.usable(&queue.transport) {
+        Ok(transport) => transport,
+        Err(unusable) => {
+            let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
+            return Ok(Err(failed(format!("{unusable}; {hint}"), Retry::Slowly)));
+        }
+    };
+    let Key { namespace, name } = &actor.metadata.key;
+    let timeout = actor.timeout.clone().unwrap_or_default();
+    let wanted = QueueOf {
+        names: QueueNames {
+            queue: queue.name.clone(),
+            ..transport.names_of(namespace, name)
+        },
+        namespace: namespace.to_string(),
+        actor: name.to_string(),
+        uid: actor.metadata.uid.to_string(),
+        timeout: timeout.in_force(),
+    };
+    let client = context.brokers.client(transport, namespace);
+    let messages = match client.observe(&wanted).await {
+        Ok(Seen {
+            standing: Standing::Absent,
+            ..
+        })
+        | Err(BrokerError::Conflict(_)) => Messages::NoQueue,
+        Ok(Seen { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
+        Err(BrokerError::Busy(text)) => return Err(Error::Busy(text)),
+        Err(error) => {
+            let retry = match error.retry() {
+                asked @ Retry::After(_) => asked,
+                _ => Retry::Soon,
+            };
+            return Ok(Err(failed(error.to_string(), retry)));
+        }
+    };
+    Ok(Ok((messages, transport)))
+}
+
+/// How much a broker's counts lag behind (RMQ-6).
+fn lag_of(transport: &Transport) -> Duration {
+    match transport.kind {
+        TransportKind::Rabbitmq(_) => Duration::from_secs(10),
+        TransportKind::Sqs(_) => Duration::from_mins(1),
+    }
+}
