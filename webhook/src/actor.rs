@@ -82,6 +82,11 @@ impl<'a> Object<'a> {
         serde_json::from_str(raw?.get()).ok()
     }
 
+    fn annotation(&self, name: &str) -> Option<&str> {
+        let all = self.metadata.annotations.as_ref()?;
+        all.get(name).map(AsRef::as_ref)
+    }
+
     fn spec(&self) -> &'a str {
         self.spec.map_or("{}", RawValue::get)
     }
@@ -110,18 +115,22 @@ impl Actors {
             return Verdict::allowed(Reason::Deleting);
         }
         let old = Object::read(request.old_object).filter(|_| request.operation == "UPDATE");
-        if old.as_ref().is_some_and(|old| old.spec() == actor.spec()) {
-            return Verdict::allowed(Reason::Unchanged);
-        }
+        let mut errors = steering(&actor, old.as_ref());
         let key = Key::new(&request.namespace, &actor.metadata.name);
+        if old.as_ref().is_some_and(|old| old.spec() == actor.spec()) {
+            return self.unless(&key, &errors);
+        }
         let spec = match validate::decode(actor.spec()) {
             Ok(spec) => spec,
-            Err(unreadable) => return self.verdict(&key, &[unreadable], Vec::new()),
+            Err(unreadable) => {
+                errors.push(unreadable);
+                return self.verdict(&key, &errors, Vec::new());
+            }
         };
         // What cannot be read was never judged: its fields bind nobody.
         let old = old.and_then(|old| validate::decode(old.spec()).ok());
         if old.as_ref() == Some(&spec) {
-            return Verdict::allowed(Reason::Unchanged);
+            return self.unless(&key, &errors);
         }
         let annotations = actor.metadata.annotations.unwrap_or_default();
         let write = match (&*request.operation, &old) {
@@ -137,7 +146,7 @@ impl Actors {
             write,
             transports: &self.index.platform.transports,
         };
-        let mut errors = validate::check(&subject);
+        errors.extend(validate::check(&subject));
         let mut warnings: Vec<String> = validate::warnings(&subject)
             .iter()
             .map(ToString::to_string)
@@ -184,6 +193,14 @@ impl Actors {
         queue.into_iter().chain(target).collect()
     }
 
+    /// The spec is as it was: nothing else is judged.
+    fn unless(&self, key: &Key, errors: &[Violation]) -> Verdict {
+        if errors.is_empty() {
+            return Verdict::allowed(Reason::Unchanged);
+        }
+        self.verdict(key, errors, Vec::new())
+    }
+
     fn verdict(&self, key: &Key, errors: &[Violation], warnings: Vec<String>) -> Verdict {
         if errors.is_empty() {
             return Verdict {
@@ -219,6 +236,15 @@ impl Actors {
             told: None,
         }
     }
+}
+
+/// FW-21: annotations that mean nothing, of those that this write sets (ADM-6).
+fn steering(actor: &Object<'_>, old: Option<&Object<'_>>) -> Vec<Violation> {
+    let before = |name: &str| old.and_then(|old| old.annotation(name));
+    validate::annotations(|name| {
+        let value = actor.annotation(name);
+        value.filter(|_| value != before(name))
+    })
 }
 
 /// All errors, a line each (VAC-1).

@@ -135,6 +135,9 @@ pub fn desired(
     scaled: bool,
 ) -> Result<Box<Desired>, Fault> {
     let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
+    if let Some(unknown) = &actor.annotations.unknown {
+        return Err(invalid(unknown.to_string()));
+    }
     let key = &actor.metadata.key;
     let raw = actor.spec.as_ref().map_or("null", |raw| raw.get());
     let spec = validate::decode(raw).map_err(|violation| invalid(violation.to_string()))?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use asya_shared::api::{AsyncActor, AsyncActorStatus, QueueDeletionPolicy, Timeout, WorkloadRef};
 use asya_shared::claims::QueueName;
 use asya_shared::names::annotation;
+use asya_shared::validate;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -102,7 +103,7 @@ pub struct Annotations {
     pub paused: bool,
     /// What was applied once is left alone until the spec changes (FW-21).
     pub once: bool,
-    /// The queue outlives the actor.
+    /// The queue outlives the actor. Any value but a false one says so: messages cannot be brought back.
     pub skip_queue_deletion: bool,
     /// Fields of the workload that kubectl or Helm wrote become ours, once (FW-22).
     pub reclaim_fields: bool,
@@ -114,6 +115,8 @@ pub struct Annotations {
     pub skip_unbind: bool,
     /// IAM role of the actor's pods (SA-1).
     pub role_arn: Option<Box<str>>,
+    /// What is wrong with those above, in words (FW-21).
+    pub unknown: Option<Box<str>>,
 }
 
 /// The decoded fields of an `AsyncActor`.
@@ -153,6 +156,14 @@ impl Record for ActorRecord {
             let value = raw.metadata.annotations.get(name);
             value.is_some_and(|value| value == wanted)
         };
+        let is_set = |name| {
+            let value = raw.metadata.annotations.get(name);
+            value.is_some_and(|value| !value.is_empty() && value != "false")
+        };
+        let unknown = validate::annotations(|name| {
+            let value = raw.metadata.annotations.get(name);
+            value.map(AsRef::as_ref)
+        });
         let spec: Option<Spec> = read(raw.spec.as_deref());
         let timeout = spec.as_ref().map(|spec| spec.timeout.as_deref());
         Self {
@@ -161,12 +172,13 @@ impl Record for ActorRecord {
             annotations: Annotations {
                 paused: says(annotation::PAUSED, "true") || says(annotation::RECONCILE, "Paused"),
                 once: says(annotation::RECONCILE, "Once"),
-                skip_queue_deletion: says(annotation::SKIP_QUEUE_DELETION, "true"),
+                skip_queue_deletion: is_set(annotation::SKIP_QUEUE_DELETION),
                 reclaim_fields: says(annotation::RECLAIM_FIELDS, "true"),
                 allow_recreate: says(annotation::ALLOW_RECREATE, "true"),
                 roll_now: raw.metadata.annotation(annotation::ROLL_NOW).is_some(),
                 skip_unbind: says(annotation::SKIP_UNBIND, "true"),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
+                unknown: (!unknown.is_empty()).then(|| validate::joined(&unknown).into()),
             },
             created: raw.metadata.creation_timestamp,
             deleted: raw.metadata.deletion_timestamp,

@@ -55,6 +55,25 @@ fn records_are_read_from_the_text_of_a_watch() {
     );
 }
 
+/// FW-21, FIN-4
+#[test]
+fn annotation_with_an_unknown_value_is_not_taken_for_an_absent_one() {
+    for (name, value, is_unknown, keeps_queue) in [
+        ("asya.sh/reconcile", "Always", false, false),
+        ("asya.sh/reconcile", "paused", true, false),
+        ("asya.sh/paused", "True", true, false),
+        ("asya.sh/skip-queue-deletion", "true", false, true),
+        ("asya.sh/skip-queue-deletion", "yes", true, true),
+        ("asya.sh/skip-queue-deletion", "false", false, false),
+        ("asya.sh/skip-queue-deletion", "", false, false),
+    ] {
+        let record = actor(&json!({"annotations": {name: value}}), &json!({}));
+        let found = &record.annotations;
+        let row = (found.unknown.is_some(), found.skip_queue_deletion);
+        assert_eq!(row, (is_unknown, keeps_queue), "{name}: {value}");
+    }
+}
+
 /// QUE-41, QUE-42, QUE-47
 #[test]
 fn actor_that_is_deleted_with_an_empty_queue_only_works_until_it_is_released() {

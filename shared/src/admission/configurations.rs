@@ -94,7 +94,7 @@ pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
             object_selector: Some(LabelSelector::default()),
             match_conditions: Some(vec![
                 condition("not-deleting", expression::NOT_DELETING),
-                condition("spec-changes", expression::SPEC_CHANGES),
+                condition("spec-changes", expression::spec_changes()),
             ]),
             match_policy: Some("Equivalent".to_owned()),
             side_effects: "None".to_owned(),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::KUBERNETES_NAMESPACES;
 use super::legal::is_name;
 use crate::resolve::{GroupKind, OwnerRule};
+use crate::validate::STEERING;
 
 /// Most names in one expression (CFG-3).
 const MOST_NAMES: usize = 200;
@@ -28,9 +29,20 @@ pub(super) fn not_excluded(own: &str) -> String {
 pub(super) const NOT_DELETING: &str =
     "!has(object.metadata) || !has(object.metadata.deletionTimestamp)";
 
-/// What changes nothing of the spec does not change the verdict.
-pub(super) const SPEC_CHANGES: &str = "request.operation != 'UPDATE' || !has(object.metadata.generation) || \
-    !has(oldObject.metadata.generation) || object.metadata.generation != oldObject.metadata.generation";
+/// What changes nothing of the spec, and no annotation that steers us, does not change the verdict.
+pub(super) fn spec_changes() -> String {
+    let value = |object: &str| {
+        let all = format!("{object}.metadata.annotations");
+        format!("(has({all}) && name in {all} ? {all}[name] : '')")
+    };
+    format!(
+        "request.operation != 'UPDATE' || !has(object.metadata.generation) || !has(oldObject.metadata.generation) || \
+         object.metadata.generation != oldObject.metadata.generation || [{}].exists(name, {} != {})",
+        quoted(STEERING.into_iter().map(|(name, _)| name)),
+        value("object"),
+        value("oldObject"),
+    )
+}
 
 /// Pods whose controller owner one of these rules fits. `None` when no pod can fit.
 pub(super) fn owned_by<'a>(rules: impl IntoIterator<Item = &'a OwnerRule>) -> Option<String> {

@@ -4,6 +4,7 @@
 //! [`check`] judges an actor alone. What concerns others (a queue's name, a target that is bound
 //! already) needs an index and is judged where one is; the texts are here, too.
 
+mod annotations;
 mod binding;
 mod claims;
 mod containers;
@@ -27,6 +28,7 @@ mod tests;
 use crate::api::AsyncActorSpec;
 use crate::config::TransportsConfig;
 
+pub use annotations::{STEERING, annotations};
 pub use decode::decode;
 pub use place::{crosses_namespaces, in_excluded_namespace};
 pub use target::target_taken;

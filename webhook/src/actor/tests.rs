@@ -198,6 +198,38 @@ fn a_spec_that_changes_is_judged_as_a_whole() {
     assert!(refusal(&text).contains("2 errors"), "{text:?}");
 }
 
+/// FW-21, ADM-6, VAC-8
+#[test]
+fn unknown_value_of_an_annotation_is_refused_when_it_is_set() {
+    let annotated = |value: &str, spec: &Value| {
+        let mut actor = actor("models", "phi3", spec);
+        actor["metadata"]["annotations"] = json!({"asya.sh/reconcile": value, "note": value});
+        actor
+    };
+    let spec = standalone("mq");
+    let mut other = spec.clone();
+    other["timeout"] = json!({"processing": 5});
+    let (bad, good) = (annotated("paused", &spec), annotated("Paused", &spec));
+    let world = World::new(Mode::Enforce);
+    for verdict in [world.create(&bad), world.update(&good, &bad)] {
+        let text = refusal(&verdict);
+        assert!(
+            text.contains("asya.sh/reconcile]: unknown value \"paused\""),
+            "{text}"
+        );
+    }
+    for (old, new, reason) in [
+        (&bad, &bad, Reason::Unchanged),
+        (&bad, &good, Reason::Unchanged),
+        (&bad, &annotated("paused", &other), Reason::Valid),
+    ] {
+        assert_eq!(world.update(old, new).reason, reason, "{new}");
+    }
+    let mut goes = bad.clone();
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(world.update(&good, &goes).reason, Reason::Deleting);
+}
+
 /// ADM-6: a rule that only holds for new names does not hold up what exists.
 #[test]
 fn rules_for_new_actors_do_not_concern_old_ones() {

@@ -1,0 +1,84 @@
+//! Annotations of an actor that steer the operator. One with a value that means nothing must not pass for absent: the
+//! user asked for something (FW-21).
+
+use super::Violation;
+use crate::names::annotation;
+
+/// Annotations with few values, and these. Where a template leaves one empty, it is as good as absent.
+pub const STEERING: [(&str, &[&str]); 6] = [
+    (annotation::RECONCILE, &["Always", "Once", "Paused"]),
+    (annotation::PAUSED, SWITCH),
+    (annotation::SKIP_QUEUE_DELETION, SWITCH),
+    (annotation::RECLAIM_FIELDS, SWITCH),
+    (annotation::ALLOW_RECREATE, SWITCH),
+    (annotation::SKIP_UNBIND, SWITCH),
+];
+
+const SWITCH: &[&str] = &["true", "false"];
+
+/// Those with a value that means nothing; `value_of` looks one up.
+pub fn annotations<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Vec<Violation> {
+    let unknown = STEERING.into_iter().filter_map(|(name, values)| {
+        let value = value_of(name).filter(|it| !it.is_empty() && !values.contains(it))?;
+        Some(Violation {
+            path: format!("metadata.annotations[{name}]"),
+            problem: format!("unknown value \"{}\"", shortened(value)),
+            fix: Some(format!("use {}, or remove the annotation", one_of(values))),
+        })
+    });
+    unknown.collect()
+}
+
+/// An annotation can hold 256 KiB, a condition's message less.
+fn shortened(value: &str) -> &str {
+    &value[..value.floor_char_boundary(64)]
+}
+
+fn one_of(values: &[&str]) -> String {
+    match values.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::annotations;
+    use crate::validate::joined;
+
+    /// FW-21, VAC-1
+    #[test]
+    fn annotation_with_a_value_that_means_nothing_is_refused() {
+        for (name, value, problem) in [
+            ("asya.sh/reconcile", "Paused", ""),
+            ("asya.sh/reconcile", "Always", ""),
+            ("asya.sh/reconcile", "", ""),
+            ("asya.sh/paused", "false", ""),
+            ("asya.sh/roll-now", "any", ""),
+            (
+                "asya.sh/reconcile",
+                "paused",
+                "metadata.annotations[asya.sh/reconcile]: unknown value \"paused\"; use Always, Once or Paused, or \
+                 remove the annotation",
+            ),
+            (
+                "asya.sh/skip-queue-deletion",
+                "yes",
+                "metadata.annotations[asya.sh/skip-queue-deletion]: unknown value \"yes\"; use true or false, or remove \
+                 the annotation",
+            ),
+        ] {
+            let all = BTreeMap::from([(name, value)]);
+            let found = annotations(|name| all.get(name).copied());
+            assert_eq!(joined(&found), problem, "{name}={value}");
+        }
+        let long = "ü".repeat(4000);
+        let found = joined(&annotations(|name| {
+            (name == "asya.sh/paused").then_some(&*long)
+        }));
+        assert!(found.len() < 300, "{found}");
+    }
+}
