@@ -138,6 +138,7 @@ fn violations(case: &Case, transports: &TransportsConfig) -> Vec<Violation> {
             .as_ref()
             .map_or(Write::Create, |it| Write::Update { old: &it.spec }),
         transports,
+        privileged_sidecars: false,
     })
 }
 

@@ -57,6 +57,7 @@ fn every_example_is_accepted_by_the_crd_and_by_webhook_and_controller() {
             role_arn: None,
             write: Write::Create,
             transports: &transports,
+            privileged_sidecars: false,
         });
         assert_eq!(broken, [], "{name}");
         // nothing is misspelt: every field of it is one of the API

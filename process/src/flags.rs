@@ -27,6 +27,10 @@ pub struct InstallationFlags {
     #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
     sidecar_default_resources: Option<String>,
 
+    /// Whether an actor may ask for a privileged sidecar.
+    #[arg(long, env = "ASYA_PRIVILEGED_SIDECARS", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
+    privileged_sidecars: bool,
+
     /// Image of the runtime that pods of other controllers get unless their actor names its own; it needs Python only.
     #[arg(long, env = "ASYA_BINDING_RUNTIME_IMAGE")]
     binding_runtime_image: Option<String>,
@@ -55,6 +59,7 @@ impl InstallationFlags {
             self.sidecar_image.clone(),
             self.sidecar_default_resources.as_deref(),
         )?;
+        let settings = settings.with_privileged_sidecars(self.privileged_sidecars);
         Ok(settings.with_binding(self.binding_runtime_image.clone(), self.openshift))
     }
 }

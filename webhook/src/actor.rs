@@ -145,6 +145,7 @@ impl Actors {
             role_arn: annotations.get(annotation::ROLE_ARN).map(AsRef::as_ref),
             write,
             transports: &self.index.platform.transports,
+            privileged_sidecars: self.index.platform.settings.privileged_sidecars,
         };
         errors.extend(validate::check(&subject));
         let mut warnings: Vec<String> = validate::warnings(&subject)

@@ -114,6 +114,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 - name: ASYA_SIDECAR_DEFAULT_RESOURCES
   value: {{ toJson . | quote }}
 {{- end }}
+{{- if .Values.sidecar.allowPrivileged }}
+- name: ASYA_PRIVILEGED_SIDECARS
+  value: "true"
+{{- end }}
 {{- with .Values.binding.runtimeImage }}
 - name: ASYA_BINDING_RUNTIME_IMAGE
   value: {{ . | quote }}

@@ -121,6 +121,7 @@ OTHER = {
     "binding.kinds.others": (False, None),
     "networkPolicy.enabled": (True, None),
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
+    "sidecar.allowPrivileged": (True, "$ASYA_PRIVILEGED_SIDECARS", "true"),
     "sidecar.defaultResources.requests.cpu": ("7m", None),
     "sidecar.defaultResources.requests.memory": ("7Mi", None),
     "sidecar.defaultResources.limits.cpu": (7, None),

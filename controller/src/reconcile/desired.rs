@@ -152,6 +152,7 @@ pub fn desired(
             Write::Stored
         },
         transports: &installation.transports,
+        privileged_sidecars: installation.settings.privileged_sidecars,
     };
     let violations = validate::check(&subject);
     if !violations.is_empty() {

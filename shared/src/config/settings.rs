@@ -17,6 +17,8 @@ pub struct Settings {
     pub sidecar_image: String,
     /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: of sidecars whose actor sets none.
     pub sidecar_resources: Resources,
+    /// Whether an actor may ask for a privileged sidecar (SEC-15).
+    pub privileged_sidecars: bool,
     /// What only pods of other controllers need to know.
     pub binding: BindingSettings,
 }
@@ -54,8 +56,16 @@ impl Settings {
             sidecar_image: non_empty(sidecar_image)
                 .unwrap_or_else(|| "asya-sidecar:latest".to_owned()),
             sidecar_resources: parse_resources(default_resources.unwrap_or_default())?,
+            privileged_sidecars: false,
             binding: BindingSettings::default(),
         })
+    }
+
+    /// With sidecars that may be privileged, or not.
+    #[must_use]
+    pub fn with_privileged_sidecars(mut self, allowed: bool) -> Self {
+        self.privileged_sidecars = allowed;
+        self
     }
 
     /// With what pods of other controllers need; an empty image counts as not set.

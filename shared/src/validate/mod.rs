@@ -16,6 +16,7 @@ mod numbers;
 mod place;
 mod pod;
 mod runtime;
+mod sidecar;
 mod target;
 mod template;
 mod transport;
@@ -53,6 +54,8 @@ pub struct Subject<'a> {
     pub write: Write<'a>,
     /// The configured transports.
     pub transports: &'a TransportsConfig,
+    /// Whether sidecars may ask for more than an ordinary container has.
+    pub privileged_sidecars: bool,
 }
 
 /// What is being done with an actor.
@@ -113,6 +116,7 @@ const RULES: &[Rule] = &[
     target::is_no_job,
     binding::template_fits_the_kind,
     binding::template_has_no_options,
+    sidecar::is_not_privileged,
     runtime::target_url_is_plain,
     runtime::handler_is_dotted,
     runtime::env_is_free,

@@ -35,6 +35,7 @@ fn with<T>(spec: &AsyncActorSpec, write: Write<'_>, judge: impl Fn(&Subject<'_>)
         role_arn: None,
         write,
         transports: &transports,
+        privileged_sidecars: false,
     })
 }
 
@@ -222,6 +223,7 @@ fn the_name_of_an_actor_that_exists_is_not_judged() {
             role_arn: None,
             write,
             transports: &transports,
+            privileged_sidecars: false,
         })
         .len()
     };
@@ -304,6 +306,7 @@ fn a_binding_stays_in_its_namespace_and_out_of_the_system() {
             role_arn: None,
             write,
             transports: &transports,
+            privileged_sidecars: false,
         };
         assert_eq!(
             in_excluded_namespace(&subject, "asya-system").is_some(),
@@ -367,4 +370,48 @@ fn warnings_tell_what_is_probably_not_meant() {
     assert_eq!(warned(&long, Write::Create), [""; 0]);
     long.timeout = serde_json::from_value(json!({"processing": 21_601})).unwrap();
     assert_eq!(warned(&long, Write::Create).len(), 1);
+}
+
+/// SEC-15
+#[test]
+fn privileged_sidecars_are_refused_unless_the_installation_allows_them() {
+    let refused = "a privileged sidecar is not allowed on this cluster; remove it, or have the operator installed with sidecar.allowPrivileged: true";
+    let cases = [
+        (json!({"privileged": true}), "privileged"),
+        (
+            json!({"allowPrivilegeEscalation": true}),
+            "allowPrivilegeEscalation",
+        ),
+        (
+            json!({"capabilities": {"add": ["SYS_ADMIN"]}}),
+            "capabilities.add",
+        ),
+        (json!({"procMount": "Unmasked"}), "procMount"),
+        (
+            json!({"privileged": false, "runAsUser": 7, "procMount": "Default"}),
+            "",
+        ),
+        (
+            json!({"capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}}),
+            "",
+        ),
+        (json!("nonsense"), ""),
+    ];
+    for (context, field) in cases {
+        let mut actor = spec("rabbitmq", &template(&json!({})));
+        actor.sidecar = Some(serde_json::from_value(json!({"securityContext": context})).unwrap());
+        let expected = format!("spec.sidecar.securityContext.{field}: {refused}");
+        let expected: Vec<String> = Some(expected)
+            .filter(|_| !field.is_empty())
+            .into_iter()
+            .collect();
+        assert_eq!(checked(&actor), expected, "{context}");
+        let allowed = with(&actor, Write::Create, |it| {
+            check(&Subject {
+                privileged_sidecars: true,
+                ..*it
+            })
+        });
+        assert_eq!(allowed, [], "{context}");
+    }
 }

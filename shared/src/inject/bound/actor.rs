@@ -138,6 +138,7 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<State> {
         role_arn: inputs.role_arn,
         write: Write::Stored,
         transports: inputs.transports,
+        privileged_sidecars: inputs.settings.privileged_sidecars,
     });
     if !broken.is_empty() {
         return Some(State::Unusable(joined(&broken)));

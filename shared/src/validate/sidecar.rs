@@ -1,0 +1,47 @@
+//! What a sidecar may ask for.
+
+use serde_json::Value;
+
+use super::Subject;
+use super::violation::Findings;
+
+const PATH: &str = "spec.sidecar.securityContext";
+/// The only capability that the Pod Security standard `restricted` lets a container add.
+const ORDINARY: &str = "NET_BIND_SERVICE";
+
+/// A right on `AsyncActor`s must not be worth more than one on pods (SEC-15).
+pub(super) fn is_not_privileged(subject: &Subject<'_>, found: &mut Findings) {
+    let sidecar = subject.spec.sidecar.as_ref();
+    let Some(context) = sidecar.and_then(|it| it.security_context.as_ref()) else {
+        return;
+    };
+    if subject.privileged_sidecars {
+        return;
+    }
+    for field in privileged_fields(context) {
+        found.add(
+            format!("{PATH}.{field}"),
+            "a privileged sidecar is not allowed on this cluster; remove it, or have the operator installed with sidecar.allowPrivileged: true",
+        );
+    }
+}
+
+fn privileged_fields(context: &Value) -> Vec<&'static str> {
+    let is_true = |field: &str| context[field] == true;
+    let adds = context["capabilities"]["add"].as_array();
+    let adds = adds.is_some_and(|added| added.iter().any(|it| it != ORDINARY));
+    let unmasked = context["procMount"]
+        .as_str()
+        .is_some_and(|mount| mount != "Default");
+    let found = [
+        ("privileged", is_true("privileged")),
+        (
+            "allowPrivilegeEscalation",
+            is_true("allowPrivilegeEscalation"),
+        ),
+        ("capabilities.add", adds),
+        ("procMount", unmasked),
+    ];
+    let found = found.into_iter().filter(|(_, wrong)| *wrong);
+    found.map(|(field, _)| field).collect()
+}
