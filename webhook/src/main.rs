@@ -150,6 +150,8 @@ fn watch(
         Arc::clone(index),
         contact.clone(),
     ));
+    let (client, followed) = (clients.others.clone(), Arc::clone(index));
+    tokio::spawn(index::ray::follow(client, followed));
     let (namespace, secret) = (args.namespace.clone(), args.tls_secret.clone());
     let followed = certificates.clone();
     tokio::spawn(followed.follow(clients.others.clone(), namespace.clone(), secret));

@@ -112,7 +112,8 @@ class Webhook(ChartCase):
         }
         read = ("get", "list", "watch")
         events = {("events", "create", ())}
-        self.assertEqual(rules("ClusterRole"), {("asyncactors", verb, ()) for verb in read} | events)
+        clusters = {("rayclusters", "list", ()), ("rayclusters", "watch", ())}
+        self.assertEqual(rules("ClusterRole"), {("asyncactors", verb, ()) for verb in read} | events | clusters)
         own = {(kind, verb, (name,)) for verb in read for kind, name in (("secrets", WEBHOOK + "-tls"), ("configmaps", WEBHOOK + "-facts"))}
         self.assertEqual(rules("Role"), own)
         for kind in ("ClusterRole", "Role"):

@@ -19,6 +19,7 @@ pub(super) struct Bound {
     pub(super) uid: Box<str>,
     pub(super) family: Family,
     pub(super) pods: PodMatch,
+    open_ended: bool,
     required: bool,
     /// Pods are injected by now.
     in_force: bool,
@@ -89,6 +90,7 @@ impl Bound {
             uid: actor.metadata.uid.clone(),
             family: Family::of_target(target),
             pods: resolve::pods_of(target, status.resolved_target.as_ref()),
+            open_ended: resolve::is_open_ended(target),
             required: in_force.required,
             in_force: status.bound_since.is_some(),
             hash: plan.map(|plan| plan.hash().actor.clone()),
@@ -102,6 +104,7 @@ impl Bound {
             actor: self.key.name.to_string(),
             family: self.family,
             pods: self.pods.clone(),
+            open_ended: self.open_ended,
             policy: if self.required {
                 let proved = is_proved(&self.entry());
                 Policy::Required { proved }
@@ -140,6 +143,7 @@ impl Bound {
             uid: format!("uid-of-{actor}").into(),
             family: Family::Generic,
             pods,
+            open_ended: false,
             required: true,
             in_force: true,
             hash: hash.map(str::to_owned),

@@ -123,11 +123,6 @@ fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
     match rule {
         OwnerRule::Kind(kind) => Some((*kind, NAME.to_owned())),
         OwnerRule::Named { kind, name } => Some((*kind, name.clone())),
-        OwnerRule::Generated {
-            kind,
-            prefix,
-            suffix,
-        } => Some((*kind, format!("{prefix}{}", "x".repeat(*suffix)))),
         OwnerRule::ReplicaSetOf { deployment } => {
             let kind = GroupKind {
                 group: "apps",

@@ -36,6 +36,10 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
         match binding.policy {
             Policy::Optional => families.entry(binding.family).or_default().push(binding),
             Policy::Required { proved } => {
+                // Only pods that are known to be its own may fail closed; the others are asked about, too (SAFE-32).
+                if binding.open_ended {
+                    families.entry(binding.family).or_default().push(binding);
+                }
                 let has_room = required.len() < MOST_REQUIRED;
                 let Some(entry) = of_required(settings, binding, proved && has_room) else {
                     continue;

@@ -79,9 +79,6 @@ impl<'a> Owners<'a> {
             OwnerRule::Named { kind, name } if is_name(name) => {
                 self.of(*kind).exact.insert(name);
             }
-            OwnerRule::Generated { kind, prefix, .. } if is_name(prefix) => {
-                self.of(*kind).prefixes.insert(prefix);
-            }
             OwnerRule::ReplicaSetOf { deployment } if is_name(deployment) => {
                 let names = self.of(REPLICA_SET);
                 match deployment.get(..UNSHORTENED) {
@@ -91,9 +88,7 @@ impl<'a> Owners<'a> {
             }
             OwnerRule::AnyOf(rules) => rules.iter().for_each(|rule| self.add(rule)),
             // No object has such a name.
-            OwnerRule::Named { .. }
-            | OwnerRule::Generated { .. }
-            | OwnerRule::ReplicaSetOf { .. } => {}
+            OwnerRule::Named { .. } | OwnerRule::ReplicaSetOf { .. } => {}
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Binding {
     pub family: Family,
     /// Its pods.
     pub pods: PodMatch,
+    /// Its pods may belong to objects that are not known yet ([`Resolver::intermediate`](crate::resolve::Resolver::intermediate)).
+    pub open_ended: bool,
     /// What becomes of its pods while nobody answers.
     pub policy: Policy,
 }

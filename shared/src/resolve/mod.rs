@@ -6,6 +6,7 @@ mod bento;
 mod family;
 mod fields;
 mod generic;
+mod intermediate;
 mod kaito;
 mod knative;
 mod kserve;
@@ -29,6 +30,7 @@ use serde_json::Value;
 use crate::api::{ResolvedTarget, WorkloadRef};
 
 pub use family::Family;
+pub use intermediate::{Intermediates, is_open_ended, pods_with};
 pub use kserve::is_claimed;
 pub use object::{GroupKind, ObjectRef, controller_of};
 pub use owned::template;
@@ -36,6 +38,7 @@ pub use pods::{Controller, OwnerRule, POD_TEMPLATE_HASH, PodMatch};
 pub use selector::{Operator, Requirement, Selector};
 pub use server::{ContainerShape, DEFAULT_CONTAINER, Server, adapter_of, main_container};
 
+use intermediate::{in_chain, owned_by_any};
 use owner::has_owner;
 
 /// How one kind of target is understood.
@@ -51,6 +54,12 @@ pub trait Resolver: Sync {
     /// that the API server does not know is one without objects.
     fn related(&self) -> &[GroupKind<'static>] {
         &[]
+    }
+
+    /// The kind that stands between a target of this kind and its pods, where the pods carry no trace of the target:
+    /// only the controller owner of such an object tells which target its pods belong to (SAFE-30).
+    fn intermediate(&self) -> Option<GroupKind<'static>> {
+        None
     }
 
     /// Why no target of this kind can be scaled by us, and the remedy, to be read after the target and a colon; `None`
@@ -323,13 +332,19 @@ pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> PodMa
 }
 
 /// As [`pods_of`], by the resolver of the target's kind. An object that groups the pods of several workloads keeps the
-/// owners of the convention.
+/// owners of the convention, or has those objects in between that were found to be its own.
 #[must_use]
 pub fn pods_by(row: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) -> PodMatch {
     let convention = row.convention(name);
     let Some(status) = status else {
         return convention;
     };
+    if let Some(kind) = row.intermediate() {
+        return PodMatch {
+            owner: owned_by_any(kind, in_chain(kind, status).map(str::to_owned)),
+            ..convention
+        };
+    }
     let selector = status.pod_selector.as_deref();
     let selector = selector.and_then(|text| Selector::parse(text).ok());
     let owner = OwnerRule::of_workload(&status.api_version, &status.kind, &status.name);

@@ -31,15 +31,6 @@ pub enum OwnerRule {
         /// Name of the owner.
         name: String,
     },
-    /// Its controller owner is of this kind and named `<prefix><suffix>`, with a suffix of so many letters and digits.
-    Generated {
-        /// Kind of the owner.
-        kind: GroupKind<'static>,
-        /// What its name begins with.
-        prefix: String,
-        /// How many characters follow.
-        suffix: usize,
-    },
     /// Its controller owner is a `ReplicaSet` of this Deployment.
     ReplicaSetOf {
         /// Name of the Deployment.
@@ -116,17 +107,6 @@ impl OwnerRule {
         match self {
             Self::Kind(kind) => is_a(kind),
             Self::Named { kind, name } => is_a(kind) && owner.name == name,
-            Self::Generated {
-                kind,
-                prefix,
-                suffix,
-            } => {
-                let rest = owner.name.strip_prefix(prefix.as_str());
-                is_a(kind)
-                    && rest.is_some_and(|rest| {
-                        rest.len() == *suffix && rest.bytes().all(|b| b.is_ascii_alphanumeric())
-                    })
-            }
             Self::ReplicaSetOf { deployment } => {
                 is_a(&REPLICA_SET)
                     && label(POD_TEMPLATE_HASH)

@@ -6,6 +6,7 @@ use super::fields::{Fields, Read, refused, waiting};
 use super::{
     ContainerShape, Finding, FindingReason, GroupKind, ObjectRef, Operator, OwnerRule, PodMatch,
     Related, Requirement, Resolution, Resolver, Roll, Scale, Selector, Server, Target,
+    owned_by_any,
 };
 
 pub(super) static CLUSTER: Cluster = Cluster;
@@ -22,8 +23,6 @@ const SERVICE_KIND: GroupKind<'static> = GroupKind {
 const CLUSTER_LABEL: &str = "ray.io/cluster";
 const NODE_TYPE: (&str, &str) = ("ray.io/node-type", "worker");
 const ORIGIN: &str = "ray.io/originated-from-cr-name";
-/// Letters and digits that a service adds to its name for each cluster.
-const SUFFIX: usize = 5;
 const NEVER_SCALED: &str = "it has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off";
 
 pub(super) struct Cluster;
@@ -87,8 +86,9 @@ impl Resolver for Service {
         SERVICE_KIND
     }
 
-    /// Of every cluster that it makes: an upgrade brings a second one.
-    fn convention(&self, name: &str) -> PodMatch {
+    /// The workers of no cluster: a `RayJob` and a user name their clusters as a service does, so only the owner of a
+    /// `RayCluster` tells whose its workers are (SAFE-30).
+    fn convention(&self, _: &str) -> PodMatch {
         let (key, value) = NODE_TYPE;
         let labels = [
             Requirement {
@@ -100,19 +100,14 @@ impl Resolver for Service {
                 operator: Operator::In(vec![value.to_owned()]),
             },
         ];
-        let named = |prefix: String| OwnerRule::Generated {
-            kind: CLUSTER_KIND,
-            prefix,
-            suffix: SUFFIX,
-        };
         PodMatch {
             labels: Selector::new(labels),
-            owner: OwnerRule::AnyOf(vec![
-                named(format!("{name}-")),
-                // up to v1.3
-                named(format!("{name}-raycluster-")),
-            ]),
+            owner: OwnerRule::AnyOf(Vec::new()),
         }
+    }
+
+    fn intermediate(&self) -> Option<GroupKind<'static>> {
+        Some(CLUSTER_KIND)
     }
 
     fn related(&self) -> &[GroupKind<'static>] {
@@ -156,9 +151,14 @@ impl Service {
             ))
         });
         let own = service.warning_of_owner().into_iter();
+        let names = clusters.iter().map(|it| it.name.clone());
+        let pods = PodMatch {
+            owner: owned_by_any(CLUSTER_KIND, names),
+            ..self.convention(service.name())
+        };
         Ok(Target {
             workload: itself.clone(),
-            pods: self.convention(service.name()),
+            pods,
             chain: std::iter::once(itself.clone()).chain(clusters).collect(),
             owner: None,
             roll: Roll::Evict,

@@ -27,7 +27,7 @@ const CRD: Kind = Kind::new(
 );
 
 /// Small CRDs of our own, as they would be named in the folder.
-const OWN: [(&str, &str); 12] = [
+const OWN: [(&str, &str); 13] = [
     (
         "kaito.sh_workspaces",
         include_str!("crds/kaito.sh_workspaces.yaml"),
@@ -52,6 +52,7 @@ const OWN: [(&str, &str); 12] = [
         "ray.io_rayservices",
         include_str!("crds/ray.io_rayservices.yaml"),
     ),
+    ("ray.io_rayjobs", include_str!("crds/ray.io_rayjobs.yaml")),
     (
         "serving.knative.dev_services",
         include_str!("crds/serving.knative.dev_services.yaml"),

@@ -13,6 +13,8 @@ use crate::error::Result;
 pub const RAY_CLUSTER: Kind = Kind::new("ray.io", "v1", "RayCluster", "rayclusters");
 /// What makes clusters.
 pub const RAY_SERVICE: Kind = Kind::new("ray.io", "v1", "RayService", "rayservices");
+/// What makes one cluster, runs a job on it and ends.
+pub const RAY_JOB: Kind = Kind::new("ray.io", "v1", "RayJob", "rayjobs");
 const CLUSTER: &str = "ray.io/cluster";
 const GROUP: &str = "ray.io/group";
 const NODE_TYPE: &str = "ray.io/node-type";
@@ -23,6 +25,8 @@ const TEMPLATE: &str = "ray.io/hash-without-replicas-and-workers-to-delete";
 pub struct RayClusters;
 /// SIM-6, services.
 pub struct RayServices;
+/// SIM-6, jobs: their clusters are named as those of services.
+pub struct RayJobs;
 
 /// The spec of a cluster with one group of workers.
 #[must_use]
@@ -48,6 +52,13 @@ pub fn ray_cluster(name: &str, workers: i64) -> Value {
 pub fn ray_service(name: &str, image: &str, workers: i64) -> Value {
     let cluster = cluster_spec(image, workers);
     json!({"metadata": {"name": name}, "spec": {"serveConfigV2": "applications: []", "rayClusterConfig": cluster}})
+}
+
+/// A `RayJob`.
+#[must_use]
+pub fn ray_job(name: &str, workers: i64) -> Value {
+    let cluster = cluster_spec("ray:1", workers);
+    json!({"metadata": {"name": name}, "spec": {"entrypoint": "python train.py", "rayClusterSpec": cluster}})
 }
 
 impl Rule for RayClusters {
@@ -155,7 +166,8 @@ impl Rule for RayServices {
             let is_newest = |it: &&Value| annotation(it, TEMPLATE) == Some(&template);
             let newest = clusters.iter().find(is_newest);
             let Some(newest) = newest else {
-                let made = cluster_of(&service, &template);
+                let spec = &service["spec"]["rayClusterConfig"];
+                let made = cluster_of(RAY_SERVICE, &service, spec, &template);
                 let made = hand.create(RAY_CLUSTER, &made).await?;
                 let pending = json!({"rayClusterName": name(&made)});
                 let status = json!({"pendingServiceStatus": pending});
@@ -180,15 +192,38 @@ impl Rule for RayServices {
     }
 }
 
-fn cluster_of(service: &Value, template: &str) -> Value {
+impl Rule for RayJobs {
+    fn manager(&self) -> &'static str {
+        "kuberay-operator-jobs"
+    }
+
+    fn watches(&self) -> Vec<Kind> {
+        vec![RAY_JOB, RAY_CLUSTER]
+    }
+
+    async fn reconcile(&self, hand: &Hand) -> Result<()> {
+        for job in hand.list(RAY_JOB).await? {
+            let clusters = hand.list(RAY_CLUSTER).await?;
+            if !clusters.iter().any(|it| is_of(it, &job)) {
+                let spec = &job["spec"]["rayClusterSpec"];
+                let made = cluster_of(RAY_JOB, &job, spec, &hash(&job["metadata"]["uid"]));
+                hand.create(RAY_CLUSTER, &made).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Named `<owner>-<5 characters>`, whatever its owner is.
+fn cluster_of(kind: Kind, owner: &Value, spec: &Value, template: &str) -> Value {
     let suffix = template.get(..5).unwrap_or(template);
     json!({
         "metadata": {
-            "name": format!("{}-{suffix}", name(service)),
-            "labels": {"ray.io/originated-from-cr-name": name(service), "ray.io/originated-from-crd": "RayService"},
+            "name": format!("{}-{suffix}", name(owner)),
+            "labels": {"ray.io/originated-from-cr-name": name(owner), "ray.io/originated-from-crd": kind.kind},
             "annotations": {TEMPLATE: template},
-            "ownerReferences": controlled_by(RAY_SERVICE, service),
+            "ownerReferences": controlled_by(kind, owner),
         },
-        "spec": service["spec"]["rayClusterConfig"],
+        "spec": spec,
     })
 }

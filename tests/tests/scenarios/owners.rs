@@ -40,7 +40,7 @@ async fn owner_of(
 }
 
 /// Lets a user change a target, as by `kubectl edit`.
-async fn edit(scenario: &Scenario, kind: Kind, name: &str, patch: &Value) -> Result<()> {
+pub(crate) async fn edit(scenario: &Scenario, kind: Kind, name: &str, patch: &Value) -> Result<()> {
     let somebody = somebody(scenario);
     let live = somebody.get(kind, name).await?.unwrap_or_default();
     somebody.merge(kind, &live, patch).await.map(drop)

@@ -2,10 +2,12 @@
 
 mod ends;
 mod kept;
+mod mounted;
 mod obstacles;
 mod replaced;
 mod rest;
 mod rolling;
+mod strangers;
 pub(crate) mod systems;
 
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! The actors, as reviews ask for them: who claims a queue's name, who binds a target, which actors have pods
 //! in a namespace. Filled by one watch; asked without waiting for anything (ADM-7).
 
+mod clusters;
+pub mod ray;
 mod record;
 mod watch;
 
@@ -12,11 +14,15 @@ use asya_shared::claims::{self, Grip, Name, Place, Use};
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{ActorInputs, BoundActor};
 use asya_shared::key::Key;
+use asya_shared::resolve::{ObjectRef, is_open_ended, pods_with};
 use asya_shared::validate;
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::watch as signal;
 
 pub use record::{Actor, Seen};
 pub use watch::{Contact, follow};
+
+use clusters::Clusters;
 
 /// The bindings of a namespace.
 pub type Bindings = Arc<[Arc<BoundActor>]>;
@@ -36,9 +42,18 @@ pub struct Index {
     /// What they are judged by.
     pub platform: Platform,
     inner: RwLock<Inner>,
-    /// Hash of the runtime's scripts (ROLL-8). Who changes anything holds it, so that nothing is rendered by an
-    /// old one.
-    scripts_hash: Mutex<String>,
+    /// Who changes anything holds it, so that nothing is rendered by what was known before.
+    beside: Mutex<Beside>,
+    /// Whether a binding asks for `RayCluster`s.
+    wants_clusters: signal::Sender<bool>,
+}
+
+/// What bindings are rendered from, beside their actors.
+#[derive(Debug, Default)]
+struct Beside {
+    /// Hash of the runtime's scripts (ROLL-8).
+    scripts_hash: String,
+    clusters: Clusters,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +62,8 @@ struct Inner {
     by_name: HashMap<Place, BTreeMap<Key, (Use, Grip)>>,
     /// By namespace.
     bindings: HashMap<Box<str>, OfNamespace>,
+    /// Bindings whose pods depend on `RayCluster`s.
+    open_ended: HashSet<Key>,
     /// What a running list has yet to show.
     relist: Option<HashSet<Key>>,
     synced: bool,
@@ -78,14 +95,14 @@ struct Binding {
 }
 
 impl Entry {
-    fn of(actor: &Arc<Actor>, platform: &Platform, scripts_hash: &str) -> Self {
+    fn of(actor: &Arc<Actor>, platform: &Platform, beside: &Beside) -> Self {
         let Key { namespace, name } = &actor.key;
         let told = &actor.told;
         let known = claims::known(told.queue.as_ref(), &told.retired_queues);
         let transport = actor.transport.as_deref();
         let binding = actor.target.clone().map(|target| Binding {
             target,
-            bound: render(actor, platform, scripts_hash).map(Arc::new),
+            bound: render(actor, platform, beside).map(Arc::new),
             actor: Arc::clone(actor),
         });
         Self {
@@ -100,9 +117,10 @@ impl Entry {
 }
 
 /// What a review needs of a binding; none of a spec that the types cannot hold, or of a kind without a resolver.
-fn render(actor: &Actor, platform: &Platform, scripts_hash: &str) -> Option<BoundActor> {
+fn render(actor: &Actor, platform: &Platform, beside: &Beside) -> Option<BoundActor> {
     let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
-    BoundActor::new(&ActorInputs {
+    let resolved = actor.told.resolved_target.as_ref();
+    let mut bound = BoundActor::new(&ActorInputs {
         namespace: &actor.key.namespace,
         name: &actor.key.name,
         uid: &actor.uid,
@@ -111,11 +129,16 @@ fn render(actor: &Actor, platform: &Platform, scripts_hash: &str) -> Option<Boun
         spec: &spec,
         role_arn: actor.role_arn.as_deref(),
         bound: actor.told.bound_since.is_some(),
-        resolved: actor.told.resolved_target.as_ref(),
+        resolved,
         transports: &platform.transports,
         settings: &platform.settings,
-        scripts_hash,
-    })
+        scripts_hash: &beside.scripts_hash,
+    })?;
+    let clusters = beside.clusters.of(&actor.key.namespace);
+    if let (true, Some(target), Some(clusters)) = (bound.open_ended, &actor.target, clusters) {
+        bound.pods = pods_with(target, resolved, clusters);
+    }
+    Some(bound)
 }
 
 impl Binding {
@@ -136,7 +159,8 @@ impl Index {
         Self {
             platform,
             inner: RwLock::default(),
-            scripts_hash: Mutex::default(),
+            beside: Mutex::default(),
+            wants_clusters: signal::Sender::new(false),
         }
     }
 
@@ -192,36 +216,90 @@ impl Index {
     /// The runtime's scripts have this hash now.
     pub fn scripts(&self, hash: &str) {
         let mut current = self.writing();
-        if *current == hash {
+        if current.scripts_hash == hash {
             return;
         }
-        hash.clone_into(&mut current);
+        hash.clone_into(&mut current.scripts_hash);
+        self.render_again(&current, |_| true);
+    }
+
+    /// Renders bindings anew, by what is known beside them by now.
+    fn render_again(&self, beside: &Beside, which: impl Fn(&Binding) -> bool) {
         let all = self.read();
         let actors = all.actors.values();
         let bindings = actors.filter_map(|entry| entry.binding.as_ref());
+        let bindings = bindings.filter(|it| which(it));
         let actors: Vec<_> = bindings.map(|it| Arc::clone(&it.actor)).collect();
         drop(all);
         for actor in actors {
-            let entry = Entry::of(&actor, &self.platform, &current);
+            let entry = Entry::of(&actor, &self.platform, beside);
             self.write().put(&actor.key, entry);
         }
     }
 
+    /// Tells whether a binding needs to know of `RayCluster`s.
+    pub fn wants_clusters(&self) -> signal::Receiver<bool> {
+        self.wants_clusters.subscribe()
+    }
+
+    /// A `RayCluster` is there, with this controller owner.
+    pub fn show_cluster(&self, key: &Key, owner: Option<ObjectRef>) {
+        let mut beside = self.writing();
+        if beside.clusters.show(key, owner) {
+            self.clusters_changed(&beside, |namespace| *namespace == *key.namespace);
+        }
+    }
+
+    /// A `RayCluster` is gone.
+    pub fn removed_cluster(&self, key: &Key) {
+        let mut beside = self.writing();
+        beside.clusters.removed(key);
+        self.clusters_changed(&beside, |namespace| *namespace == *key.namespace);
+    }
+
+    /// A list of `RayCluster`s begins.
+    pub fn relisting_clusters(&self) {
+        self.writing().clusters.relisting();
+    }
+
+    /// A list of `RayCluster`s is complete.
+    pub fn relisted_clusters(&self) {
+        let mut beside = self.writing();
+        let changed = beside.clusters.relisted();
+        self.clusters_changed(&beside, |namespace| changed.contains(namespace));
+    }
+
+    /// Nobody watches `RayCluster`s any more.
+    pub fn forget_clusters(&self) {
+        let mut beside = self.writing();
+        let changed = beside.clusters.forget();
+        self.clusters_changed(&beside, |namespace| changed.contains(namespace));
+    }
+
+    fn clusters_changed(&self, beside: &Beside, changed: impl Fn(&str) -> bool) {
+        self.render_again(beside, |binding| {
+            changed(&binding.actor.key.namespace) && is_open_ended(&binding.target)
+        });
+    }
+
     /// An actor is there, or has changed.
     pub fn show(&self, actor: &Arc<Actor>) {
-        let scripts_hash = self.writing();
-        let entry = Entry::of(actor, &self.platform, &scripts_hash);
+        let beside = self.writing();
+        let entry = Entry::of(actor, &self.platform, &beside);
         let mut inner = self.write();
         if let Some(missing) = &mut inner.relist {
             missing.remove(&actor.key);
         }
         inner.put(&actor.key, entry);
+        self.tell_wants(&inner);
     }
 
     /// An actor is gone.
     pub fn removed(&self, key: &Key) {
         let _writing = self.writing();
-        self.write().remove(key);
+        let mut inner = self.write();
+        inner.remove(key);
+        self.tell_wants(&inner);
     }
 
     /// A list begins: what it does not show until [`Index::relisted`] is gone.
@@ -238,10 +316,20 @@ impl Index {
             inner.remove(&key);
         }
         inner.synced = true;
+        self.tell_wants(&inner);
     }
 
-    fn writing(&self) -> MutexGuard<'_, String> {
-        let writing = self.scripts_hash.lock();
+    fn tell_wants(&self, inner: &Inner) {
+        let wanted = !inner.open_ended.is_empty();
+        self.wants_clusters.send_if_modified(|before| {
+            let changed = *before != wanted;
+            *before = wanted;
+            changed
+        });
+    }
+
+    fn writing(&self) -> MutexGuard<'_, Beside> {
+        let writing = self.beside.lock();
         writing.unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -264,6 +352,10 @@ impl Inner {
             users.insert(key.clone(), (name.use_, name.grip));
         }
         let binds = entry.binding.is_some();
+        let open_ended = entry.binding.as_ref();
+        if open_ended.is_some_and(|it| is_open_ended(&it.target)) {
+            self.open_ended.insert(key.clone());
+        }
         self.actors.insert(key.clone(), entry);
         self.rebind(key, binds);
     }
@@ -275,6 +367,7 @@ impl Inner {
     }
 
     fn forget(&mut self, key: &Key) {
+        self.open_ended.remove(key);
         for Name { place, .. } in self.actors.get(key).iter().flat_map(|it| &it.names) {
             if let Some(users) = self.by_name.get_mut(place) {
                 users.remove(key);

@@ -398,13 +398,15 @@ fn expressions_do_not_depend_on_the_order_of_bindings() {
                     },
                     name: "db".to_owned(),
                 },
-                OwnerRule::Generated {
+                OwnerRule::Named {
                     kind: GroupKind {
                         group: "",
                         kind: "Thing",
                     },
-                    prefix: "gen-".to_owned(),
-                    suffix: 5,
+                    name: "gen".to_owned(),
+                },
+                OwnerRule::ReplicaSetOf {
+                    deployment: "d".repeat(250),
                 },
             ]),
             ..plain("a", "db").pods
@@ -417,7 +419,8 @@ fn expressions_do_not_depend_on_the_order_of_bindings() {
     let text = json!(one[0]).to_string();
     for part in [
         "o.name in ['db']",
-        "['gen-'].exists(p, o.name.startsWith(p))",
+        "o.name in ['gen']",
+        ".exists(p, o.name.startsWith(p))",
         "!o.apiVersion.contains('/')",
         "in ['app','web']",
     ] {
@@ -425,4 +428,38 @@ fn expressions_do_not_depend_on_the_order_of_bindings() {
     }
     let distinct: BTreeSet<_> = one.iter().map(|it| &it.name).collect();
     assert_eq!(distinct.len(), one.len());
+}
+
+/// SAFE-32
+#[test]
+fn only_pods_of_known_clusters_of_a_required_ray_service_may_fail_closed() {
+    let target =
+        serde_json::json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
+    let target = serde_json::from_value(target).unwrap();
+    let binding = |chain: &[&str]| {
+        let resolved = crate::api::ResolvedTarget {
+            chain: chain.iter().map(ToString::to_string).collect(),
+            ..crate::api::ResolvedTarget::default()
+        };
+        let binding = Binding {
+            family: Family::Ray,
+            pods: crate::resolve::pods_of(&target, Some(&resolved)),
+            open_ended: crate::resolve::is_open_ended(&target),
+            ..plain("a", "llm")
+        };
+        required(binding, true)
+    };
+    let policies = |binding: Binding| -> Vec<_> {
+        let all = entries(&[binding]);
+        all.iter()
+            .map(|it| it.failure_policy.clone().unwrap())
+            .collect()
+    };
+    let known = binding(&["RayService/llm", "RayCluster/llm-x7k2p"]);
+    assert_eq!(policies(known.clone()), ["Ignore", "Fail"]);
+    assert_eq!(policies(binding(&["RayService/llm"])), ["Ignore"]);
+    let closed = entries(&[known]).remove(1);
+    let owned = condition(&json!(closed), "owned").to_owned();
+    assert!(owned.contains("o.name in ['llm-x7k2p']"), "{owned}");
+    assert!(!owned.contains("startsWith('llm"), "{owned}");
 }

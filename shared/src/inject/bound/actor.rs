@@ -8,7 +8,7 @@ use super::decision::{Reason, ReviewPath};
 use super::plan::{BoundPlan, PlanInputs};
 use crate::api::{AsyncActorSpec, BindingStrategy, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
-use crate::resolve::{PodMatch, pods_of};
+use crate::resolve::{PodMatch, is_open_ended, pods_of};
 use crate::validate::{Subject, Write, check, joined};
 
 /// A binding, with everything that a review needs of it.
@@ -26,6 +26,9 @@ pub struct BoundActor {
     pub pods: PodMatch,
     /// Whether no pod may start without the sidecar.
     pub required: bool,
+    /// Its pods may belong to objects that its own webhook entry does not name yet, so the entry of the optional ones is
+    /// asked about them, too (SAFE-32).
+    pub open_ended: bool,
     /// Whether pods get something from it.
     pub state: State,
 }
@@ -84,6 +87,7 @@ impl BoundActor {
             created: inputs.created.cloned(),
             pods: pods_of(binding.target, inputs.resolved),
             required: binding.required,
+            open_ended: is_open_ended(binding.target),
             state: state(inputs, binding.strategy)?,
         })
     }
@@ -96,6 +100,12 @@ impl BoundActor {
         } else {
             ReviewPath::Optional
         }
+    }
+
+    /// Whether reviews that come by this path are its own.
+    #[must_use]
+    pub fn is_served_by(&self, path: ReviewPath) -> bool {
+        path == self.path() || (self.open_ended && path == ReviewPath::Optional)
     }
 
     /// What its pods get, while it is in force.

@@ -31,7 +31,7 @@ pub fn decide<'a>(
             warnings: Vec::new(),
         };
     };
-    if actor.path() != path {
+    if !actor.is_served_by(path) {
         return Decision {
             actor: Some(actor),
             reason: Reason::OtherPath,

@@ -119,25 +119,6 @@ fn a_ray_service_has_the_workers_of_all_its_clusters() {
     assert_eq!(it.roll, Roll::Evict);
     assert_eq!(it.warnings, []);
     assert!(matches!(it.scale, Scale::Refused(_)));
-    for pods in [it.pods, convention(&target)] {
-        for name in ["rs-x7k2p", "rs-00000", "rs-raycluster-x7k2p"] {
-            let labels = [("ray.io/cluster", name), ("ray.io/node-type", "worker")];
-            assert!(
-                has(&pods, &labels, ("ray.io/v1", "RayCluster", name)),
-                "{name}"
-            );
-            assert!(!has(&pods, &labels[..1], ("ray.io/v1", "RayCluster", name)));
-        }
-        let labels = [
-            ("ray.io/cluster", "rs-2-x7k2p"),
-            ("ray.io/node-type", "worker"),
-        ];
-        assert!(!has(
-            &pods,
-            &labels,
-            ("ray.io/v1", "RayCluster", "rs-2-x7k2p")
-        ));
-    }
     assert_eq!(
         waits(&target, &[&cluster()]),
         "RayService/rs: no RayCluster belongs to it yet; waiting until KubeRay has made one"
@@ -204,4 +185,111 @@ fn a_cluster_of_a_service_advises_to_bind_the_service() {
             "RayCluster/rs-x7k2p belongs to RayService/rs: set spec.workloadRef to RayService/rs instead, in a new AsyncActor".to_owned()
         )
     );
+}
+
+/// Whether the workers of a cluster are a binding's, and its head is not.
+fn has_workers(pods: &PodMatch, cluster: &'static str) -> bool {
+    let owner = ("ray.io/v1", "RayCluster", cluster);
+    let [name, worker] = [("ray.io/cluster", cluster), ("ray.io/node-type", "worker")];
+    assert!(!has(pods, &[name, ("ray.io/node-type", "head")], owner));
+    has(pods, &[name, worker], owner)
+}
+
+/// SAFE-30: `llm-train` and a `RayJob` of the service's name look like its own clusters.
+#[test]
+fn a_ray_service_has_no_workers_of_clusters_that_it_does_not_own() {
+    let target = service();
+    let clusters = [
+        cluster_of(&target, "rs-9qwzt"),
+        cluster_of(&target, "rs-x7k2p"),
+        by(
+            &object("ray.io/v1", "RayJob", "rs", &json!({})),
+            cluster_of(&target, "rs-job00"),
+        ),
+        object(
+            "ray.io/v1",
+            "RayCluster",
+            "rs-train",
+            &json!({"spec": config()}),
+        ),
+    ];
+    let it = found(&target, &clusters.iter().collect::<Vec<_>>());
+    let binding = serde_json::from_value(
+        json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "rs"}),
+    )
+    .unwrap();
+    let resolved = it.to_status("team-a");
+    for pods in [&it.pods, &pods_of(&binding, Some(&resolved))] {
+        for own in ["rs-x7k2p", "rs-9qwzt"] {
+            assert!(has_workers(pods, own), "{own}");
+        }
+        for other in [
+            "rs-job00",
+            "rs-train",
+            "rs-00000",
+            "rs-raycluster-x7k2p",
+            "rc",
+        ] {
+            assert!(!has_workers(pods, other), "{other}");
+        }
+    }
+    for pods in [convention(&target), pods_of(&binding, None)] {
+        assert!(
+            !has_workers(&pods, "rs-x7k2p"),
+            "nobody has seen whose it is"
+        );
+    }
+}
+
+/// SAFE-30, SAFE-31
+#[test]
+fn clusters_of_a_ray_service_are_known_by_their_owner_once_they_are_seen() {
+    let owner = |kind: &str, name: &str, uid: &str| {
+        Some(ObjectRef {
+            api_version: "ray.io/v1".to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            uid: Some(uid.to_owned()),
+        })
+    };
+    let resolved = |chain: &[&str]| crate::api::ResolvedTarget {
+        uid: Some("new".to_owned()),
+        chain: chain.iter().map(ToString::to_string).collect(),
+        ..crate::api::ResolvedTarget::default()
+    };
+    let known = resolved(&["RayService/rs", "RayCluster/rs-x7k2p"]);
+    let target = serde_json::from_value(
+        json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "rs"}),
+    )
+    .unwrap();
+    let service = |uid| owner("RayService", "rs", uid);
+    // the cluster, its owner as far as the watch shows, what the controller resolved, and whether its workers are bound
+    for (cluster, seen, status, bound) in [
+        ("rs-00000", Some(service("new")), None, true),
+        ("rs-00000", Some(service("new")), Some(&known), true),
+        ("any-name", Some(service("new")), Some(&known), true),
+        ("rs-00000", None, None, false),
+        ("rs-00000", None, Some(&known), false),
+        ("rs-00000", Some(None), None, false),
+        ("rs-00000", Some(None), Some(&known), false),
+        ("rs-00000", Some(service("old")), Some(&known), false),
+        ("rs-00000", Some(owner("RayJob", "rs", "new")), None, false),
+        (
+            "rs-00000",
+            Some(owner("RayService", "rs-2", "new")),
+            None,
+            false,
+        ),
+        ("rs-x7k2p", None, Some(&known), true),
+        ("rs-x7k2p", Some(None), Some(&known), false),
+        ("rs-x7k2p", Some(service("old")), Some(&known), false),
+    ] {
+        let seen: Intermediates = seen.into_iter().map(|it| (cluster.into(), it)).collect();
+        let pods = pods_with(&target, status, &seen);
+        assert_eq!(
+            has_workers(&pods, cluster),
+            bound,
+            "{cluster} {seen:?} {status:?}"
+        );
+    }
 }

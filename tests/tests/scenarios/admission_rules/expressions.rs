@@ -37,10 +37,9 @@ fn bindings(namespace: &str) -> Vec<Binding> {
             kind: kind("apps", "StatefulSet"),
             name: "db".to_owned(),
         },
-        OwnerRule::Generated {
+        OwnerRule::Named {
             kind: kind("ray.io", "RayCluster"),
-            prefix: "rs-".to_owned(),
-            suffix: 5,
+            name: "rs-x7k2p".to_owned(),
         },
         OwnerRule::Kind(kind("", "ReplicationController")),
     ];
@@ -53,6 +52,7 @@ fn bindings(namespace: &str) -> Vec<Binding> {
             labels: Selector::default(),
             owner,
         },
+        open_ended: false,
         policy,
     };
     let required = rules.into_iter().enumerate();

@@ -20,12 +20,12 @@ use crate::binding::{condition, status_is};
 /// One pod after the other, each until its replacement is ready.
 const REPLACED: Duration = Duration::from_mins(3);
 
-fn all_injected(status: &Value) -> bool {
+pub(super) fn all_injected(status: &Value) -> bool {
     condition(status, "Injected") == ("True", "AllPodsInjected") && status["rollout"].is_null()
 }
 
 /// Pods that stay and have, or have not, the sidecar.
-async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String>> {
+pub(super) async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String>> {
     let pods = hand.list(Kind::POD).await?;
     let has = |pod: &Value| {
         let containers = pod["spec"]["containers"].as_array();
@@ -38,7 +38,7 @@ async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String>> {
 }
 
 /// Writes in the scenario's namespace; those of the operator are marked.
-async fn writes(scenario: &Scenario, mark: Mark) -> Result<Vec<(bool, Write)>> {
+pub(super) async fn writes(scenario: &Scenario, mark: Mark) -> Result<Vec<(bool, Write)>> {
     let cluster = scenario.cluster();
     let user = cluster.operator_user()?;
     let all = cluster

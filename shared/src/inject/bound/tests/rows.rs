@@ -342,3 +342,30 @@ fn a_pod_of_another_shape_is_an_error_and_no_panic() {
     let escaped = r#"{"metadata":{"labels":{"a\u002fb":"c\n"}},"spec":{"containers":[]}}"#;
     assert_eq!(PodView::decode(escaped).unwrap().label("a/b"), Some("c\n"));
 }
+
+/// SAFE-32
+#[test]
+fn pods_of_a_required_ray_service_are_served_by_both_entries() {
+    let target = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
+    let mut binding = Binding::new(&json!({"workloadRef": target, "binding": {"required": true}}));
+    binding.resolved = Some(crate::api::ResolvedTarget {
+        chain: vec![
+            "RayService/llm".to_owned(),
+            "RayCluster/llm-x7k2p".to_owned(),
+        ],
+        ..crate::api::ResolvedTarget::default()
+    });
+    let actor = binding.actor();
+    let mut worker = pod(&json!({}));
+    worker["metadata"]["labels"] =
+        json!({"ray.io/cluster": "llm-x7k2p", "ray.io/node-type": "worker"});
+    let owner = json!({"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "llm-x7k2p", "uid": "c", "controller": true});
+    worker["metadata"]["ownerReferences"][0] = owner;
+    for path in [ReviewPath::Required, ReviewPath::Optional] {
+        let decision = review_by(path, [&actor], &worker);
+        assert_eq!(decision.reason, Reason::Injected, "{path:?}");
+    }
+    let other = Binding::required().actor();
+    let decision = review_by(ReviewPath::Optional, [&other], &pod(&json!({})));
+    assert_eq!(decision.reason, Reason::OtherPath);
+}

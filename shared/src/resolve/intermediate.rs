@@ -1,0 +1,81 @@
+//! Objects between a target and its pods that alone tell whose the pods are, such as the `RayCluster`s of a `RayService`
+//! (SAFE-30).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{GroupKind, ObjectRef, OwnerRule, PodMatch, pods_by, resolver};
+use crate::api::{ResolvedTarget, WorkloadRef};
+
+/// Objects of an intermediate kind in one namespace, by name, with their controller owners.
+pub type Intermediates = BTreeMap<Box<str>, Option<ObjectRef>>;
+
+/// The pods of a binding as [`pods_of`](super::pods_of) knows them by status, corrected by what is seen of the objects in
+/// between: those that the target owns are added, those of another owner left out.
+#[must_use]
+pub fn pods_with(
+    target: &WorkloadRef,
+    resolved: Option<&ResolvedTarget>,
+    seen: &Intermediates,
+) -> PodMatch {
+    let row = resolver(target.group(), &target.kind);
+    let pods = pods_by(row, &target.name, resolved);
+    let Some(kind) = row.intermediate() else {
+        return pods;
+    };
+    let uid = resolved.and_then(|it| it.uid.as_deref());
+    let is_own = |owner: &Option<ObjectRef>| {
+        let owner = owner.as_ref();
+        owner.is_some_and(|owner| is_target(owner, target, uid))
+    };
+    let owned = seen.iter().filter(|(_, owner)| is_own(owner));
+    let resolved = resolved.into_iter().flat_map(|it| in_chain(kind, it));
+    let resolved = resolved.filter(|name| seen.get(*name).is_none_or(&is_own));
+    let names: BTreeSet<&str> = owned.map(|(name, _)| &**name).chain(resolved).collect();
+    PodMatch {
+        owner: owned_by_any(kind, names.into_iter().map(str::to_owned)),
+        ..pods
+    }
+}
+
+/// Whether the pods of a target may belong to objects that nobody has seen yet.
+#[must_use]
+pub fn is_open_ended(target: &WorkloadRef) -> bool {
+    let row = resolver(target.group(), &target.kind);
+    row.intermediate().is_some()
+}
+
+/// Whether an owner is the target: by its uid once that is known, before by kind and name.
+fn is_target(owner: &ObjectRef, target: &WorkloadRef, uid: Option<&str>) -> bool {
+    let wanted = GroupKind {
+        group: target.group(),
+        kind: &target.kind,
+    };
+    owner.group_kind() == wanted
+        && owner.name == target.name
+        && uid.is_none_or(|uid| owner.uid.as_deref() == Some(uid))
+}
+
+/// The objects of an intermediate kind that the controller found to be the target's.
+pub(super) fn in_chain<'a>(
+    kind: GroupKind<'static>,
+    resolved: &'a ResolvedTarget,
+) -> impl Iterator<Item = &'a str> {
+    let links = resolved
+        .chain
+        .iter()
+        .filter_map(|link| link.split_once('/'));
+    links
+        .filter(move |(it, _)| *it == kind.kind)
+        .map(|(_, name)| name)
+}
+
+/// Pods of any of these objects.
+pub(super) fn owned_by_any(
+    kind: GroupKind<'static>,
+    names: impl IntoIterator<Item = String>,
+) -> OwnerRule {
+    let rules = names
+        .into_iter()
+        .map(|name| OwnerRule::Named { kind, name });
+    OwnerRule::AnyOf(rules.collect())
+}

@@ -1,0 +1,130 @@
+//! Clusters of Ray that look like those of a bound service, and are not.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::owners::ray::{
+    RAY_CLUSTER, RAY_JOB, RAY_SERVICE, RayClusters, RayJobs, RayServices, cluster_spec,
+    ray_cluster, ray_job, ray_service,
+};
+use asya_tests::owners::{Hand, Kind, Owner, crds};
+use asya_tests::scenario::Scenario;
+use serde_json::{Value, json};
+
+use super::replaced::{all_injected, with_sidecar, writes};
+use super::systems::bind;
+use crate::binding::status_is;
+
+const SOON: Duration = Duration::from_mins(1);
+/// One pod after the other, each until its replacement is ready.
+const REPLACED: Duration = Duration::from_mins(4);
+
+/// Names of the workers of clusters that the service `llm` owns, or that it does not.
+async fn workers(hand: &Hand, of_service: bool) -> Result<BTreeSet<String>> {
+    let clusters = hand.list(RAY_CLUSTER).await?;
+    let owned = |it: &&Value| it["metadata"]["ownerReferences"][0]["kind"] == "RayService";
+    let owned: Vec<_> = clusters.iter().filter(owned).collect();
+    let is_own = |pod: &Value| {
+        let cluster = &pod["metadata"]["labels"]["ray.io/cluster"];
+        owned.iter().any(|it| it["metadata"]["name"] == *cluster)
+    };
+    let mut pods = hand.list(Kind::POD).await?;
+    pods.retain(|pod| pod["metadata"]["labels"]["ray.io/node-type"] == "worker");
+    pods.retain(|pod| is_own(pod) == of_service);
+    Ok(pods
+        .iter()
+        .map(|pod| pod["metadata"]["name"].to_string())
+        .collect())
+}
+
+async fn has_workers(hand: &Hand, of_service: bool, count: usize) -> Result<BTreeSet<String>> {
+    eventually(format_args!("{count} workers"), SOON, async || {
+        let found = workers(hand, of_service).await.map_err(NotYet::new)?;
+        check(found.len() == count, format_args!("{found:?}"))?;
+        Ok(found)
+    })
+    .await
+}
+
+/// A `RayCluster` of the user's with the service's prefix, one with the five characters that `KubeRay` adds, and a
+/// `RayJob` with the service's name.
+async fn strangers(hand: &Hand) -> Result<()> {
+    for (kind, made) in [
+        (RAY_CLUSTER, ray_cluster("llm-train", 3)),
+        (RAY_CLUSTER, ray_cluster("llm-x7k2p", 1)),
+        (RAY_JOB, ray_job("llm", 2)),
+    ] {
+        hand.create(kind, &made).await?;
+    }
+    Ok(())
+}
+
+/// SAFE-30, SAFE-31, RES-5
+#[tokio::test]
+async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_sidecar() {
+    Scenario::run("ray-strangers", async |scenario| {
+        crds::install(scenario.cluster(), &[RAY_CLUSTER, RAY_JOB]).await?;
+        let _clusters = Owner::start(scenario, RayClusters);
+        let _jobs = Owner::start(scenario, RayJobs);
+        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        strangers(&user).await?;
+        let before = has_workers(&user, false, 6).await?;
+        let mark = scenario.cluster().audit().mark().await?;
+
+        let target = ray_service("llm", "ray:1", 2);
+        let (owner, name) = bind(scenario, RayServices, (RAY_SERVICE, &target)).await?;
+        let hand = owner.hand();
+        let bound = |status: &Value| all_injected(status) && status["pods"]["injected"] == 2;
+        status_is(scenario, &name, "its workers are replaced", REPLACED, bound).await?;
+        let own = has_workers(hand, true, 2).await?;
+        assert_eq!(with_sidecar(hand, true).await?.len(), 2);
+        assert_eq!(workers(hand, false).await?, before, "nobody was evicted");
+
+        // Born while the service is bound: as one more worker, and as more clusters.
+        let more = json!({"spec": cluster_spec("ray:1", 4)});
+        crate::owners::edit(scenario, RAY_CLUSTER, "llm-train", &more).await?;
+        user.create(RAY_CLUSTER, &ray_cluster("llm-00000", 1))
+            .await?;
+        let strange = has_workers(hand, false, 8).await?;
+        let injected: BTreeSet<_> = with_sidecar(hand, true).await?.into_iter().collect();
+        assert_eq!(injected, own, "no other pod is injected");
+
+        // A new cluster of the service: its workers are injected at birth, or replaced.
+        let next = json!({"spec": ray_service("llm", "ray:2", 2)["spec"]});
+        crate::owners::edit(scenario, RAY_SERVICE, "llm", &next).await?;
+        eventually(
+            "the new cluster's workers are injected",
+            REPLACED,
+            async || {
+                let now = workers(hand, true).await.map_err(NotYet::new)?;
+                let injected = with_sidecar(hand, true).await.map_err(NotYet::new)?;
+                let injected: BTreeSet<_> = injected.into_iter().collect();
+                check(
+                    now.len() == 2 && now.is_disjoint(&own) && injected == now,
+                    format_args!("{now:?}, {injected:?}"),
+                )
+            },
+        )
+        .await?;
+
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&name, REPLACED).await?;
+        assert_eq!(with_sidecar(hand, true).await?, [""; 0]);
+        assert_eq!(
+            workers(hand, false).await?,
+            strange,
+            "they are the same pods"
+        );
+        for (is_ours, write) in writes(scenario, mark).await? {
+            let evicted = is_ours && write.subresource == "eviction";
+            let quoted = format!("\"{}\"", write.name);
+            assert!(!evicted || !strange.contains(&quoted), "{write:?}");
+        }
+        Ok(())
+    })
+    .await;
+}

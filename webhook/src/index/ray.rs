@@ -1,0 +1,105 @@
+//! The watch of `RayCluster`s' metadata, which runs while a `RayService` is bound (SAFE-31).
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_process::watching::{is_undecodable, works};
+use asya_shared::key::Key;
+use futures::StreamExt;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
+use kube::runtime::watcher::{self, Error, Event};
+use kube::{Api, Client};
+use tracing::{debug, warn};
+
+use super::Index;
+use super::clusters::owner_of;
+
+/// Shorter than the client's read timeout: a connection that died unnoticed is found by that.
+const WATCH_SECONDS: u32 = 50;
+/// One page of a list in memory at a time.
+const PAGE: u32 = 100;
+const BACKOFF_FIRST: Duration = Duration::from_millis(250);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// Keeps the index true, for ever.
+pub async fn follow(client: Client, index: Arc<Index>) {
+    let mut wanted = index.wants_clusters();
+    while wanted.wait_for(|it| *it).await.is_ok() {
+        tokio::select! {
+            () = watch(&client, &index) => {}
+            _ = wanted.wait_for(|it| !*it) => index.forget_clusters(),
+        }
+    }
+}
+
+async fn watch(client: &Client, index: &Index) {
+    let kind = GroupVersionKind::gvk("ray.io", "v1", "RayCluster");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "rayclusters");
+    let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &resource);
+    let mut failures = 0;
+    loop {
+        let config = watcher::Config::default();
+        let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+        let mut events = pin!(watcher::watcher(api.clone(), config));
+        while let Some(event) = events.next().await {
+            let error = match event {
+                Ok(event) => {
+                    if works(&event) {
+                        failures = 0;
+                    }
+                    take(index, event);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            failures += 1;
+            told(&error, failures);
+            tokio::time::sleep(backoff(failures)).await;
+            if is_undecodable(&error) {
+                break; // the event is lost: list again
+            }
+        }
+    }
+}
+
+fn take(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
+    let key = |object: &PartialObjectMeta<DynamicObject>| {
+        let metadata = &object.metadata;
+        Some(Key::new(
+            metadata.namespace.as_deref()?,
+            metadata.name.as_deref()?,
+        ))
+    };
+    match event {
+        Event::Init => index.relisting_clusters(),
+        Event::InitApply(object) | Event::Apply(object) => {
+            if let Some(key) = key(&object) {
+                index.show_cluster(&key, owner_of(&object.metadata));
+            }
+        }
+        Event::InitDone => index.relisted_clusters(),
+        Event::Delete(object) => {
+            if let Some(key) = key(&object) {
+                index.removed_cluster(&key);
+            }
+        }
+    }
+}
+
+/// Where KubeRay is not installed, or the right is missing, pods are known by what the controller has resolved.
+fn told(error: &Error, failures: u32) {
+    if failures == 2 {
+        warn!(%error, "the watch of RayClusters fails: pods of new clusters of a bound RayService start without the sidecar until the controller has resolved it again");
+    } else {
+        debug!(%error, failures, "the watch of RayClusters fails");
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let doubled = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests;
