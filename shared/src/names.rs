@@ -71,6 +71,8 @@ pub mod annotation {
     pub const SKIP_UNBIND: &str = "asya.sh/skip-unbind";
     /// On the Secret with the webhook's certificates: since when its leaf is one of the present CA (CERT-4).
     pub const AUTHORITY_SINCE: &str = "asya.sh/authority-since";
+    /// On the CRD: the release that it is of.
+    pub const CRD_VERSION: &str = "asya.sh/crd-version";
     /// On a `ScaledObject`: stops KEDA from scaling, unless its text is a false.
     pub const KEDA_PAUSED: &str = "autoscaling.keda.sh/paused";
     /// On an actor: the IAM role of its pods (SA-1).
