@@ -1,5 +1,5 @@
-//! Under whose account children are applied: the operator's, or, with `--impersonate`, that of a
-//! `ServiceAccount` in their namespace, whose rights their users have given it (FW-27).
+//! Under whose account children are applied and targets are written: the operator's, or, with `--impersonate`, that of a
+//! `ServiceAccount` in their namespace, whose rights their users have given it (FW-27, SAFE-34).
 
 use std::sync::Arc;
 
@@ -7,6 +7,7 @@ use asya_shared::names::APPLIER;
 use http::{HeaderValue, Request};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::client::Body;
+use kube::core::Status;
 use kube::{Api, Client};
 
 use crate::reconcile::{Error, Fault, Reason, Retry};
@@ -55,12 +56,8 @@ impl Applier {
         if !self.impersonates(namespace) {
             return Ok(Ok(()));
         }
-        let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), namespace);
-        let found = accounts
-            .get_metadata_opt(APPLIER)
-            .await
-            .map_err(Error::Api)?;
-        Ok(found.map(drop).ok_or_else(|| Fault {
+        let found = self.account(namespace).await.map_err(Error::Api)?;
+        Ok(found.then_some(()).ok_or_else(|| Fault {
             reason: Reason::NotAuthorized,
             message: format!(
                 "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the objects of this actor are applied \
@@ -68,6 +65,28 @@ impl Applier {
             ),
             retry: Retry::Slowly,
         }))
+    }
+
+    /// What writes to targets in a namespace, once the account is known to be there: the API server would act for one
+    /// that is not, too (SAFE-34).
+    ///
+    /// # Errors
+    /// When the API server does not tell, and as it refuses an account without rights, where there is none.
+    pub async fn writer(&self, namespace: &str) -> Result<Client, kube::Error> {
+        if self.impersonates(namespace) && !self.account(namespace).await? {
+            let text = format!(
+                "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the targets of bindings are written \
+                 (controller.impersonate); create it and bind it to a Role with the rights that docs/security.md lists"
+            );
+            let refused = Status::failure(&text, "Forbidden").with_code(403);
+            return Err(kube::Error::Api(refused.boxed()));
+        }
+        Ok(self.client(namespace))
+    }
+
+    async fn account(&self, namespace: &str) -> Result<bool, kube::Error> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), namespace);
+        Ok(accounts.get_metadata_opt(APPLIER).await?.is_some())
     }
 }
 
@@ -147,5 +166,23 @@ mod tests {
             fault.message
         );
         assert_eq!(*asked.lock().unwrap(), [None]);
+    }
+
+    /// SAFE-34
+    #[tokio::test]
+    async fn targets_are_written_by_nobody_while_the_account_is_missing() {
+        let asked = Arc::default();
+        let own = server(&asked);
+        assert!(Applier::new(own.clone(), None).writer("team").await.is_ok());
+        assert!(asked.lock().unwrap().is_empty(), "nobody was to be asked");
+        let applier = Applier::new(own, Some("asya-system"));
+        let error = applier.writer("team").await.map(drop).unwrap_err();
+        let fault = crate::reconcile::refused("Deployment/phi", error).unwrap();
+        assert!(
+            fault.message.contains("team/asya-applier does not exist"),
+            "{}",
+            fault.message
+        );
+        assert!(applier.writer("asya-system").await.is_ok());
     }
 }

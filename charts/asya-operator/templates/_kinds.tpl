@@ -44,9 +44,13 @@ The rules of the kinds that are switched on.
 {{- range $kind := keys $kinds | sortAlpha }}
 {{- if index $.Values.binding.kinds $kind }}
 {{- range $rule := index $kinds $kind }}
+{{- $verbs := $rule.verbs | default (concat (list "get" "list" "watch") ($rule.also | default list)) }}
+{{- if $.Values.controller.impersonate }}{{- /* asya-applier of each namespace writes to targets */}}
+{{- $verbs = without $verbs "patch" }}
+{{- end }}
 - apiGroups: {{ $rule.apiGroups | toJson }} # binding.kinds.{{ $kind }}
   resources: {{ $rule.resources | toJson }}
-  verbs: {{ $rule.verbs | default (concat (list "get" "list" "watch") ($rule.also | default list)) | toJson }}
+  verbs: {{ $verbs | toJson }}
 {{- end }}
 {{- end }}
 {{- end }}

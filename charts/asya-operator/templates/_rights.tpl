@@ -16,7 +16,7 @@ Rights in the namespaces of actors: everywhere, or in each of controller.watchNa
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps] # what nobody scales any more is woken once
   resources: [deployments/scale, statefulsets/scale]
-  verbs: [get, patch]
+  verbs: [get{{ if not .Values.controller.impersonate }}, patch{{ end }}]
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]
@@ -52,9 +52,11 @@ Rights in the namespaces of actors: everywhere, or in each of controller.watchNa
 - apiGroups: [""] # dry runs alone: templates/guard.yaml refuses others
   resources: [pods]
   verbs: [create]
+{{- if not .Values.controller.impersonate }}
 - apiGroups: [""] # pods of bindings that no rollout replaces
   resources: [pods/eviction]
   verbs: [create]
+{{- end }}
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch]

@@ -259,6 +259,14 @@ impl Kinds {
         })
     }
 
+    /// The API server serves a kind.
+    #[cfg(test)]
+    pub fn serve(&self, group: &'static str, kind: &'static str, resource: ApiResource) {
+        let kind = Kind::from(GroupKind { group, kind });
+        self.want(&kind);
+        self.found(&kind, Ok(Standing::Served(Arc::new(resource))));
+    }
+
     /// A CRD has come, changed or gone.
     fn crd_changed(inner: &mut Inner, name: &str) {
         let group = name.split_once('.').map_or("", |(_, group)| group);

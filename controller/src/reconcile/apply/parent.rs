@@ -132,7 +132,8 @@ pub(super) async fn apply(
     let Some(resource) = context.bindings.resource_of(object) else {
         return Ok(());
     };
-    let (client, namespace) = (context.client.clone(), &observed.key().namespace);
+    let namespace = &observed.key().namespace;
+    let client = context.applier.writer(namespace).await?;
     let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &*resource);
     let params = PatchParams::apply(manager);
     match api.patch(&object.name, &params, &Patch::Apply(body)).await {

@@ -308,7 +308,7 @@ pub(super) async fn evict(
     pod: &Lacking,
 ) -> Result<Rolled, Error> {
     let key = observed.key();
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
+    let client = context.applier.writer(&key.namespace).await;
     let params = EvictParams {
         delete_options: Some(DeleteParams {
             preconditions: Some(Preconditions {
@@ -319,8 +319,15 @@ pub(super) async fn evict(
         }),
         ..EvictParams::default()
     };
-    match pods.evict(&pod.name, &params).await {
-        Ok(_) => {
+    let evicted = match client {
+        Ok(client) => {
+            let pods: Api<Pod> = Api::namespaced(client, &key.namespace);
+            pods.evict(&pod.name, &params).await.map(drop)
+        }
+        Err(error) => Err(error),
+    };
+    match evicted {
+        Ok(()) => {
             context.slots.granted(key);
             Ok(asked(By::Eviction))
         }

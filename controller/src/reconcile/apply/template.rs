@@ -236,8 +236,8 @@ async fn send(
     let (group, version) = workload.api_version.split_once('/').unwrap_or_default();
     let kind = GroupVersionKind::gvk(group, version, &workload.kind);
     let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(context.client.clone(), namespace, &resource);
+    let client = context.applier.writer(namespace).await?;
+    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
     let mut params = PatchParams::apply(manager::TEMPLATE);
     params.dry_run = tries;
     api.patch(&workload.name, &params, &Patch::Apply(body))

@@ -41,6 +41,11 @@ pub(super) async fn wake(
         "metadata": {"resourceVersion": scale.metadata.resource_version},
         "spec": {"replicas": wake.replicas},
     });
+    let writer = match context.applier.writer(namespace).await {
+        Ok(writer) => writer,
+        Err(error) => return refused(&object.to_string(), error).map(Err),
+    };
+    let api: Api<DynamicObject> = Api::namespaced_with(writer, namespace, resource.as_ref());
     match api
         .patch_scale(&object.name, &params, &Patch::Merge(&patch))
         .await
