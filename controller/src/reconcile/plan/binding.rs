@@ -109,6 +109,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
         owner: target.owner.as_ref(),
         workload: &target.workload,
         hash: bound.injected_hash.as_deref()?,
+        at_once: observed.actor.annotations.roll_now,
         target: &resolved.spec,
         owned: owned.map(|part| &*part.fields),
         before: previous.template.as_ref(),

@@ -6,6 +6,7 @@ use asya_shared::api::TemplateStatus;
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 
+use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Sight, Specs, State, Step};
 use crate::reconcile::{Fault, Reason};
 
@@ -20,6 +21,8 @@ pub struct Facts<'a> {
     pub workload: &'a ObjectRef,
     /// What pods are to say.
     pub hash: &'a str,
+    /// What only the operator's release and settings make other is applied, too (`asya.sh/roll-now`).
+    pub at_once: bool,
     /// Tells the rest of its spec from another.
     pub target: &'a str,
     /// What we own of the workload, as one text; `None`: nothing.
@@ -125,7 +128,15 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
             Templating::Refuse(fault)
         };
     }
-    let is_same = before.is_some_and(|it| it.hash == facts.hash);
+    // An upgrade of the operator restarts nobody's pods (SAFE-35).
+    let part = |hash| {
+        if facts.at_once {
+            Some(hash)
+        } else {
+            actor_part(Some(hash))
+        }
+    };
+    let is_same = before.is_some_and(|it| part(&it.hash) == part(facts.hash));
     let intact = before.is_some_and(|it| facts.owned == Some(&*it.fingerprint));
     // Another template may make the containers other ones.
     let made_for = before.is_some_and(|it| it.target == facts.target);

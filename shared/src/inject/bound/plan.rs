@@ -252,9 +252,35 @@ fn actor_part(
         },
         "names": [names.actor, names.happy_end, names.error_end],
         "processing": inputs.spec.timeout_in_force().processing,
-        "transport": inputs.transport.broker().sidecar_env(),
+        "transport": counted(inputs.transport.broker().sidecar_env()),
         "role": role,
     }))
+}
+
+/// Variables of transports that count among what makes pods roll. The list is closed: one that a later release adds is
+/// part of the platform (SAFE-35), unless a user gives its value, which then gets a key of its own above.
+const COUNTED: [&str; 15] = [
+    "ASYA_TRANSPORT",
+    "ASYA_RABBITMQ_HOST",
+    "ASYA_RABBITMQ_PORT",
+    "ASYA_RABBITMQ_USERNAME",
+    "ASYA_RABBITMQ_PASSWORD",
+    "ASYA_RABBITMQ_EXCHANGE",
+    "ASYA_RABBITMQ_URL",
+    "ASYA_QUEUE_AUTO_CREATE",
+    "ASYA_QUEUE_RETRY_MAX_ATTEMPTS",
+    "ASYA_AWS_REGION",
+    "ASYA_SQS_ENDPOINT",
+    "ASYA_SQS_VISIBILITY_TIMEOUT",
+    "ASYA_SQS_WAIT_TIME_SECONDS",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+];
+
+/// Those of a transport's variables that count.
+pub(super) fn counted(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
+    env.retain(|it| COUNTED.contains(&&*it.name));
+    env
 }
 
 fn volumes(role: bool) -> Vec<Value> {

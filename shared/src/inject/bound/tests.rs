@@ -2,6 +2,7 @@
 
 mod coexistence;
 mod contents;
+mod golden;
 mod property;
 mod rows;
 mod second_call;

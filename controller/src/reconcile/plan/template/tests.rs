@@ -34,6 +34,7 @@ struct Row {
     wished: bool,
     owner: Option<ObjectRef>,
     hash: &'static str,
+    at_once: bool,
     target: &'static str,
     owned: Option<&'static str>,
     before: Option<TemplateStatus>,
@@ -47,6 +48,7 @@ impl Default for Row {
             wished: true,
             owner: None,
             hash: "hash",
+            at_once: false,
             target: "spec",
             owned: Some("owned"),
             before: Some(applied()),
@@ -62,6 +64,7 @@ impl Row {
             owner: self.owner.as_ref(),
             workload: &object("Deployment", "web"),
             hash: self.hash,
+            at_once: self.at_once,
             target: self.target,
             owned: self.owned,
             before: self.before.as_ref(),
@@ -196,4 +199,25 @@ fn part_of_who_came_too_late_goes_when_pods_get_the_older_ones_instead() {
     assert_eq!(stands(false, true, true), later, "it is written over");
     assert_eq!(stands(true, true, true), release, "nobody may write there");
     assert_eq!(cede(&Ceded::Gone), Templating::Forget);
+}
+
+/// SAFE-35, ROLL-8: the part behind the dot is that of the operator's release.
+#[test]
+fn upgrade_of_the_operator_leaves_our_part_as_it_is_unless_it_is_asked_for() {
+    let of = |before: &str, hash, at_once| {
+        let row = Row {
+            hash,
+            at_once,
+            before: Some(TemplateStatus {
+                hash: before.to_owned(),
+                ..applied()
+            }),
+            ..Row::default()
+        };
+        row.decide()
+    };
+    assert_eq!(of("actor.older", "actor.newer", false), Templating::Stands);
+    assert_eq!(of("actor.older", "actor.newer", true), Templating::Apply);
+    assert_eq!(of("actor.newer", "actor.newer", true), Templating::Stands);
+    assert_eq!(of("actor.older", "changed.older", false), Templating::Apply);
 }
