@@ -135,6 +135,11 @@ pub struct Args {
     #[arg(long, default_value_t = 3)]
     pub max_rollouts: u16,
 
+    /// Workloads of actors whose pods are replaced at the same time because the installation changed, in the whole
+    /// cluster.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_workload_rollouts: u16,
+
     /// The webhook's certificates.
     #[command(flatten)]
     pub certificates: CertificateFlags,

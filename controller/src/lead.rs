@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use asya_process::BoxError;
-use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
@@ -135,7 +134,6 @@ async fn lead(
         tokio::spawn(rules.run());
     }
     operator.readiness.reached().await;
-    operator.context.leading_since.get_or_init(Timestamp::now);
     operator.lead().await;
 }
 

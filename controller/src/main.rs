@@ -17,6 +17,7 @@ mod health_pass;
 mod keda;
 mod lead;
 mod leader;
+mod leftovers;
 mod metrics;
 mod mounts;
 mod namespaces;
@@ -28,6 +29,7 @@ mod queue;
 mod reconcile;
 mod record;
 mod refusals;
+mod rollouts;
 mod runtime;
 mod scaling;
 mod script;
@@ -64,6 +66,7 @@ use crate::queue::Brokers;
 use crate::queue::health::{Doubts, Schedule};
 use crate::queue::looks::Looks;
 use crate::reconcile::{Context, Deadlines, Installation, Stores};
+use crate::rollouts::Rollouts;
 use crate::runtime::RuntimeScript;
 use crate::watches::Watches;
 use crate::work_queue::{Backoff, Settings, WorkQueue};
@@ -141,6 +144,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         claims: Claims::default(),
         bindings: Arc::default(),
         slots: Slots::new(usize::from(args.max_rollouts)),
+        rollouts: Rollouts::new(usize::from(args.max_workload_rollouts)),
         doubts: Doubts::default(),
         looks: Looks::new(args.queue_health_check_interval),
         depths: Arc::default(),

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use asya_process::metrics::Exposed;
+use k8s_openapi::jiff::Timestamp;
 
 use crate::census;
 use crate::health::Readiness;
+use crate::leftovers;
 use crate::pass::{self, Pace, Work};
 use crate::queue::health::{HealthPass, Schedule};
 use crate::reconcile::Context;
@@ -61,6 +63,14 @@ impl Operator {
         });
     }
 
+    /// Lets a pass do this, on the leader. A standby replica works nothing off, and whoever begins to lead queues all that
+    /// there is (SAFE-37).
+    fn enqueue(&self, work: Work) {
+        if self.context.leading_since.get().is_some() {
+            self.queue.now(work);
+        }
+    }
+
     /// A changed actor may have taken a queue's name, or left one to another.
     pub fn reclaim(&self, concerns: Concerns) {
         if let Concerns::Actor(key) = &concerns {
@@ -80,10 +90,10 @@ impl Operator {
         } = &*self.context;
         let actor = stores.actors.get(key);
         for other in bindings.refresh(key, actor.as_deref()) {
-            self.queue.now(Work::Actor(other));
+            self.enqueue(Work::Actor(other));
         }
         for other in claims.refresh(&installation.transports, key, actor.as_deref()) {
-            self.queue.now(Work::Actor(other));
+            self.enqueue(Work::Actor(other));
         }
     }
 
@@ -119,20 +129,20 @@ impl Operator {
     /// Lets a pass look at whom a change concerns.
     pub fn wake(&self, concerns: Concerns) {
         match concerns {
-            Concerns::Actor(key) => self.queue.now(Work::Actor(key)),
+            Concerns::Actor(key) => self.enqueue(Work::Actor(key)),
             Concerns::Namespace(namespace) => {
                 self.context.bindings.changed().notify_one();
                 for key in self.context.stores.actors.keys_in(&namespace) {
-                    self.queue.now(Work::Actor(key));
+                    self.enqueue(Work::Actor(key));
                 }
                 if self.context.runtime.is_home(&namespace) {
-                    self.queue.now(Work::RuntimeScript);
+                    self.enqueue(Work::RuntimeScript);
                 }
             }
             Concerns::Everybody => {
                 self.context.bindings.changed().notify_one();
                 for key in self.context.stores.actors.keys() {
-                    self.queue.now(Work::Actor(key));
+                    self.enqueue(Work::Actor(key));
                 }
             }
             Concerns::Nobody => {}
@@ -143,7 +153,7 @@ impl Operator {
     pub fn wake_scaled(&self, concerns: Concerns) {
         if let Concerns::Actor(key) = &concerns {
             for actor in self.context.bindings.scaling(key) {
-                self.queue.now(Work::Actor(actor));
+                self.enqueue(Work::Actor(actor));
             }
         }
         self.wake(concerns);
@@ -152,13 +162,14 @@ impl Operator {
     /// All that there is, is due. What statuses tell of queues wakes nobody, so before anybody's pass it is read again
     /// what all of them claim (QUE-3).
     fn begin(&self) {
+        self.context.leading_since.get_or_init(Timestamp::now);
         let actors = &self.context.stores.actors;
         for key in actors.keys() {
             self.refresh_claim(&key);
         }
-        self.queue.now(Work::RuntimeScript);
+        self.enqueue(Work::RuntimeScript);
         for key in actors.keys() {
-            self.queue.now(Work::Actor(key));
+            self.enqueue(Work::Actor(key));
         }
     }
 
@@ -172,6 +183,7 @@ impl Operator {
         };
         let operator = self;
         let Self { queue, pace, .. } = operator.clone();
+        let context = Arc::clone(&operator.context);
         operator.begin();
         let run = move |work: Work, attempt| {
             let operator = operator.clone();
@@ -182,12 +194,16 @@ impl Operator {
                 if let Some(actor) = actor {
                     operator.refresh_claim(&actor);
                 }
+                for next in operator.context.rollouts.invite() {
+                    operator.enqueue(Work::Actor(next));
+                }
                 outcome
             }
         };
         tokio::select! {
             () = queue.run(run) => {}
             () = health.run() => {}
+            () = leftovers::sweep(context) => {}
         }
     }
 }

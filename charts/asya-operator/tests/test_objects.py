@@ -35,7 +35,7 @@ class Objects(ChartCase):
             "--metrics-bind-address=:8080", "--health-probe-bind-address=:8081", "--leader-elect=true", "--log-level=info",
             "--manage-crds=true", "--max-reconcile-interval=10h", "--min-reconcile-interval=1s", "--unready-deadline=5m", "--hpa-metrics-deadline=2m",
             "--conflict-wait=5s",
-            "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false",
+            "--retry-initial=1s", "--retry-multiplier=2", "--retry-max=5m", "--retry-attempts=0", "--impersonate=false", "--max-workload-rollouts=10",
             "--max-rollouts=3", "--watch-namespaces-file=/etc/asya/watch-namespaces",
             "--webhook-service=asya-operator-webhook", "--webhook-rules=asya-operator", "--webhook-replicas=2",
             "--webhook-cert-manager=false",
@@ -294,9 +294,13 @@ class Objects(ChartCase):
         self.assertNotIn(("ClusterRole", NAME + "-edit"), off)
 
     def test_impersonation_is_allowed_only_where_it_is_switched_on(self):
-        """FW-27"""
+        """FW-27, SAFE-34: what writes to targets of bindings is then a right of each namespace's account alone."""
         on = self.rules(self.helm.objects({"controller": {"impersonate": True}}))
         self.assertEqual(on - self.rules(self.default), {("", "serviceaccounts", "impersonate", ("asya-applier",))})
+        off = self.rules(self.default) - on
+        self.assertIn(("", "pods/eviction", "create", ()), off)
+        self.assertEqual({verb for _, _, verb, _ in off}, {"patch", "create"})
+        self.assertTrue(all("/" in resource or "." in group for group, resource, _, _ in off), off)
 
     def test_only_the_own_lease_is_written(self):
         """OPS-9"""

@@ -26,6 +26,7 @@ REFUSED = [
     ("controller.retry.attempts", -1),
     ("controller.impersonate", "yes"),
     ("binding.maxRollouts", 0),
+    ("controller.maxRollouts", 0),
     ("controller.queueHealthCheckInterval", "5 minutes"),
     ("controller.queueHealthCheckInterval", -1),
     ("controller.disableQueueManagement", "no"),

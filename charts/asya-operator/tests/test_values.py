@@ -78,6 +78,7 @@ OTHER = {
     "controller.retry.max": ("1m", "--retry-max"),
     "controller.retry.attempts": (5, "--retry-attempts", "5"),
     "controller.impersonate": (True, "--impersonate", "true"),
+    "controller.maxRollouts": (7, "--max-workload-rollouts", "7"),
     "controller.watchNamespaces": (["a", "b"], None),  # goes to a ConfigMap
     "metrics.enabled": (False, "--metrics-bind-address", "0"),
     "metrics.port": (9090, "--metrics-bind-address", ":9090"),

@@ -42,7 +42,7 @@ fn seen(namespace: &str, second: u32, status: &Value) -> Seen<ActorRecord> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// QUE-3: an event of a status wakes nobody, and so it claims nothing while another replica leads.
+/// SAFE-37, QUE-3: an event of a status wakes nobody, and so it claims nothing while another replica leads.
 #[tokio::test]
 async fn who_begins_to_lead_knows_first_which_queues_the_actors_have_by_now() {
     let operator = operator();
@@ -54,13 +54,16 @@ async fn who_begins_to_lead_knows_first_which_queues_the_actors_have_by_now() {
         }
         concerned
     };
+    let due = || operator.queue.numbers();
     let wanted = |namespace: &str| Concerns::Actor(Key::new(namespace, "a"));
     assert_eq!(shown("older", 1, &json!({})), [wanted("older")]);
     assert_eq!(shown("younger", 2, &json!({})), [wanted("younger")]);
     let has = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 1}});
     assert_eq!(shown("younger", 2, &has), [], "a status is no event");
 
+    assert_eq!(due().ready, 0, "SAFE-37: a standby works nothing off");
     operator.begin();
+    assert_eq!(due().ready, 3, "both actors, and the script at home");
     let claims = &operator.context.claims;
     assert_eq!(claims.owner_before(&Key::new("younger", "a")), None);
     let owner = claims.owner_before(&Key::new("older", "a")).unwrap();

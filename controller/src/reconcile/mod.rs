@@ -43,11 +43,13 @@ use crate::record::{
     ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
     WorkloadRecord,
 };
+use crate::rollouts::Rollouts;
 use crate::runtime::RuntimeScript;
 use crate::store::Store;
 use crate::work_queue::Attempt;
 use crate::workload::Workloads;
 
+pub use apply::shared;
 pub use conflict::Part;
 pub use conflict::ledger::part_of;
 pub use error::Error;
@@ -103,6 +105,8 @@ pub struct Context {
     pub bindings: Arc<Bindings>,
     /// Whose targets are being rolled.
     pub slots: Slots,
+    /// Whose workloads of ours are, because the installation changed.
+    pub rollouts: Rollouts,
     /// The brokers' clients.
     pub brokers: Brokers,
     /// Whose queue must be looked at, whatever status says.

@@ -236,6 +236,7 @@ pub async fn observe(
         context.looks.forget(key);
         context.depths.forget(key);
         context.slots.release(key);
+        context.rollouts.forget(key);
         return Ok(None);
     };
     let previous = actor.told_status();

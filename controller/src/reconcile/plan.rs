@@ -6,6 +6,7 @@ pub mod claim;
 mod contest;
 pub mod deletion;
 pub mod drain;
+pub mod pace;
 mod replicas;
 pub mod retired;
 pub mod roll;
@@ -85,6 +86,8 @@ pub struct Ensure {
     pub service_account: Step,
     /// About the workload.
     pub workload: WorkloadStep,
+    /// That replaces its pods although nobody changed the actor: it waits for its turn (SAFE-36).
+    pub paced: bool,
     /// Retired queues that go if they are empty.
     pub retired: Vec<QueueStatus>,
     /// About what scales it, once it is there.
@@ -234,6 +237,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         service_account: plan_service_account(observed),
         scaling,
         stopped,
+        paced: pace::is_of_installation(observed, &workload),
         workload,
         retired: retired::looks(observed),
         former: observed

@@ -35,6 +35,7 @@ use super::{Context, Error, Fault, Reason, Retry, unseen};
 use crate::events::Note;
 use crate::queue::depths::Told;
 use crate::record::Key;
+use crate::rollouts;
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::{LastScale, last_scale};
 
@@ -208,6 +209,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
             .chain(ensured.queue.retry())
             .chain(queues.retry)
             .chain(unseen_change(ensured))
+            .chain(ensured.postponed.then_some(Retry::After(rollouts::AGAIN)))
             .fold(Retry::OnChange, Retry::sooner),
         notes: queues.notes,
         status,

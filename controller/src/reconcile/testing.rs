@@ -25,6 +25,7 @@ use crate::queue::depths::Told;
 use crate::queue::health::{Doubts, Moment};
 use crate::queue::looks::Looks;
 use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
+use crate::rollouts::Rollouts;
 use crate::runtime::RuntimeScript;
 use crate::workload::Workloads;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -70,6 +71,7 @@ pub(crate) fn context() -> Context {
         claims: Claims::default(),
         bindings: Arc::default(),
         slots: Slots::new(1),
+        rollouts: Rollouts::new(1),
         brokers,
         doubts: Doubts::default(),
         looks: Looks::new(Duration::ZERO),

@@ -4,14 +4,13 @@
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
-use asya_shared::names::is_shared_config_map;
 use kube::Api;
 use tracing::warn;
 
 use super::finalizer::remove_finalizer;
 use super::retired::{delete_dead_letters, owner};
 use super::unbind::unbind;
-use super::{Outcome, messages, parent, scaling, wake};
+use super::{Outcome, messages, parent, scaling, shared, wake};
 use crate::events::Note;
 use crate::queue::{BrokerError, Emptied, QueueClient, Seen as QueueSeen, Standing};
 use crate::reconcile::observe::Observed;
@@ -21,7 +20,7 @@ use crate::reconcile::plan::deletion::{
 };
 use crate::reconcile::plan::drain::Drain;
 use crate::reconcile::{Context, Error, Fault, Reason, Retry, Step};
-use crate::record::{ActorRecord, Key, Record, Seen};
+use crate::record::{ActorRecord, Record, Seen};
 
 /// Runs the plan of an actor that goes.
 pub(super) async fn delete(
@@ -81,7 +80,7 @@ pub(super) async fn delete(
     if let Some(outcome) = delete_queues(context, observed, queues).await? {
         return Ok(outcome);
     }
-    release_namespace(context, observed).await?;
+    shared::release(context, observed).await?;
     if observed.deletion.orphans {
         let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
         context.events.tell(&observed.actor, Note::Orphaned, text);
@@ -238,32 +237,6 @@ async fn is_anothers(
         Err(BrokerError::Conflict(_)) => Ok(true),
         seen => seen.map(|_| false),
     }
-}
-
-/// What actors share goes with the last one of its namespace (RUN-2).
-async fn release_namespace(context: &Context, observed: &Observed) -> Result<(), Error> {
-    let namespace = &observed.key().namespace;
-    let actors = &context.stores.actors;
-    // One that goes, too, does not count: of several at once none would be the last. Unless it still works.
-    let stays = |key: &Key| {
-        let actor = actors.get(key).filter(|_| key != observed.key());
-        actor.is_some_and(|actor| actor.works())
-    };
-    if !observed.deletion.orphans && actors.keys_in(namespace).iter().any(stays) {
-        return Ok(());
-    }
-    let labelled = context.config_maps.objects.store.keys_in(namespace);
-    for shared in labelled
-        .into_iter()
-        .filter(|key| is_shared_config_map(&key.name))
-    {
-        if observed.deletion.orphans {
-            context.config_maps.orphan(&shared).await?;
-        } else if !context.runtime.is_at_home(&shared) {
-            context.config_maps.remove(&shared).await?;
-        }
-    }
-    Ok(())
 }
 
 fn actors(context: &Context, observed: &Observed) -> Api<Seen<ActorRecord>> {

@@ -9,6 +9,7 @@ use super::workload::ensure_workload;
 use super::{Ensured, QueueState, scaling, seen_scaling, stop};
 use crate::reconcile::desired::Standalone;
 use crate::reconcile::observe::Observed;
+use crate::reconcile::plan::pace::rolls_and_settled;
 use crate::reconcile::plan::{Ensure, ScalingStep, Step, WorkloadStep, recorded};
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::Key;
@@ -17,7 +18,7 @@ use crate::record::Key;
 pub(super) async fn ensure(
     context: &Context,
     observed: &Observed,
-    plan: Ensure,
+    mut plan: Ensure,
 ) -> Result<Ensured, Error> {
     if plan.add_finalizer {
         add_finalizer(context, &observed.actor).await?;
@@ -34,6 +35,10 @@ pub(super) async fn ensure(
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
     if plan.done_once {
         return Ok(ensured);
+    }
+    ensured.postponed = !may_roll(context, observed, (plan.paced, &plan.workload));
+    if ensured.postponed {
+        plan.workload = WorkloadStep::Keep;
     }
     if plan.workload == WorkloadStep::Create && waits_for_queue(observed, own, &ensured.queue) {
         return Ok(ensured);
@@ -69,6 +74,20 @@ pub(super) async fn ensure(
         delete_child(accounts, &name, &plan.service_account).await?;
     }
     Ok(ensured)
+}
+
+/// Whether the workload may be brought to what is wanted in this pass. Whoever replaces pods on behalf of the
+/// installation takes a place among the few that do so at a time (SAFE-36).
+fn may_roll(context: &Context, observed: &Observed, (paced, step): (bool, &WorkloadStep)) -> bool {
+    let (key, rollouts) = (observed.key(), &context.rollouts);
+    if paced {
+        return rollouts.begin(key);
+    }
+    if let (WorkloadStep::Keep, Some(workload)) = (step, observed.workload.ours()) {
+        let (rolls, settled) = rolls_and_settled(workload);
+        rollouts.saw(key, rolls, settled);
+    }
+    true
 }
 
 /// QUE-4: only the first creation waits, and not for a queue whose name SQS will free in a minute.

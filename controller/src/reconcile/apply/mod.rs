@@ -15,6 +15,7 @@ mod retired;
 mod rival;
 mod roll;
 mod scaling;
+pub mod shared;
 mod stop;
 mod template;
 mod unbind;
@@ -115,6 +116,8 @@ pub struct Ensured {
     pub retired: Box<Looked>,
     /// Why the workload is not what it should be.
     pub fault: Option<Fault>,
+    /// It keeps the template that it has until it is its turn to be rolled (SAFE-36).
+    pub postponed: bool,
     /// What scales the workload; `None` while nothing should.
     pub scaling: Option<Scaled>,
     /// When KEDA's time to let go of a workload that is no longer to be scaled ends.

@@ -1,0 +1,123 @@
+//! Rollouts of our own workloads that nobody asked for (SAFE-36).
+
+use super::{Observed, WorkloadStep, knows_queue};
+use crate::record::WorkloadRecord;
+
+/// Whether an update replaces pods although nobody changed the actor: the installation makes another template of it
+/// today. One that moves to another queue is not among them: messages wait there.
+pub(super) fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bool {
+    let (Some(own), Some(found)) = (observed.standalone(), observed.workload.ours()) else {
+        return false;
+    };
+    let is_update = matches!(
+        step,
+        WorkloadStep::Update {
+            take_over: None,
+            ..
+        }
+    );
+    let replaces = found
+        .template_hash
+        .as_deref()
+        .is_some_and(|hash| *hash != *own.workload.template_hash);
+    let unchanged = observed.previous.observed_generation == Some(observed.actor.generation);
+    let desired = observed.desired.as_deref();
+    is_update
+        && replaces
+        && unchanged
+        && found.desired.max(found.total) > 0
+        && desired.is_ok_and(|desired| knows_queue(observed, desired))
+}
+
+/// Whether pods of a workload are being replaced, and whether all that are asked for are ready.
+pub fn rolls_and_settled(workload: &WorkloadRecord) -> (bool, bool) {
+    let seen = workload.observed_generation >= workload.generation;
+    let ready = workload.ready >= workload.desired;
+    (workload.rolling, seen && ready && !workload.rolling)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{is_of_installation, rolls_and_settled};
+    use crate::reconcile::observe::{Child, Observed};
+    use crate::reconcile::plan::{Plan, plan};
+    use crate::reconcile::testing::{actor, deployment, observed, spec, workload};
+
+    const NOW: &str = "2026-01-01T00:00:00Z";
+
+    /// An actor whose spec was seen, and its Deployment after this change.
+    fn seen(generation: i64, change: impl Fn(&mut Value)) -> Observed {
+        let status = json!({"observedGeneration": generation});
+        let mut observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
+        let mut object = deployment(&observed);
+        change(&mut object);
+        observed.workload = Child::Ours(workload(&object));
+        observed
+    }
+
+    fn paced(observed: &Observed) -> bool {
+        match plan(observed, NOW.parse().unwrap()) {
+            Plan::Ensure(ensure) => {
+                assert_eq!(ensure.paced, is_of_installation(observed, &ensure.workload));
+                ensure.paced
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// SAFE-36
+    #[test]
+    fn templates_that_change_without_the_actor_wait_for_a_turn() {
+        let older = |object: &mut Value| {
+            object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("older");
+            object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] =
+                json!("older");
+        };
+        assert!(paced(&seen(2, older)));
+        assert!(!paced(&seen(1, older)), "the actor changed");
+        let same_template = |object: &mut Value| {
+            object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("older");
+        };
+        assert!(!paced(&seen(2, same_template)), "no pod is replaced");
+        let asleep = |object: &mut Value| {
+            older(object);
+            object["spec"]["replicas"] = json!(0);
+            object["status"] = json!({"observedGeneration": 1, "replicas": 0});
+        };
+        assert!(!paced(&seen(2, asleep)), "there is no pod");
+        let mut moved = seen(2, older);
+        let queue = json!({"transport": "mq", "name": "asya-other"});
+        moved.previous.queue = Some(serde_json::from_value(queue).unwrap());
+        assert!(!paced(&moved), "messages wait in another queue");
+    }
+
+    /// SAFE-36
+    #[test]
+    fn rollout_has_ended_when_every_new_pod_is_ready() {
+        let observed = seen(2, |_| {});
+        for (status, wanted) in [
+            (
+                json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}),
+                (false, true),
+            ),
+            (
+                json!({"observedGeneration": 0, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}),
+                (false, false),
+            ),
+            (
+                json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 1, "readyReplicas": 1}),
+                (true, false),
+            ),
+            (
+                json!({"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 0}),
+                (false, false),
+            ),
+        ] {
+            let mut object = deployment(&observed);
+            object["status"] = status;
+            assert_eq!(rolls_and_settled(&workload(&object)), wanted, "{object}");
+        }
+    }
+}
