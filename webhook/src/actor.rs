@@ -160,6 +160,8 @@ impl Actors {
             errors.extend(findings.errors);
             warnings.extend(findings.warnings.iter().map(ToString::to_string));
         }
+        let scale_down = target::scale_down(&spec, old.as_ref());
+        warnings.extend(scale_down.iter().map(ToString::to_string));
         let conflicts = self.conflicts(&key, &spec, old.as_ref());
         if self.contact.is_lost() {
             warnings.extend(conflicts.iter().map(unsure));

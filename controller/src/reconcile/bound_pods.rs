@@ -50,6 +50,8 @@ pub struct Counted {
     pub pods: PodCounts,
     /// Pods with a sidecar that take work.
     pub ready: i32,
+    /// Those of them that have what the actor asks for today (ROLL-8).
+    pub current_ready: i32,
     /// Every pod that exists.
     pub total: i32,
     /// Pods that would be other ones if they were made anew.
@@ -85,12 +87,14 @@ impl<'a> Counting<'a> {
         counted.pods.injected += 1;
         counted.ready += i32::from(pod.ready);
         let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
+        let is_current = actor_part(said) == actor_part(hash);
+        counted.current_ready += i32::from(pod.ready && is_current);
         if said == hash {
             return;
         }
         counted.pods.outdated += 1;
         let pod = lacking(&pod.metadata, pod.created.as_ref(), Lacks::Today);
-        if actor_part(said) != actor_part(hash) {
+        if !is_current {
             counted.lacking.push(pod.clone());
         }
         counted.older.push(pod);

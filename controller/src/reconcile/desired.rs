@@ -3,7 +3,7 @@
 mod binding;
 mod standalone;
 
-use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus};
+use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, WorkloadKind};
 use asya_shared::config::Transport;
 use asya_shared::scaling::{
     ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
@@ -127,12 +127,13 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Qu
 /// Reads the spec and judges it. The fault of one that cannot be acted on is of the transport or of the
 /// spec; either way nothing is tried before something changes (VAL-19, VAL-20).
 ///
-/// `previous` is the status of the last pass; `scaled` tells that the workload is still being scaled, wanted or not.
+/// `previous` is the status of the last pass; `scaled` are the kinds of which a workload of the actor's name is being
+/// scaled, wanted or not.
 pub fn desired(
     installation: &Installation,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
-    scaled: bool,
+    scaled: &[WorkloadKind],
 ) -> Result<Box<Desired>, Fault> {
     let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
     if let Some(unknown) = &actor.annotations.unknown {
@@ -168,7 +169,7 @@ pub fn desired(
                 installation,
                 actor,
                 previous,
-                scaled,
+                scaled: scaled.contains(&template.kind_in_force()),
                 spec: &spec,
                 template,
                 transport,

@@ -59,8 +59,8 @@ mod tests {
                 queue: QueueState::Fault(fault(retry)),
                 fault: Some(fault(retry)),
                 scaling: Some(Scaled {
-                    scaled_object: None,
                     fault: Some(fault(retry)),
+                    ..Scaled::default()
                 }),
                 ..Ensured::default()
             };

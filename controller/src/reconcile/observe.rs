@@ -37,11 +37,11 @@ use crate::queue::depths::Told;
 use crate::queue::health::Moment;
 use crate::queue::{BrokerError, Standing};
 use crate::record::{
-    ActorRecord, ChildRecord, Controller, HpaRecord, Key, PodRecord, Record, ScaledObjectRecord,
-    TriggerAuthentication, WorkloadRecord,
+    ActorRecord, ChildRecord, Controller, HpaRecord, Key, PodRecord, Record, ScaleTarget,
+    ScaledObjectRecord, TriggerAuthentication, WorkloadRecord,
 };
 use crate::refusals::Refusal;
-use crate::scaling::plan::is_overdue;
+use crate::scaling::plan::{Autoscalers, is_overdue};
 use crate::store::Store;
 
 /// All that a plan is made from.
@@ -240,11 +240,8 @@ pub async fn observe(
         return Ok(None);
     };
     let previous = actor.told_status();
-    let scaled = context.scaled_objects.store.get(key);
-    let scaled = scaled.is_some_and(|it| {
-        is_owned(it.metadata.controller.as_ref(), &actor) && !is_overdue(&it, now)
-    });
-    let (desired, contested) = uncontested(context, &actor, &previous, scaled);
+    let scaled = scaled_kinds(context, &actor, now);
+    let (desired, contested) = uncontested(context, &actor, &previous, &scaled);
     let mut deletion = DeletionPolicy::of(&actor);
     let transports = &context.installation.transports;
     let owner_of = |queue: &QueueStatus| {
@@ -348,6 +345,33 @@ fn wanted_kind(
         }
         None => WorkloadKind::Deployment,
     }
+}
+
+/// The kinds of which a workload of the actor's name is being scaled, by us or by somebody else: then the number of its
+/// pods is not ours (WRK-3, SAFE-25).
+fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<WorkloadKind> {
+    let key = &actor.metadata.key;
+    let ours = context
+        .scaled_objects
+        .store
+        .get(key)
+        .filter(|it| is_owned(it.metadata.controller.as_ref(), actor) && !is_overdue(it, now));
+    let (hpas, scaled_objects) = (
+        context.stores.hpas.of_actor(key),
+        context.scaled_objects.store.of_actor(key),
+    );
+    let kinds = [WorkloadKind::Deployment, WorkloadKind::StatefulSet];
+    let is_scaled = |kind: &WorkloadKind| {
+        let target = ScaleTarget::workload(*kind, &key.name);
+        let others = Autoscalers {
+            actor: &key.name,
+            scaled_object: ours.as_ref().map(|it| &*it.metadata.uid),
+            hpas: &hpas,
+            scaled_objects: &scaled_objects,
+        };
+        ours.is_some() || others.rival_on(&target).is_some()
+    };
+    kinds.into_iter().filter(is_scaled).collect()
 }
 
 fn is_owned(controller: Option<&Controller>, actor: &ActorRecord) -> bool {

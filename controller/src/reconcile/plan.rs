@@ -10,6 +10,7 @@ pub mod pace;
 mod replicas;
 pub mod retired;
 pub mod roll;
+mod scaling_gate;
 mod stop;
 pub mod template;
 pub mod unbind;
@@ -103,6 +104,8 @@ pub struct Ensure {
 pub struct Bind {
     /// Put our finalizer on the actor first (FIN-1).
     pub add_finalizer: bool,
+    /// Write nothing to target and children: this spec has had what it asked for, once (FW-21).
+    pub done_once: bool,
     /// About the queue.
     pub queue: QueueStep,
     /// About what scales the target; `None` as long as nobody knows what that is.
@@ -121,6 +124,8 @@ pub struct Bind {
     pub mark: Option<ObjectRef>,
     /// About pods that ran before; `None` while nobody can tell.
     pub roll: Option<roll::Rolling>,
+    /// Retired queues that go if they are empty.
+    pub retired: Vec<QueueStatus>,
 }
 
 /// At least so many pods, where there are none (SO-6).
@@ -199,6 +204,14 @@ impl ScalingStep {
             Self::Wanted(plan) => plan.fault.clone(),
             Self::Unwanted(_) => None,
             Self::Refused(_, fault) => Some(fault.clone()),
+        }
+    }
+
+    /// What the first `ScaledObject` of a binding waits for.
+    pub fn waits_for(&self) -> Option<&'static str> {
+        match self {
+            Self::Wanted(plan) => plan.waits_for,
+            Self::Unwanted(_) | Self::Refused(..) => None,
         }
     }
 }
@@ -368,11 +381,7 @@ fn plan_scaling_step(
         actor: name,
         wanted: wanted.as_ref(),
         installed: seen.installed,
-        target: &ScaleTarget {
-            group: "apps".into(),
-            kind: own.kind.name().into(),
-            name: name.into(),
-        },
+        target: &ScaleTarget::workload(own.kind, name),
         target_exists: *workload == WorkloadStep::Create
             || matches!(observed.workload, Child::Ours(_)),
         scaled_object: &seen.scaled_object,

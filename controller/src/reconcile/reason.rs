@@ -52,12 +52,16 @@ pub enum Reason {
     MetricsUnavailable,
     KedaNotInstalled,
     RivalAutoscaler,
+    /// An autoscaler of the user's decides the number of pods, as it may.
+    ScaledByOther,
     QueueURLUnknown,
     ScalingNotSupported,
     // TargetResolved
     Resolved,
     TargetNotFound,
     TargetNotReady,
+    /// Its user has stopped it.
+    TargetStopped,
     KindNotInstalled,
     KindForbidden,
     UnsupportedTarget,

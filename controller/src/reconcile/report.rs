@@ -159,15 +159,14 @@ pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Re
 }
 
 fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
-    let desired = observed.desired.as_deref().ok();
     let pods = Pods::count(&observed.pods, template_hash(observed, ensured), now);
     let (transport_fault, spec_fault) = transport::faults(observed, ensured);
-    let limit = desired.and_then(|desired| desired.spec.timeout_in_force().progress);
     let since = progressing_since(observed, ensured, now);
     let hpa = scaling::hpa(observed, ensured);
     let counts = ensured.workload.as_ref().map(|it| Counts::of(it, hpa));
     let scale = last_scale(&observed.previous, counts.map(|it| it.desired), now);
-    let scaling = scaling::judge(observed, ensured, hpa, (&scale, now));
+    let of_others = scaling::by_others(observed, ensured);
+    let scaling = scaling::judge(observed, ensured, hpa, (&scale, now)).or(of_others);
     let verdict = state::decide(&Facts {
         deleting: false,
         refused: spec_fault,
@@ -182,8 +181,8 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
         previous: observed.previous.status,
         previously_desired: observed.previous.desired_replicas,
         progressing_since: since,
-        unready_limit: observed.deadlines.unready,
-        progress_limit: limit.map(|seconds| Duration::from_secs(seconds.into())),
+        unready_limit: unready_limit(observed),
+        progress_limit: progress_limit(observed),
         now,
     });
     let mut status = counted(observed, ensured, &pods, counts, scale);
@@ -258,6 +257,20 @@ fn ready_generation(observed: &Observed, status: &AsyncActorStatus) -> Option<i6
         && !annotations.paused;
     let reached = is_ready.then_some(generation);
     known.or(reached).filter(|_| annotations.once)
+}
+
+/// How long a pod may run without being ready; `None` is for ever.
+fn unready_limit(observed: &Observed) -> Option<Duration> {
+    let default = observed.deadlines.unready;
+    let desired = observed.desired.as_ref();
+    desired.map_or(default, |desired| desired.spec.readiness_limit(default))
+}
+
+/// How long a change may go on without progress; `None` is for ever.
+fn progress_limit(observed: &Observed) -> Option<Duration> {
+    let desired = observed.desired.as_ref().ok()?;
+    let seconds = desired.spec.timeout_in_force().progress?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 /// FW-26: a change of the spec or of the number of ready pods begins anew.
@@ -378,7 +391,8 @@ fn conditions(
 }
 
 fn summarize(status: &mut AsyncActorStatus) {
-    let scales = status.scaling_mode == Some(ScalingMode::Keda);
+    let told = status.conditions.iter().any(|c| c.type_ == SCALING_READY);
+    let scales = told || status.scaling_mode == Some(ScalingMode::Keda);
     let all = [TRANSPORT_READY, WORKLOAD_READY, SCALING_READY];
     summarize_conditions(status, if scales { &all } else { &all[..2] });
 }

@@ -209,7 +209,7 @@ fn of_pods(
     } = counts;
     let progress = || format!("{ready} of {desired} pods are ready");
     let mut verdict = match failure {
-        _ if facts.scaling.is_some() && desired == 0 && facts.pods.existing == 0 => {
+        _ if is_scaled_by_us(facts) && desired == 0 && facts.pods.existing == 0 => {
             let text = "scaled to zero; messages in the queue bring pods".to_owned();
             verdict(State::Napping, Some(true), Reason::ScaledToZero, text)
         }
@@ -283,6 +283,12 @@ fn of_pods(
     }
     verdict.again = stuck_at;
     verdict
+}
+
+/// What somebody else scales wakes up by no message.
+fn is_scaled_by_us(facts: &Facts<'_>) -> bool {
+    let scaling = facts.scaling;
+    scaling.is_some_and(|it| !matches!(it.reason, Reason::ScaledByOther))
 }
 
 /// When a change that goes on has gone on for too long (row 9a).

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use asya_shared::api::WorkloadKind;
 use serde::Deserialize;
 
 /// The object that an autoscaler scales, free of its version: two versions of a kind are one object.
@@ -13,6 +14,17 @@ pub struct ScaleTarget {
     pub kind: Box<str>,
     /// Name, in the autoscaler's own namespace.
     pub name: Box<str>,
+}
+
+impl ScaleTarget {
+    /// The workload that we make for an actor.
+    pub fn workload(kind: WorkloadKind, actor: &str) -> Self {
+        Self {
+            group: "apps".into(),
+            kind: kind.name().into(),
+            name: actor.into(),
+        }
+    }
 }
 
 /// The spec of an autoscaler, as far as HPAs and `ScaledObject`s agree.

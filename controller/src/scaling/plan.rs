@@ -50,6 +50,8 @@ pub struct ScalingPlan {
     pub scaled_object: Step,
     /// Why scaling cannot be had as wanted.
     pub fault: Option<Fault>,
+    /// What a binding's first `ScaledObject` waits for.
+    pub waits_for: Option<&'static str>,
 }
 
 /// What to do when scaling is off or the actor goes.
@@ -71,6 +73,7 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
         trigger_authentication: Step::Keep,
         scaled_object: Step::Keep,
         fault: Some(fault),
+        waits_for: None,
     };
     if !facts.installed {
         return refuse(not_installed());
@@ -90,6 +93,7 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
             trigger_authentication: Step::Wait,
             scaled_object: Step::Wait,
             fault: None,
+            waits_for: None,
         };
     }
     let trigger_authentication = plan_child(
@@ -106,6 +110,7 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
         trigger_authentication,
         scaled_object,
         fault: None,
+        waits_for: None,
     }
 }
 
@@ -120,28 +125,14 @@ fn plan_scaled_object(facts: &Facts<'_>, wanted: &Sealed) -> Step {
 
 /// KEDA-9: both kinds that scale, of any version, on the same object and not ours.
 fn rival(facts: &Facts<'_>) -> Option<Fault> {
-    let ours = match facts.scaled_object {
-        Child::Ours(found) => Some(&*found.metadata.uid),
-        Child::Absent | Child::Foreign(_) => None,
+    let autoscalers = Autoscalers {
+        actor: facts.actor,
+        scaled_object: facts.scaled_object.ours().map(|it| &*it.metadata.uid),
+        hpas: facts.hpas,
+        scaled_objects: facts.scaled_objects,
     };
-    let scaled_objects = facts
-        .scaled_objects
-        .iter()
-        .filter(|found| found.target == *facts.target && Some(&*found.metadata.uid) != ours);
-    let hpas = facts
-        .hpas
-        .iter()
-        .filter(|hpa| hpa.target == *facts.target && !is_of_name(hpa, facts.actor));
-    // its HPA goes with it, so the ScaledObject is the one to name
-    let names = scaled_objects
-        .map(|found| format!("ScaledObject {}", found.metadata.key.name))
-        .min()
-        .or_else(|| {
-            hpas.map(|hpa| format!("HorizontalPodAutoscaler {}", hpa.metadata.key.name))
-                .min()
-        });
     let ScaleTarget { kind, name, .. } = facts.target;
-    names.map(|rival| {
+    autoscalers.rival_on(facts.target).map(|rival| {
         Fault::until_change(
             Reason::RivalAutoscaler,
             format!(
@@ -150,6 +141,41 @@ fn rival(facts: &Facts<'_>) -> Option<Fault> {
             ),
         )
     })
+}
+
+/// All that scales something in an actor's namespace, as far as it concerns the actor.
+pub struct Autoscalers<'a> {
+    /// Name of the actor, which our `ScaledObject` has, too.
+    pub actor: &'a str,
+    /// The uid of our `ScaledObject`.
+    pub scaled_object: Option<&'a str>,
+    /// All HPAs.
+    pub hpas: &'a [Arc<HpaRecord>],
+    /// All `ScaledObject`s.
+    pub scaled_objects: &'a [Arc<ScaledObjectRecord>],
+}
+
+impl Autoscalers<'_> {
+    /// Kind and name of one that is not ours and scales `target`.
+    pub fn rival_on(&self, target: &ScaleTarget) -> Option<String> {
+        let is_ours = |uid: &str| self.scaled_object == Some(uid);
+        let scaled_objects = self
+            .scaled_objects
+            .iter()
+            .filter(|found| found.target == *target && !is_ours(&found.metadata.uid));
+        let hpas = self
+            .hpas
+            .iter()
+            .filter(|hpa| hpa.target == *target && !is_of_name(hpa, self.actor));
+        // its HPA goes with it, so the ScaledObject is the one to name
+        scaled_objects
+            .map(|found| format!("ScaledObject {}", found.metadata.key.name))
+            .min()
+            .or_else(|| {
+                hpas.map(|hpa| format!("HorizontalPodAutoscaler {}", hpa.metadata.key.name))
+                    .min()
+            })
+    }
 }
 
 /// Whether KEDA made this HPA for a `ScaledObject` of this name: ours, or an earlier one, with which it is

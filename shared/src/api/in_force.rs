@@ -3,6 +3,8 @@
 // Defaults stand here and nowhere else; the schema has none, and nobody writes them into a spec (API-2, API-3,
 // API-4). Numbers below their minimum, which only an object older than the rules can hold, count as the minimum.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use thiserror::Error;
 
@@ -30,6 +32,8 @@ pub const MAX_REPLICAS: i32 = 50;
 pub const POLLING_INTERVAL_SECONDS: u32 = 10;
 /// `scaling.cooldownPeriod`, in seconds.
 pub const COOLDOWN_SECONDS: u32 = 60;
+/// `scaling.behavior.scaleDown.stabilizationWindowSeconds`.
+pub const SCALE_DOWN_WINDOW_SECONDS: u64 = 300;
 /// `scaling.queueLength`.
 pub const QUEUE_LENGTH: i32 = 5;
 
@@ -137,7 +141,7 @@ pub struct ScalingInForce<'a> {
     pub polling_interval: u32,
     /// Seconds without messages before the last pod goes.
     pub cooldown_period: u32,
-    /// Seconds after creation without scaling to zero; `None`: not set.
+    /// Seconds after the `ScaledObject`'s creation without scaling to zero; `None`: not set.
     pub initial_cooldown_period: Option<u32>,
     /// Messages per pod.
     pub queue_length: i32,
@@ -151,6 +155,18 @@ pub struct ScalingInForce<'a> {
     pub behavior: Option<&'a Value>,
     /// KEDA's fallback.
     pub fallback: Option<&'a Value>,
+}
+
+impl ScalingInForce<'_> {
+    /// Seconds for which fewer pods must have sufficed before the HPA takes one; Kubernetes' default is ours.
+    #[must_use]
+    pub fn scale_down_window(&self) -> u64 {
+        let window = "/scaleDown/stabilizationWindowSeconds";
+        let given = self.behavior.and_then(|it| it.pointer(window));
+        given
+            .and_then(Value::as_u64)
+            .unwrap_or(SCALE_DOWN_WINDOW_SECONDS)
+    }
 }
 
 impl Timeout {
@@ -224,6 +240,17 @@ impl AsyncActorSpec {
             .map_or_else(|| Timeout::default().in_force(), Timeout::in_force)
     }
 
+    /// How long a pod may run without being Ready: as long as the actor allows for progress, where it says so, because
+    /// a large model may load for an hour; else `default`. `None` is for ever.
+    #[must_use]
+    pub fn readiness_limit(&self, default: Option<Duration>) -> Option<Duration> {
+        let progress = self.timeout.as_ref().and_then(|it| it.progress);
+        match progress {
+            Some(seconds) => limit(Some(seconds), 0).map(|it| Duration::from_secs(it.into())),
+            None => default,
+        }
+    }
+
     /// Scaling; `None` while it is off.
     #[must_use]
     pub fn scaling_in_force(&self) -> Option<ScalingInForce<'_>> {
@@ -231,13 +258,17 @@ impl AsyncActorSpec {
             .scaling
             .as_ref()
             .filter(|it| it.enabled == Some(true))?;
+        let cooldown_period = scaling.cooldown_period.map_or(COOLDOWN_SECONDS, seconds);
+        // KEDA counts cooldownPeriod from the last message, and scales what never had one to 0 at once: a model that
+        // serves is given the same time before that.
+        let initial = self.workload_ref.is_some().then_some(cooldown_period);
         Some(ScalingInForce {
             min_replicas: scaling.min_replicas_in_force(),
             max_replicas: scaling.max_replicas_in_force(),
             polling_interval: limit(scaling.polling_interval, POLLING_INTERVAL_SECONDS)
                 .unwrap_or(POLLING_INTERVAL_SECONDS),
-            cooldown_period: scaling.cooldown_period.map_or(COOLDOWN_SECONDS, seconds),
-            initial_cooldown_period: scaling.initial_cooldown_period.map(seconds),
+            cooldown_period,
+            initial_cooldown_period: scaling.initial_cooldown_period.map(seconds).or(initial),
             queue_length: scaling.queue_length.unwrap_or(QUEUE_LENGTH).max(1),
             activation_queue_length: scaling.activation_queue_length.unwrap_or(0).max(0),
             count_in_flight: scaling.count_in_flight.unwrap_or(true),

@@ -35,7 +35,8 @@ pub struct Scaling {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0").message(messages::AT_LEAST_0))]
     pub cooldown_period: Option<i32>,
-    /// Seconds after the actor's creation in which it is not scaled to 0. Default: none.
+    /// Seconds after scaling begins in which there is no scaling to 0. Default: none; with workloadRef,
+    /// cooldownPeriod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0").message(messages::AT_LEAST_0))]
     pub initial_cooldown_period: Option<i32>,

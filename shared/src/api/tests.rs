@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -220,6 +222,39 @@ fn scaling_that_is_only_switched_on_gets_every_default() {
         standalone(&json!({"scaling": {"maxReplicas": 3}})).scaling_in_force(),
         None
     );
+}
+
+/// SAFE-22
+#[test]
+fn target_that_serves_gets_the_cooldown_before_it_is_scaled_to_zero_for_the_first_time() {
+    let initial = |scaling: &serde_json::Value| {
+        let actor = spec(json!({
+            "transport": "mq", "scaling": scaling,
+            "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        }));
+        let scaling = actor.scaling_in_force().unwrap();
+        (scaling.cooldown_period, scaling.initial_cooldown_period)
+    };
+    assert_eq!(initial(&json!({"enabled": true})), (60, Some(60)));
+    let slow = json!({"enabled": true, "cooldownPeriod": 600});
+    assert_eq!(initial(&slow), (600, Some(600)));
+    let told = json!({"enabled": true, "cooldownPeriod": 600, "initialCooldownPeriod": 0});
+    assert_eq!(initial(&told), (600, Some(0)));
+}
+
+/// SAFE-28
+#[test]
+fn pods_may_take_as_long_to_become_ready_as_the_actor_allows_for_progress() {
+    let default = Some(Duration::from_mins(5));
+    for (timeout, limit) in [
+        (json!({}), default),
+        (json!({"progress": 3600}), Some(Duration::from_hours(1))),
+        (json!({"progress": 60}), Some(Duration::from_mins(1))),
+        (json!({"progress": 0}), None),
+    ] {
+        let actor = standalone(&json!({"timeout": timeout}));
+        assert_eq!(actor.readiness_limit(default), limit, "{timeout}");
+    }
 }
 
 /// KEDA-1, POD-2, POD-10, SQS-3

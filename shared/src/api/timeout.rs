@@ -22,6 +22,8 @@ pub struct Timeout {
     pub graceful_shutdown: Option<i32>,
     /// Seconds without progress after which an actor that is creating, updating or scaling up is shown as
     /// Degraded or WorkloadError with reason ProgressDeadlineExceeded. Default 600; 0 sets no limit.
+    /// Where it is set, it also limits how long a pod may run without being Ready (else the operator's
+    /// controller.unreadyDeadline, 5 minutes): for a model that loads long, set at least that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self >= 0").message(messages::AT_LEAST_0))]
     pub progress: Option<i32>,

@@ -29,6 +29,8 @@ const PREDICTOR: &str = "predictor";
 /// The class of a service that others scale.
 pub(super) const EXTERNAL: &str = "external";
 const DEPLOYMENT_MODE: &str = "serving.kserve.io/deploymentMode";
+/// Takes the workload of a service away until it is gone.
+const STOP: &str = "serving.kserve.io/stop";
 /// Where the annotations are that `KServe` copies to the pods.
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 const PORT: u16 = 8080;
@@ -180,6 +182,21 @@ impl InferenceService {
     }
 }
 
+/// A service that its user has stopped has no workload.
+pub(super) fn unless_stopped(service: &Fields<'_>, otherwise: Resolution) -> Resolution {
+    let itself = &service.itself;
+    let stop = service.annotation(STOP).ok().flatten();
+    if !stop.is_some_and(|it| it.eq_ignore_ascii_case("true")) {
+        return otherwise;
+    }
+    Resolution::Waiting(Finding::new(
+        FindingReason::TargetStopped,
+        format!(
+            "{itself}: annotation {STOP} is true, so it has no pods, and messages wait in the queue; remove the annotation to start it"
+        ),
+    ))
+}
+
 fn not_made(service: &ObjectRef) -> Resolution {
     waiting(format!(
         "{service}: no Deployment of its predictor belongs to it yet; waiting until KServe has made one"
@@ -203,7 +220,7 @@ fn predictor<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Valu
         .flatten()
         .find_map(|hint| found.iter().find(|it| it.name() == hint));
     match (&found[..], by_hint) {
-        ([], _) => Err(not_made(&service.itself)),
+        ([], _) => Err(unless_stopped(service, not_made(&service.itself))),
         ([one], _) | (_, Some(one)) => Ok(one.object),
         (several, None) => Err(ambiguous(
             &service.itself,

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::fields::{Fields, Read, waiting};
+use super::kserve::unless_stopped;
 use super::owned::{
     DEPLOYMENT, LEADER_WORKER_SET, Owned, of_deployment, of_stateful_set, template,
 };
@@ -127,10 +128,11 @@ fn primary<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value>
             .iter()
             .find(|(its_kind, it)| *its_kind == kind && it.name() == name);
         return named.map(|(_, it)| it.object).ok_or_else(|| {
-            waiting(format!(
+            let text = format!(
                 "{}: status.workloads.primary is {kind}/{name}, which does not belong to it; waiting until KServe has made it",
                 service.itself
-            ))
+            );
+            unless_stopped(service, waiting(text))
         });
     }
     let hints = ["", "-mn"].map(|suffix| format!("{}-kserve{suffix}", service.name()));
@@ -147,7 +149,7 @@ fn primary<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value>
     };
     let found: Vec<_> = owned.iter().filter(|(_, it)| answers(it)).collect();
     match &found[..] {
-        [] => Err(not_made(&service.itself)),
+        [] => Err(unless_stopped(service, not_made(&service.itself))),
         [(_, one)] => Ok(one.object),
         several => Err(ambiguous(
             &service.itself,

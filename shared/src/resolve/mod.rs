@@ -171,6 +171,8 @@ pub enum FindingReason {
     TargetNotFound,
     /// The target is there, its workload not yet, or a field cannot be read.
     TargetNotReady,
+    /// The user has stopped the target: it has no workload until it is started again.
+    TargetStopped,
     /// The API server does not know the kind.
     KindNotInstalled,
     /// We may not read the kind.
@@ -198,6 +200,7 @@ impl FindingReason {
         match self {
             Self::TargetNotFound => "TargetNotFound",
             Self::TargetNotReady => "TargetNotReady",
+            Self::TargetStopped => "TargetStopped",
             Self::KindNotInstalled => "KindNotInstalled",
             Self::KindForbidden => "KindForbidden",
             Self::UnsupportedTarget => "UnsupportedTarget",

@@ -23,16 +23,16 @@ const WAIT: Duration = Duration::from_secs(30);
 const REVIEWS: &str = "asya_webhook_reviews_total";
 
 /// A cluster with a controller and the webhook's replicas.
-struct Stage {
-    webhook: Webhook,
+pub(crate) struct Stage {
+    pub(crate) webhook: Webhook,
     operator: Operator,
     controller: Instance,
-    cluster: RunningCluster,
+    pub(crate) cluster: RunningCluster,
 }
 
 impl Stage {
     /// Installs the chart, and starts both; the controller with these flags besides.
-    async fn set(flags: &[&str]) -> Result<Self> {
+    pub(crate) async fn set(flags: &[&str]) -> Result<Self> {
         let cluster = RunningCluster::start(Options::default()).await?;
         let operator = Operator::install(&cluster, json!({})).await?;
         let controller = control(&operator, "controller", flags).await?;

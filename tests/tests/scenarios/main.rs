@@ -45,6 +45,7 @@ mod messages;
 mod migration;
 mod namespaces;
 mod operations;
+mod own_hpa;
 mod owners;
 mod ownership;
 mod paused;

@@ -1,6 +1,7 @@
 //! Bindings that are scaled by the depth of their queues, with KEDA and the HPA controller.
 
 mod kinds;
+mod served;
 
 use std::time::Duration;
 

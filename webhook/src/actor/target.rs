@@ -48,6 +48,37 @@ pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
     found
 }
 
+/// When scaling, newly asked for, can first take pods from a target that serves (SAFE-23).
+pub fn scale_down(spec: &AsyncActorSpec, old: Option<&AsyncActorSpec>) -> Option<Warning> {
+    let ModeSpec::Binding(binding) = spec.mode().ok()? else {
+        return None;
+    };
+    let scaling = spec.scaling_in_force()?;
+    let target = binding.target;
+    let is_known = old.is_some_and(|old| {
+        old.workload_ref == spec.workload_ref && old.scaling_in_force() == Some(scaling)
+    });
+    let resolver = resolve::resolver(target.group(), &target.kind);
+    if is_known || resolver.never_scaled().is_some() {
+        return None;
+    }
+    let WorkloadRef { kind, name, .. } = target;
+    let least = scaling.min_replicas;
+    let window = scaling.scale_down_window();
+    let to_zero = scaling
+        .initial_cooldown_period
+        .filter(|_| least == 0)
+        .map(|seconds| format!("to 0 at the earliest {seconds} s later, "));
+    let text = format!(
+        "an empty queue reduces {kind}/{name} to {least} pods. Scaling begins once one of its pods, Ready, has the sidecar: {}by other steps at the earliest {window} s later (scaling.behavior); a higher minReplicas keeps more pods",
+        to_zero.unwrap_or_default()
+    );
+    Some(Warning {
+        path: "spec.scaling.minReplicas".to_owned(),
+        text,
+    })
+}
+
 fn kind_is_readable(target: &WorkloadRef, facts: &Facts, found: &mut Findings) {
     let (group, kind) = (target.group(), &target.kind);
     let unreadable = facts

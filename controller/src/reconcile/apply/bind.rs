@@ -5,7 +5,8 @@ use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
 use super::{
-    Ensured, Outcome, claim, contest, is_another_queue, parent, scaling, seen_scaling, wake,
+    Ensured, Outcome, claim, contest, is_another_queue, parent, retired, scaling, seen_scaling,
+    wake,
 };
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::claim::Claiming;
@@ -31,12 +32,21 @@ pub(super) async fn bind(
         scaling: seen_scaling(observed, fault),
         ..Ensured::default()
     };
+    if let Some(scaled) = &mut ensured.scaling {
+        scaled.waits_for = plan.scaling.as_ref().and_then(ScalingStep::waits_for);
+    }
     let Ok(desired) = &observed.desired else {
         return Ok(Outcome::Ensured(ensured));
     };
     ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
     if is_another_queue(observed, &ensured) {
         context.depths.forget(observed.key());
+    }
+    if plan.done_once {
+        if let Some(rolling) = plan.roll {
+            ensured.rolled = Box::new(roll(context, observed, (rolling, None)).await?);
+        }
+        return Ok(Outcome::Ensured(ensured));
     }
     if let Some(workload) = &plan.mark {
         parent::mark(context, observed, workload).await?;
@@ -80,6 +90,10 @@ pub(super) async fn bind(
         && let Err(fault) = wake::wake(context, observed, wake).await?
     {
         ensured.fault = ensured.fault.or(Some(fault));
+    }
+    // Last, because a broker that is not used any more may be slow.
+    if ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none() {
+        ensured.retired = Box::new(retired::look(context, observed, plan.retired).await?);
     }
     Ok(Outcome::Ensured(ensured))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asya_shared::resolve::ObjectRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ApiResource;
 
@@ -9,10 +10,10 @@ use super::{Ensured, rival};
 use crate::reconcile::conflict::Part;
 use crate::reconcile::conflict::contest::Contest;
 use crate::reconcile::conflict::ledger::{Loss, News};
-use crate::reconcile::conflict::rival::{Segment, missing};
+use crate::reconcile::conflict::rival::{Segment, applied_at, missing, written_at};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error, Fault, Reason};
-use crate::record::{Judged, ScaledObject, ScaledObjectRecord};
+use crate::record::{Judged, Key, ScaledObject, ScaledObjectRecord};
 
 const KIND: &str = "ScaledObject";
 
@@ -93,9 +94,8 @@ pub(super) async fn book_replicas(
         Contest::Lost(specs) => {
             let path = Segment::path(&["spec", "replicas"]);
             let field = Segment::text(&path);
-            let found = rival::find(context, observed, workload, &path).await?;
-            let rival = found.filter(|it| !is_autoscaler(it));
-            rival.map(|rival| {
+            let found = rival_of_replicas(context, observed, workload, &path).await?;
+            found.map(|rival| {
                 ensured.contests.look_again(Duration::ZERO);
                 News::Lost(Loss {
                     field,
@@ -110,6 +110,37 @@ pub(super) async fn book_replicas(
     let news = news.map(|news| (Part::Replicas, news));
     ensured.contests.news.extend(news);
     Ok(())
+}
+
+/// Who set another number than the autoscaler since that scales this workload. An HPA that has just got a new target
+/// tells for up to 15 s what it asked of the last one.
+async fn rival_of_replicas(
+    context: &Context,
+    observed: &Observed,
+    workload: &ObjectRef,
+    path: &[Segment],
+) -> Result<Option<String>, Error> {
+    let Some(resource) = context.bindings.resource_of(workload) else {
+        return Ok(None);
+    };
+    let key = Key::new(&observed.key().namespace, &workload.name);
+    let Some(live) = rival::metadata(context, &resource, &key).await? else {
+        return Ok(None);
+    };
+    let Some(rival) = rival::named(&live, path).filter(|it| !is_autoscaler(it)) else {
+        return Ok(None);
+    };
+    let resource = ApiResource::erase::<ScaledObject>(&());
+    let ours = rival::metadata(context, &resource, observed.key()).await?;
+    let scales_since = ours.and_then(|it| {
+        let entries = it.managed_fields.as_deref().unwrap_or_default();
+        applied_at(entries, ScaledObjectRecord::MANAGER)
+    });
+    let set = written_at(live.managed_fields.as_deref().unwrap_or_default(), path);
+    let is_older = set
+        .zip(scales_since)
+        .is_some_and(|(set, since)| set < since);
+    Ok(Some(rival).filter(|_| !is_older))
 }
 
 /// An HPA writes before it tells what it asks for, and KEDA wakes what sleeps.

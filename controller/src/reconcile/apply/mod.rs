@@ -164,11 +164,14 @@ pub struct Stopped {
 
 /// What scales a workload after a pass.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_field_names, reason = "the object is called so by KEDA")]
 pub struct Scaled {
     /// The `ScaledObject` as last seen or written.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
     /// Why it is not what it should be.
     pub fault: Option<Fault>,
+    /// What the first one of a binding waits for.
+    pub waits_for: Option<&'static str>,
 }
 
 /// What is known of the queue after a pass.
@@ -287,6 +290,7 @@ fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Scaled> {
     observed.scales().then(|| Scaled {
         scaled_object: observed.scaling.scaled_object.ours().cloned(),
         fault,
+        waits_for: None,
     })
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::{Map, Value};
 
@@ -113,6 +114,26 @@ pub fn of(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Rival> {
         .map(|entry| rival(entry, false))
 }
 
+/// When the newest of those that own the field at `path` wrote last; `None`: nobody but us owns it.
+pub fn written_at(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Timestamp> {
+    let others = entries.iter();
+    let others = others.filter(|entry| !manager(entry).starts_with(OURS));
+    let owners = others.filter(|entry| reach(entry, path) == Reach::Field);
+    owners
+        .filter_map(|entry| Some(entry.time.as_ref()?.0))
+        .max()
+}
+
+/// When `manager` applied an object last.
+pub fn applied_at(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Timestamp> {
+    let ours = entries.iter().find(|entry| is_applied_by(entry, manager))?;
+    Some(ours.time.as_ref()?.0)
+}
+
+fn is_applied_by(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+    entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
+}
+
 /// The first field of an object as we apply it that `manager`, who applied it, does not own any more. What is in lists
 /// is not told apart.
 pub fn missing(
@@ -129,10 +150,7 @@ pub fn first_missing(
     manager: &str,
     paths: Vec<Vec<Segment>>,
 ) -> Option<Vec<Segment>> {
-    let is_ours = |entry: &&ManagedFieldsEntry| {
-        entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
-    };
-    let ours = entries.iter().find(is_ours);
+    let ours = entries.iter().find(|entry| is_applied_by(entry, manager));
     let owned = |path: &[Segment]| ours.is_some_and(|it| reach(it, path) == Reach::Field);
     paths.into_iter().find(|path| !owned(path))
 }

@@ -132,7 +132,10 @@ pub(super) async fn see(
         Ok(resolved) => Some(resolved.target.pods.clone()),
         // AlreadyBound and the like: no pod is this actor's.
         Err(fault)
-            if fault.reason != Reason::TargetNotFound && fault.reason != Reason::TargetNotReady =>
+            if !matches!(
+                fault.reason,
+                Reason::TargetNotFound | Reason::TargetNotReady | Reason::TargetStopped
+            ) =>
         {
             None
         }
@@ -349,6 +352,7 @@ impl From<Finding> for Fault {
     fn from(finding: Finding) -> Self {
         let reason = match finding.reason {
             FindingReason::TargetNotFound => Reason::TargetNotFound,
+            FindingReason::TargetStopped => Reason::TargetStopped,
             FindingReason::KindNotInstalled => Reason::KindNotInstalled,
             FindingReason::KindForbidden => Reason::KindForbidden,
             FindingReason::UnsupportedTarget => Reason::UnsupportedTarget,

@@ -1,6 +1,6 @@
 //! An actor that needs a name at a broker which is another actor's (QUE-3).
 
-use asya_shared::api::AsyncActorStatus;
+use asya_shared::api::{AsyncActorStatus, WorkloadKind};
 use asya_shared::validate;
 
 use crate::claims::Owner;
@@ -22,7 +22,7 @@ pub(super) fn uncontested(
     context: &Context,
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
-    scaled: bool,
+    scaled: &[WorkloadKind],
 ) -> (Result<Box<Desired>, Fault>, Option<Contested>) {
     let desired = desired(&context.installation, actor, previous, scaled);
     let Some(owner) = context.claims.owner_before(&actor.metadata.key) else {

@@ -18,6 +18,10 @@ use crate::record::{ActorRecord, Key};
 
 /// What is left of a binding.
 #[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about what is left"
+)]
 pub struct UnbindingSeen {
     /// The user, or the end of the namespace, makes it needless to take it back.
     pub skip: bool,
@@ -27,6 +31,8 @@ pub struct UnbindingSeen {
     pub going: bool,
     /// What came in place of one is not ready yet.
     pub starting: bool,
+    /// The target asks for no pods.
+    pub asleep: bool,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
     /// What the queue scaled, where it could.
@@ -50,7 +56,7 @@ pub(super) async fn see(
     let stays = rollout == BindingRollout::OnRestart && deletion.retains_queue;
     if actor.annotations.skip_unbind || deletion.orphans || stays {
         // What cannot be told holds up nobody who asked for this.
-        if let Ok(Looked::Found(target, _)) = target(context, actor).await {
+        if let Ok(Looked::Found(target, ..)) = target(context, actor).await {
             seen.scaled = target.scale.object().cloned();
         }
         seen.skip = true;
@@ -80,7 +86,10 @@ pub(super) async fn see(
             seen.unresolved = Some(why);
             None
         }
-        Looked::Found(target, part) => Some((target, part)),
+        Looked::Found(target, part, replicas) => {
+            seen.asleep = replicas == Some(0);
+            Some((target, part))
+        }
     };
     if let Some((target, part)) = target {
         let templated = part.is_some_and(|it| it.is_of(&actor.metadata.uid));
@@ -127,8 +136,8 @@ enum Looked {
     Gone,
     /// It is there, and this is why nobody can tell what its pods are.
     Unresolved(String),
-    /// With what we own of its pod template.
-    Found(Box<Target>, Option<TemplatePart>),
+    /// With what we own of its pod template, and the number of pods that it asks for.
+    Found(Box<Target>, Option<TemplatePart>, Option<i32>),
 }
 
 async fn target(context: &Context, actor: &ActorRecord) -> Result<Looked, Error> {
@@ -142,7 +151,9 @@ async fn target(context: &Context, actor: &ActorRecord) -> Result<Looked, Error>
         Found::NotYet => Looked::NotYet,
         Found::Absent | Found::OfKind(_) => Looked::Gone,
         Found::Read(reading) => match &reading.resolution {
-            Resolution::Found(target) => Looked::Found(target.clone(), reading.templated.clone()),
+            Resolution::Found(target) => {
+                Looked::Found(target.clone(), reading.templated.clone(), reading.replicas)
+            }
             // What an older actor waits for holds nobody up.
             Resolution::Waiting(_) | Resolution::Refused(_)
                 if bindings.owner_before(key).is_some() =>

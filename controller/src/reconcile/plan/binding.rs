@@ -4,8 +4,8 @@ use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
 use super::claim;
-use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, plan_queue};
-use super::{contest, replicas, roll, template};
+use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, is_done_once, plan_queue};
+use super::{contest, replicas, retired, roll, scaling_gate, template};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Part, ledger};
@@ -23,21 +23,55 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
             scaling: scaling.as_ref().and_then(ScalingStep::fault),
         });
     }
+    if is_done_once(&observed.actor, &observed.previous) {
+        return Plan::Bind(Box::new(Bind {
+            done_once: true,
+            roll: plan_roll(observed, now).filter(|it| !replaces_pods(it)),
+            ..Bind::only(observed, scaling)
+        }));
+    }
     let contest = contest::plan(observed, scaling.as_mut(), now);
     let roll = plan_roll(observed, now);
     let claim = claim::plan(observed, scaling.as_mut(), roll.as_ref(), now);
     Plan::Bind(Box::new(Bind {
+        retired: retired::looks(observed),
         contest,
         replicas: replicas::plan(observed, scaling.as_ref(), now),
-        add_finalizer: !has_finalizer(observed),
-        queue: plan_queue(observed),
         wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),
         template: plan_template(observed, now).unwrap_or_default(),
         claim,
         mark: plan_mark(observed),
         roll,
-        scaling,
+        ..Bind::only(observed, scaling)
     }))
+}
+
+impl Bind {
+    /// Nothing but the queue and what keeps a binding from scaling, to begin with.
+    fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
+        Self {
+            add_finalizer: !has_finalizer(observed),
+            done_once: false,
+            queue: plan_queue(observed),
+            scaling,
+            contest: None,
+            replicas: None,
+            wake: None,
+            template: template::Templating::default(),
+            claim: None,
+            mark: None,
+            roll: None,
+            retired: Vec::new(),
+        }
+    }
+}
+
+/// What leaves pods alone is done for an actor that is reconciled once, too: the webhook needs to know (FW-21).
+fn replaces_pods(rolling: &roll::Rolling) -> bool {
+    !matches!(
+        rolling,
+        roll::Rolling::Rest | roll::Rolling::Act(roll::Act::Prove)
+    )
 }
 
 fn claim_of(observed: &Observed) -> Option<&Claim> {
@@ -158,18 +192,21 @@ fn plan_scaling_step(
     if let Some(fault) = claimed.lost {
         return Some(ScalingStep::Refused(removal(), fault));
     }
-    Some(ScalingStep::Wanted(plan_scaling(&scaling::Facts {
+    let gate = scaling_gate::of(observed, binding);
+    let mut plan = plan_scaling(&scaling::Facts {
         actor: &observed.key().name,
         wanted: scaling.objects.as_ref(),
         installed: seen.installed,
         target: &scaling.target,
-        target_exists: !claimed.waits,
+        target_exists: !claimed.waits && gate.is_none(),
         scaled_object: &seen.scaled_object,
         trigger_authentication: &seen.trigger_authentication,
         hpas: &claimed.hpas,
         scaled_objects: &seen.scaled_objects,
         inventory: &observed.previous.inventory,
-    })))
+    });
+    plan.waits_for = gate.filter(|_| plan.fault.is_none());
+    Some(ScalingStep::Wanted(plan))
 }
 
 /// BIND-42: a `ScaledObject` of what is gone, or is another actor's, does harm. Of what cannot be read just now it does
@@ -180,6 +217,7 @@ fn is_lost(binding: &BindingSeen) -> bool {
         matches!(
             fault.reason,
             Reason::TargetNotFound
+                | Reason::TargetStopped
                 | Reason::KindNotInstalled
                 | Reason::AlreadyBound
                 | Reason::UnsupportedTarget

@@ -66,10 +66,12 @@ pub(super) fn plan(
     let specs = resolved.specs(observed.actor.generation);
     let of = (&previous.conflicts[..], uid, Part::Autoscaler);
     let contest = Contest::of(of, sight, specs, now);
-    if let (true, ScalingStep::Wanted(plan)) = (contest.is_lost(), scaling) {
+    if let (true, ScalingStep::Wanted(plan)) = (contest.is_lost(), &mut *scaling) {
         plan.fault = Some(lost(claim));
     }
-    let is_due = contest != Contest::Write || is_due(roll);
+    // Where no rollout is due, the owner keeps its own autoscaler until ours may follow at once (SAFE-20).
+    let waits = scaling.waits_for().is_some() && roll == Some(&Rolling::Rest);
+    let is_due = contest != Contest::Write || (is_due(roll) && !waits);
     is_due.then_some(Claiming::Wanted(contest))
 }
 

@@ -124,7 +124,8 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     };
     let finishes = matches!(then, Then::Finish { .. });
     Delete {
-        wake: plan_wake(observed).filter(|_| removal.released),
+        // First what makes pods roll, then pods: they start once (SAFE-24).
+        wake: plan_wake(observed).filter(|_| removal.released && unbind == Unbind::Done),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
         workloads,
@@ -161,6 +162,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
         pods: &seen.pods,
         going: seen.going,
         starting: seen.starting,
+        asleep: seen.asleep && plan_wake(observed).is_some(),
         roll: seen.roll.as_ref(),
         live: &seen.live,
         unresolved: seen.unresolved.as_deref().map(|why| (why, written)),

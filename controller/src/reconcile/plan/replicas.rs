@@ -53,6 +53,10 @@ fn differs(observed: &Observed, resolved: &Resolved) -> bool {
     }
     let scaled_object = observed.scaling.scaled_object.ours();
     let hpa = scaled_object.and_then(|it| hpa_of(it, &observed.scaling.hpas));
+    // What it asked of an earlier workload says nothing about this one.
+    let scaled = observed.binding.as_ref();
+    let scaled = scaled.and_then(|it| it.scaling_of_target());
+    let hpa = hpa.filter(|hpa| scaled.is_some_and(|it| it.target == hpa.target));
     let asked = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
     let live = resolved.replicas.filter(|live| *live > 0);
     matches!((asked, live), (Some(asked), Some(live)) if asked != live)

@@ -3,6 +3,7 @@
 
 use asya_shared::api::QueueStatus;
 
+use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::known::{Hold, KnownQueue, is_same};
 
@@ -33,17 +34,37 @@ pub fn looks(observed: &Observed) -> Vec<QueueStatus> {
 }
 
 fn may_delete(observed: &Observed) -> bool {
+    observed.queues_managed
+        && !observed.deletion.retains_queue
+        && !observed.actor.annotations.skip_queue_deletion
+        && (no_old_pod(observed) || no_old_sidecar(observed))
+}
+
+fn no_old_pod(observed: &Observed) -> bool {
     let Some(own) = observed.standalone() else {
         return false;
     };
     let current = Some(&*own.workload.template_hash);
-    observed.queues_managed
-        && !observed.deletion.retains_queue
-        && !observed.actor.annotations.skip_queue_deletion
-        && observed
-            .pods
-            .iter()
-            .all(|pod| pod.finished || pod.template_hash.as_deref() == current)
+    let mut pods = observed.pods.iter();
+    pods.all(|pod| pod.finished || pod.template_hash.as_deref() == current)
+}
+
+/// The actor's part of a sidecar's hash says which queue it receives from (ROLL-8). A pod that is going may still
+/// receive.
+fn no_old_sidecar(observed: &Observed) -> bool {
+    let (Some(bound), Some(seen)) = (observed.bound(), &observed.binding) else {
+        return false;
+    };
+    let Some(pods) = &seen.pods else {
+        return false;
+    };
+    let (Some(wanted), Some(Ok(_))) = (bound.injected_hash.as_deref(), &seen.target) else {
+        return false;
+    };
+    pods.marked.iter().all(|pod| {
+        let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
+        actor_part(said) == actor_part(Some(wanted))
+    })
 }
 
 /// What status lists when `queue` is the actor's queue and `gone` were deleted.

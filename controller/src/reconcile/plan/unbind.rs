@@ -18,6 +18,10 @@ const LATER: Duration = Duration::from_secs(10);
 
 /// All that is decided by.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own that the table asks for"
+)]
 pub struct Facts<'a> {
     /// The user, or the end of the namespace, makes it needless.
     pub skip: bool,
@@ -27,6 +31,8 @@ pub struct Facts<'a> {
     pub going: bool,
     /// What came in place of one is not ready yet.
     pub starting: bool,
+    /// The queue has scaled the target to 0, and it is woken when this is done (SO-6).
+    pub asleep: bool,
     /// How the target's pods are replaced; `None`: there is no target of the actor's any more.
     pub roll: Option<&'a Roll>,
     /// What was annotated, and what is rolled by that.
@@ -76,11 +82,14 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
         .is_some_and(|it| !rolls_by_change || it > GIVEN_UP);
     let has_ours = |it: &Live| it.value.is_some() || it.templated || it.claimed;
     let annotated = !given_up && facts.live.iter().any(has_ours);
+    let begins = facts.released.is_some_and(|it| it < BEGUN)
+        && matches!(facts.roll, Some(Roll::Annotate(..)));
     if facts.pods.is_empty() && !facts.going {
-        return if annotated {
-            Unbind::Release
-        } else {
-            Unbind::Done
+        return match () {
+            () if annotated => Unbind::Release,
+            // A pod that is woken before the owner has written its template would be replaced at once.
+            () if facts.asleep && begins => Unbind::Wait(SOON),
+            () => Unbind::Done,
         };
     }
     if let Some(paused) = facts.live.iter().find(|it| it.paused) {
@@ -90,8 +99,6 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
         );
         return Unbind::Blocked(text, LATER);
     }
-    let begins = facts.released.is_some_and(|it| it < BEGUN)
-        && matches!(facts.roll, Some(Roll::Annotate(..)));
     let is_changed = facts
         .live
         .iter()

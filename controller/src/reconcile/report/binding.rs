@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, queue,
-    ready_generation, scaling, summarize_conditions, transport,
+    Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, progress_limit,
+    queue, ready_generation, scaling, summarize_conditions, transport, unready_limit,
 };
 use crate::reconcile::apply::{By, Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
@@ -56,7 +56,8 @@ pub(super) fn report(
         desired: pods.asked_for,
         previous: &observed.previous,
         generation: observed.actor.generation,
-        unready_limit: observed.deadlines.unready,
+        unready_limit: unready_limit(observed),
+        progress_limit: progress_limit(observed),
         now,
     });
     let mut status = status(observed, seen, pods);
@@ -89,7 +90,11 @@ pub(super) fn report(
         observed,
         seen,
         ensured,
-        (faults.transport, faults.refused),
+        (
+            faults.transport,
+            faults.refused,
+            verdict.stuck.map(|limit| conditions::stuck(&status, limit)),
+        ),
         (injected, scaling),
         conflicts::message(observed, &status.conflicts),
         now,

@@ -5,10 +5,11 @@ use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
 use k8s_openapi::jiff::Timestamp;
 
 use super::reference;
-use crate::reconcile::apply::Ensured;
+use crate::reconcile::apply::{Ensured, Rolled};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Reason, Retry};
-use crate::record::HpaRecord;
+use crate::record::{HpaRecord, ScaleTarget};
+use crate::scaling::plan::Autoscalers;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{LastScale, hpa_of};
 
@@ -28,8 +29,56 @@ pub(super) fn judge(
     let scaled = ensured.scaling.as_ref()?;
     let last = scale.time.as_ref().map(|at| at.0);
     let (fault, found) = (scaled.fault.as_ref(), scaled.scaled_object.as_deref());
+    if let Some(text) = scaled.waits_for.filter(|_| fault.is_none()) {
+        return Some(ScalingReady {
+            ready: None,
+            reason: Reason::NotProven,
+            message: text.to_owned(),
+            again: None,
+        });
+    }
     let limit = observed.deadlines.hpa_metrics;
     Some(scaling_ready(fault, found, hpa, limit, last, now))
+}
+
+/// Condition `ScalingReady` of an actor whose scaling is off, and whose workload somebody else scales all the same: its
+/// number of pods is left to them, because two that set it would take turns for ever (SAFE-25).
+pub(super) fn by_others(observed: &Observed, ensured: &Ensured) -> Option<ScalingReady> {
+    let own = observed.standalone().filter(|own| own.scaling.is_none())?;
+    let (seen, name) = (&observed.scaling, &*observed.key().name);
+    let autoscalers = Autoscalers {
+        actor: name,
+        scaled_object: seen.scaled_object.ours().map(|it| &*it.metadata.uid),
+        hpas: &seen.hpas,
+        scaled_objects: &seen.scaled_objects,
+    };
+    let rival = autoscalers.rival_on(&ScaleTarget::workload(own.kind, name))?;
+    let workload = ensured.workload.as_ref()?;
+    let kind = workload.kind.name();
+    let desired = observed.desired.as_ref().ok()?;
+    let replicas = desired.spec.workload.as_ref().and_then(|it| it.replicas);
+    let (ready, reason, text) = match replicas {
+        Some(replicas) => (
+            false,
+            Reason::RivalAutoscaler,
+            format!(
+                "{rival} scales {kind} {name}, so spec.workload.replicas ({replicas}) has no effect; delete {rival}, or remove spec.workload.replicas to leave the number of pods to it"
+            ),
+        ),
+        None => (
+            true,
+            Reason::ScaledByOther,
+            format!(
+                "{rival} scales {kind} {name}, and the operator leaves the number of pods to it; to change that, delete {rival} and set spec.workload.replicas, or set spec.scaling.enabled to true"
+            ),
+        ),
+    };
+    Some(ScalingReady {
+        ready: Some(ready),
+        reason,
+        message: text,
+        again: None,
+    })
 }
 
 /// When to look again because of scaling; `told` is the status of this pass.
@@ -47,11 +96,14 @@ pub(super) fn again(
     // What KEDA could not be told in this pass it can in the next.
     let found = fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
         && url(&observed.previous) != url(told);
+    // A dry run that was passed in this pass opens the way to the first ScaledObject in the next.
+    let proved = ready.is_some_and(|it| it.reason == Reason::NotProven)
+        && matches!(*ensured.rolled, Rolled::Proved);
     fault
         .map(|fault| fault.retry)
         .into_iter()
         .chain(timers.map(Retry::After))
-        .chain(found.then_some(Retry::Now))
+        .chain((found || proved).then_some(Retry::Now))
 }
 
 fn url(status: &AsyncActorStatus) -> Option<&String> {

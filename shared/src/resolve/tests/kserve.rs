@@ -321,3 +321,21 @@ fn in_mode_knative_a_revision_of_that_name_must_belong_to_the_service() {
         "InferenceService/iris: status.components.predictor.latestReadyRevision is empty; waiting for the first Revision that is ready"
     );
 }
+
+/// SAFE-24
+#[test]
+fn service_that_its_user_has_stopped_says_so_once_its_workload_is_gone() {
+    let stop = json!({"metadata": {"annotations": {"serving.kserve.io/stop": "true"}}});
+    let stopped = with(inference_service("Standard"), &stop);
+    let Resolution::Waiting(finding) = resolve(&stopped, &[]) else {
+        panic!("it has no workload")
+    };
+    assert_eq!(finding.reason, FindingReason::TargetStopped);
+    assert!(finding.message.contains("serving.kserve.io/stop is true"));
+    let own = deployment(&stopped, "iris-predictor", "predictor");
+    assert_eq!(found(&stopped, &[&own]).workload.name, "iris-predictor");
+    let Resolution::Waiting(finding) = resolve(&inference_service("Standard"), &[]) else {
+        panic!("it has no workload")
+    };
+    assert_eq!(finding.reason, FindingReason::TargetNotReady);
+}

@@ -130,6 +130,58 @@ fn scaling_asked_of_a_kind_that_cannot_scale_is_a_warning_with_the_remedy() {
     assert_eq!(scaling(&plain), [""; 0]);
 }
 
+/// SAFE-23
+#[test]
+fn who_lets_a_queue_scale_a_target_is_warned_when_the_first_pods_can_go() {
+    let world = told(Facts::default());
+    let mut spec = quiet("Deployment");
+    let old = actor("models", "a", &spec);
+    let mut warnings = |scaling: Value| {
+        spec["scaling"] = scaling;
+        let new = actor("models", "a", &spec);
+        let created = world.create(&new).answer.warnings;
+        assert_eq!(
+            world.update(&old, &new).answer.warnings,
+            created,
+            "it is switched on"
+        );
+        let mut later = new.clone();
+        later["spec"]["timeout"] = json!({"processing": 5});
+        assert_eq!(
+            world.update(&new, &later).answer.warnings,
+            [""; 0],
+            "it is known"
+        );
+        created
+    };
+    for (scaling, told) in [
+        (
+            json!({"enabled": true}),
+            "an empty queue reduces Deployment/phi to 0 pods. Scaling begins once one of its pods, Ready, has the \
+             sidecar: to 0 at the earliest 60 s later, by other steps at the earliest 300 s later (scaling.behavior); \
+             a higher minReplicas keeps more pods",
+        ),
+        (
+            json!({
+                "enabled": true, "cooldownPeriod": 600, "initialCooldownPeriod": 30,
+                "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
+            }),
+            "an empty queue reduces Deployment/phi to 0 pods. Scaling begins once one of its pods, Ready, has the \
+             sidecar: to 0 at the earliest 30 s later, by other steps at the earliest 0 s later (scaling.behavior); \
+             a higher minReplicas keeps more pods",
+        ),
+        (
+            json!({"enabled": true, "minReplicas": 2}),
+            "an empty queue reduces Deployment/phi to 2 pods. Scaling begins once one of its pods, Ready, has the \
+             sidecar: by other steps at the earliest 300 s later (scaling.behavior); a higher minReplicas keeps more \
+             pods",
+        ),
+    ] {
+        let told = format!("spec.scaling.minReplicas: {told}");
+        assert_eq!(warnings(scaling), [told]);
+    }
+}
+
 /// ADM-6
 #[test]
 fn kinds_are_judged_when_the_target_is_new() {

@@ -3,12 +3,13 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::binding::TemplatePart;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved, scaling_of};
+use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved, scaling_of};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::template::{Ceded, Heir, Templating};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
-use crate::reconcile::testing::{actor, observed};
+use crate::reconcile::testing::{actor, observed, proved_status, record};
 use crate::reconcile::{Fault, Reason};
+use crate::record::{ActorRecord, BarePodRecord};
 use crate::scaling::plan::ScalingPlan;
 use crate::scaling::testing::{hpa, scaled_object};
 
@@ -36,7 +37,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
         "transport": "mq", "scaling": scaling,
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
     });
-    let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
+    let mut seen = observed(&actor(&json!({}), &spec, &proved_status()));
     let desired = seen.desired.as_ref().unwrap();
     let target = target.map(|target| {
         Box::new(Resolved {
@@ -50,6 +51,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     let binding = BindingSeen {
         scaling: target.as_deref().ok().and_then(of_target),
         target: Some(target),
+        pods: Some(BoundPods::default()),
         ..BindingSeen::default()
     };
     seen.binding = Some(binding);
@@ -91,6 +93,71 @@ fn scaled_object_is_made_for_the_workload_of_the_target() {
         !trigger["metadata"].to_string().contains("FromEnv"),
         "{trigger}"
     );
+}
+
+/// SAFE-20, SAFE-21
+#[test]
+fn nothing_scales_a_target_for_the_first_time_whose_pods_do_not_have_the_sidecar() {
+    let bare = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}});
+    let serves = || {
+        let mut seen = scaling(Ok(deployment()));
+        let pods = seen.binding.as_mut().unwrap().pods.as_mut().unwrap();
+        pods.bare = vec![record::<BarePodRecord>(&bare)];
+        seen
+    };
+    let plan = wanted(&serves());
+    assert_eq!((plan.scaled_object, plan.fault), (Step::Wait, None));
+    assert!(plan.waits_for.unwrap().contains("Ready, has the sidecar"));
+
+    let mut unproved = scaling(Ok(deployment()));
+    unproved.previous.conditions.clear();
+    assert_eq!(wanted(&unproved).scaled_object, Step::Wait);
+    let mut unlisted = scaling(Ok(deployment()));
+    unlisted.binding.as_mut().unwrap().pods = None;
+    assert_eq!(wanted(&unlisted).scaled_object, Step::Wait);
+
+    let mut exists = serves();
+    exists.previous.conditions.clear();
+    let of_before = json!({"spec": {"scaleTargetRef": {"name": "web"}}});
+    exists.scaling.scaled_object = Child::Ours(scaled_object(&of_before));
+    let plan = wanted(&exists);
+    assert_eq!((plan.scaled_object, plan.waits_for), (APPLY, None));
+}
+
+/// SAFE-20, KEDA-9
+#[test]
+fn what_keeps_scaling_from_working_at_all_is_told_before_what_it_waits_for() {
+    let mut seen = scaling(Ok(deployment()));
+    seen.previous.conditions.clear();
+    seen.scaling.installed = false;
+    let plan = wanted(&seen);
+    assert_eq!(
+        (plan.fault.unwrap().reason, plan.waits_for),
+        (Reason::KedaNotInstalled, None)
+    );
+}
+
+/// SAFE-27, FW-21
+#[test]
+fn binding_that_is_reconciled_once_writes_nothing_to_its_target_after_it_was_ready() {
+    let planned = |ready: Option<i64>| {
+        let mut seen = scaling(Ok(deployment()));
+        let mut actor = ActorRecord::clone(&seen.actor);
+        actor.annotations.once = true;
+        seen.actor = std::sync::Arc::new(actor);
+        seen.previous.ready_generation = ready;
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan,
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = planned(Some(1));
+    assert!(!before.done_once && before.mark.is_some() && before.contest.is_some());
+    let done = planned(Some(2));
+    assert!(done.done_once);
+    assert_eq!((&done.mark, &done.claim, &done.wake), (&None, &None, &None));
+    assert_eq!(done.template, Templating::default());
+    assert!(done.contest.is_none() && done.replicas.is_none() && done.retired.is_empty());
 }
 
 /// SO-8
@@ -152,6 +219,7 @@ fn target_that_cannot_be_scaled_loses_what_scaled_it_and_says_why() {
 fn scaled_object_goes_with_the_target_and_not_because_nobody_can_read_it() {
     for (reason, goes) in [
         (Reason::TargetNotFound, true),
+        (Reason::TargetStopped, true),
         (Reason::KindNotInstalled, true),
         (Reason::AlreadyBound, true),
         (Reason::TargetNotReady, false),

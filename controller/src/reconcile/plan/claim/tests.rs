@@ -30,7 +30,19 @@ fn scaled(fault: Option<Fault>) -> ScalingStep {
         trigger_authentication: Step::Wait,
         scaled_object: Step::Wait,
         fault,
+        waits_for: None,
     })
+}
+
+/// No pod has the sidecar yet.
+fn unproved() -> ScalingStep {
+    match scaled(None) {
+        ScalingStep::Wanted(plan) => ScalingStep::Wanted(ScalingPlan {
+            waits_for: Some("the sidecar"),
+            ..plan
+        }),
+        other => other,
+    }
 }
 
 fn unscaled(released: bool) -> ScalingStep {
@@ -87,6 +99,13 @@ fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
         (
             false,
             wanted(),
+            Some(&annotate),
+            Some(Claiming::Wanted(Contest::Write)),
+        ),
+        (false, unproved(), Some(&Rolling::Rest), None),
+        (
+            false,
+            unproved(),
             Some(&annotate),
             Some(Claiming::Wanted(Contest::Write)),
         ),

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::reconcile::conflict::Specs;
 use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved, scaling_of};
+use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved, scaling_of};
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
-use crate::reconcile::testing::{actor, observed};
+use crate::reconcile::testing::{actor, observed, proved_status};
 use crate::scaling::testing::scaled_object;
 
 const APPLY: Step = Step::Apply { take_over: None };
@@ -48,6 +48,7 @@ pub(in crate::reconcile::plan) fn applied(
     seen.binding = Some(BindingSeen {
         scaling: scaling_of(&seen.actor, &seen.previous, desired, &resolved),
         target: Some(Ok(Box::new(resolved))),
+        pods: Some(BoundPods::default()),
         ..BindingSeen::default()
     });
     let hash = seen.scaling_objects().unwrap().unwrap();
@@ -70,7 +71,7 @@ pub(in crate::reconcile::plan) fn applied(
             }),
             ..InventoryEntry::default()
         }],
-        ..AsyncActorStatus::default()
+        ..serde_json::from_value(proved_status()).unwrap()
     };
     seen
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use asya_shared::api::BindingConflict;
 use asya_shared::resolve::{Claim, ObjectRef, Scale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::reconcile::conflict::Specs;
 use crate::reconcile::conflict::contest::Contest;
@@ -15,9 +15,13 @@ use crate::scaling::testing::hpa;
 /// A target of one pod, of which the autoscaler wants so many.
 fn asked(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
     let mut seen = applied(false, conflicts);
-    let status = json!({"status": {"desiredReplicas": desired}});
-    seen.scaling.hpas = vec![hpa(&status)];
+    seen.scaling.hpas = vec![hpa(&asks("web", desired))];
     seen
+}
+
+/// An autoscaler of the Deployment of this name.
+fn asks(target: &str, desired: i32) -> Value {
+    json!({"spec": {"scaleTargetRef": {"name": target}}, "status": {"desiredReplicas": desired}})
 }
 
 fn planned(seen: &Observed, now: i64) -> Contest {
@@ -65,6 +69,15 @@ fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_
         let row = format!("{desired} are asked for, {entries:?}, at {now}");
         assert_eq!(planned(&asked(desired, entries), now), wanted, "{row}");
     }
+}
+
+/// SAFE-26
+#[test]
+fn what_the_autoscaler_asked_of_an_earlier_workload_is_compared_with_no_other() {
+    let mut seen = asked(3, vec![]);
+    assert!(matches!(planned(&seen, 1000), Contest::Lost(_)));
+    seen.scaling.hpas = vec![hpa(&asks("web-before-its-canary-was-promoted", 3))];
+    assert_eq!(planned(&seen, 1000), Contest::Over);
 }
 
 /// CONF-4, SO-5

@@ -1,12 +1,14 @@
 use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
+use asya_shared::resolve::{Related, Resolution, Target, resolver};
 use serde_json::{Value, json};
 
 use super::{Retired, list, looks};
 use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::observe::known::Hold;
-use crate::reconcile::testing::{actor, observed, pod, spec};
+use crate::reconcile::testing::{actor, observed, pod, record, spec};
 use crate::record::{Key, PodRecord};
 
 fn queue(transport: &str) -> QueueStatus {
@@ -189,4 +191,62 @@ fn queue_whose_transport_has_another_name_now_is_the_same_and_never_retired() {
     };
     assert!(same(&gone(&hash)).0, "renamed in the configuration");
     assert!(!same(&gone("h")).0, "nobody knows what it was");
+}
+
+/// SAFE-29, QUE-13
+#[test]
+fn queue_that_a_binding_left_goes_once_no_pod_has_a_sidecar_that_receives_from_it() {
+    let spec = json!({
+        "transport": "mq", "runtime": {"targetURL": "http://127.0.0.1:8000"},
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let status = json!({
+        "queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": "h"},
+        "retiredQueues": [{"transport": "other", "name": "asya-a"}],
+    });
+    let looked = |pods: Option<Vec<&str>>| {
+        let mut seen = observed(&actor(&json!({}), &spec, &status));
+        let wanted = seen.bound().unwrap().injected_hash.clone().unwrap();
+        let sidecar = |hash: &str| {
+            let hash = if hash == "wanted" { &*wanted } else { hash };
+            record::<PodRecord>(&json!({
+                "metadata": {
+                    "name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1",
+                    "labels": {"asya.sh/asya": "a"},
+                    "annotations": {"asya.sh/injected-by": "actor-uid", "asya.sh/injected-hash": hash},
+                },
+                "spec": {"containers": [{"name": "asya-runtime"}, {"name": "asya-sidecar"}]},
+            }))
+        };
+        let pods = pods.map(|pods| BoundPods {
+            marked: pods.into_iter().map(sidecar).collect(),
+            bare: Vec::new(),
+        });
+        seen.binding = Some(BindingSeen {
+            target: Some(Ok(Box::new(Resolved {
+                target: target(),
+                replicas: Some(1),
+                spec: "spec".into(),
+                templated: None,
+            }))),
+            pods,
+            ..BindingSeen::default()
+        });
+        transports(&looks(&seen)).len()
+    };
+    assert_eq!(looked(None), 0, "nobody has listed the pods");
+    assert_eq!(looked(Some(vec!["wanted", "older.platform"])), 0);
+    assert_eq!(looked(Some(vec!["wanted"])), 1);
+    assert_eq!(looked(Some(vec![])), 1, "scaled to zero");
+}
+
+fn target() -> Target {
+    let object = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}},
+    });
+    match resolver("apps", "Deployment").resolve(&object, &Related::default()) {
+        Resolution::Found(target) => *target,
+        other => panic!("{other:?}"),
+    }
 }

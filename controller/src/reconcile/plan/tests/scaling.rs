@@ -1,11 +1,16 @@
+use asya_shared::api::WorkloadKind;
+use asya_shared::inject::Replicas;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
 use super::{ensure, new, now, with_spec};
 use crate::reconcile::Reason;
+use crate::reconcile::desired::desired;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, observed, pod, record, spec, workload};
+use crate::reconcile::testing::{
+    actor, deployment, installation, observed, pod, record, spec, workload,
+};
 use crate::record::ChildRecord;
 use crate::scaling::testing::scaled_object;
 
@@ -104,4 +109,31 @@ fn scaled_workload_that_is_made_again_begins_with_as_many_pods_as_there_should_b
         let first = seen.standalone().unwrap().workload.first();
         assert_eq!(first["spec"]["replicas"], replicas, "{status}");
     }
+}
+
+/// SAFE-25
+#[test]
+fn number_of_pods_is_left_to_an_autoscaler_of_the_user() {
+    let mut seen = with_spec(&json!({}));
+    let wanted = |scaled: &[WorkloadKind], seen: &Observed| {
+        let desired = desired(&installation(), &seen.actor, &seen.previous, scaled).unwrap();
+        desired.standalone().unwrap().workload.replicas
+    };
+    assert_eq!(wanted(&[], &seen), Replicas::Enforced(1));
+    let other = [WorkloadKind::StatefulSet];
+    assert_eq!(wanted(&other, &seen), Replicas::Enforced(1));
+    let scaled = [WorkloadKind::Deployment];
+    assert_eq!(wanted(&scaled, &seen), Replicas::Initial(1));
+
+    let mut found = deployment(&seen);
+    found["spec"]["replicas"] = json!(7);
+    seen.workload = Child::Ours(workload(&found));
+    seen.desired = desired(&installation(), &seen.actor, &seen.previous, &scaled);
+    assert!(matches!(
+        ensure(&seen).workload,
+        WorkloadStep::Update {
+            hand_over: true,
+            ..
+        }
+    ));
 }

@@ -29,6 +29,7 @@ fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
         pods: &pods,
         going: false,
         starting: false,
+        asleep: false,
         roll: Some(&template),
         live: &annotated,
         unresolved: None,
@@ -91,6 +92,7 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
         pods: &pods,
         going: false,
         starting: false,
+        asleep: false,
         roll: Some(&spec),
         live: &annotated,
         unresolved: None,
@@ -130,6 +132,7 @@ fn what_an_older_actor_has_there_stays() {
             pods,
             going: false,
             starting: false,
+            asleep: false,
             roll: None,
             live: &[live],
             unresolved: None,
@@ -152,6 +155,7 @@ fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_po
         pods: &pods,
         going: false,
         starting: false,
+        asleep: false,
         roll: Some(&template),
         live: &standing,
         unresolved: None,
@@ -184,6 +188,7 @@ fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
         pods: &pods,
         going: false,
         starting: false,
+        asleep: false,
         roll: Some(&template),
         live: &paused,
         unresolved: None,
@@ -207,6 +212,7 @@ fn claim_is_given_up_also_where_nothing_else_was_written() {
         pods,
         going: false,
         starting: false,
+        asleep: false,
         roll: Some(&roll),
         live: &claimed,
         unresolved: None,
@@ -226,6 +232,7 @@ fn next_pod_is_evicted_when_what_came_for_the_last_is_ready() {
             pods: &pods,
             going: false,
             starting,
+            asleep: false,
             roll: Some(&Roll::Evict),
             live: &plain,
             unresolved: None,
@@ -262,6 +269,7 @@ fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
             pods,
             going,
             starting: false,
+            asleep: false,
             roll: None,
             live: &[],
             unresolved: Some((why, written)),
@@ -272,4 +280,33 @@ fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
             None => assert!(matches!(told, Unbind::Wait(_)), "{told:?}"),
         }
     }
+}
+
+/// SAFE-24, SO-6
+#[test]
+fn target_at_zero_is_woken_only_after_its_owner_had_time_to_write_the_template_of_before() {
+    let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
+    let (annotated, plain) = (live(Some("x")), live(None));
+    let told = |live: &[Live], released: Option<u64>, asleep: bool| {
+        decide(&Facts {
+            skip: false,
+            pods: &[],
+            going: false,
+            starting: false,
+            asleep,
+            roll: Some(&parent),
+            live,
+            unresolved: None,
+            released: released.map(Duration::from_secs),
+        })
+    };
+    assert_eq!(told(&annotated, None, true), Unbind::Release);
+    assert!(matches!(told(&plain, Some(1), true), Unbind::Wait(_)));
+    assert_eq!(told(&plain, Some(31), true), Unbind::Done);
+    assert_eq!(told(&plain, Some(1), false), Unbind::Done);
+    assert_eq!(
+        told(&plain, None, true),
+        Unbind::Done,
+        "nothing was written"
+    );
 }

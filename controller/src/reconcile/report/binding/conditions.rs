@@ -1,7 +1,9 @@
 //! The conditions of a binding (BIND-5).
 
+use std::time::Duration;
+
 use asya_shared::admission::MOST_REQUIRED;
-use asya_shared::api::BindingStrategy;
+use asya_shared::api::{AsyncActorStatus, BindingStrategy};
 use asya_shared::resolve::{Finding, FindingReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -136,12 +138,34 @@ fn url_unknown(observed: &Observed) -> Option<String> {
     })
 }
 
+/// FW-26
+pub(super) fn stuck(status: &AsyncActorStatus, limit: Duration) -> String {
+    let (ready, desired) = (status.ready_replicas, status.desired_replicas);
+    format!(
+        "{} of {} pods are ready with the sidecar; none became ready for {} s (timeout.progress)",
+        ready.unwrap_or_default(),
+        desired.unwrap_or_default(),
+        limit.as_secs()
+    )
+}
+
+fn was_scaled(observed: &Observed) -> bool {
+    let mut before = observed.previous.conditions.iter();
+    before.any(|it| it.type_ == SCALING_READY)
+}
+
+fn was_stuck(observed: &Observed) -> bool {
+    let reason = Reason::ProgressDeadlineExceeded.to_string();
+    let mut before = observed.previous.conditions.iter();
+    before.any(|it| it.type_ == WORKLOAD_READY && it.reason == reason)
+}
+
 /// All conditions of a binding that lives.
 pub(super) fn all(
     observed: &Observed,
     seen: &BindingSeen,
     ensured: &Ensured,
-    (transport_fault, refused): (Option<&Fault>, Option<&Fault>),
+    (transport_fault, refused, stuck): (Option<&Fault>, Option<&Fault>, Option<String>),
     (injected, scaling): (Option<Injected>, Option<ScalingReady>),
     conflict: Option<String>,
     now: Timestamp,
@@ -164,14 +188,24 @@ pub(super) fn all(
     match scaling {
         // Nobody knows yet what is scaled: what was told holds.
         Some(_) if seen.target.is_none() => {}
+        Some(it)
+            if it.reason == Reason::NotProven && seen.pods.is_none() && was_scaled(observed) => {}
         Some(it) => conditions.set(SCALING_READY, it.ready, it.reason, &it.message),
         None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
         None => {}
     }
     // BIND-6: in this mode it is there only while it is not so.
-    match refused {
-        Some(fault) => conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message),
-        None => conditions.remove(WORKLOAD_READY),
+    match (refused, stuck) {
+        (Some(fault), _) => {
+            conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message);
+        }
+        (None, Some(text)) => {
+            let reason = Reason::ProgressDeadlineExceeded;
+            conditions.set(WORKLOAD_READY, Some(false), reason, &text);
+        }
+        // Nobody has listed the pods since this process began.
+        (None, None) if seen.pods.is_none() && was_stuck(observed) => {}
+        (None, None) => conditions.remove(WORKLOAD_READY),
     }
     if let Some(text) = conflict {
         conditions.set(CONFLICT, Some(true), Reason::BindingConflict, &text);

@@ -35,6 +35,8 @@ pub(super) struct Facts<'a> {
     pub(super) generation: i64,
     /// How long a pod may run without being ready; `None` is for ever.
     pub(super) unready_limit: Option<Duration>,
+    /// How long a change may go on without another pod becoming ready (FW-26); `None` is for ever.
+    pub(super) progress_limit: Option<Duration>,
     /// Now.
     pub(super) now: Timestamp,
 }
@@ -46,6 +48,8 @@ pub(super) struct Verdict {
     pub(super) state: State,
     /// Since when no further pod has become ready although more are wished.
     pub(super) progressing_since: Option<Timestamp>,
+    /// A change has gone on without progress for this long, which is too long (FW-26).
+    pub(super) stuck: Option<Duration>,
     /// When time alone changes the verdict.
     pub(super) again: Option<Timestamp>,
 }
@@ -55,6 +59,7 @@ impl From<State> for Verdict {
         Self {
             state,
             progressing_since: None,
+            stuck: None,
             again: None,
         }
     }
@@ -68,8 +73,10 @@ pub(super) fn decide(facts: &Facts<'_>) -> Verdict {
     if facts.transport.is_some() {
         return State::TransportError.into();
     }
-    if facts.target.is_some() {
-        return if was_bound(facts.previous) {
+    if let Some(fault) = facts.target {
+        return if fault.reason == Reason::TargetStopped {
+            State::Napping.into()
+        } else if was_bound(facts.previous) {
             State::WorkloadError.into()
         } else {
             State::Creating.into()
@@ -139,38 +146,44 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
     if facts.scaling.is_some_and(|it| it.ready == Some(false)) {
         return State::ScalingError.into();
     }
-    let rolls = facts
-        .injected
-        .as_ref()
-        .is_some_and(|it| matches!(it.1, Reason::RolloutInProgress | Reason::RolloutWaiting));
+    let injected = facts.injected.as_ref().map(|it| it.1);
     match () {
         () if total == 0 && desired == 0 && facts.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),
-        () if rolls => State::Updating.into(),
+        // It waits for others, who have no deadline.
+        () if injected == Some(Reason::RolloutWaiting) => State::Updating.into(),
+        () if injected == Some(Reason::RolloutInProgress) => {
+            progressing(facts, ready, State::Updating, None)
+        }
         () if total > desired => State::ScalingDown.into(),
-        () if ready < desired => scaling_up(facts, ready),
+        () if ready < desired => progressing(facts, ready, State::ScalingUp, facts.unready_limit),
         () => State::Running.into(),
     }
 }
 
-fn scaling_up(facts: &Facts<'_>, ready: i32) -> Verdict {
+/// A change that goes on: `limit` ends it, and so does FW-26's; whatever changes spec or ready pods begins anew.
+fn progressing(facts: &Facts<'_>, ready: i32, state: State, limit: Option<Duration>) -> Verdict {
     let previous = facts.previous;
     let same = previous.observed_generation == Some(facts.generation)
         && previous.ready_replicas == Some(ready);
     let since = previous.progressing_since.as_ref().filter(|_| same);
     let since = since.map_or(facts.now, |since| since.0);
-    let ends = facts
-        .unready_limit
-        .and_then(|limit| since.checked_add(limit).ok());
-    let is_over = ends.is_some_and(|ends| ends <= facts.now);
+    let ends = |limit: Option<Duration>| since.checked_add(limit?).ok();
+    let is_over = |limit| ends(limit).is_some_and(|ends| ends <= facts.now);
+    let stuck = facts.progress_limit.filter(|it| is_over(Some(*it)));
+    let state = match () {
+        () if stuck.is_some() && ready == 0 => State::WorkloadError,
+        () if stuck.is_some() || is_over(limit) => State::Degraded,
+        () => state,
+    };
+    let next = [ends(limit), ends(facts.progress_limit)]
+        .into_iter()
+        .flatten();
     Verdict {
-        state: if is_over {
-            State::Degraded
-        } else {
-            State::ScalingUp
-        },
+        state,
         progressing_since: Some(since),
-        again: ends.filter(|_| !is_over),
+        stuck,
+        again: next.filter(|ends| *ends > facts.now).min(),
     }
 }
 

@@ -370,8 +370,8 @@ fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {
     let pass = |status: &AsyncActorStatus, fault: Option<Fault>| {
         let mut pass = bound(&scaling, status);
         pass.2.scaling = Some(Scaled {
-            scaled_object: None,
             fault,
+            ..Scaled::default()
         });
         pass
     };
@@ -393,6 +393,7 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
             &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
         )),
         fault: None,
+        waits_for: None,
     });
     let works = status_of(&pass);
     assert_eq!(
@@ -408,8 +409,8 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
 
     let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
     pass.2.scaling = Some(Scaled {
-        scaled_object: None,
         fault: Some(fault),
+        ..Scaled::default()
     });
     let refused = status_of(&pass);
     assert_eq!(
@@ -421,6 +422,27 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
     let off = status_of(&bound(&json!({}), &refused));
     assert_eq!(told(&off, "ScalingReady"), is("", ""));
     assert_eq!(off.scaling_mode, Some(ScalingMode::Manual));
+}
+
+/// SAFE-20
+#[test]
+fn what_the_first_scaled_object_waits_for_is_told_and_seen_as_soon_as_a_dry_run_has_passed() {
+    let scaling = json!({"scaling": {"enabled": true}});
+    let before = json!({"boundSince": "2026-01-01T00:00:00Z"});
+    let mut pass = bound(&scaling, &serde_json::from_value(before).unwrap());
+    pass.2.scaling = Some(Scaled {
+        waits_for: Some("the sidecar"),
+        ..Scaled::default()
+    });
+    let told_of = |pass: &(Observed, BindingSeen, Ensured)| {
+        let told = report(&pass.0, &pass.1, &pass.2, now());
+        let waits = is("Unknown", "NotProven");
+        assert_eq!(super::tests::told(&told.status, "ScalingReady"), waits);
+        told.retry
+    };
+    assert_ne!(told_of(&pass), Retry::Now);
+    *pass.2.rolled = Rolled::Proved;
+    assert_eq!(told_of(&pass), Retry::Now);
 }
 
 /// SO-7
@@ -436,6 +458,7 @@ fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
         pass.2.scaling = Some(Scaled {
             scaled_object: Some(scaled_object(&ready)),
             fault: None,
+            waits_for: None,
         });
         *pass.2.rolled = rolled;
         report(&pass.0, &pass.1, &pass.2, now())

@@ -7,7 +7,7 @@ use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::report::Report;
 use crate::reconcile::testing::{actor, observed, spec};
 use crate::reconcile::{Fault, Reason, Retry};
-use crate::scaling::testing::scaled_object;
+use crate::scaling::testing::{hpa, scaled_object};
 
 /// A pass that found the actor's `ScaledObject`, as KEDA left it.
 fn scaled(observed: &Observed, extra: &serde_json::Value) -> Ensured {
@@ -15,6 +15,7 @@ fn scaled(observed: &Observed, extra: &serde_json::Value) -> Ensured {
     ensured.scaling = Some(Scaled {
         scaled_object: Some(scaled_object(extra)),
         fault: None,
+        waits_for: None,
     });
     ensured
 }
@@ -180,4 +181,42 @@ fn workload_that_was_left_without_pods_is_scaled_by_nobody_and_applied_again_one
         [("Deployment", &None)],
         "it is known, and not as wanted"
     );
+}
+
+/// SAFE-25
+#[test]
+fn autoscaler_of_the_user_is_named_with_both_ways_out_and_is_no_fault_where_nobody_asks_for_a_number()
+ {
+    let told = |template: &serde_json::Value| {
+        let mut workload = spec(&json!({}))["workload"].clone();
+        workload
+            .as_object_mut()
+            .unwrap()
+            .extend(template.as_object().unwrap().clone());
+        let mut seen = observed(&actor(
+            &json!({}),
+            &spec(&json!({"workload": workload})),
+            &json!({}),
+        ));
+        let theirs = json!({"metadata": {"name": "theirs", "ownerReferences": []}});
+        seen.scaling.hpas = vec![hpa(&theirs)];
+        report(&seen, running(&seen)).status
+    };
+    let fights = told(&json!({"replicas": 3}));
+    assert_eq!(
+        condition(&fights, "ScalingReady"),
+        (
+            "False",
+            "RivalAutoscaler",
+            "HorizontalPodAutoscaler theirs scales Deployment a, so spec.workload.replicas (3) has no effect; delete HorizontalPodAutoscaler theirs, or remove spec.workload.replicas to leave the number of pods to it"
+        )
+    );
+    assert_eq!(fights.status, Some(State::ScalingError));
+    assert_eq!(fights.ready_summary.as_deref(), Some("2/3"));
+
+    let left = told(&json!({}));
+    let (status, reason, text) = condition(&left, "ScalingReady");
+    assert_eq!((status, reason), ("True", "ScaledByOther"));
+    assert!(text.contains("HorizontalPodAutoscaler theirs"), "{text}");
+    assert_eq!(left.status, Some(State::Running));
 }

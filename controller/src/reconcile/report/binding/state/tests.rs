@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Facts, Verdict, decide};
@@ -78,6 +79,8 @@ struct Row {
     scaling: Scaling,
     desired: Option<i32>,
     previous: AsyncActorStatus,
+    unready_limit: Duration,
+    progress_limit: Duration,
 }
 
 impl Default for Row {
@@ -92,6 +95,8 @@ impl Default for Row {
             scaling: Scaling::Off,
             desired: Some(2),
             previous: AsyncActorStatus::default(),
+            unready_limit: Duration::from_mins(5),
+            progress_limit: Duration::from_mins(10),
         }
     }
 }
@@ -113,7 +118,8 @@ impl Row {
             desired: self.desired,
             previous: &self.previous,
             generation: 1,
-            unready_limit: Some(Duration::from_mins(5)),
+            unready_limit: Some(self.unready_limit),
+            progress_limit: Some(self.progress_limit),
             now: now(),
         })
     }
@@ -127,6 +133,7 @@ fn bound() -> AsyncActorStatus {
 }
 
 const ABSENT: Option<Reason> = Some(Reason::TargetNotFound);
+const STOPPED: Option<Reason> = Some(Reason::TargetStopped);
 const CONFLICT: (Option<bool>, Reason) = (Some(false), Reason::SpecConflict);
 const BARE: (Option<bool>, Reason) = (Some(false), Reason::PodsNotInjected);
 
@@ -160,6 +167,10 @@ fn first_row_that_holds_decides() {
         (
             State::WorkloadError,
             Box::new(|row| (row.target, row.previous) = (ABSENT, bound())),
+        ),
+        (
+            State::Napping,
+            Box::new(|row| (row.target, row.previous) = (STOPPED, bound())),
         ),
         (
             State::SidecarError,
@@ -234,26 +245,109 @@ fn first_row_that_holds_decides() {
 fn pods_that_never_become_ready_degrade_the_actor_after_five_minutes() {
     let waits = |since: &str, ready_before| Row {
         counted: Some(pods(2, 1)),
-        previous: AsyncActorStatus {
-            observed_generation: Some(1),
-            ready_replicas: Some(ready_before),
-            progressing_since: Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-                since.parse().unwrap(),
-            )),
-            ..bound()
-        },
+        previous: since_then(since, ready_before),
         ..Row::default()
     };
     let recent = waits("2026-01-01T00:06:00Z", 1).decide();
     assert_eq!(recent.state, State::ScalingUp);
     assert_eq!(recent.again, Some("2026-01-01T00:11:00Z".parse().unwrap()));
     let long = waits("2026-01-01T00:05:00Z", 1).decide();
-    assert_eq!((long.state, long.again), (State::Degraded, None));
+    let ends = Some("2026-01-01T00:15:00Z".parse().unwrap());
+    assert_eq!((long.state, long.again), (State::Degraded, ends), "FW-26");
     let one_more = waits("2026-01-01T00:05:00Z", 0).decide();
     assert_eq!(
         (one_more.state, one_more.progressing_since),
         (State::ScalingUp, Some(now()))
     );
+}
+
+/// Status of an actor that makes no progress since then.
+fn since_then(since: &str, ready: i32) -> AsyncActorStatus {
+    AsyncActorStatus {
+        observed_generation: Some(1),
+        ready_replicas: Some(ready),
+        progressing_since: Some(Time(since.parse().unwrap())),
+        ..bound()
+    }
+}
+
+/// SAFE-28, FW-26
+#[test]
+fn change_without_progress_ends_at_the_deadline_that_the_actor_gives_its_model() {
+    let rolls = (Some(false), Reason::RolloutInProgress);
+    let waits = (Some(false), Reason::RolloutWaiting);
+    let well = Row::default().injected;
+    let mins = Duration::from_mins;
+    for (injected, ready, began, limits, state, stuck) in [
+        (
+            well,
+            1,
+            "00:00:00",
+            (mins(60), mins(60)),
+            State::ScalingUp,
+            None,
+        ),
+        (
+            well,
+            1,
+            "00:00:00",
+            (mins(10), mins(10)),
+            State::Degraded,
+            Some(mins(10)),
+        ),
+        (
+            well,
+            0,
+            "00:00:00",
+            (mins(10), mins(10)),
+            State::WorkloadError,
+            Some(mins(10)),
+        ),
+        (
+            well,
+            1,
+            "00:04:00",
+            (mins(5), mins(10)),
+            State::Degraded,
+            None,
+        ),
+        (
+            rolls,
+            1,
+            "00:01:00",
+            (mins(5), mins(10)),
+            State::Updating,
+            None,
+        ),
+        (
+            rolls,
+            1,
+            "00:00:00",
+            (mins(5), mins(10)),
+            State::Degraded,
+            Some(mins(10)),
+        ),
+        (
+            waits,
+            1,
+            "00:00:00",
+            (mins(5), mins(10)),
+            State::Updating,
+            None,
+        ),
+    ] {
+        let verdict = Row {
+            counted: Some(pods(2, ready)),
+            injected,
+            previous: since_then(&format!("2026-01-01T{began}Z"), ready),
+            unready_limit: limits.0,
+            progress_limit: limits.1,
+            ..Row::default()
+        }
+        .decide();
+        let row = format!("{injected:?}, {ready} ready since {began}, {limits:?}");
+        assert_eq!((verdict.state, verdict.stuck), (state, stuck), "{row}");
+    }
 }
 
 /// BIND-48

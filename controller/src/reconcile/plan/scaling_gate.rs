@@ -1,0 +1,100 @@
+//! Whether a target may be scaled for the first time. A model that serves is not handed over to the queue before its
+//! pods are known to get the sidecar: without it nothing would take the messages, and an empty queue would end it.
+
+use asya_shared::api::BindingStrategy;
+
+use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::{BindingSeen, is_proved};
+
+/// All that is decided by.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Our `ScaledObject` is there. An earlier release may have created it sooner than this one would.
+    pub exists: bool,
+    /// New pods are known to get the sidecar as the actor wants it today: by a dry run, or from their template.
+    pub proved: bool,
+    /// Pods with a sidecar of the actor that are Ready, and how many of them have today's; `None` while pods have not
+    /// been listed.
+    pub ready: Option<ReadyPods>,
+    /// Pods that run are left alone until they restart for another reason.
+    pub on_restart: bool,
+}
+
+/// Pods of a target.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadyPods {
+    /// All that stay, with a sidecar or without.
+    pub matched: i32,
+    /// Ready, with a sidecar of the actor.
+    pub injected: i32,
+    /// Ready, with the sidecar that the actor wants today.
+    pub current: i32,
+}
+
+impl ReadyPods {
+    fn of(counted: &Counted) -> Self {
+        Self {
+            matched: counted.pods.matched,
+            injected: counted.ready,
+            current: counted.current_ready,
+        }
+    }
+}
+
+/// What the `ScaledObject` waits for; `None`: it may be created.
+pub fn waits_for(facts: &Facts) -> Option<&'static str> {
+    if facts.exists {
+        return None;
+    }
+    let Some(pods) = facts.ready else {
+        return Some("the target is scaled once its pods have been listed");
+    };
+    let proved = facts.proved || pods.current > 0;
+    if pods.matched == 0 {
+        return (!proved).then_some(
+            "the target is scaled once a dry run has shown that new pods get the sidecar (condition Injected)",
+        );
+    }
+    if pods.injected == 0 && facts.on_restart {
+        return Some(
+            "the target is scaled once one of its pods, Ready, has the sidecar; spec.binding.rollout is OnRestart, so restart a pod, or set rollout to Always",
+        );
+    }
+    if pods.injected == 0 {
+        return Some(
+            "the target is scaled once one of its pods, Ready, has the sidecar (condition Injected)",
+        );
+    }
+    (!proved).then_some(
+        "the target is scaled once a pod, Ready, has the sidecar that the actor asks for now (condition Injected)",
+    )
+}
+
+/// The same, of what was observed.
+pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str> {
+    let bound = observed.bound()?;
+    let previous = &observed.previous;
+    let proved = match bound.strategy {
+        BindingStrategy::Pod => is_proved(&observed.actor, previous),
+        BindingStrategy::Template => previous.template.is_some(),
+    };
+    let pods = seen
+        .pods
+        .as_ref()
+        .filter(|_| previous.bound_since.is_some());
+    let (uid, hash) = (
+        &*observed.actor.metadata.uid,
+        bound.injected_hash.as_deref(),
+    );
+    let counted = pods.map(|pods| Counted::of(pods, uid, hash, previous.bound_since.as_ref()));
+    waits_for(&Facts {
+        exists: observed.scaling.scaled_object.ours().is_some(),
+        proved,
+        ready: counted.as_ref().map(ReadyPods::of),
+        on_restart: bound.rollout == asya_shared::api::BindingRollout::OnRestart,
+    })
+}
+
+#[cfg(test)]
+mod tests;

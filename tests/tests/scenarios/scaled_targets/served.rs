@@ -1,0 +1,249 @@
+//! A target that serves is not scaled before its pods are known to take messages.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
+use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
+use asya_tests::owners::kserve::{INFERENCE_SERVICE, Kserve, deployment_of, inference_service};
+use asya_tests::owners::llmisvc::{LLM_INFERENCE_SERVICE, LlmIsvc, llm_inference_service};
+use asya_tests::owners::{Hand, Kind, Owner, crds, llmisvc};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::admission::Stage;
+use crate::binding::{bound_actor, condition, model, status_is};
+use crate::own_cluster;
+use crate::scaling::{SOON, of_keda};
+use crate::targets::systems::bind_as;
+
+/// Long enough to be told from none, by an audit log of whole seconds.
+const COOLDOWN: Duration = Duration::from_secs(20);
+const NAPS: Duration = Duration::from_mins(3);
+/// KEDA and the operator would act several times meanwhile.
+const QUIET: Duration = Duration::from_secs(20);
+
+fn scaling(cooldown: Duration) -> Value {
+    json!({
+        "enabled": true, "minReplicas": 0, "maxReplicas": 3, "pollingInterval": 1,
+        "cooldownPeriod": cooldown.as_secs(),
+    })
+}
+
+/// What is scaled.
+type Scaled<'a> = (Kind, &'a str);
+
+async fn asked(hand: &Hand, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
+    let live = hand.get(kind, name).await?;
+    Ok(live.and_then(|it| it["spec"]["replicas"].as_i64()))
+}
+
+/// Does this while looking on: the target never asks for fewer pods than before.
+async fn serves_during<T>(
+    hand: &Hand,
+    scaled: Scaled<'_>,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let least = asked(hand, scaled).await?;
+    assert!(least > Some(0), "{scaled:?} serves: {least:?}");
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = tokio::time::sleep(Duration::from_millis(100)) => {
+                let now = asked(hand, scaled).await?;
+                assert!(now.is_none() || now >= least, "{scaled:?}: {now:?} of {least:?}");
+            }
+        }
+    }
+}
+
+/// When the first pod became Ready that has a sidecar.
+async fn first_ready(scenario: &Scenario) -> Result<Option<Timestamp>> {
+    let pods = scenario.api::<Pod>().list(&ListParams::default()).await?;
+    let injected = pods.into_iter().filter(|pod| {
+        let annotations = pod.metadata.annotations.as_ref();
+        annotations.is_some_and(|it| it.contains_key("asya.sh/injected-by"))
+    });
+    let ready = injected.filter_map(|pod| {
+        let conditions = pod.status?.conditions?.into_iter();
+        let mut ready = conditions.filter(|it| it.type_ == "Ready" && it.status == "True");
+        Some(ready.next()?.last_transition_time?.0)
+    });
+    Ok(ready.min())
+}
+
+/// SAFE-20, SAFE-22: first a Ready pod with the sidecar, then the ScaledObject, then the cooldown, then 0.
+async fn is_scaled_in_order(scenario: &Scenario, name: &str, scaled: Scaled<'_>) -> Result<()> {
+    let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+    let scaled_objects = of_keda(scenario, "ScaledObject");
+    let created = serves_during(&hand, scaled, async {
+        eventually(format_args!("{name} is scaled"), NAPS, async || {
+            let found = scaled_objects.get_opt(name).await?;
+            let created = found.and_then(|it| it.metadata.creation_timestamp);
+            check(created.is_some(), "there is no ScaledObject")?;
+            Ok(created.unwrap().0)
+        })
+        .await
+    })
+    .await?;
+    let ready = first_ready(scenario).await?;
+    assert!(
+        ready.is_some_and(|ready| ready <= created),
+        "{ready:?}, scaled since {created}"
+    );
+    let asleep = |status: &Value| status["status"] == "Napping";
+    status_is(scenario, name, "naps", NAPS, asleep).await?;
+    assert_eq!(asked(&hand, scaled).await?, Some(0));
+    let served = Timestamp::now().duration_since(created);
+    assert!(
+        served >= COOLDOWN.try_into().unwrap_or_default(),
+        "0 after {served}"
+    );
+    Ok(())
+}
+
+/// SAFE-20, SAFE-22, SO-1
+#[tokio::test]
+async fn plain_workloads_serve_until_a_pod_with_the_sidecar_is_ready_and_the_cooldown_is_over() {
+    Scenario::run("served-plain", async |scenario| {
+        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        for kind in [Kind::DEPLOYMENT, Kind::STATEFUL_SET] {
+            let target = kind.plural;
+            let mut object = serde_json::to_value(model(target, 2)?)?;
+            object["spec"]["serviceName"] = match kind.kind {
+                "StatefulSet" => json!(target),
+                _ => Value::Null,
+            };
+            user.create(kind, &object).await?;
+            let name = scenario.name(target);
+            let mut actor = bound_actor(&name, target);
+            actor["spec"]["workloadRef"]["kind"] = json!(kind.kind);
+            actor["spec"]["scaling"] = scaling(COOLDOWN);
+            scenario.apply(&actor).await?;
+            is_scaled_in_order(scenario, &name, (kind, target)).await?;
+            scenario.kubectl(&["delete", "asya", &name]).await?;
+            scenario.actor_gone(&name, SOON).await?;
+            scenario.kubectl(&["delete", kind.plural, target]).await?;
+            scenario.kubectl(&["delete", "pods", "--all"]).await?;
+        }
+        Ok(())
+    })
+    .await;
+}
+
+/// SAFE-20, SAFE-22, RES-13
+#[tokio::test]
+async fn workspace_serves_until_its_pod_has_the_sidecar_and_the_cooldown_is_over() {
+    Scenario::run("served-phi", async |scenario| {
+        let target = workspace("phi", "phi-4");
+        let spec = json!({"scaling": scaling(COOLDOWN)});
+        let (_owner, name) = bind_as(scenario, Kaito, (WORKSPACE, &target), &spec).await?;
+        is_scaled_in_order(scenario, &name, (Kind::STATEFUL_SET, "phi")).await
+    })
+    .await;
+}
+
+/// SAFE-20, SAFE-22, RES-14
+#[tokio::test]
+async fn inference_set_serves_until_a_pod_has_the_sidecar_and_the_cooldown_is_over() {
+    Scenario::run("served-phis", async |scenario| {
+        crds::install(scenario.cluster(), &[WORKSPACE]).await?;
+        let _workspaces = Owner::start(scenario, Kaito);
+        let target = inference_set("phis", "phi-4", 2);
+        let spec = json!({"scaling": scaling(COOLDOWN)});
+        let made = (INFERENCE_SET, &target);
+        let (_sets, name) = bind_as(scenario, InferenceSets, made, &spec).await?;
+        is_scaled_in_order(scenario, &name, (INFERENCE_SET, "phis")).await
+    })
+    .await;
+}
+
+/// SAFE-20, SAFE-22, SO-5, RES-15
+#[tokio::test]
+async fn inference_service_serves_until_a_pod_has_the_sidecar_and_the_cooldown_is_over() {
+    Scenario::run("served-iris", async |scenario| {
+        let target = inference_service("iris", &json!({}));
+        let spec = json!({"scaling": scaling(COOLDOWN)});
+        let made = (INFERENCE_SERVICE, &target);
+        let (_owner, name) = bind_as(scenario, Kserve, made, &spec).await?;
+        let workload = deployment_of("iris");
+        is_scaled_in_order(scenario, &name, (Kind::DEPLOYMENT, &workload)).await
+    })
+    .await;
+}
+
+/// SAFE-20, SAFE-22, RES-17
+#[tokio::test]
+async fn llm_inference_service_serves_until_a_pod_has_the_sidecar_and_the_cooldown_is_over() {
+    Scenario::run("served-qwen", async |scenario| {
+        let target = llm_inference_service("qwen");
+        let spec = json!({
+            "scaling": scaling(COOLDOWN), "runtime": {"targetURL": "http://127.0.0.1:8000"},
+        });
+        let made = (LLM_INFERENCE_SERVICE, &target);
+        let (_owner, name) = bind_as(scenario, LlmIsvc, made, &spec).await?;
+        let workload = llmisvc::deployment_of("qwen");
+        is_scaled_in_order(scenario, &name, (Kind::DEPLOYMENT, &workload)).await
+    })
+    .await;
+}
+
+/// SAFE-20, SAFE-21: nobody takes pods from a model because messages could not be taken anyway.
+#[tokio::test]
+async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back() {
+    let _turn = own_cluster().await;
+    let mut stage = Stage::set(&[]).await.unwrap();
+    stage.cluster.start_keda().await.unwrap();
+    stage.webhook.kill().await.unwrap();
+    Scenario::run_on(Ok(stage.cluster.clone()), "unserved", async |scenario| {
+        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let mut all = Vec::new();
+        for (target, rollout) in [("always", "Always"), ("on-restart", "OnRestart")] {
+            user.create(Kind::DEPLOYMENT, &serde_json::to_value(model(target, 2)?)?)
+                .await?;
+            let name = scenario.name(target);
+            let mut actor = bound_actor(&name, target);
+            actor["spec"]["binding"] = json!({"rollout": rollout});
+            actor["spec"]["scaling"] = scaling(Duration::ZERO);
+            scenario.apply(&actor).await?;
+            all.push((name, target));
+        }
+        let waits = |status: &Value| condition(status, "ScalingReady") == ("Unknown", "NotProven");
+        for (name, _) in &all {
+            status_is(scenario, name, "it waits", SOON, waits).await?;
+        }
+        serves_during(&user, (Kind::DEPLOYMENT, "always"), async {
+            serves_during(&user, (Kind::DEPLOYMENT, "on-restart"), async {
+                tokio::time::sleep(QUIET).await;
+                Ok(())
+            })
+            .await
+        })
+        .await?;
+        let none = of_keda(scenario, "ScaledObject")
+            .list(&ListParams::default())
+            .await?;
+        assert!(none.items.is_empty(), "{none:?}");
+
+        stage.webhook.fill().await?;
+        let (name, _) = &all[0];
+        let asleep = |status: &Value| status["status"] == "Napping";
+        status_is(scenario, name, "naps", NAPS, asleep).await?;
+        let (later, target) = &all[1];
+        let text = "who is left to restarts waits for one";
+        status_is(scenario, later, text, SOON, waits).await?;
+        let selector = format!("app={target}");
+        scenario
+            .kubectl(&["delete", "pods", "-l", &selector])
+            .await?;
+        status_is(scenario, later, "naps after a restart", NAPS, asleep).await?;
+        Ok(())
+    })
+    .await;
+}
