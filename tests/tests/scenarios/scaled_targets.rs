@@ -165,6 +165,11 @@ async fn target_that_another_scales_is_left_to_it_and_one_that_is_gone_is_scaled
         let ours = of_keda(scenario, "ScaledObject");
         assert!(ours.get_opt(&name).await?.is_none());
 
+        status_is(scenario, &name, "its pods take messages", SOON, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+                && status["readyReplicas"] == 1
+        })
+        .await?;
         hpas.delete("theirs", &DeleteParams::default()).await?;
         eventually("our ScaledObject follows", FOLLOWS_WITHIN, async || {
             let found = ours.get_opt(&name).await?;
