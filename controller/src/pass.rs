@@ -76,7 +76,7 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Retry> {
             }
             *retry
         }
-        Err(Error::Stale(_) | Error::Busy(_)) => {
+        Err(Error::Stale(_) | Error::Busy(..)) => {
             timer.looks_again();
             result.as_ref().err().map(Error::retry)
         }

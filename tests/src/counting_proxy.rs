@@ -1,5 +1,6 @@
 //! A proxy in front of the API server or RabbitMQ's management API that counts
-//! writes, strikes at the n-th one, and holds one back for as long as a test asks.
+//! writes, strikes at the n-th one, holds one back for as long as a test asks, and
+//! makes every answer late.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -75,6 +76,9 @@ struct Seen {
     /// The number of the write to strike at, when, and what to do.
     strike: Option<(usize, Moment, Hook)>,
     hold: Option<Hold>,
+    latencies: Vec<Duration>,
+    /// Requests that were made late.
+    late: usize,
 }
 
 struct Shared {
@@ -91,6 +95,17 @@ impl Shared {
     /// Whether a write to this path is to be held back.
     fn held(&self, path: &str) -> Option<Hold> {
         self.seen().hold.take_if(|hold| path.ends_with(&hold.path))
+    }
+
+    /// How much later the next request is to be answered.
+    fn latency(&self) -> Duration {
+        let mut seen = self.seen();
+        let number = seen.late;
+        let Some(latency) = seen.latencies.iter().cycle().nth(number).copied() else {
+            return Duration::ZERO;
+        };
+        seen.late = (number + 1) % seen.latencies.len();
+        latency
     }
 
     /// The hook, if it is armed for this write and moment.
@@ -224,6 +239,11 @@ impl CountingProxy {
         Held { came, go }
     }
 
+    /// From now on requests are answered so much later, one after another by these times.
+    pub fn delay(&self, latencies: impl IntoIterator<Item = Duration>) {
+        self.shared.seen().latencies = latencies.into_iter().collect();
+    }
+
     /// Forgets the hook, if it is still waiting for its write.
     pub fn disarm(&self) {
         self.shared.seen().strike = None;
@@ -238,6 +258,7 @@ impl CountingProxy {
 
 async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let number = note(&shared, &request);
+    tokio::time::sleep(shared.latency()).await;
     if let Some(hook) = number.and_then(|number| shared.hook(number, Moment::BeforeForwarding)) {
         hook();
         hang_up();

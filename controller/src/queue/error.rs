@@ -8,7 +8,7 @@ use crate::reconcile::{Fault, Reason, Retry};
 /// SQS refuses a name for 60 s after its queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
 /// All calls wait for their answers: by then some have ended, or the broker is known not to answer.
-pub const BUSY: Duration = Duration::from_secs(1);
+const BUSY: Duration = Duration::from_secs(1);
 
 /// Why a call to a broker did not do what it should.
 ///
@@ -49,6 +49,9 @@ pub enum BrokerError {
     /// Not called: too many calls wait for their answers. No state of the actor, and not to be told.
     #[error("{0}")]
     Busy(String),
+    /// Not called: the broker is slow, and enough passes wait for it; when to come again (OPS-22). No state of the actor.
+    #[error("{0}")]
+    Crowded(String, Duration),
     /// We no longer lead.
     #[error(transparent)]
     Fenced(#[from] Fenced),
@@ -61,7 +64,9 @@ impl BrokerError {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
             Self::AuthFailed(_) => Reason::BrokerAuthFailed,
             Self::Unreachable(_) | Self::Fenced(_) => Reason::BrokerUnreachable,
-            Self::Throttled(_) | Self::Resting(..) | Self::Busy(_) => Reason::BrokerThrottled,
+            Self::Throttled(_) | Self::Resting(..) | Self::Busy(_) | Self::Crowded(..) => {
+                Reason::BrokerThrottled
+            }
             Self::ConfigInvalid(_) | Self::NotThereYet(_) => Reason::QueueConfigInvalid,
             Self::Mismatch(_) => Reason::QueueMismatch,
             Self::Conflict(_) => Reason::QueueConflict,
@@ -80,7 +85,7 @@ impl BrokerError {
             | Self::Conflict(_) => Retry::Slowly,
             Self::ConfigInvalid(_) => Retry::OnChange,
             Self::DeletedRecently(_) => Retry::After(DELETED_RECENTLY),
-            Self::Resting(_, wait) => Retry::After(*wait),
+            Self::Resting(_, wait) | Self::Crowded(_, wait) => Retry::After(*wait),
             Self::Busy(_) => Retry::After(BUSY),
         }
     }
@@ -91,6 +96,15 @@ impl BrokerError {
             self,
             Self::Unreachable(_) | Self::Throttled(_) | Self::Resting(..)
         )
+    }
+
+    /// When to come again, where nobody was called because too many others wait for answers.
+    pub fn comes_again(&self) -> Option<Duration> {
+        match self {
+            Self::Busy(_) => Some(BUSY),
+            Self::Crowded(_, wait) => Some(*wait),
+            _ => None,
+        }
     }
 
     /// A broker that is overloaded or broken, and for how long it asks us to wait.
@@ -144,6 +158,24 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(retry_after(header), wanted, "{header:?}");
+        }
+    }
+
+    /// OPS-22
+    #[test]
+    fn only_who_called_nobody_comes_again_without_a_word() {
+        let text = String::new;
+        let wait = Duration::from_secs(9);
+        for (error, wanted) in [
+            (BrokerError::Busy(text()), Some(BUSY)),
+            (BrokerError::Crowded(text(), wait), Some(wait)),
+            (BrokerError::Resting(text(), wait), None),
+            (BrokerError::Unreachable(text()), None),
+        ] {
+            assert_eq!(error.comes_again(), wanted, "{error:?}");
+            if let Some(wait) = wanted {
+                assert_eq!(error.retry(), Retry::After(wait), "{error:?}");
+            }
         }
     }
 

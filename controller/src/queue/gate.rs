@@ -1,9 +1,13 @@
 //! What every call to a broker passes: the calls at once, the circuit breaker, the fence, the metrics.
 //!
-//! One transport has one gate, which its clients share. A broker that hangs must not hold the passes of
-//! actors on other transports: no more than [`CALLS_AT_ONCE`] of them, nor half of all, are in a call, each no longer than
-//! the call's own timeout, and nobody waits behind them once nothing moves any more.
+//! One transport has one gate, which its clients share. A broker that hangs or is slow must not hold the passes of
+//! actors on other transports. No more than [`CALLS_AT_ONCE`] of them, nor half of all, are in a call, each no longer than
+//! the call's own timeout. Others wait for a call to end only as long as calls end at all, and behind a slow broker only
+//! [`WAITING`] of them: the rest come again later (OPS-22).
 
+mod crowd;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,16 +21,24 @@ use super::BrokerError;
 use super::circuit::Circuit;
 use crate::fence::Fence;
 use crate::metrics::Metrics;
+use crowd::Crowd;
 
 /// Calls to one broker at once (QUE-9).
 const CALLS_AT_ONCE: usize = 10;
 /// When no call has begun or ended for so long, waiting for one to end is given up.
 const STANDSTILL: Duration = Duration::from_millis(500);
 
+/// Passes that may wait for a call to a slow broker: enough that the next call begins when one ends.
+const WAITING: usize = 2;
+
 /// Before a transport's broker.
 pub struct Gate {
     transport: String,
     calls: Semaphore,
+    /// Passes that a slow broker may hold, and those that are inside now.
+    seats: usize,
+    inside: AtomicUsize,
+    crowd: Mutex<Crowd>,
     moved: Mutex<Instant>,
     circuit: Mutex<Circuit>,
     fence: Fence,
@@ -57,6 +69,24 @@ impl Operation {
     }
 }
 
+/// Whether a pass comes to the broker for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// It may be sent away.
+    First,
+    /// It has been let in and goes on with what it began.
+    Again,
+}
+
+/// A pass inside the gate, until this is dropped.
+pub struct Inside(Arc<Gate>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// An answer, as the metrics name it.
 pub trait Labelled {
     /// One of few texts.
@@ -69,6 +99,9 @@ impl Gate {
         Self {
             transport: transport.to_owned(),
             calls: Semaphore::new(CALLS_AT_ONCE),
+            seats: CALLS_AT_ONCE + WAITING,
+            inside: AtomicUsize::new(0),
+            crowd: Mutex::new(Crowd::new(Instant::now())),
             moved: Mutex::new(Instant::now()),
             circuit: Mutex::default(),
             fence,
@@ -78,8 +111,33 @@ impl Gate {
 
     /// Keeps half of so many workers from being in its calls at once, where that is less.
     pub fn for_workers(mut self, workers: usize) -> Self {
-        self.calls = Semaphore::new((workers / 2).clamp(1, CALLS_AT_ONCE));
+        let half = (workers / 2).max(1);
+        self.calls = Semaphore::new(half.min(CALLS_AT_ONCE));
+        self.seats = half.min(CALLS_AT_ONCE + WAITING);
         self
+    }
+
+    /// Lets a pass in, to make one or several calls. The first entry of a pass is refused while the broker is slow and
+    /// all seats are taken; a pass that already waited for an answer is not sent away with half of its work done.
+    ///
+    /// # Errors
+    /// `Crowded`, with when to come again.
+    pub fn enter(self: &Arc<Self>, entry: Entry) -> Result<Inside, BrokerError> {
+        let now = Instant::now();
+        let mut crowd = lock(&self.crowd);
+        let is_full = self.inside.load(Ordering::Relaxed) >= self.seats;
+        if entry == Entry::First && is_full && crowd.is_slow() {
+            return Err(BrokerError::Crowded(
+                format!(
+                    "transport {:?}: the broker answers slowly, and as many actors as may wait for it do so",
+                    self.transport
+                ),
+                crowd.refused(now),
+            ));
+        }
+        crowd.entered(now);
+        self.inside.fetch_add(1, Ordering::Relaxed);
+        Ok(Inside(Arc::clone(self)))
     }
 
     /// Makes a call, which has a timeout of its own.
@@ -94,17 +152,23 @@ impl Gate {
     ) -> Result<T, BrokerError> {
         let permit = self.permit().await?;
         lock(&self.circuit).admit(Instant::now())?;
+        let began = Instant::now();
         let answer = if operation.writes {
             self.fence.guard(call).await
         } else {
             call.await
         };
         drop(permit);
-        self.note(operation, &answer);
+        self.note(operation, &answer, began);
         answer
     }
 
-    fn note<T: Labelled>(&self, operation: Operation, answer: &Result<T, BrokerError>) {
+    fn note<T: Labelled>(
+        &self,
+        operation: Operation,
+        answer: &Result<T, BrokerError>,
+        began: Instant,
+    ) {
         let now = Instant::now();
         *lock(&self.moved) = now;
         let label = match answer {
@@ -113,22 +177,22 @@ impl Gate {
         };
         self.metrics
             .broker_request(&self.transport, operation.name, &label);
-        let is_up = match answer {
+        match answer {
             // Nobody was called.
             Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
-            Err(error @ BrokerError::Unreachable(_)) => {
-                lock(&self.circuit).unanswered(now, error);
-                false
-            }
-            Ok(_) | Err(_) => {
-                let mut circuit = lock(&self.circuit);
-                circuit.answered();
-                if let Err(error @ BrokerError::Resting(_, wait)) = answer {
-                    circuit.asked(now, *wait, error);
-                }
-                true
-            }
-        };
+            _ => lock(&self.crowd).answered(now - began),
+        }
+        let is_up = !matches!(answer, Err(BrokerError::Unreachable(_)));
+        let mut circuit = lock(&self.circuit);
+        if is_up {
+            circuit.answered();
+        }
+        match answer {
+            Err(error @ BrokerError::Unreachable(_)) => circuit.unanswered(now, error),
+            Err(error @ BrokerError::Resting(_, wait)) => circuit.asked(now, *wait, error),
+            _ => {}
+        }
+        drop(circuit);
         self.metrics.transport_up(&self.transport, is_up);
     }
 
@@ -146,6 +210,7 @@ impl Gate {
                 }
                 () = sleep_until(standstill) => {
                     if *lock(&self.moved) + STANDSTILL <= Instant::now() {
+                        lock(&self.crowd).answered(STANDSTILL);
                         return Err(self.busy());
                     }
                 }

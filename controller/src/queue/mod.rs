@@ -22,7 +22,7 @@ use asya_shared::transport::QueueOf;
 use asya_shared::transport::sqs::Owner;
 use futures::future::BoxFuture;
 
-pub use error::{BUSY, BrokerError};
+pub use error::BrokerError;
 pub use pool::Brokers;
 
 /// How an actor's queue stands at the broker.

@@ -267,7 +267,7 @@ impl Pool {
         Arc::clone(&used.client)
     }
 
-    fn gate(&self, transport: &str) -> Arc<Gate> {
+    pub(super) fn gate(&self, transport: &str) -> Arc<Gate> {
         let mut gates = lock(&self.gates);
         let gate = gates.entry(transport.to_owned()).or_insert_with(|| {
             let gate = Gate::new(transport, self.fence.clone(), Arc::clone(&self.metrics));

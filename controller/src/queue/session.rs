@@ -9,6 +9,7 @@ use asya_shared::transport::sqs::Owner;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::gate::Entry;
 use super::pool::Pool;
 use super::{BrokerError, Depth, Emptied, QueueClient, Seen, Serving};
 
@@ -20,11 +21,12 @@ pub struct Session {
 }
 
 impl Session {
-    async fn call<A, T, F>(&self, arguments: &A, call: F) -> Result<T, BrokerError>
+    async fn call<A, T, F>(&self, entry: Entry, arguments: &A, call: F) -> Result<T, BrokerError>
     where
         A: ?Sized,
         F: for<'c> Fn(&'c dyn QueueClient, &'c A) -> BoxFuture<'c, Result<T, BrokerError>>,
     {
+        let _inside = self.pool.gate(&self.transport.name).enter(entry)?;
         let client = self.client().await?;
         match call(&*client, arguments).await {
             Err(error @ BrokerError::AuthFailed(_)) => {
@@ -46,17 +48,17 @@ impl Session {
 
 impl QueueClient for Session {
     fn observe<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Seen, BrokerError>> {
-        self.call(queue, |client, queue| client.observe(queue))
+        self.call(Entry::First, queue, |client, queue| client.observe(queue))
             .boxed()
     }
 
     fn create<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
-        self.call(queue, |client, queue| client.create(queue))
+        self.call(Entry::Again, queue, |client, queue| client.create(queue))
             .boxed()
     }
 
     fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>> {
-        self.call(queue, |client, queue| client.update(queue))
+        self.call(Entry::Again, queue, |client, queue| client.update(queue))
             .boxed()
     }
 
@@ -66,7 +68,7 @@ impl QueueClient for Session {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<(), BrokerError>> {
         async move {
-            self.call(&(queue, owner), |client, (queue, owner)| {
+            self.call(Entry::First, &(queue, owner), |client, (queue, owner)| {
                 client.delete(queue, owner)
             })
             .await
@@ -80,7 +82,7 @@ impl QueueClient for Session {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<Emptied, BrokerError>> {
         async move {
-            self.call(&(queue, owner), |client, (queue, owner)| {
+            self.call(Entry::First, &(queue, owner), |client, (queue, owner)| {
                 client.delete_if_empty(queue, owner)
             })
             .await

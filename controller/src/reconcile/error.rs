@@ -8,7 +8,6 @@ use super::authorization::missing_right;
 use super::{Fault, Reason, Retry};
 use crate::fence::Fenced;
 use crate::objects::WriteError;
-use crate::queue::BUSY;
 
 /// Why a pass could neither do nor tell what it should.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +17,7 @@ pub enum Error {
     Stale(&'static str),
     /// The broker was not asked: too many calls wait for its answers. No state of the actor.
     #[error("{0}")]
-    Busy(String),
+    Busy(String, Duration),
     /// The API server failed, or refused for a reason that may pass.
     #[error("API server: {0}")]
     Api(#[source] kube::Error),
@@ -41,7 +40,7 @@ impl Error {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Stale(_) => "stale",
-            Self::Busy(_) => "broker_busy",
+            Self::Busy(..) => "broker_busy",
             Self::Api(kube::Error::Api(status)) if status.code == 429 => "api_throttled",
             Self::Api(kube::Error::Api(status)) if status.code >= 500 => "api_failed",
             Self::Api(kube::Error::Api(_)) => "api_refused",
@@ -54,7 +53,7 @@ impl Error {
     pub fn retry(&self) -> Retry {
         match self {
             Self::Stale(_) => Retry::Now,
-            Self::Busy(_) => Retry::After(BUSY),
+            Self::Busy(_, wait) => Retry::After(*wait),
             Self::Api(kube::Error::Api(status)) => {
                 let after = status
                     .details
@@ -133,7 +132,7 @@ mod tests {
 
     use std::time::Duration;
 
-    use super::{BUSY, Error, refused};
+    use super::{Error, refused};
     use crate::reconcile::{Reason, Retry};
 
     fn answer(code: u16, message: &str) -> kube::Error {
@@ -180,9 +179,9 @@ mod tests {
         for (error, kind, wanted) in [
             (Error::Stale("an object"), "stale", Retry::Now),
             (
-                Error::Busy("busy".to_owned()),
+                Error::Busy("busy".to_owned(), Duration::from_secs(9)),
                 "broker_busy",
-                Retry::After(BUSY),
+                Retry::After(Duration::from_secs(9)),
             ),
             (
                 Error::Api(kube::Error::Api(busy.boxed())),

@@ -128,8 +128,8 @@ pub enum QueueSeen {
     Verified,
     /// What the broker says.
     Standing(Standing),
-    /// Found as wanted earlier; now the broker does not answer, which has yet to last (QUE-10); with when
-    /// to look again.
+    /// Not known for now: found as wanted earlier, and the broker does not answer, which has yet to last (QUE-10), or
+    /// others wait for it (OPS-22); with when to look again.
     Unanswered(Retry),
     /// The broker does not say.
     Unknown(BrokerError),
@@ -320,7 +320,7 @@ pub async fn observe(
         ownership,
         actor,
     };
-    observed.queue = queue::look(context, &observed).await?;
+    observed.queue = queue::look(context, &observed).await;
     Ok(Some(observed))
 }
 

@@ -142,7 +142,7 @@ pub struct Wake {
 pub enum QueueStep {
     /// It is as wanted; with what the broker said of it in this pass.
     Keep(Option<Serving>),
-    /// It was as wanted, and the broker does not answer just now (QUE-10): look again then.
+    /// It is not known for now (QUE-10, OPS-22): look again then.
     Await(Retry),
     /// It is somebody's business, not ours (QUE-12).
     Unmanaged,

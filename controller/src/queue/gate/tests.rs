@@ -158,6 +158,58 @@ async fn a_broker_is_left_alone_for_as_long_as_it_asks() {
     }
 }
 
+/// OPS-22
+#[tokio::test(start_paused = true)]
+async fn behind_a_slow_broker_few_wait_and_the_others_come_again() {
+    let gate = gate();
+    let taking = |duration: Duration| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let call = async {
+                sleep(duration).await;
+                Ok(Yes)
+            };
+            gate.call(READ, call).await.is_ok()
+        }
+    };
+    let enter_all = |entry| (0..20).map(|_| gate.enter(entry)).collect::<Vec<_>>();
+    let fast = enter_all(Entry::First);
+    assert!(
+        fast.iter().all(Result::is_ok),
+        "nobody knows of a slow broker"
+    );
+    drop(fast);
+    for _ in 0..5 {
+        assert!(taking(Duration::from_secs(2)).await);
+    }
+    let mut inside = enter_all(Entry::First);
+    let refused = inside.split_off(12);
+    assert!(inside.iter().all(Result::is_ok));
+    for one in &refused {
+        let Err(BrokerError::Crowded(_, wait)) = one else {
+            panic!("let in")
+        };
+        assert!(*wait >= Duration::from_millis(500), "{wait:?}");
+    }
+    assert!(gate.enter(Entry::Again).is_ok(), "who began goes on");
+    inside.truncate(11);
+    let entered = gate.enter(Entry::First);
+    assert!(entered.is_ok(), "there is room again");
+    for _ in 0..20 {
+        assert!(taking(Duration::from_millis(20)).await);
+    }
+    assert!(gate.enter(Entry::First).is_ok(), "it is not slow any more");
+}
+
+/// OPS-22
+#[tokio::test]
+async fn one_slow_broker_never_has_more_than_half_of_the_workers() {
+    for (workers, wanted) in [(1, 1), (2, 1), (8, 4), (20, 10), (32, 12), (50, 12)] {
+        let gate = Gate::new("t", Fence::open(), Arc::default()).for_workers(workers);
+        assert_eq!(gate.seats, wanted, "{workers}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn only_what_changes_something_needs_the_lease() {
     let gate = Gate::new("t", Fence::closed(), Arc::default());

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::queue::gate::{Labelled, Operation};
+use crate::queue::gate::{Entry, Labelled, Operation};
 use crate::work_queue::{Outcome, Settings, WorkQueue};
 
 struct Yes;
@@ -80,4 +80,73 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
     assert_eq!(seen.len(), fine_actors);
     let last = seen.iter().max().unwrap();
     assert!(*last < Duration::from_secs(1), "{last:?}");
+}
+
+/// What a pass over an actor asks of its broker: to look, and to make a queue of two calls.
+async fn converge(gate: &Arc<Gate>, takes: Duration) -> Result<(), BrokerError> {
+    let call = async || {
+        sleep(takes).await;
+        Ok(Yes)
+    };
+    let looks = gate.enter(Entry::First)?;
+    gate.call(LOOK, call()).await?;
+    drop(looks);
+    let _makes = gate.enter(Entry::Again)?;
+    gate.call(LOOK, call()).await?;
+    gate.call(LOOK, call()).await?;
+    Ok(())
+}
+
+/// How long it takes until all actors on a fine broker have converged, and all on one that answers in 1 to 4 s.
+async fn converged(slow_actors: usize) -> [Duration; 2] {
+    const FINE_ACTORS: usize = 200;
+    let settings = Settings::default();
+    let workers = settings.workers;
+    let queue: WorkQueue<(char, usize)> = WorkQueue::observed(settings, Arc::new(Metrics::new()));
+    (0..slow_actors).for_each(|number| queue.now(('a', number)));
+    (0..FINE_ACTORS).for_each(|number| queue.now(('b', number)));
+    let gate = |name| {
+        let gate = Gate::new(name, Fence::open(), Arc::default());
+        Arc::new(gate.for_workers(workers))
+    };
+    let (slow, fine) = (gate("a"), gate("b"));
+    let seen: Arc<Mutex<[(usize, Duration); 2]>> = Arc::default();
+    let (began, ended, all) = (Instant::now(), Arc::clone(&seen), queue.clone());
+    let run = queue.run(move |(broker, number), _| {
+        let (slow, fine, ended) = (Arc::clone(&slow), Arc::clone(&fine), Arc::clone(&ended));
+        let all = all.clone();
+        async move {
+            let (gate, takes) = if broker == 'a' {
+                (slow, Duration::from_secs(1 + number as u64 % 4))
+            } else {
+                (fine, Duration::from_millis(100))
+            };
+            if let Err(error) = converge(&gate, takes).await {
+                return Outcome::Again(error.comes_again().unwrap());
+            }
+            let mut ended = ended.lock().unwrap();
+            let of = &mut ended[usize::from(broker == 'a')];
+            *of = (of.0 + 1, began.elapsed());
+            if ended[0].0 == FINE_ACTORS && ended[1].0 == slow_actors {
+                all.close();
+            }
+            Outcome::Done
+        }
+    });
+    timeout(Duration::from_hours(1), run).await.unwrap();
+    seen.lock().unwrap().map(|(_, last)| last)
+}
+
+/// OPS-22
+#[tokio::test(start_paused = true)]
+async fn actors_converge_beside_a_slow_broker_as_fast_as_without_it() {
+    let [alone, _] = converged(0).await;
+    let [beside, slow] = converged(500).await;
+    let ratio = beside.as_secs_f64() / alone.as_secs_f64();
+    assert!(ratio <= 1.25, "{beside:?} beside it, {alone:?} without it");
+    // 500 actors, 3 calls of 2.5 s each, 10 at once.
+    assert!(
+        slow <= 2 * Duration::from_secs(375),
+        "the slow broker is kept at work: {slow:?}"
+    );
 }

@@ -38,7 +38,7 @@ pub(super) async fn bind(
     let Ok(desired) = &observed.desired else {
         return Ok(Outcome::Ensured(ensured));
     };
-    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
+    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await;
     if is_another_queue(observed, &ensured) {
         context.depths.forget(observed.key());
     }

@@ -210,8 +210,10 @@ async fn delete_queue(
     };
     match removed.await {
         Ok(emptied) => Ok(Ok(emptied)),
-        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
         Err(error) => {
+            if let Some(wait) = error.comes_again() {
+                return Err(Error::Busy(error.to_string(), wait));
+            }
             let retry = match error.retry() {
                 asked @ Retry::After(_) => asked,
                 _ => Retry::Soon,

@@ -32,7 +32,7 @@ pub(super) async fn ensure(
         stop::stop(context, observed, plan.scaling, &plan.stopped, &mut ensured).await?;
         return Ok(ensured);
     };
-    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await?;
+    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await;
     if plan.done_once {
         return Ok(ensured);
     }

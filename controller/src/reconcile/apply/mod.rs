@@ -184,7 +184,8 @@ pub enum QueueState {
     Ready(Option<Serving>),
     /// As wanted, and made in this pass.
     Created(Serving),
-    /// As wanted when last seen; the broker does not answer just now (QUE-10): look again then.
+    /// Not known for now: as wanted when last seen, and the broker does not answer (QUE-10), or others wait for it
+    /// (OPS-22): look again then.
     Unanswered(Retry),
     /// Somebody else's business (QUE-12).
     Unmanaged,

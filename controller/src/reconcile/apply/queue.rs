@@ -2,11 +2,10 @@
 
 use super::QueueState;
 use crate::events::Note;
-use crate::queue::BrokerError;
+use crate::reconcile::Context;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::QueueStep;
-use crate::reconcile::{Context, Error};
 
 /// Does about the queue what the plan says.
 pub(super) async fn ensure_queue(
@@ -14,7 +13,7 @@ pub(super) async fn ensure_queue(
     observed: &Observed,
     desired: &Desired,
     step: QueueStep,
-) -> Result<QueueState, Error> {
+) -> QueueState {
     let client = context
         .brokers
         .client(&desired.transport, &observed.key().namespace);
@@ -23,12 +22,12 @@ pub(super) async fn ensure_queue(
     let made = match step {
         QueueStep::Keep(serving) => {
             context.doubts.settle(observed.key(), observed.began);
-            return Ok(QueueState::Ready(serving));
+            return QueueState::Ready(serving);
         }
-        QueueStep::Await(retry) => return Ok(QueueState::Unanswered(retry)),
-        QueueStep::Unmanaged => return Ok(QueueState::Unmanaged),
-        QueueStep::Leave => return Ok(QueueState::Untouched),
-        QueueStep::Refuse(fault) => return Ok(QueueState::Fault(fault)),
+        QueueStep::Await(retry) => return QueueState::Unanswered(retry),
+        QueueStep::Unmanaged => return QueueState::Unmanaged,
+        QueueStep::Leave => return QueueState::Untouched,
+        QueueStep::Refuse(fault) => return QueueState::Fault(fault),
         QueueStep::Create => client.create(&queue).await,
         QueueStep::Update => client.update(&queue).await,
     };
@@ -38,14 +37,14 @@ pub(super) async fn ensure_queue(
                 tell_creation(context, observed, desired);
             }
             context.doubts.settle(observed.key(), observed.began);
-            Ok(if creates {
+            if creates {
                 QueueState::Created(serving)
             } else {
                 QueueState::Ready(Some(serving))
-            })
+            }
         }
-        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
-        Err(error) => Ok(QueueState::Fault(error.fault())),
+        Err(error) if error.comes_again().is_some() => QueueState::Unanswered(error.retry()),
+        Err(error) => QueueState::Fault(error.fault()),
     }
 }
 

@@ -10,7 +10,7 @@ use tracing::{debug, info};
 
 use crate::events::Note;
 use crate::queue::health::Finding;
-use crate::queue::{BUSY, BrokerError, Emptied};
+use crate::queue::{BrokerError, Emptied};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Seen};
@@ -59,10 +59,12 @@ pub(super) async fn look(
             }
             Ok(Emptied::Kept) => {}
             Ok(Emptied::Later(wait)) => sooner = Some(earlier(sooner, wait)),
-            Err(BrokerError::Busy(_)) => sooner = Some(earlier(sooner, BUSY)),
-            Err(error) => {
-                debug!(queue = name, transport = transport_name, %error, "retired queue not seen");
-            }
+            Err(error) => match error.comes_again() {
+                Some(wait) => sooner = Some(earlier(sooner, wait)),
+                None => {
+                    debug!(queue = name, transport = transport_name, %error, "retired queue not seen");
+                }
+            },
         }
     }
     if !looked.gone.is_empty() {

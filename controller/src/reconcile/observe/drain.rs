@@ -131,8 +131,10 @@ async fn count<'a>(
         })
         | Err(BrokerError::Conflict(_)) => Messages::NoQueue,
         Ok(Seen { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
-        Err(BrokerError::Busy(text)) => return Err(Error::Busy(text)),
         Err(error) => {
+            if let Some(wait) = error.comes_again() {
+                return Err(Error::Busy(error.to_string(), wait));
+            }
             let retry = match error.retry() {
                 asked @ Retry::After(_) => asked,
                 _ => Retry::Soon,

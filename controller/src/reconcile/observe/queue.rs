@@ -5,31 +5,30 @@ use super::{Observed, QueueSeen};
 use crate::queue::BrokerError;
 use crate::queue::depths::Told;
 use crate::queue::health::Doubts;
-use crate::reconcile::{Context, Error};
+use crate::reconcile::Context;
 use crate::record::{ActorRecord, Key};
 
 /// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
 const TOLERATED: u32 = 3;
 
 /// Asks the broker, where what is known of the queue is not enough.
-pub(super) async fn look(context: &Context, observed: &Observed) -> Result<QueueSeen, Error> {
+pub(super) async fn look(context: &Context, observed: &Observed) -> QueueSeen {
     let Ok(desired) = &observed.desired else {
-        return Ok(QueueSeen::NotAsked);
+        return QueueSeen::NotAsked;
     };
     if !observed.works() || observed.actor.annotations.paused || !observed.queues_managed {
-        return Ok(QueueSeen::NotAsked);
+        return QueueSeen::NotAsked;
     }
     let key = observed.key();
     let verified = observed.is_verified(desired);
     if verified && context.doubts.about(key).is_none() {
-        return Ok(QueueSeen::Verified);
+        return QueueSeen::Verified;
     }
     let namespace = &observed.key().namespace;
     let client = context.brokers.client(&desired.transport, namespace);
     match client.observe(&desired.queue_of(&observed.actor)).await {
-        Ok(seen) => Ok(QueueSeen::Standing(seen.standing)),
-        Err(BrokerError::Busy(text)) => Err(Error::Busy(text)),
-        Err(error) => Ok(not_seen(&context.doubts, key, verified, error)),
+        Ok(seen) => QueueSeen::Standing(seen.standing),
+        Err(error) => not_seen(&context.doubts, key, verified, error),
     }
 }
 
@@ -45,13 +44,17 @@ pub(super) fn depth(context: &Context, actor: &ActorRecord, contested: Option<&C
     }
 }
 
-/// What to make of a broker that does not say how the queue stands.
+/// What to make of a broker that does not say how the queue stands. Whoever could not even ask it because others wait
+/// for it does all that needs no broker meanwhile (OPS-22).
 pub(super) fn not_seen(
     doubts: &Doubts,
     key: &Key,
     verified: bool,
     error: BrokerError,
 ) -> QueueSeen {
+    if error.comes_again().is_some() {
+        return QueueSeen::Unanswered(error.retry());
+    }
     if verified && error.may_pass() && doubts.unanswered(key, &error) < TOLERATED {
         QueueSeen::Unanswered(error.retry())
     } else {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::queue::not_seen;
@@ -30,6 +32,30 @@ fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
     ] {
         assert!(!tolerated(seen(true, error)), "it will not pass by itself");
     }
+}
+
+/// OPS-22
+#[test]
+fn who_cannot_even_ask_a_slow_broker_goes_on_without_an_answer() {
+    let (doubts, key) = (Doubts::default(), Key::new("ns", "a"));
+    let wait = Duration::from_secs(7);
+    for verified in [true, false] {
+        for _ in 0..5 {
+            let crowded = BrokerError::Crowded("slow".to_owned(), wait);
+            let seen = not_seen(&doubts, &key, verified, crowded);
+            assert!(
+                matches!(seen, QueueSeen::Unanswered(Retry::After(after)) if after == wait),
+                "{seen:?}"
+            );
+        }
+        let busy = BrokerError::Busy("slow".to_owned());
+        let seen = not_seen(&doubts, &key, verified, busy);
+        assert!(matches!(seen, QueueSeen::Unanswered(Retry::After(_))));
+    }
+    assert!(
+        doubts.about(&key).is_none(),
+        "nothing is wrong with the queue"
+    );
 }
 
 fn with_queue(queue: &Value) -> Observed {
