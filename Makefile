@@ -55,6 +55,7 @@ bench: rust go ## Figures of the operator beside a bare client, on a cluster of 
 	cargo build --release $(LOCKED) $(PROGRAMS:%=-p %)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench figures -- $(ARGS)
 	ASYA_BIN_DIR=$(dir $(BIN))release cargo bench $(LOCKED) -p asya-tests --bench admission
+	cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored --nocapture claims_of_crowds
 
 test: python ## Run everything below and print one table
 	@python3 .ci/parts.py

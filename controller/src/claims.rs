@@ -4,10 +4,10 @@
 //!
 //! Names are told apart by where they are: two transports may lead to one broker.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asya_shared::claims::{self, Grip, Name, Place, Use};
+use asya_shared::claims::{self, Age, Name, Place, Rank, Use, Users};
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
 
@@ -33,16 +33,13 @@ pub struct Claims {
 #[derive(Debug, Default)]
 struct Inner {
     claims: HashMap<Key, Claim>,
-    by_place: HashMap<Place, BTreeMap<Key, (Use, Grip)>>,
+    by_place: HashMap<Place, Users>,
 }
-
-/// Of two the smaller owns a name: by its grip, then the older; among those of one second the smaller uid.
-type Rank<'a> = (Grip, &'a (Timestamp, Box<str>));
 
 /// What one actor claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
-    age: (Timestamp, Box<str>),
+    age: Age,
     /// Each name once; first the queue that the spec asks for, where that can be had.
     names: Vec<Name>,
 }
@@ -63,7 +60,7 @@ impl Claims {
         let mut concerned = inner.drop_claim(key);
         if let Some(claim) = claim {
             inner.put_claim(key, claim);
-            concerned.extend(inner.rivals(key).map(|(rival, _)| rival.clone()));
+            concerned.extend(inner.rivals(key).cloned());
         }
         concerned
     }
@@ -110,71 +107,72 @@ impl Claim {
         let known = claims::known(told.queue.as_ref(), &told.retired_queues);
         let transport = actor.transport.as_deref();
         let claim = Self {
-            age: (
+            age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.metadata.uid.clone(),
-            ),
+            )),
             names: claims::names(transports, (namespace, name), transport, known),
         };
         (!claim.names.is_empty()).then_some(claim)
+    }
+
+    fn rank(&self, name: &Name) -> Rank {
+        Rank {
+            grip: name.grip,
+            age: Arc::clone(&self.age),
+        }
     }
 }
 
 impl Inner {
     fn put_claim(&mut self, key: &Key, claim: Claim) {
         for name in &claim.names {
-            self.by_place
-                .entry(Arc::clone(&name.place))
-                .or_default()
-                .insert(key.clone(), (name.use_, name.grip));
+            let users = self.by_place.entry(Arc::clone(&name.place)).or_default();
+            users.insert(name.use_, claim.rank(name), key.clone());
         }
         self.claims.insert(key.clone(), claim);
     }
 
     /// Answers who shared a name with it.
     fn drop_claim(&mut self, key: &Key) -> HashSet<Key> {
-        let concerned = self.rivals(key).map(|(rival, _)| rival.clone()).collect();
+        let concerned = self.rivals(key).cloned().collect();
         let Some(claim) = self.claims.remove(key) else {
             return concerned;
         };
-        for Name { place, .. } in &claim.names {
-            if let Some(users) = self.by_place.get_mut(place) {
-                users.remove(key);
+        for name in &claim.names {
+            if let Some(users) = self.by_place.get_mut(&name.place) {
+                users.remove(name.use_, claim.rank(name), key.clone());
                 if users.is_empty() {
-                    self.by_place.remove(place);
+                    self.by_place.remove(&name.place);
                 }
             }
         }
         concerned
     }
 
-    /// Those with whom `key` cannot share, and which name: two that only share their dead letters can.
-    fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Key, &'a Name)> {
+    /// Those with whom `key` cannot share a name: two that only share their dead letters can.
+    fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
         let claim = self.claims.get(key).into_iter();
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
-            let users = self.by_place.get(&own.place).into_iter().flatten();
-            users
-                .filter(move |(user, (use_, _))| *user != key && !own.use_.is_shared_with(*use_))
-                .map(move |(user, _)| (user, own))
+            let users = self.by_place.get(&own.place).into_iter();
+            users.flat_map(move |users| users.rivals(key, own.use_))
         })
     }
 
     /// Who owns one of these names before `key`; the first of several.
     fn first_before(&self, key: &Key, concerns: impl Fn(&Name) -> bool) -> Option<Key> {
-        let rivals = self.rivals(key).filter(|(_, name)| concerns(name));
-        rivals
-            .filter_map(|(rival, Name { place, .. })| {
-                let theirs = self.rank(rival, place)?;
-                (theirs < self.rank(key, place)?).then_some((theirs, rival))
+        let claim = self.claims.get(key)?;
+        let names = claim.names.iter().filter(|name| concerns(name));
+        names
+            .filter_map(|name| {
+                let first = self
+                    .by_place
+                    .get(&name.place)?
+                    .first_rival(key, name.use_)?;
+                (*first.0 < claim.rank(name)).then_some(first)
             })
             .min()
             .map(|(_, rival)| rival.clone())
-    }
-
-    fn rank<'a>(&'a self, key: &Key, place: &Place) -> Option<Rank<'a>> {
-        let claim = self.claims.get(key)?;
-        let (_, grip) = self.by_place.get(place)?.get(key)?;
-        Some((*grip, &claim.age))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The names that an actor claims at brokers. Two actors that resolve to one queue, or one to the other's
-//! dead letter queue, would take each other's messages (QUE-3, VAL-16). Who of them owns it, an index knows.
+//! dead letter queue, would take each other's messages (QUE-3, VAL-16). Which of them owns it is up to the order of
+//! the name's [`Users`].
+
+mod users;
 
 use std::sync::Arc;
 
@@ -7,6 +10,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::config::TransportsConfig;
+
+pub use users::{Age, Rank, Users};
 
 /// Where a queue of some name is: two transports may lead to one broker.
 pub type Place = Arc<str>;

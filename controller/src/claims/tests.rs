@@ -1,3 +1,5 @@
+mod crowd;
+
 use asya_shared::config::TransportsConfig;
 use serde_json::{Value, json};
 

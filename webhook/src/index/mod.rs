@@ -6,11 +6,11 @@ pub mod ray;
 mod record;
 mod watch;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use asya_shared::api::WorkloadRef;
-use asya_shared::claims::{self, Grip, Name, Place, Use};
+use asya_shared::claims::{self, Age, Name, Place, Rank, Users};
 use asya_shared::config::{Settings, TransportsConfig};
 use asya_shared::inject::bound::{ActorInputs, BoundActor};
 use asya_shared::key::Key;
@@ -59,7 +59,7 @@ struct Beside {
 #[derive(Debug, Default)]
 struct Inner {
     actors: HashMap<Key, Entry>,
-    by_name: HashMap<Place, BTreeMap<Key, (Use, Grip)>>,
+    by_name: HashMap<Place, Users>,
     /// By namespace.
     bindings: HashMap<Box<str>, OfNamespace>,
     /// Bindings whose pods depend on `RayCluster`s.
@@ -80,7 +80,7 @@ struct OfNamespace {
 #[derive(Debug)]
 struct Entry {
     /// The older comes first; among those of one second the one with the smaller uid.
-    age: (Timestamp, Box<str>),
+    age: Age,
     names: Vec<Name>,
     binding: Option<Binding>,
 }
@@ -106,12 +106,21 @@ impl Entry {
             actor: Arc::clone(actor),
         });
         Self {
-            age: (
+            age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.uid.clone(),
-            ),
+            )),
             names: claims::names(&platform.transports, (namespace, name), transport, known),
             binding,
+        }
+    }
+}
+
+impl Entry {
+    fn rank(&self, name: &Name) -> Rank {
+        Rank {
+            grip: name.grip,
+            age: Arc::clone(&self.age),
         }
     }
 }
@@ -180,16 +189,12 @@ impl Index {
         let transports = &self.platform.transports;
         let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
         let inner = &*self.read();
-        let rivals = names.iter().flat_map(|name| {
-            let users = inner.by_name.get(&name.place).into_iter().flatten();
-            users
-                .filter(|(user, (use_, _))| *user != key && !name.use_.is_shared_with(*use_))
-                .filter_map(move |(user, (_, grip))| {
-                    let age = &inner.actors.get(user)?.age;
-                    Some(((*grip, age), user, name))
-                })
+        let rivals = names.iter().filter_map(|name| {
+            let users = inner.by_name.get(&name.place)?;
+            let (rank, user) = users.first_rival(key, name.use_)?;
+            Some(((rank, user), name))
         });
-        let (_, user, name) = rivals.min_by(|(one, ..), (other, ..)| one.cmp(other))?;
+        let ((_, user), name) = rivals.min_by(|(one, _), (other, _)| one.cmp(other))?;
         Some((user.clone(), name.queue.to_string()))
     }
 
@@ -349,7 +354,7 @@ impl Inner {
         self.forget(key);
         for name in &entry.names {
             let users = self.by_name.entry(Arc::clone(&name.place)).or_default();
-            users.insert(key.clone(), (name.use_, name.grip));
+            users.insert(name.use_, entry.rank(name), key.clone());
         }
         let binds = entry.binding.is_some();
         let open_ended = entry.binding.as_ref();
@@ -368,11 +373,14 @@ impl Inner {
 
     fn forget(&mut self, key: &Key) {
         self.open_ended.remove(key);
-        for Name { place, .. } in self.actors.get(key).iter().flat_map(|it| &it.names) {
-            if let Some(users) = self.by_name.get_mut(place) {
-                users.remove(key);
+        let Some(entry) = self.actors.get(key) else {
+            return;
+        };
+        for name in &entry.names {
+            if let Some(users) = self.by_name.get_mut(&name.place) {
+                users.remove(name.use_, entry.rank(name), key.clone());
                 if users.is_empty() {
-                    self.by_name.remove(place);
+                    self.by_name.remove(&name.place);
                 }
             }
         }

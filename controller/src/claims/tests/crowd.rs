@@ -1,0 +1,74 @@
+//! What claims cost where many actors share one dead letter queue.
+
+use std::time::{Duration, Instant};
+
+use asya_shared::config::TransportsConfig;
+use serde_json::json;
+
+use super::super::Claims;
+use crate::record::{ActorRecord, Key, Seen};
+
+/// Divided into worlds of different sizes, so that all of them need the same memory and make the same number of calls.
+const ACTORS: usize = 50_000;
+
+fn transports() -> TransportsConfig {
+    let config = json!({"host": "b", "queues": {"dlq": {"enabled": true, "name": "dead"}}});
+    let transports = json!({"mq": {"type": "rabbitmq", "enabled": true, "config": config}});
+    TransportsConfig::parse(&json!({"transports": transports}).to_string()).unwrap()
+}
+
+fn actors(number: usize) -> Vec<(Key, Seen<ActorRecord>)> {
+    let actor = |number| {
+        let name = format!("a{number}");
+        let object = json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+                "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "spec": {"transport": "mq"},
+            "status": {"queue": {"transport": "mq", "name": format!("asya-{name}")}},
+        });
+        let seen = serde_json::from_str(&object.to_string()).unwrap();
+        (Key::new("ns", &name), seen)
+    };
+    (0..number).map(actor).collect()
+}
+
+/// Takes all actors, in worlds of that size, and then asks of each who goes before it, as each count of the messages
+/// does.
+fn cost(actors: &[(Key, Seen<ActorRecord>)], size: usize) -> Duration {
+    let transports = transports();
+    let began = Instant::now();
+    let worlds = actors.chunks(size).map(|actors| {
+        let claims = Claims::default();
+        for (key, seen) in actors {
+            let concerned = claims.refresh(&transports, key, Some(&seen.record));
+            assert!(concerned.is_empty(), "sharing dead letters concerns nobody");
+        }
+        claims
+    });
+    let worlds: Vec<Claims> = worlds.collect();
+    for (claims, actors) in worlds.iter().zip(actors.chunks(size)) {
+        assert!(
+            actors
+                .iter()
+                .all(|(key, _)| claims.owner_before(key).is_none())
+        );
+    }
+    began.elapsed()
+}
+
+/// OPS-23. `make bench` prints its figures.
+#[test]
+#[ignore = "measures time, and so has to be alone in its process"]
+fn claims_of_crowds_cost_no_more_per_actor_than_those_of_a_few() {
+    let actors = actors(ACTORS);
+    let best = |size| (0..3).map(|_| cost(&actors, size)).min().unwrap();
+    let few = best(100);
+    println!("claims of actors that share a dead letter queue");
+    for size in [100, 10_000, ACTORS] {
+        let cost = best(size);
+        let ratio = cost.as_secs_f64() / few.as_secs_f64();
+        let each = cost / u32::try_from(ACTORS).unwrap();
+        println!("{size:>6} actors: {each:?} per actor, {ratio:.2} times that of 100");
+        assert!(ratio <= 2.0, "{size}");
+    }
+}
