@@ -1,87 +1,40 @@
-//! Counts actors for the metrics, from what their records say as raw text.
+//! Counts actors for the metrics, from what their records hold ready.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-
-use asya_shared::api::{BindingConflict, PodCounts};
-use asya_shared::validate;
-use serde::Deserialize;
 
 use crate::metrics::Metrics;
 use crate::reconcile::part_of;
 use crate::record::ActorRecord;
 use crate::store::Store;
 
-#[derive(Deserialize, Default)]
-struct Spec<'a> {
-    #[serde(borrow, default)]
-    transport: Cow<'a, str>,
-}
-
-#[derive(Deserialize, Default)]
-struct Stored<'a> {
-    #[serde(borrow, default)]
-    status: Cow<'a, str>,
-    #[serde(default)]
-    pods: Option<PodCounts>,
-    #[serde(default)]
-    rollout: Rollout,
-    #[serde(default)]
-    conflicts: Vec<BindingConflict>,
-}
-
-#[derive(Deserialize, Default)]
-struct Rollout {
-    #[serde(default)]
-    halted: bool,
-}
-
 /// Sets the numbers of actors by transport and status, of bindings' pods and conflicts, and of actors that cannot be read.
 pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
-    let mut by_label: HashMap<(String, String), usize> = HashMap::new();
-    let (mut undecodable, mut halted) = (0, Vec::new());
-    let (mut bound, mut contested) = (Vec::new(), Vec::new());
-    actors.each(|actor| {
-        let (spec, status) = (text(actor.spec.as_ref()), text(actor.status.as_ref()));
-        let transport = serde_json::from_str::<Spec<'_>>(spec)
-            .unwrap_or_default()
-            .transport
-            .into_owned();
-        let Stored {
-            status,
-            pods,
-            rollout,
-            conflicts,
-        } = serde_json::from_str(status).unwrap_or_default();
-        let key = &actor.metadata.key;
-        contested.extend(conflicts.iter().filter_map(|it| {
-            let count = u64::try_from(it.count).ok()?;
-            Some((key.clone(), part_of(it)?, count))
-        }));
-        halted.extend(rollout.halted.then(|| key.clone()));
-        let status = status.into_owned();
-        bound.extend(pods.map(|pods| (actor.metadata.key.clone(), pods)));
-        // Reading all of 10,000 specs at each scrape would be dear, and only these can be unreadable.
-        undecodable += usize::from(status == "WorkloadError" && validate::decode(spec).is_err());
-        *by_label.entry((transport, status)).or_default() += 1;
-    });
-    metrics.actors(
-        by_label
-            .iter()
-            .map(|((transport, status), count)| (&**transport, &**status, *count)),
-    );
-    metrics.bound_pods(bound.iter().map(|(key, pods)| (key, pods)));
-    metrics.conflicts(
-        contested
-            .iter()
-            .map(|(key, part, count)| (key, *part, *count)),
-    );
-    metrics.undecodable(undecodable);
-    metrics.rollouts_halted(&halted);
-}
-
-fn text(raw: Option<&std::sync::Arc<serde_json::value::RawValue>>) -> &str {
-    raw.map_or("null", |raw| raw.get())
+    let mut all = Vec::with_capacity(actors.len());
+    // Nothing is counted under the lock, which every pass takes.
+    actors.each(|actor| all.push(actor.clone()));
+    let mut by_label: HashMap<(&str, &str), usize> = HashMap::new();
+    for actor in &all {
+        let transport = actor.transport.as_deref().unwrap_or_default();
+        *by_label
+            .entry((transport, &actor.counted.status))
+            .or_default() += 1;
+    }
+    let labels = by_label.into_iter();
+    metrics.actors(labels.map(|((transport, status), count)| (transport, status, count)));
+    let counted = || {
+        all.iter()
+            .map(|actor| (&actor.metadata.key, &actor.counted))
+    };
+    metrics.bound_pods(counted().filter_map(|(key, it)| Some((key, it.pods.as_ref()?))));
+    metrics.conflicts(counted().flat_map(|(key, it)| {
+        it.conflicts.iter().filter_map(move |conflict| {
+            let count = u64::try_from(conflict.count).ok()?;
+            Some((key, part_of(conflict)?, count))
+        })
+    }));
+    metrics.undecodable(counted().filter(|(_, it)| it.undecodable).count());
+    let halted = counted().filter(|(_, it)| it.rollout.halted);
+    metrics.rollouts_halted(halted.map(|(key, _)| key));
 }
 
 #[cfg(test)]
@@ -95,7 +48,7 @@ mod tests {
     use crate::metrics::Metrics;
     use crate::store::Store;
 
-    /// OPS-4
+    /// OPS-4, OPS-24
     #[test]
     fn actors_are_counted_by_transport_and_status() {
         let store = Store::default();

@@ -45,6 +45,8 @@ impl Operator {
                 service_accounts,
                 scaled_objects,
                 trigger_authentications,
+                bindings,
+                keda,
                 ..
             } = &*operator.context;
             census::count(&stores.actors, metrics);
@@ -60,6 +62,11 @@ impl Operator {
             metrics.records("ServiceAccount", service_accounts.store.len());
             metrics.records("ScaledObject", scaled_objects.store.len());
             metrics.records("TriggerAuthentication", trigger_authentications.store.len());
+            let crds = keda.crds.iter().map(|crd| crd.len()).sum();
+            metrics.records("CustomResourceDefinition", crds);
+            for (what, count) in bindings.sizes() {
+                metrics.records(&what, count);
+            }
         });
     }
 

@@ -88,6 +88,11 @@ impl Default for Index {
 }
 
 impl Index {
+    /// Number of bindings.
+    pub(super) fn len(&self) -> usize {
+        self.lock().bindings.len()
+    }
+
     pub(super) fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let binding = actor.and_then(Binding::of);
         let mut inner = self.lock();

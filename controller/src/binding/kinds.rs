@@ -125,6 +125,11 @@ impl Default for Kinds {
 }
 
 impl Kinds {
+    /// Number of CRDs whose versions are kept.
+    pub(super) fn crds(&self) -> usize {
+        self.lock().crds.len()
+    }
+
     /// From now on it is to be known.
     pub fn want(&self, kind: &Kind) {
         let mut inner = self.lock();

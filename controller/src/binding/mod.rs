@@ -14,13 +14,14 @@ mod targets;
 mod tree;
 pub mod watches;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use asya_shared::resolve::PodMatch;
 use tokio::sync::{Notify, watch};
 
-use crate::record::{ActorRecord, BarePodRecord, Concerns, Key, Seen};
+use crate::record::{ActorRecord, BarePodRecord, Concerns, CrdNameRecord, Key, Record, Seen};
 use crate::store::Scope;
 use crate::watch::Keeps;
 
@@ -75,6 +76,17 @@ impl Bindings {
                 .keep(|target| !self.index.actors_of(target).is_empty());
         }
         others
+    }
+
+    /// How many records each store holds, by what they are of (FW-14).
+    pub fn sizes(&self) -> [(Cow<'static, str>, usize); 5] {
+        [
+            ("Binding".into(), self.index.len()),
+            ("Target".into(), self.targets.len()),
+            ("Object (metadata)".into(), self.tree.len()),
+            ("Pod (metadata)".into(), self.pods.len()),
+            (CrdNameRecord::what(), self.kinds.crds()),
+        ]
     }
 
     /// Tells one who waits that something about a binding may have changed: its spec, or its status.

@@ -36,6 +36,12 @@ impl BarePods {
         Some(all.filter(|pod| pod.is_one_of(pods)).cloned().collect())
     }
 
+    /// Number of pods.
+    pub(super) fn len(&self) -> usize {
+        let inner = self.lock();
+        inner.by_namespace.values().map(HashMap::len).sum()
+    }
+
     /// Nobody watches there any more.
     pub(super) fn forget(&self, scope: &Scope) {
         let mut inner = self.lock();

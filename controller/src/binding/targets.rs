@@ -101,6 +101,11 @@ impl Targets {
         }
     }
 
+    /// Number of targets of which something is kept.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Forgets those that nobody binds any more.
     pub(super) fn keep(&self, is_bound: impl Fn(&Object) -> bool) {
         self.lock().retain(|target, _| is_bound(target));

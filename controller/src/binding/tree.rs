@@ -117,7 +117,7 @@ impl Tree {
             .any(|scope| inner.listed.contains(&(kind.clone(), scope)))
     }
 
-    #[cfg(test)]
+    /// Number of objects.
     pub(super) fn len(&self) -> usize {
         self.lock().nodes.len()
     }

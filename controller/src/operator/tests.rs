@@ -69,3 +69,31 @@ async fn who_begins_to_lead_knows_first_which_queues_the_actors_have_by_now() {
     let owner = claims.owner_before(&Key::new("older", "a")).unwrap();
     assert_eq!(owner.key, Key::new("younger", "a"));
 }
+
+/// FW-14
+#[tokio::test]
+async fn every_store_tells_how_much_it_holds() {
+    let operator = operator();
+    let object = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
+        "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    });
+    let seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let actor = Key::new("ns", "a");
+    let bindings = &operator.context.bindings;
+    bindings.refresh(&actor, Some(&seen.record));
+    bindings.wrote(&actor);
+    operator.measure();
+    let text = operator.context.metrics.text().unwrap();
+    for (kind, count) in [
+        ("Binding", 1),
+        ("Target", 1),
+        ("Object (metadata)", 0),
+        ("Pod (metadata)", 0),
+        ("CustomResourceDefinition (metadata)", 0),
+        ("CustomResourceDefinition", 0),
+    ] {
+        let line = format!(r#"asya_operator_records{{kind="{kind}"}} {count}"#);
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
+}

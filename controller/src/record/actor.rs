@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActor, AsyncActorStatus, QueueDeletionPolicy, Timeout, WorkloadRef};
+use asya_shared::api::{
+    AsyncActor, AsyncActorStatus, BindingConflict, PodCounts, QueueDeletionPolicy, Timeout,
+    WorkloadRef,
+};
 use asya_shared::claims::QueueName;
 use asya_shared::names::annotation;
 use asya_shared::validate;
@@ -35,6 +38,8 @@ pub struct ActorRecord {
     pub queue_policy: QueueDeletionPolicy,
     /// What its status tells of queues.
     pub told: Told,
+    /// What metrics count of it.
+    pub counted: Counted,
     /// All finalizers, in order.
     pub finalizers: Vec<Box<str>>,
     /// Those annotations that steer us.
@@ -90,6 +95,42 @@ pub struct Told {
     pub desired_replicas: i32,
     /// Since when its deletion does not wait for its queue any more.
     pub queue_released_since: Option<Time>,
+}
+
+/// What metrics count, read once for each change: a scrape looks at all actors (OPS-24). Nothing where it cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Counted {
+    /// STATUS.
+    pub status: Box<str>,
+    /// Pods of a binding.
+    pub pods: Option<PodCounts>,
+    /// Whether its rollout has stopped.
+    pub rollout: Rollout,
+    /// Fields that others take back.
+    pub conflicts: Box<[BindingConflict]>,
+    /// Whether the spec cannot be read. Looked at only where the status says so, for that costs more than all the rest.
+    #[serde(skip)]
+    pub undecodable: bool,
+}
+
+/// How far a rollout is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Rollout {
+    /// It goes no further.
+    pub halted: bool,
+}
+
+impl Counted {
+    fn of(spec: Option<&RawValue>, status: Option<&RawValue>) -> Self {
+        let counted: Self = read(status).unwrap_or_default();
+        let spec = spec.map_or("null", RawValue::get);
+        Self {
+            undecodable: &*counted.status == "WorkloadError" && validate::decode(spec).is_err(),
+            ..counted
+        }
+    }
 }
 
 /// The annotations of an actor that we read.
@@ -192,6 +233,7 @@ impl Record for ActorRecord {
                 .filter(|mode| mode.workload.is_none())
                 .and_then(|mode| mode.workload_ref),
             told: read(raw.status.as_deref()).unwrap_or_default(),
+            counted: Counted::of(raw.spec.as_deref(), raw.status.as_deref()),
             finalizers: raw.metadata.finalizers,
             spec: raw.spec,
             status: raw.status,
