@@ -3,12 +3,15 @@
 //! Each has its own backoff, so that one that fails (a CRD that is missing, a permission withdrawn)
 //! does not slow the others.
 
+mod events;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::watching::{is_undecodable, was_cut, works};
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Resource};
@@ -153,7 +156,7 @@ where
         let kind = self.what();
         let (mut failures, mut listed) = (0, false);
         loop {
-            let mut events = std::pin::pin!(self.events());
+            let mut events = self.events();
             while let Some(event) = self.next(&mut events, &mut failures).await {
                 match event {
                     Ok(event) => {
@@ -193,14 +196,23 @@ where
         self.store.what().unwrap_or_else(R::what)
     }
 
-    fn events(&self) -> impl Stream<Item = Result<Event<S>, Error>> + Send + use<R, S> {
+    fn events(&self) -> BoxStream<'static, Result<Event<S>, Error>> {
+        if R::Kind::kind(&()) == "Event" && self.selector.labels.is_none() {
+            let asked = events::Asked {
+                api: self.api.clone(),
+                fields: self.selector.fields.clone().map(Cow::into_owned),
+                page: PAGE,
+                watch_seconds: WATCH_SECONDS,
+            };
+            return events::events(asked).boxed();
+        }
         let config = watcher::Config {
             label_selector: self.selector.labels.clone().map(Cow::into_owned),
             field_selector: self.selector.fields.clone().map(Cow::into_owned),
             ..watcher::Config::default()
         };
         let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
-        watcher::watcher(self.api.clone(), config)
+        watcher::watcher(self.api.clone(), config).boxed()
     }
 
     fn take(&self, event: Event<S>) -> Vec<Concerns> {

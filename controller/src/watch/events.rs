@@ -1,0 +1,246 @@
+//! The watch of Events, which is not to list them again and again.
+//!
+//! A watch goes on from the last version that it has seen. Of other kinds bookmarks keep that young. Of Events the API
+//! server sends none, since it does not cache them: where none that we select comes for five to ten minutes, etcd has
+//! compacted that version, the next watch is answered 410 Gone, and kube's watcher lists all Events of the cluster
+//! again, from etcd. Here a list of a single object tells a young version now and then.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, unfold};
+use futures::{Stream, StreamExt};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::runtime::watcher::{Error, Event};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+/// Well below the five minutes after which etcd is compacted.
+const YOUNG: Duration = Duration::from_mins(3);
+/// A watch that was open for so long since has shown all that was before a version that was asked for at its beginning.
+const SETTLED: Duration = Duration::from_secs(20);
+
+/// What is listed and watched.
+pub struct Asked<S> {
+    pub api: Api<S>,
+    pub fields: Option<String>,
+    pub page: u32,
+    pub watch_seconds: u32,
+}
+
+enum State<S> {
+    Start,
+    Page {
+        objects: VecDeque<S>,
+        next: Option<String>,
+        version: String,
+    },
+    Listed(Version),
+    Watching {
+        version: Version,
+        /// A version that was asked for when the watch began.
+        young: Option<String>,
+        began: Instant,
+        stream: BoxStream<'static, kube::Result<WatchEvent<S>>>,
+    },
+}
+
+/// Where a watch goes on, and when that was learnt.
+struct Version {
+    text: String,
+    learnt: Instant,
+}
+
+impl Version {
+    fn now(text: String) -> Self {
+        Self {
+            text,
+            learnt: Instant::now(),
+        }
+    }
+}
+
+/// The same as kube's watcher tells.
+pub fn events<S>(asked: Asked<S>) -> impl Stream<Item = Result<Event<S>, Error>> + Send
+where
+    S: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    unfold((asked, State::Start), async |(asked, mut state)| {
+        loop {
+            let (told, next) = asked.step(state).await;
+            state = next;
+            if let Some(told) = told {
+                return Some((told, (asked, state)));
+            }
+        }
+    })
+}
+
+type Step<S> = (Option<Result<Event<S>, Error>>, State<S>);
+
+impl<S> Asked<S>
+where
+    S: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    async fn step(&self, state: State<S>) -> Step<S> {
+        match state {
+            State::Start => {
+                let first = State::Page {
+                    objects: VecDeque::new(),
+                    next: Some(String::new()),
+                    version: String::new(),
+                };
+                (Some(Ok(Event::Init)), first)
+            }
+            State::Page {
+                mut objects,
+                next,
+                version,
+            } => match (objects.pop_front(), next) {
+                (Some(object), next) => {
+                    let rest = State::Page {
+                        objects,
+                        next,
+                        version,
+                    };
+                    (Some(Ok(Event::InitApply(object))), rest)
+                }
+                (None, Some(next)) => self.list(next).await,
+                (None, None) => {
+                    let listed = State::Listed(Version::now(version));
+                    (Some(Ok(Event::InitDone)), listed)
+                }
+            },
+            State::Listed(version) => self.watch(version).await,
+            State::Watching {
+                version,
+                young,
+                began,
+                mut stream,
+            } => match stream.next().await {
+                Some(Ok(event)) => {
+                    let (told, version) = taken(event, version);
+                    let next = match version {
+                        Some(version) => State::Watching {
+                            version,
+                            young,
+                            began,
+                            stream,
+                        },
+                        None => State::Start,
+                    };
+                    (told, next)
+                }
+                Some(Err(error)) => (Some(Err(Error::WatchFailed(error))), State::Listed(version)),
+                None => {
+                    let young = young.filter(|_| began.elapsed() >= SETTLED);
+                    (None, State::Listed(younger(version, young, began)))
+                }
+            },
+        }
+    }
+
+    async fn list(&self, next: String) -> Step<S> {
+        let parameters = ListParams {
+            field_selector: self.fields.clone(),
+            limit: Some(self.page),
+            continue_token: Some(next).filter(|token| !token.is_empty()),
+            ..ListParams::default()
+        };
+        match self.api.list(&parameters).await {
+            Ok(list) => {
+                let next = list.metadata.continue_.filter(|token| !token.is_empty());
+                let page = State::Page {
+                    objects: list.items.into(),
+                    next,
+                    version: list.metadata.resource_version.unwrap_or_default(),
+                };
+                (None, page)
+            }
+            Err(error) => (Some(Err(Error::InitialListFailed(error))), State::Start),
+        }
+    }
+
+    async fn watch(&self, version: Version) -> Step<S> {
+        let parameters = WatchParams {
+            field_selector: self.fields.clone(),
+            timeout: Some(self.watch_seconds),
+            ..WatchParams::default()
+        };
+        match self.api.watch(&parameters, &version.text).await {
+            Ok(stream) => {
+                let stream = stream.boxed();
+                let began = Instant::now();
+                let is_old = version.learnt.elapsed() >= YOUNG;
+                let young = if is_old { self.young().await } else { None };
+                let watching = State::Watching {
+                    version,
+                    young,
+                    began,
+                    stream,
+                };
+                (None, watching)
+            }
+            Err(error) => {
+                let gone = matches!(&error, kube::Error::Api(status) if status.code == 410);
+                let next = if gone {
+                    State::Start
+                } else {
+                    State::Listed(version)
+                };
+                (Some(Err(Error::WatchStartFailed(error))), next)
+            }
+        }
+    }
+
+    /// The version of now. One that is not told costs nothing but a list.
+    async fn young(&self) -> Option<String> {
+        // Without the selector: by it the API server would read all Events to find one that matches.
+        let one = ListParams::default().limit(1);
+        let list = self.api.list_metadata(&one).await.ok()?;
+        list.metadata.resource_version
+    }
+}
+
+/// What an event of the watch tells, and where it goes on; `None`: all must be listed again.
+fn taken<S: Resource>(
+    event: WatchEvent<S>,
+    version: Version,
+) -> (Option<Result<Event<S>, Error>>, Option<Version>) {
+    match event {
+        WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+            let version = object.resource_version().map(Version::now);
+            (Some(Ok(Event::Apply(object))), version)
+        }
+        WatchEvent::Deleted(object) => {
+            let version = object.resource_version().map(Version::now);
+            (Some(Ok(Event::Delete(object))), version)
+        }
+        WatchEvent::Bookmark(bookmark) => {
+            let version = Version::now(bookmark.metadata.resource_version);
+            (None, Some(version))
+        }
+        WatchEvent::Error(status) => {
+            let gone = status.code == 410;
+            let told = Err(Error::WatchError(status.boxed()));
+            (Some(told), Some(version).filter(|_| !gone))
+        }
+    }
+}
+
+/// The younger of the last version that was seen and one that was asked for.
+fn younger(version: Version, young: Option<String>, asked: Instant) -> Version {
+    let number = |text: &str| text.parse::<u64>().ok();
+    match young {
+        Some(text) if number(&text) > number(&version.text) => Version {
+            text,
+            learnt: asked,
+        },
+        _ => version,
+    }
+}
+
+#[cfg(test)]
+mod tests;

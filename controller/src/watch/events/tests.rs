@@ -1,0 +1,166 @@
+#![allow(clippy::unwrap_used)]
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use hyper::body::{Bytes, Frame};
+use k8s_openapi::api::core::v1::Event as Told;
+use kube::Client;
+use kube::client::Body;
+use tokio::time::{Sleep, sleep, timeout};
+use tower::BoxError;
+
+use super::*;
+
+const WATCH: Duration = Duration::from_secs(50);
+/// etcd keeps no version that is older.
+const COMPACTED: Duration = Duration::from_mins(5);
+
+const GONE: &str = r#"{"type": "ERROR", "object": {"status": "Failure", "code": 410, "reason": "Expired", "message": "old"}}"#;
+
+/// The body of an answer.
+enum Answer {
+    Text(Bytes),
+    /// Of a watch that shows nothing until it ends.
+    Quiet(Pin<Box<Sleep>>),
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Text(text) if text.is_empty() => Poll::Ready(None),
+            Self::Text(text) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(text))))),
+            Self::Quiet(end) => end.as_mut().poll(context).map(|()| None),
+        }
+    }
+}
+
+/// An API server in a quiet cluster: its version grows by one a second, and none of its Events is selected.
+struct Server {
+    began: Instant,
+    /// Lists that it was asked for: how many objects, and by which selector.
+    lists: Mutex<Vec<(String, bool)>>,
+}
+
+impl Server {
+    fn client(self: &Arc<Self>) -> Client {
+        let server = Arc::clone(self);
+        let answer = tower::service_fn(move |request: Request<Body>| {
+            let server = Arc::clone(&server);
+            async move {
+                let query = request.uri().query().unwrap_or_default().to_owned();
+                let body = match server.answer(&query) {
+                    Some(text) => Answer::Text(text.into()),
+                    None => Answer::Quiet(Box::pin(sleep(WATCH))),
+                };
+                Ok::<_, BoxError>(Response::new(body))
+            }
+        });
+        Client::new(answer, "default")
+    }
+
+    /// What it says; nothing for a watch that shows nothing.
+    fn answer(&self, query: &str) -> Option<String> {
+        let said = |name: &str| {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            let mut values = pairs.filter(|(key, _)| *key == name);
+            values.next().map(|(_, value)| value.to_owned())
+        };
+        let now = self.began.elapsed().as_secs();
+        if said("watch").is_none() {
+            let limit = said("limit").unwrap_or_default();
+            let selected = said("fieldSelector").is_some();
+            self.lists.lock().unwrap().push((limit, selected));
+            let version = now + 1;
+            return Some(format!(
+                r#"{{"metadata": {{"resourceVersion": "{version}"}}, "items": []}}"#
+            ));
+        }
+        let version: u64 = said("resourceVersion").unwrap().parse().unwrap();
+        let compacted = now.saturating_sub(version) > COMPACTED.as_secs();
+        compacted.then(|| format!("{GONE}\n"))
+    }
+}
+
+fn asked(client: Client) -> Asked<Told> {
+    Asked {
+        api: Api::all(client),
+        fields: Some("type=Warning".to_owned()),
+        page: 100,
+        watch_seconds: 50,
+    }
+}
+
+/// OPS-27
+#[tokio::test(start_paused = true)]
+async fn events_of_a_quiet_cluster_are_listed_once() {
+    let server = Arc::new(Server {
+        began: Instant::now(),
+        lists: Mutex::default(),
+    });
+    let mut events = std::pin::pin!(events(asked(server.client())));
+    let mut told = Vec::new();
+    let _ = timeout(Duration::from_hours(1), async {
+        while let Some(event) = events.next().await {
+            told.push(event.map(|event| name_of(&event)));
+        }
+    })
+    .await;
+    assert!(
+        matches!(&told[..], [Ok("init"), Ok("done")]),
+        "in an hour: {told:?}"
+    );
+    let lists = server.lists.lock().unwrap();
+    let whole = lists.iter().filter(|(limit, _)| limit != "1");
+    assert_eq!(whole.count(), 1, "{lists:?}");
+    assert!(
+        lists.len() <= 20,
+        "one small list in three minutes: {lists:?}"
+    );
+    assert!(
+        lists[1..].iter().all(|(_, selected)| !selected),
+        "a selector would make a small list read them all: {lists:?}"
+    );
+}
+
+fn name_of(event: &Event<Told>) -> &'static str {
+    match event {
+        Event::Init => "init",
+        Event::InitApply(_) => "listed",
+        Event::InitDone => "done",
+        Event::Apply(_) => "there",
+        Event::Delete(_) => "gone",
+    }
+}
+
+/// OPS-27
+#[tokio::test(start_paused = true)]
+async fn a_version_that_was_compacted_all_the_same_is_listed_anew() {
+    let version = Version::now("5".to_owned());
+    let (told, next) = taken::<Told>(serde_json::from_str(GONE).unwrap(), version);
+    assert!(matches!(told, Some(Err(Error::WatchError(_)))));
+    assert!(next.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_came_meanwhile_is_younger_than_what_was_asked_for() {
+    let began = Instant::now();
+    for (seen, young, wanted) in [
+        ("5", Some("9"), "9"),
+        ("10", Some("9"), "10"),
+        ("5", None, "5"),
+        ("5", Some("none"), "5"),
+    ] {
+        let version = Version::now(seen.to_owned());
+        let found = younger(version, young.map(str::to_owned), began);
+        assert_eq!(found.text, wanted, "{seen} {young:?}");
+    }
+}
