@@ -1,4 +1,4 @@
-//! What the Secret holds (CERT-1).
+//! What the two Secrets hold (CERT-1): one what the webhook serves by, the other the keys of its CAs, which it cannot read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,6 +48,31 @@ impl Data {
         self.0.remove(key);
     }
 
+    /// What goes into the webhook's Secret, and what into that of the authorities.
+    #[must_use]
+    pub fn split(mut self) -> (Self, Self) {
+        let authority = self.0.extract_if(.., |key, _| is_of_authority(key));
+        let authority = Self(authority.collect());
+        (self, authority)
+    }
+
+    /// Both again. What stands in the webhook's Secret counts: only a release that knew no other has put it there.
+    #[must_use]
+    pub fn with(mut self, authority: &Self) -> Self {
+        for (key, value) in &authority.0 {
+            if is_of_authority(key) {
+                self.0.entry(key.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        self
+    }
+
+    /// Whether no key of an authority is among it.
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        !self.0.keys().any(|key| is_of_authority(key))
+    }
+
     /// What a server needs, and no more: without the authorities' keys.
     #[must_use]
     pub fn of_server(mut self) -> Self {
@@ -55,4 +80,8 @@ impl Data {
             .retain(|key, _| [LEAF, LEAF_KEY, AUTHORITIES].contains(&key.as_str()));
         self
     }
+}
+
+fn is_of_authority(key: &str) -> bool {
+    [AUTHORITY_KEY, NEXT, NEXT_KEY].contains(&key)
 }

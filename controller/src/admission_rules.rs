@@ -8,14 +8,17 @@ mod bindings;
 mod facts;
 pub mod flags;
 mod objects;
+mod pace;
 mod proof;
+mod spread;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::tasks::Tasks;
 use asya_shared::admission::facts::Facts;
-use asya_shared::admission::{self, Endpoint, Settings};
+use asya_shared::admission::{self, Anchor, Endpoint, Settings};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -25,9 +28,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
 use self::anchor::Anchors;
+use self::bindings::Bound;
 use self::facts::FactsMap;
-use self::objects::{Objects, Wanted};
+use self::objects::{Objects, Outcome, Wanted};
 use self::proof::Proofs;
+use self::spread::Spread;
 use crate::certificates::trust::Trust;
 use crate::events::Note;
 use crate::operator::Operator;
@@ -46,6 +51,36 @@ const LONGEST_RETRY: Duration = Duration::from_mins(1);
 /// A list that comes tells us, one that fails does not.
 const UNFILLED: Duration = Duration::from_secs(10);
 
+/// Without a change, nothing is due.
+const FAR: Duration = Duration::from_hours(24);
+
+/// What has come of all objects.
+#[derive(Default)]
+struct Applied {
+    wrote: bool,
+    /// When there is something to do without a change.
+    due: Option<Instant>,
+}
+
+impl Applied {
+    fn add(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Kept => {}
+            Outcome::Wrote => self.wrote = true,
+            Outcome::Later(at) => self.later(Some(at)),
+        }
+    }
+
+    fn later(&mut self, at: Option<Instant>) {
+        self.due = at.into_iter().chain(self.due).min();
+    }
+
+    fn wait(&self) -> Duration {
+        self.due
+            .map_or(FAR, |due| due.saturating_duration_since(Instant::now()))
+    }
+}
+
 /// What the configurations are made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -57,6 +92,8 @@ pub struct Plan {
     pub endpoint: Endpoint,
     /// How many replicas of it there are to be, where that is known.
     pub replicas: Option<u32>,
+    /// How long every API server may take to see a changed `caBundle` (CERT-4 (3)).
+    pub spread: Duration,
 }
 
 impl Plan {
@@ -75,8 +112,10 @@ pub struct Keeper {
     anchors: Arc<Anchors>,
     proofs: Proofs,
     facts: FactsMap,
+    spread: Spread,
     /// What passes are due.
     queue: WorkQueue<Work>,
+    tasks: Tasks,
     failures: u32,
     /// What was told last, so that it is not told again.
     told: Option<String>,
@@ -95,10 +134,12 @@ impl Keeper {
             )),
             proofs: Proofs::new(client.clone()),
             facts: FactsMap::new(client, &plan.namespace, &plan.release),
+            spread: Spread::default(),
             plan,
             trust,
             context: Arc::clone(&operator.context),
             queue: operator.queue.clone(),
+            tasks: operator.tasks.clone(),
             failures: 0,
             told: None,
         }
@@ -113,9 +154,15 @@ impl Keeper {
             let changed = Arc::clone(&changed);
             move |_| changed.notify_one()
         };
-        watches.spawn(self.mutating.watch(metrics).run(notify()));
-        watches.spawn(self.validating.watch(metrics).run(notify()));
-        watches.spawn(self.anchors.watch(metrics).run(notify()));
+        let name = "watch of webhook configurations";
+        let (mutating, validating, anchors) = (
+            self.mutating.watch(metrics).run(notify()),
+            self.validating.watch(metrics).run(notify()),
+            self.anchors.watch(metrics).run(notify()),
+        );
+        watches.spawn(self.tasks.unending(name, mutating));
+        watches.spawn(self.tasks.unending(name, validating));
+        watches.spawn(self.tasks.unending("watch of their anchor", anchors));
         let mut trusted = self.trust.wanted();
         let mut next = Instant::now();
         loop {
@@ -150,19 +197,13 @@ impl Keeper {
     }
 
     async fn try_pass(&mut self) -> Result<Duration, String> {
-        const FAR: Duration = Duration::from_hours(24);
         // Before all has been listed, what is missing may be there.
         if !(self.mutating.is_listed() && self.validating.is_listed() && self.anchors.is_listed()) {
             return Ok(FAR);
         }
         let anchor = self.anchors.ensure().await?;
         self.trust.goes_with(anchor.clone());
-        let bundles = self
-            .mutating
-            .bundles()
-            .into_iter()
-            .chain(self.validating.bundles());
-        let bundles: Vec<_> = bundles.collect();
+        let bundles = self.bundles();
         self.trust.found(bundles.iter().map(|bundle| &**bundle));
         let Some(ca_bundle) = self
             .trust
@@ -179,18 +220,6 @@ impl Keeper {
                 self.plan.anchor()
             ));
         };
-        let unreadable = self.context.bindings.kinds.unreadable();
-        let is_known = unreadable.is_some();
-        let facts = Facts {
-            trusted: facts::trusted(&bundles),
-            scripts: Some(self.context.installation.scripts_hash.clone()),
-            unreadable: unreadable.unwrap_or_default(),
-            replicas: self.plan.replicas,
-        };
-        // What is told before all kinds were looked at would be told again at once.
-        if is_known {
-            self.facts.tell(facts, &anchor).await?;
-        }
         let settings = Settings {
             release: self.plan.release.clone(),
             namespace: self.plan.namespace.clone(),
@@ -198,22 +227,15 @@ impl Keeper {
             ca_bundle,
             anchor,
         };
-        let validator = Wanted::new(&admission::validating(&settings));
-        let mut wrote = self.validating.apply(&validator, &self.context).await?;
-        let Some(bound) = bindings::all(&self.context) else {
-            return Ok(UNFILLED);
+        let mut applied = Applied::default();
+        let healed = self.apply_all(&settings, &mut applied).await;
+        // After the repair: an entry that somebody changed for a moment is no news for the webhook.
+        applied.later(self.tell_facts(&settings.anchor).await?);
+        let Some(bound) = healed? else {
+            return Ok(UNFILLED.min(applied.wait()));
         };
-        let live = &self.mutating;
-        self.proofs.keep(&bound, || live.failing());
-        let bindings: Vec<_> = bound
-            .iter()
-            .map(|bound| bound.binding(|name| self.proofs.has(&bound.uid, name)))
-            .collect();
-        let rules = admission::mutating(&settings, &bindings);
-        self.tell_of_surplus(&rules.surplus);
-        wrote |= self.apply_mutating(rules.objects).await?;
         self.told = None;
-        if wrote {
+        if applied.wrote {
             // Read back by the watch; who fights over it gets one answer a second.
             sleep(PAUSE).await;
             self.context.bindings.changed().notify_one();
@@ -230,7 +252,55 @@ impl Keeper {
                     .tell(&actor, Note::InjectionNotProved, text);
             }
         }
-        Ok(sought.again.unwrap_or(FAR))
+        Ok(sought.again.unwrap_or(FAR).min(applied.wait()))
+    }
+
+    /// Makes every object what it should be. Answers the bindings; none where it is not known yet which there are.
+    async fn apply_all(
+        &mut self,
+        settings: &Settings,
+        applied: &mut Applied,
+    ) -> Result<Option<Vec<Bound>>, String> {
+        let validator = Wanted::new(&admission::validating(settings));
+        applied.add(self.validating.apply(&validator, &self.context).await?);
+        let Some(bound) = bindings::all(&self.context) else {
+            return Ok(None);
+        };
+        let live = &self.mutating;
+        self.proofs.keep(&bound, || live.failing());
+        let bindings: Vec<_> = bound
+            .iter()
+            .map(|bound| bound.binding(|name| self.proofs.has(&bound.uid, name)))
+            .collect();
+        let rules = admission::mutating(settings, &bindings);
+        self.tell_of_surplus(&rules.surplus);
+        self.apply_mutating(rules.objects, applied).await?;
+        Ok(Some(bound))
+    }
+
+    /// Tells the webhook what it cannot see, and answers when there is more to tell.
+    async fn tell_facts(&mut self, anchor: &Anchor) -> Result<Option<Instant>, String> {
+        // What is told before all kinds were looked at would be told again at once.
+        let Some(unreadable) = self.context.bindings.kinds.unreadable() else {
+            return Ok(None);
+        };
+        let everywhere = facts::trusted(&self.bundles());
+        let (before, now) = (self.facts.trusted().await?, Instant::now());
+        let trusted = self.spread.tell(&everywhere, before, self.plan.spread, now);
+        let facts = Facts {
+            trusted: trusted.told,
+            scripts: Some(self.context.installation.scripts_hash.clone()),
+            unreadable,
+            replicas: self.plan.replicas,
+        };
+        self.facts.tell(facts, anchor).await?;
+        Ok(trusted.again)
+    }
+
+    /// Every `caBundle`, as it is by now.
+    fn bundles(&self) -> Vec<Arc<[u8]>> {
+        let mutating = self.mutating.bundles().into_iter();
+        mutating.chain(self.validating.bundles()).collect()
     }
 
     /// CFG-7: who asked for more than there is room for learns of it.
@@ -246,7 +316,8 @@ impl Keeper {
     async fn apply_mutating(
         &self,
         objects: Vec<MutatingWebhookConfiguration>,
-    ) -> Result<bool, String> {
+        applied: &mut Applied,
+    ) -> Result<(), String> {
         let mut wanted: BTreeMap<String, MutatingWebhookConfiguration> = BTreeMap::new();
         let template = objects.first().cloned().unwrap_or_default();
         for object in objects {
@@ -260,13 +331,10 @@ impl Keeper {
                 empty
             });
         }
-        let mut wrote = false;
         for object in wanted.into_values() {
-            wrote |= self
-                .mutating
-                .apply(&Wanted::new(&object), &self.context)
-                .await?;
+            let wanted = Wanted::new(&object);
+            applied.add(self.mutating.apply(&wanted, &self.context).await?);
         }
-        Ok(wrote)
+        Ok(())
     }
 }

@@ -18,10 +18,9 @@ use asya_certs::change::{Change, change};
 use asya_certs::decide::{Step, decide};
 use asya_certs::mint::Settings;
 use asya_certs::secret::TlsSecret;
-use asya_certs::store::{Store, WriteError};
+use asya_certs::store::{Store, Stored, WriteError, authority_secret};
 use asya_certs::watch::{SecretWatch, Seen};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
@@ -63,8 +62,8 @@ pub struct Keeper {
     trust: Trust,
     store: Store,
     client: Client,
-    /// As it was read or written last; none if there is none.
-    secret: Option<TlsSecret>,
+    /// As they were read or written last.
+    stored: Stored,
     /// Whether that is known.
     is_read: bool,
     since: Instant,
@@ -84,7 +83,7 @@ impl Keeper {
             plan,
             trust,
             client,
-            secret: None,
+            stored: Stored::default(),
             is_read: false,
             since: Instant::now(),
             unreached: None,
@@ -97,6 +96,8 @@ impl Keeper {
     pub async fn run(mut self) {
         let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
+        let keys = authority_secret(name);
+        let mut keys = SecretWatch::new(self.client.clone(), namespace, &keys);
         let (mut found, mut anchored) = (self.trust.changes(), self.trust.anchored());
         self.since = Instant::now();
         let mut next = self.since;
@@ -105,7 +106,11 @@ impl Keeper {
             tokio::select! {
                 seen = watch.next() => match seen {
                     // What a watch shows may be older than what was written since: it only says that it is time to look.
-                    Seen::Now(shown) => stale |= version(shown.as_deref()) != self.version(),
+                    Seen::Now(shown) => stale |= version(shown.as_deref()) != version(self.stored.server.as_ref()),
+                    Seen::Blind(_) => continue,
+                },
+                seen = keys.next(), if !self.plan.by_cert_manager => match seen {
+                    Seen::Now(shown) => stale |= version(shown.as_deref()) != version(self.stored.authority.as_ref()),
                     Seen::Blind(_) => continue,
                 },
                 _ = found.changed() => {}
@@ -140,15 +145,20 @@ impl Keeper {
             self.read().await?;
         }
         for _ in 0..MOST_WRITES {
-            let secret = self.secret.clone().unwrap_or_default();
-            let (bundle, now) = (secret.bundle(), Timestamp::now());
+            let (data, exists) = (self.stored.data(), self.stored.server.is_some());
+            let (bundle, now) = (self.stored.bundle(), Timestamp::now());
             self.want(&bundle.authorities, now);
             if self.plan.by_cert_manager {
                 self.judge(&bundle, now);
                 return Ok(self.plan.look);
             }
             let trusted_for = self.trust.trusted_for(&bundle.authorities);
-            let step = decide(&bundle, trusted_for, &self.plan.settings, now);
+            // The keys move before anything else does: a release that knew one Secret left them where the webhook reads.
+            let step = if self.stored.is_split() {
+                decide(&bundle, trusted_for, &self.plan.settings, now)
+            } else {
+                Step::Keep
+            };
             let unknown = !self.trust.is_known() && self.since.elapsed() < PATIENCE;
             if matches!(step, Step::Mint(_)) && unknown {
                 return Ok(PATIENCE.saturating_sub(self.since.elapsed()));
@@ -158,28 +168,26 @@ impl Keeper {
             }
             let present = self.trust.present();
             let settings = &self.plan.settings;
-            let changed = change(&step, &secret.data, &bundle, &present, settings, now);
+            let changed = change(&step, &data, &bundle, &present, settings, now);
             let changed = changed.map_err(|error| error.to_string())?;
             let anchored = self.trust.anchored().borrow().clone();
-            if self.secret.is_none() && anchored == Some(Anchored::Nowhere) {
+            if !exists && anchored == Some(Anchored::Nowhere) {
                 // It would be left behind.
                 return Ok(self.plan.look);
             }
             let owner = anchored.as_ref().and_then(Anchored::owner);
-            let lacks_owner = self.secret.is_some() && !goes_with(&secret, owner.as_ref());
+            let is_settled = self.stored.is_split() && self.stored.goes_with(owner.as_ref());
             let as_it_is = || Change {
-                data: secret.data.clone(),
+                data: data.clone(),
                 since: bundle.since,
             };
-            let Some(changed) = changed.or_else(|| lacks_owner.then(as_it_is)) else {
+            let Some(changed) = changed.or_else(|| (!is_settled).then(as_it_is)) else {
                 return Ok(self.after(&step, trusted_for));
             };
-            let written = self
-                .store
-                .write(self.secret.as_ref(), changed, owner.as_ref());
+            let written = self.store.write(&self.stored, changed, owner.as_ref());
             match written.await {
                 Ok(written) => {
-                    self.secret = Some(written);
+                    self.stored = written;
                     self.told = None;
                     info!(secret = self.plan.secret, %step, "webhook certificates");
                 }
@@ -225,7 +233,7 @@ impl Keeper {
 
     async fn read(&mut self) -> Result<(), String> {
         let read = self.store.read().await;
-        self.secret = read.map_err(|error| error.to_string())?;
+        self.stored = read.map_err(|error| error.to_string())?;
         self.is_read = true;
         Ok(())
     }
@@ -282,16 +290,6 @@ impl Keeper {
             self.told = Some(reason.to_owned());
         }
     }
-
-    fn version(&self) -> Option<&str> {
-        version(self.secret.as_ref())
-    }
-}
-
-/// Whether the Secret has this owner, if any.
-fn goes_with(secret: &TlsSecret, owner: Option<&OwnerReference>) -> bool {
-    let owners = secret.metadata.owner_references.iter().flatten();
-    owner.is_none_or(|owner| owners.into_iter().any(|it| it == owner))
 }
 
 fn version(secret: Option<&TlsSecret>) -> Option<&str> {

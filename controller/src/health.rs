@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use asya_process::listen::{self, BindError};
-use axum::Router;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 /// Whether we are ready: as soon as every gate is. A clone is another handle to the same gates.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +26,22 @@ pub struct Gate {
     name: Arc<str>,
 }
 
+/// The gate of the process itself.
+pub const PROCESS: &str = "process";
+
 impl Readiness {
+    /// Of a process that has still to say what it waits for: without that, an answer between the first probe and the
+    /// first gate would be "ready", before the CRD is served.
+    #[must_use]
+    pub fn starting() -> Self {
+        let readiness = Self::default();
+        let starting = Some("starting".to_owned());
+        readiness.gates.send_modify(|gates| {
+            gates.insert(PROCESS.to_owned(), starting);
+        });
+        readiness
+    }
+
     /// A gate that is not ready yet.
     #[must_use]
     pub fn gate(&self, name: &str) -> Gate {
@@ -107,18 +120,4 @@ pub async fn bind(address: &str, flag: &'static str) -> Result<Option<TcpListene
         return Ok(None);
     }
     listen::bind(address, flag).await.map(Some)
-}
-
-/// Serves until `shutdown`; requests under way are answered.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    routes: Router,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
-    axum::serve(listener, routes)
-        .with_graceful_shutdown(shutdown.cancelled_owned())
-        .await
 }

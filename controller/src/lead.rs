@@ -13,6 +13,7 @@ use tracing::{error, info, warn};
 use crate::args::Args;
 use crate::certificates::trust::Trust;
 use crate::certificates::{Keeper, Plan};
+use crate::health::PROCESS;
 use crate::leader::{Candidate, Ended};
 use crate::operator::Operator;
 use crate::{admission_rules, crd};
@@ -39,7 +40,11 @@ impl Singletons {
     ) -> Self {
         let trust = Trust::default();
         let service = args.certificates.webhook_service.as_deref();
-        let rules = args.rules.plan(service, &args.namespace);
+        let rules = args.rules.plan(
+            service,
+            &args.namespace,
+            args.certificates.webhook_ca_spread,
+        );
         if rules.is_none() {
             // There is no webhook configuration of ours that could trust another CA.
             trust.found([]);
@@ -66,7 +71,7 @@ pub async fn until_told(
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
     );
-    let (queue, running) = (operator.queue.clone(), operator.readiness.gate("process"));
+    let (queue, running) = (operator.queue.clone(), operator.readiness.gate(PROCESS));
     running.ready();
     let (release, acquired) = (CancellationToken::new(), CancellationToken::new());
     let election = tokio::spawn(elect(
@@ -75,6 +80,7 @@ pub async fn until_told(
         release.clone(),
         acquired.clone(),
     ));
+    let tasks = operator.tasks.clone();
     let passes = tokio::spawn(lead(operator, client, singletons, acquired.clone()));
     tokio::pin!(election, passes);
 
@@ -83,6 +89,7 @@ pub async fn until_told(
         _ = int.recv() => {}
         ended = &mut election => return Ok(gave_up(&ended)),
         ended = &mut passes => return Err(format!("passes ended: {ended:?}").into()),
+        ended = tasks.ended() => return Err(ended.into()),
     }
     info!("stopping");
     running.not_ready("stopping");
@@ -125,13 +132,19 @@ async fn lead(
 ) {
     acquired.cancelled().await;
     if singletons.manages_crd {
-        tokio::spawn(keep_crd(client));
+        tokio::spawn(operator.tasks.ending("the CRD", keep_crd(client)));
     }
     if let Some(certificates) = singletons.certificates {
-        tokio::spawn(certificates.run());
+        let task = operator
+            .tasks
+            .unending("webhook certificates", certificates.run());
+        tokio::spawn(task);
     }
     if let Some(rules) = singletons.rules {
-        tokio::spawn(rules.run());
+        let task = operator
+            .tasks
+            .unending("webhook configurations", rules.run());
+        tokio::spawn(task);
     }
     operator.readiness.reached().await;
     operator.lead().await;

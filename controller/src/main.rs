@@ -43,6 +43,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use asya_process::tasks::Tasks;
 use asya_process::{BoxError, api_server, metrics as exposed, probes, program};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -167,7 +168,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         metrics: Arc::clone(&metrics),
         client: client.clone(),
     };
-    let readiness = Readiness::default();
+    let (readiness, tasks) = (Readiness::starting(), Tasks::default());
     let operator = Operator {
         context: Arc::new(context),
         queue: WorkQueue::observed(pacing(&args), metrics.clone()),
@@ -177,18 +178,20 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         },
         pace: pace(&args),
         readiness: readiness.clone(),
+        tasks: tasks.clone(),
     };
     operator.measure();
 
     let stop = CancellationToken::new();
-    serve(&args, readiness, &metrics, &stop).await?;
+    serve(&args, readiness, &metrics, &tasks, &stop).await?;
     let namespaces = Namespaces {
         named: args.watch_namespaces.clone(),
         file: args.watch_namespaces_file.clone(),
     };
     let mut watches = Watches::new(operator.clone(), client.clone());
     watches.cover(&namespaces.read()?);
-    let watches = tokio::spawn(namespaces.follow(watches));
+    let watches = tasks.unending("watches", namespaces.follow(watches));
+    let watches = tokio::spawn(watches);
     let candidate = Candidate {
         client: client::unfenced(config)?,
         namespace: args.namespace.clone(),
@@ -214,7 +217,8 @@ fn home(args: &Args) -> &str {
 /// Whether the webhook is called that puts the sidecar into pods of bindings.
 fn keeps_webhook(args: &Args) -> bool {
     let service = args.certificates.webhook_service.as_deref();
-    args.rules.plan(service, &args.namespace).is_some()
+    let spread = args.certificates.webhook_ca_spread;
+    args.rules.plan(service, &args.namespace, spread).is_some()
 }
 
 /// After how long what may pass by itself counts.
@@ -254,6 +258,7 @@ async fn serve(
     args: &Args,
     readiness: Readiness,
     metrics: &Arc<Metrics>,
+    tasks: &Tasks,
     stop: &CancellationToken,
 ) -> Result<(), BoxError> {
     let health = health::bind(
@@ -268,7 +273,8 @@ async fn serve(
     ];
     for (listener, routes) in served {
         if let Some(listener) = listener {
-            tokio::spawn(health::serve(listener, routes, stop.clone()));
+            let served = asya_process::serve::plain(listener, routes, stop.clone());
+            tokio::spawn(tasks.ending("probes and metrics", served));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use asya_process::metrics::Exposed;
+use asya_process::tasks::Tasks;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::census;
@@ -29,6 +30,8 @@ pub struct Operator {
     pub schedule: Schedule,
     /// Gates of `/readyz`.
     pub readiness: Readiness,
+    /// What must not end.
+    pub tasks: Tasks,
 }
 
 impl Operator {
@@ -216,4 +219,4 @@ impl Operator {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

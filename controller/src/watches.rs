@@ -55,8 +55,11 @@ impl Watches {
     pub fn new(operator: Operator, client: Client) -> Self {
         let keda = WatchesOfCrds::start(&operator, &client);
         let mut of_bindings = JoinSet::new();
-        of_bindings.spawn(watches::follow(operator.clone(), client.clone()));
-        of_bindings.spawn(watches::follow_kinds(operator.clone(), client.clone()));
+        let tasks = &operator.tasks;
+        let objects = watches::follow(operator.clone(), client.clone());
+        of_bindings.spawn(tasks.unending("watches of bindings", objects));
+        let kinds = watches::follow_kinds(operator.clone(), client.clone());
+        of_bindings.spawn(tasks.unending("watch of kinds", kinds));
         Self {
             operator,
             client,
@@ -205,7 +208,8 @@ impl Watches {
                 .run(move |concerns| concerned(&operator, concerns))
                 .await;
         };
-        run.boxed()
+        let name = format!("watch {}", R::what());
+        self.operator.tasks.unending(&name, run).boxed()
     }
 
     fn watch<R>(&self, scope: &Scope, store: Arc<dyn Keeps<R>>, selector: Selector) -> Watch<R>
@@ -260,8 +264,9 @@ impl WatchesOfCrds {
                 gate,
                 metrics: Arc::clone(&operator.context.metrics),
             };
-            let operator = operator.clone();
-            running.spawn(watch.run(move |concerns| operator.look_for_keda(concerns)));
+            let (operator, tasks) = (operator.clone(), operator.tasks.clone());
+            let run = watch.run(move |concerns| operator.look_for_keda(concerns));
+            running.spawn(tasks.unending(&format!("watch CRD {name}"), run));
         }
         let known = join_all(opened).map(drop).boxed().shared();
         Self {
@@ -270,3 +275,6 @@ impl WatchesOfCrds {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

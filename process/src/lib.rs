@@ -3,12 +3,15 @@
 
 pub mod api_server;
 pub mod check;
+pub mod fair;
 pub mod flags;
 pub mod listen;
 mod logs;
 pub mod metrics;
 pub mod probes;
 pub mod program;
+pub mod serve;
+pub mod tasks;
 pub mod watching;
 
 /// An error of which only the text matters: it ends a process.

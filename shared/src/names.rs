@@ -15,6 +15,8 @@ pub mod label {
     pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
     /// Kubernetes' own label for the application that an object is part of.
     pub const PART_OF: &str = "app.kubernetes.io/part-of";
+    /// On webhook configurations: AKS' admissions enforcer adds no terms to their `namespaceSelector`s.
+    pub const ENFORCER_DISABLED: &str = "admissions.enforcer/disabled";
     /// Kubernetes' own label for the name of an application.
     pub const NAME: &str = "app.kubernetes.io/name";
     /// Kubernetes' own label for a component of an application.

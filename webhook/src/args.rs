@@ -28,6 +28,15 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', required = true)]
     pub tls_names: Vec<String>,
 
+    /// PEM of the CA whose certificates API servers present to webhooks; nobody else is served then. Empty: everybody is.
+    #[arg(
+        long,
+        env = "ASYA_WEBHOOK_CLIENT_CA",
+        default_value = "",
+        hide_env_values = true
+    )]
+    pub client_ca: String,
+
     /// `ConfigMap` of the operator's namespace in which the controller tells what only it knows; empty: nobody tells,
     /// and any authority of the certificate will do.
     #[arg(long, default_value = "")]
@@ -66,6 +75,11 @@ impl Args {
     /// Whether somebody tells facts.
     pub fn has_facts(&self) -> bool {
         !self.facts_config_map.is_empty()
+    }
+
+    /// See [`Args::client_ca`].
+    pub fn clients(&self) -> Option<&str> {
+        Some(self.client_ca.trim()).filter(|pem| !pem.is_empty())
     }
 
     /// See [`Args::shutdown_delay`].

@@ -2,6 +2,7 @@
 
 mod actor;
 mod args;
+mod bodies;
 mod client;
 mod events;
 mod facts;
@@ -23,11 +24,14 @@ use std::time::Duration;
 
 use asya_certs::serve::{Certificates, Trusted};
 use asya_process::metrics::Exposed;
-use asya_process::{BoxError, listen, metrics as exposed, probes, program};
+use asya_process::serve::Connections;
+use asya_process::tasks::Tasks;
+use asya_process::{BoxError, listen, metrics as exposed, probes, program, serve};
 use clap::Parser;
 use k8s_openapi::jiff::Timestamp;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::actor::Actors;
@@ -44,7 +48,8 @@ use crate::server::End;
 /// Reviews under way get this long when no new ones are taken (AVL-3).
 const FINISH: Duration = Duration::from_secs(5);
 
-#[tokio::main]
+// A review takes a fraction of a millisecond, and each thread keeps memory for itself: a node of 64 cores needs no more.
+#[tokio::main(worker_threads = 4)]
 async fn main() -> ExitCode {
     let args = Args::parse();
     // Before anything speaks TLS.
@@ -65,7 +70,8 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let (contact, facts) = (Contact::default(), Known::default());
     let certificates = Certificates::new(args.tls_names.clone());
     let readiness = Readiness::new(&index, &contact, &certificates, &facts, args.has_facts());
-    let metrics = measured(&contact, &certificates);
+    let connections = Connections::new(server::MOST_CONNECTIONS);
+    let metrics = measured(&contact, &certificates, &connections);
     let mut signals = (
         signal(SignalKind::terminate())?,
         signal(SignalKind::interrupt())?,
@@ -80,12 +86,20 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let pending = readiness.clone();
     let health = probes::routes(move || pending.pending());
     let health = health.merge(exposed::routes(Arc::clone(&metrics)));
-    tokio::spawn(async { axum::serve(probes, health).await });
+    let tasks = Tasks::default();
+    let health = serve::plain(probes, health, CancellationToken::new());
+    tokio::spawn(tasks.unending("probes and metrics", health));
 
     let clients = Clients::new(args.kubeconfig.as_deref(), &contact).await?;
-    watch(&args, &clients, &index, &contact, &certificates, &facts);
+    let watched = Watched {
+        index: &index,
+        contact: &contact,
+        certificates: &certificates,
+        facts: &facts,
+    };
+    watch(&args, &clients, &watched, &tasks);
     let (told, writer) = events::events(clients.others, &args.pod_name);
-    tokio::spawn(writer.run());
+    tokio::spawn(tasks.ending("events", writer.run()));
     let judges = Judges {
         actors: Actors {
             mode: args.validation,
@@ -100,16 +114,21 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         },
         events: told,
     };
-    let tls = TlsAcceptor::from(Arc::new(asya_certs::serve::tls(certificates)?));
+    let tls = TlsAcceptor::from(Arc::new(asya_certs::serve::tls(
+        certificates,
+        args.clients(),
+    )?));
     let end = End::default();
     let routes = routes::routes(judges, metrics);
-    let served = tokio::spawn(server::serve(reviews, tls, routes, end.clone(), FINISH));
+    let served = server::serve(reviews, tls, routes, connections, end.clone(), FINISH);
+    let served = tokio::spawn(tasks.ending("reviews", served));
     info!(address = args.webhook_bind_address, "serving reviews");
 
-    tokio::select! {
-        _ = signals.0.recv() => {}
-        _ = signals.1.recv() => {}
-    }
+    let failed = tokio::select! {
+        _ = signals.0.recv() => None,
+        _ = signals.1.recv() => None,
+        ended = tasks.ended() => Some(ended),
+    };
     info!("stopping");
     readiness.stop();
     end.leaving.cancel();
@@ -119,54 +138,67 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         let _ = served.await;
     };
     tokio::select! {
-        () = drained => Ok(ExitCode::SUCCESS),
+        () = drained => failed.map_or(Ok(ExitCode::SUCCESS), |ended| Err(ended.into())),
         _ = signals.0.recv() => Ok(ExitCode::FAILURE),
         _ = signals.1.recv() => Ok(ExitCode::FAILURE),
     }
 }
 
 /// Metrics, with those that are read off what they measure.
-fn measured(contact: &Contact, certificates: &Certificates) -> Arc<Metrics> {
+fn measured(
+    contact: &Contact,
+    certificates: &Certificates,
+    connections: &Connections,
+) -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
     let (contact, certificates) = (contact.clone(), certificates.clone());
+    let connections = connections.clone();
     metrics.before_scrape(move |metrics| {
         metrics.reflector_age(contact.age());
         metrics.certificates(&certificates.shown(), Timestamp::now());
+        metrics.connections(connections.count());
     });
     metrics
 }
 
+/// What the watches fill.
+#[derive(Clone, Copy)]
+struct Watched<'a> {
+    index: &'a Arc<Index>,
+    contact: &'a Contact,
+    certificates: &'a Certificates,
+    facts: &'a Known,
+}
+
 /// Starts the watches: actors, the certificate, and what the controller tells.
-fn watch(
-    args: &Args,
-    clients: &Clients,
-    index: &Arc<Index>,
-    contact: &Contact,
-    certificates: &Certificates,
-    facts: &Known,
-) {
-    tokio::spawn(index::follow(
-        clients.actors.clone(),
-        Arc::clone(index),
-        contact.clone(),
-    ));
-    let (client, followed) = (clients.others.clone(), Arc::clone(index));
-    tokio::spawn(index::ray::follow(client, followed));
+fn watch(args: &Args, clients: &Clients, watched: &Watched<'_>, tasks: &Tasks) {
+    let Watched {
+        index,
+        contact,
+        certificates,
+        facts,
+    } = *watched;
+    let actors = index::follow(clients.actors.clone(), Arc::clone(index), contact.clone());
+    tokio::spawn(tasks.unending("watch AsyncActor", actors));
+    let clusters = index::ray::follow(clients.others.clone(), Arc::clone(index));
+    tokio::spawn(tasks.unending("watch RayCluster", clusters));
     let (namespace, secret) = (args.namespace.clone(), args.tls_secret.clone());
     let followed = certificates.clone();
-    tokio::spawn(followed.follow(clients.others.clone(), namespace.clone(), secret));
+    let followed = followed.follow(clients.others.clone(), namespace.clone(), secret);
+    tokio::spawn(tasks.unending("watch of the certificate", followed));
     if !args.has_facts() {
         certificates.trust(Trusted::All);
         return;
     }
     let (client, name) = (clients.others.clone(), args.facts_config_map.clone());
     let (index, certificates, facts) = (Arc::clone(index), certificates.clone(), facts.clone());
-    tokio::spawn(async move {
+    let told = async move {
         let heard = |told| {
             let told = facts.tell(told);
             certificates.trust(Trusted::read(told.trusted.iter().map(String::as_str)));
             index.scripts(told.scripts.as_deref().unwrap_or_default());
         };
         facts::follow(client, &namespace, &name, heard).await;
-    });
+    };
+    tokio::spawn(tasks.unending("watch of facts", told));
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use asya_certs::serve::Shown;
 use asya_process::metrics::{Exposed, Gauges, add, register};
+use asya_process::serve::Count;
 use k8s_openapi::jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -46,6 +47,8 @@ pub struct Metrics {
     reflector_age: Gauge,
     cert_expiry: Family<Labels<1>, Gauge>,
     cert_reloads: Family<Labels<1>, Counter>,
+    connections: Gauge,
+    connections_closed: Family<Labels<1>, Counter>,
 }
 
 /// How a review ended, in the words of the label `result`.
@@ -141,6 +144,12 @@ impl Metrics {
                 "cert_reloads",
                 "Certificates taken from the Secret, by result",
             ),
+            connections: add(own, "connections", "Open connections of clients"),
+            connections_closed: add(
+                own,
+                "connections_closed",
+                "Connections closed to protect others: Evicted (to make room), Refused (no room for this client), Overdue (no request in time)",
+            ),
             registry,
             gauges: Gauges::default(),
         }
@@ -196,6 +205,20 @@ impl Metrics {
         }
         for (result, count) in [("served", shown.swapped), ("refused", shown.refused)] {
             let counter = self.cert_reloads.get_or_create(&[("result", result)]);
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+
+    /// How many connections there are, and how many were closed for others.
+    pub fn connections(&self, count: Count) {
+        self.connections
+            .set(i64::try_from(count.open).unwrap_or(i64::MAX));
+        for (reason, count) in [
+            ("Evicted", count.evicted),
+            ("Refused", count.refused),
+            ("Overdue", count.overdue),
+        ] {
+            let counter = self.connections_closed.get_or_create(&[("reason", reason)]);
             counter.inc_by(count.saturating_sub(counter.get()));
         }
     }

@@ -1,20 +1,23 @@
 //! The paths of reviews: what is refused before anybody decides, and that nobody's fault takes the
 //! process with it (ADM-1, ADM-3, AVL-6).
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::serve::Activity;
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request as HttpRequest, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use http_body_util::BodyExt;
 use tokio::time::timeout;
 use tracing::error;
 
+use crate::bodies::{Bodies, GivenUp, Memory};
 use crate::events::Told;
 use crate::metrics::{Ended, Metrics, Reviewed};
 use crate::outcome::{Path, Reason, Verdict, operation};
@@ -22,10 +25,10 @@ use crate::review::Request;
 
 /// Largest body: an UPDATE carries an object twice.
 const LARGEST: usize = 8 << 20;
-/// Reviews that are answered at once; each may hold a body.
-const AT_ONCE: usize = 256;
-/// How long one waits to be among them.
-const WAIT: Duration = Duration::from_secs(1);
+/// What bodies under way may take together, read or being decoded (ADM-22).
+const BODIES: usize = 64 << 20;
+/// What a value of JSON may become when it is decoded: an empty container of a pod is the worst.
+const DECODED: usize = 192;
 /// By then a request is there as a whole, or it is given up. The API server waits for 5 s.
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -41,7 +44,7 @@ pub trait Judge: Send + Sync + 'static {
 struct Desk<J> {
     judge: J,
     metrics: Arc<Metrics>,
-    places: Semaphore,
+    bodies: Bodies,
 }
 
 /// All paths of reviews.
@@ -49,7 +52,7 @@ pub fn routes<J: Judge>(judge: J, metrics: Arc<Metrics>) -> Router {
     let desk = Arc::new(Desk {
         judge,
         metrics,
-        places: Semaphore::new(AT_ONCE),
+        bodies: Bodies::new(BODIES),
     });
     let mut router = Router::new();
     for path in Path::ALL {
@@ -101,18 +104,25 @@ impl<J: Judge> Desk<J> {
 
     async fn review(&self, path: Path, request: HttpRequest) -> Result<Vec<u8>, Refused> {
         let (head, body) = request.into_parts();
-        check_head(&head.headers)?;
+        let length = check_head(&head.headers)?;
+        let _in_flight = self.metrics.begin(path);
+        let peer = head.extensions.get::<Activity>();
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.peer);
+        // Held until the answer is made.
+        let memory = self.bodies.begin(peer);
         let received = async {
-            let place = self.place().await?;
-            let in_flight = self.metrics.begin(path);
-            Ok((read(body).await?, place, in_flight))
+            tokio::select! {
+                biased;
+                () = memory.given_up() => Err(busy(GivenUp)),
+                read = read(body, length, &memory) => read,
+            }
         };
         let received = timeout(DEADLINE, received).await;
         let too_slow = |_| {
             let text = "the request did not arrive within 2 s";
             Refused::new(StatusCode::SERVICE_UNAVAILABLE, Reason::Deadline, text)
         };
-        let (body, _place, _in_flight) = received.map_err(too_slow)??;
+        let body = received.map_err(too_slow)??;
         self.metrics.review_bytes(body.len());
         let request = Request::read(&body)
             .map_err(|error| Refused::bad(StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -138,17 +148,6 @@ impl<J: Judge> Desk<J> {
         Ok(answer)
     }
 
-    async fn place(&self) -> Result<SemaphorePermit<'_>, Refused> {
-        match timeout(WAIT, self.places.acquire()).await {
-            Ok(Ok(place)) => Ok(place),
-            _ => Err(Refused::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                Reason::Busy,
-                "too many reviews at once",
-            )),
-        }
-    }
-
     /// A fault of ours while judging costs this request its verdict, and nobody else anything.
     fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge.judge(path, request)));
@@ -163,7 +162,8 @@ impl<J: Judge> Desk<J> {
     }
 }
 
-fn check_head(headers: &HeaderMap) -> Result<(), Refused> {
+/// Answers the length that the client announces.
+fn check_head(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
     let media = headers.get(header::CONTENT_TYPE);
     let media = media.and_then(|it| it.to_str().ok()).unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
@@ -176,7 +176,7 @@ fn check_head(headers: &HeaderMap) -> Result<(), Refused> {
     if length.is_some_and(|length| length > LARGEST) {
         return Err(too_large());
     }
-    Ok(())
+    Ok(length)
 }
 
 fn too_large() -> Refused {
@@ -184,18 +184,45 @@ fn too_large() -> Refused {
     Refused::bad(StatusCode::PAYLOAD_TOO_LARGE, text)
 }
 
-/// The whole body; no more is read than may be there.
-async fn read(body: Body) -> Result<Bytes, Refused> {
-    axum::body::to_bytes(body, LARGEST).await.map_err(|error| {
-        let mut cause: Option<&dyn std::error::Error> = Some(&error);
-        while let Some(it) = cause {
-            if it.is::<http_body_util::LengthLimitError>() {
-                return too_large();
-            }
-            cause = it.source();
+fn busy(_: GivenUp) -> Refused {
+    let text = "too many bytes of reviews at once";
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, Reason::Busy, text)
+}
+
+/// The whole body. No memory is taken before there are bytes for it: a length is quickly announced.
+async fn read(body: Body, length: Option<usize>, memory: &Memory) -> Result<Vec<u8>, Refused> {
+    let most = length.unwrap_or(LARGEST);
+    let (mut body, mut read, mut room) = (body, Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let broke = |_| Refused::bad(StatusCode::BAD_REQUEST, "the body broke off");
+        let Ok(data) = frame.map_err(broke)?.into_data() else {
+            continue;
+        };
+        let wanted = read.len() + data.len();
+        if wanted > LARGEST {
+            return Err(too_large());
         }
-        Refused::bad(StatusCode::BAD_REQUEST, "the body broke off")
-    })
+        if wanted > room {
+            let grown = wanted.max(most.min(2 * room));
+            memory.take(grown - room).await.map_err(busy)?;
+            room = grown;
+            read.reserve_exact(room - read.len());
+        }
+        read.extend_from_slice(&data);
+    }
+    let decoded = values(&read) * DECODED;
+    if decoded > BODIES - room {
+        let text = "the body has too many values";
+        return Err(Refused::bad(StatusCode::PAYLOAD_TOO_LARGE, text));
+    }
+    memory.take(decoded).await.map_err(busy)?;
+    Ok(read)
+}
+
+/// How many values JSON has, at most.
+fn values(text: &[u8]) -> usize {
+    let starts = text.iter().filter(|it| matches!(it, b'{' | b'[' | b','));
+    starts.count()
 }
 
 #[cfg(test)]

@@ -94,6 +94,9 @@ pub(super) struct Choice {
     offered: Option<Result<Leaf, Fault>>,
     served: Option<Leaf>,
     trusted: Trusted,
+    /// What is served has been trusted by all: who takes that back from one of them harms that one, and the replica is
+    /// still what the others need.
+    was_trusted: bool,
     /// Why the Secret could not be read.
     unread: String,
     /// Why the offered leaf is not served.
@@ -127,6 +130,7 @@ impl Choice {
         };
         if self.served.as_ref() == Some(offered) {
             self.problem = None;
+            self.note_trust();
             return None;
         }
         let fault = offered.judge(names, now).err();
@@ -143,7 +147,9 @@ impl Choice {
         if next.is_some() {
             self.served.clone_from(&next);
             self.swapped += 1;
+            self.was_trusted = false;
         }
+        self.note_trust();
         next
     }
 
@@ -153,6 +159,11 @@ impl Choice {
             || self.trusted.contains(next)
             || served.judge(names, now).is_err()
             || between(now, served.certificate.not_after) < LAST_RESORT
+    }
+
+    fn note_trust(&mut self) {
+        let served = self.served.as_ref();
+        self.was_trusted |= served.is_some_and(|served| self.trusted.contains(served));
     }
 
     fn refuse(&mut self, fault: Fault) -> Option<Leaf> {
@@ -174,6 +185,7 @@ impl Choice {
         };
         served.judge(names, now).map_err(NotReady::Bad)?;
         match &self.trusted {
+            _ if self.was_trusted => Ok(()),
             Trusted::Unknown => Err(NotReady::TrustUnknown),
             trusted if trusted.contains(served) => Ok(()),
             _ => Err(NotReady::Untrusted),

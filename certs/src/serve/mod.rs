@@ -5,7 +5,7 @@
 //! use asya_certs::serve::{self, Certificates, Trusted};
 //!
 //! let certificates = Certificates::new(vec!["asya-webhook.asya-system.svc".to_owned()]);
-//! let tls = serve::tls(certificates.clone())?; // for the acceptor of connections
+//! let tls = serve::tls(certificates.clone(), None)?; // for the acceptor of connections
 //! tokio::spawn(certificates.clone().follow(client, "asya-system".to_owned(), "asya-webhook-tls".to_owned()));
 //! // whenever the ConfigMap with the applied bundle's fingerprints changes
 //! certificates.trust(Trusted::read(["5a…", "c1…"]));
@@ -22,11 +22,13 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs;
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
 use self::choice::Choice;
@@ -34,18 +36,48 @@ pub use self::choice::{NotReady, Shown, Trusted};
 use crate::bundle::Leaf;
 use crate::data::Data;
 
-/// TLS as we serve it (CERT-8): 1.2 or newer, HTTP/2 and HTTP/1.1, by the certificates' present leaf.
+/// Why there is no TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// Not PEM, or nothing that could sign a client's certificate.
+    #[error("the CA of clients cannot be read: {0}")]
+    ClientCa(String),
+    /// rustls' provider lacks something: never, in a build that has passed its tests.
+    #[error(transparent)]
+    Provider(#[from] rustls::Error),
+}
+
+/// TLS as we serve it (CERT-8): 1.2 or newer, HTTP/2 and HTTP/1.1, by the certificates' present leaf. With `clients`,
+/// the PEM of one or more CAs, only clients whose certificate one of them signed get further than the handshake.
 ///
 /// # Errors
-/// When rustls' provider lacks something: never, in a build that has passed its tests.
-pub fn tls(certificates: Certificates) -> Result<ServerConfig, rustls::Error> {
+/// When `clients` cannot be read.
+pub fn tls(certificates: Certificates, clients: Option<&str>) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&TLS13, &TLS12])?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(certificates));
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&TLS13, &TLS12])?;
+    let config = match clients {
+        None => config.with_no_client_auth(),
+        Some(pem) => {
+            let roots = Arc::new(roots(pem)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+            let verifier = verifier.map_err(|error| TlsError::ClientCa(error.to_string()))?;
+            config.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = config.with_cert_resolver(Arc::new(certificates));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
+}
+
+fn roots(pem: &str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|error| TlsError::ClientCa(error.to_string()))?;
+        let added = roots.add(certificate);
+        added.map_err(|error| TlsError::ClientCa(error.to_string()))?;
+    }
+    Ok(roots)
 }
 
 /// The leaf that is served, and what is known about it. A clone is another handle to the same one.

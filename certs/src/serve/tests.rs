@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rustls::crypto::aws_lc_rs;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ProtocolVersion, RootCertStore, SupportedProtocolVersion, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,9 +18,14 @@ use crate::testing::{Held, NAME, names, settings};
 
 /// A server that echoes, by these certificates.
 async fn server(certificates: Certificates) -> u16 {
+    server_for(certificates, None).await
+}
+
+/// One that serves only clients of this CA.
+async fn server_for(certificates: Certificates, clients: Option<&str>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let acceptor = TlsAcceptor::from(Arc::new(tls(certificates).unwrap()));
+    let acceptor = TlsAcceptor::from(Arc::new(tls(certificates, clients).unwrap()));
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -44,6 +49,8 @@ struct Client {
     authority: Certificate,
     versions: Vec<&'static SupportedProtocolVersion>,
     protocol: &'static [u8],
+    /// By what it says who it is.
+    identity: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
 
 impl Client {
@@ -52,6 +59,7 @@ impl Client {
             authority: authority.certificate.clone(),
             versions: rustls::DEFAULT_VERSIONS.to_vec(),
             protocol: b"h2",
+            identity: None,
         }
     }
 
@@ -59,11 +67,18 @@ impl Client {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.der().clone()).unwrap();
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&self.versions)
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match &self.identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let key = PrivatePkcs8KeyDer::from(key.clone());
+                let chain = vec![certificate.clone()];
+                config.with_client_auth_cert(chain, key.into()).unwrap()
+            }
+        };
         config.alpn_protocols = vec![self.protocol.to_vec()];
         let stream = TcpStream::connect(("127.0.0.1", port)).await?;
         let name = ServerName::try_from(NAME).unwrap();
@@ -149,4 +164,56 @@ async fn without_a_certificate_every_handshake_fails() {
         .connect(port)
         .await
         .unwrap_err();
+}
+
+/// A CA as an administrator has it, in PEM form, and a client's certificate of it with its key.
+fn identity() -> (String, (CertificateDer<'static>, Vec<u8>)) {
+    let [ca_key, key] = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
+    let mut ca = rcgen::CertificateParams::default();
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let made = ca.self_signed(&ca_key).unwrap();
+    let mut client = rcgen::CertificateParams::default();
+    client.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    let issuer = rcgen::Issuer::new(ca, ca_key);
+    let signed = client.signed_by(&key, &issuer).unwrap();
+    (made.pem(), (signed.der().clone(), key.serialize_der()))
+}
+
+/// ADM-23
+#[tokio::test]
+async fn with_a_ca_for_clients_only_they_are_served() {
+    let certificates = Certificates::new(names());
+    let authority = Authority::new(&settings(), Timestamp::now()).unwrap();
+    offer(&certificates, &authority);
+    let ((ca, known), (_, other)) = (identity(), identity());
+    let port = server_for(certificates, Some(&ca)).await;
+    for (identity, served) in [(Some(known), true), (Some(other), false), (None, false)] {
+        let client = Client {
+            identity,
+            ..Client::trusting(&authority)
+        };
+        // In TLS 1.3 a client learns only afterwards that it was turned away.
+        let answered = async {
+            let mut stream = client.connect(port).await?;
+            stream.write_all(b"x").await?;
+            stream.read_exact(&mut [0]).await
+        };
+        assert_eq!(answered.await.is_ok(), served);
+    }
+}
+
+/// ADM-23
+#[test]
+fn a_ca_for_clients_that_is_none_stops_the_start() {
+    for pem in [
+        "",
+        "rubbish",
+        "-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n",
+    ] {
+        let error = tls(Certificates::new(names()), Some(pem)).unwrap_err();
+        assert!(
+            error.to_string().starts_with("the CA of clients"),
+            "{error}"
+        );
+    }
 }

@@ -221,7 +221,8 @@ class Objects(ChartCase):
         expected |= {("", "pods", "create", ()), ("", "pods/eviction", "create", ())}
         expected |= {("policy", "poddisruptionbudgets", verb, ()) for verb in ("get", "list", "watch")}
         self.assertEqual(self.rules(self.default) - self.rules(self.alone), expected)
-        secret = {("", "secrets", verb, (NAME + "-webhook-tls",)) for verb in ("get", "list", "watch", "update")}
+        names = (NAME + "-webhook-tls", NAME + "-webhook-tls-authority")
+        secret = {("", "secrets", verb, names) for verb in ("get", "list", "watch", "update")}
         secret.add(("", "secrets", "create", ()))
         dry_run = {("asya.sh", "asyncactors", "create", ())}
         self.assertEqual(self.rules(self.default, "Role") - self.rules(self.alone, "Role"), secret | dry_run)

@@ -99,6 +99,7 @@ OTHER = {
     "webhook.validation.mode": ("Warn", None),
     "webhook.certManager.enabled": (True, None),
     "webhook.certManager.issuerRef": None,  # counts only with enabled
+    "webhook.clientCA": ("-----BEGIN CERTIFICATE-----", None),
     "webhook.resources.requests.cpu": ("7m", None),
     "webhook.resources.requests.memory": ("7Mi", None),
     "webhook.resources.limits.memory": ("7Gi", None),
@@ -121,6 +122,8 @@ OTHER = {
     "binding.kinds.leaderWorkerSets": (False, None),
     "binding.kinds.others": (False, None),
     "networkPolicy.enabled": (True, None),
+    "networkPolicy.reviewsFrom": None,  # like metricsFrom, counts only with enabled
+    "networkPolicy.metricsFrom": None,
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
     "sidecar.allowPrivileged": (True, "$ASYA_PRIVILEGED_SIDECARS", "true"),
     "sidecar.defaultResources.requests.cpu": ("7m", None),

@@ -28,6 +28,7 @@ ARRIVES = {
     "affinity": ({"nodeAffinity": {}}, "spec.template.spec.affinity"),
     "priorityClassName": ("high", "spec.template.spec.priorityClassName"),
     "podAnnotations": ({"a": "b"}, "spec.template.metadata.annotations.a", "b"),
+    "webhook.clientCA": ("-----BEGIN CERTIFICATE-----\nabc", "$ASYA_WEBHOOK_CLIENT_CA"),
     "gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
     "sidecar.image": ("sidecar:7", "$ASYA_SIDECAR_IMAGE"),
     "binding.runtimeImage": ("python:7", "$ASYA_BINDING_RUNTIME_IMAGE"),
@@ -103,7 +104,7 @@ class Webhook(ChartCase):
         self.assertEqual(webhook["containers"][0]["securityContext"], controller["containers"][0]["securityContext"])
 
     def test_webhook_may_read_actors_its_certificate_and_its_facts_and_write_events(self):
-        """CFG-10, CERT-8"""
+        """CFG-10, CERT-8, ADM-27: not the keys of its CAs"""
         rules = lambda kind: {
             (resource, verb, tuple(rule.get("resourceNames", ())))
             for rule in self.default[kind, WEBHOOK]["rules"]
@@ -143,12 +144,24 @@ class Webhook(ChartCase):
 
     def test_network_policy_lets_in_what_is_served(self):
         objects = self.helm.objects({"networkPolicy": {"enabled": True}, "metrics": {"enabled": False}})
-        ports = lambda name: [each["port"] for each in objects["NetworkPolicy", name]["spec"]["ingress"][0]["ports"]]
+        rules = lambda name: objects["NetworkPolicy", name]["spec"]["ingress"]
+        ports = lambda name: [each["port"] for rule in rules(name) for each in rule["ports"]]
         self.assertEqual(ports(WEBHOOK), [9443, 8081])
         self.assertEqual(ports(NAME), [8081])
+        self.assertFalse([rule for name in (WEBHOOK, NAME) for rule in rules(name) if "from" in rule])
         selected = objects["NetworkPolicy", WEBHOOK]["spec"]["podSelector"]["matchLabels"]
         self.assertEqual(selected, LABELS)
         self.assertFalse({kind for kind, _ in self.default} & {"NetworkPolicy"})
+
+    def test_network_policy_lets_in_only_who_is_named(self):
+        """ADM-23"""
+        servers, scrapers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}], [{"podSelector": {"matchLabels": {"a": "b"}}}]
+        values = {"networkPolicy": {"enabled": True, "reviewsFrom": servers, "metricsFrom": scrapers}}
+        objects = self.helm.objects(values)
+        reviews, health = objects["NetworkPolicy", WEBHOOK]["spec"]["ingress"]
+        self.assertEqual((reviews["from"], health["from"]), (servers, scrapers))
+        (metrics,) = objects["NetworkPolicy", NAME]["spec"]["ingress"]
+        self.assertEqual(metrics["from"], scrapers)
 
     def test_without_the_webhook_nothing_of_it_is_left(self):
         objects = self.helm.objects({"webhook": {"enabled": False}, "networkPolicy": {"enabled": True}, "ha": {"enabled": True}})

@@ -18,6 +18,8 @@ pub(super) struct FactsMap {
     name: String,
     /// What stands there, as far as we know, and the uid of the anchor with which it goes.
     told: Option<(Facts, String)>,
+    /// What stood there before we told anything; none before that was read.
+    found: Option<Facts>,
 }
 
 impl FactsMap {
@@ -27,7 +29,25 @@ impl FactsMap {
             namespace: namespace.to_owned(),
             name: format!("{release}-webhook-facts"),
             told: None,
+            found: None,
         }
+    }
+
+    /// The authorities that were told last, by us or by who led before.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub(super) async fn trusted(&mut self) -> Result<&[String], String> {
+        if self.found.is_none() {
+            let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+            let live = api.get_opt(&self.name).await;
+            let live = live.map_err(|error| format!("ConfigMap {}: {error}", self.name))?;
+            let data = live.and_then(|live| live.data).unwrap_or_default();
+            self.found = Some(Facts::read(&data));
+        }
+        let told = self.told.as_ref().map(|(facts, _)| facts);
+        let facts = told.or(self.found.as_ref());
+        Ok(facts.map(|facts| &*facts.trusted).unwrap_or_default())
     }
 
     /// Writes the facts if others stand there.

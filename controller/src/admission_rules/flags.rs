@@ -1,5 +1,7 @@
 //! Flags of the webhook configurations.
 
+use std::time::Duration;
+
 use asya_shared::admission::Endpoint;
 use clap::Args;
 
@@ -29,7 +31,7 @@ pub struct RuleFlags {
 
 impl RuleFlags {
     /// What is to be kept for the webhook behind `service`, if it is installed.
-    pub fn plan(&self, service: Option<&str>, namespace: &str) -> Option<Plan> {
+    pub fn plan(&self, service: Option<&str>, namespace: &str, spread: Duration) -> Option<Plan> {
         let filled = |text: &&str| !text.is_empty();
         let service = service.filter(filled)?;
         let release = self.webhook_rules.as_deref().filter(filled)?;
@@ -43,12 +45,15 @@ impl RuleFlags {
             namespace: namespace.to_owned(),
             endpoint: url.map_or_else(by_service, Endpoint::Url),
             replicas: self.webhook_replicas,
+            spread,
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use asya_shared::admission::Endpoint;
     use clap::Parser;
 
@@ -58,7 +63,7 @@ mod tests {
     fn plan(flags: &[&str]) -> Option<Plan> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
         let service = args.certificates.webhook_service.as_deref();
-        args.rules.plan(service, "system")
+        args.rules.plan(service, "system", Duration::ZERO)
     }
 
     /// CFG-4

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use asya_shared::names::manager;
 use json_patch::Patch as JsonPatch;
@@ -13,15 +14,17 @@ use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::info;
 
+use super::pace::Pace;
 use crate::events::Note;
 use crate::health::Readiness;
 use crate::metrics::Metrics;
 use crate::patch::{replace, test};
 use crate::reconcile::Context;
 use crate::record::{
-    Concerns, Configuration, ConfigurationRecord, Key, Metadata, Record, Seen, content_of,
+    Concerns, Configuration, ConfigurationRecord, Content, Key, Metadata, Record, Seen,
 };
 use crate::store::{Scope, Store};
 use crate::watch::{Keeps, Selector, Watch};
@@ -36,7 +39,8 @@ pub(super) struct Objects<K> {
     release: String,
     store: Arc<Kept<K>>,
     /// What we last applied, by name.
-    applied: Mutex<BTreeMap<String, Box<str>>>,
+    applied: Mutex<BTreeMap<String, Content>>,
+    pace: Mutex<Pace>,
 }
 
 /// What the watch keeps: the store, and whether it is complete.
@@ -49,15 +53,14 @@ struct Kept<K> {
 pub(super) struct Wanted {
     name: String,
     object: Value,
-    /// What [`content_of`] says of it.
-    content: Box<str>,
+    content: Content,
 }
 
 impl Wanted {
     pub(super) fn new<K: Configuration + Serialize>(object: &K) -> Self {
         Self {
             name: object.meta().name.clone().unwrap_or_default(),
-            content: content_of(object),
+            content: Content::of(object),
             object: json!(object),
         }
     }
@@ -72,10 +75,25 @@ enum Step {
     Heal(Option<Box<str>>),
 }
 
+/// What has come of a look at an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is as it should be.
+    Kept,
+    /// It was written.
+    Wrote,
+    /// Somebody keeps taking it back: it is restored then.
+    Later(Instant),
+}
+
 /// Decides by what was last applied and what stands there.
-fn decide(applied: Option<&str>, wanted: &str, live: Option<(&str, Option<&str>)>) -> Step {
+fn decide(
+    applied: Option<&Content>,
+    wanted: &Content,
+    live: Option<(&Content, Option<&str>)>,
+) -> Step {
     match live {
-        Some((content, _)) if content == wanted => Step::Keep,
+        Some((content, _)) if content.fulfils(wanted) => Step::Keep,
         Some((_, writer)) if applied == Some(wanted) => Step::Heal(writer.map(Into::into)),
         None if applied == Some(wanted) => Step::Heal(None),
         Some(_) | None => Step::Apply,
@@ -103,6 +121,7 @@ where
                 listed: false.into(),
             }),
             applied: Mutex::default(),
+            pace: Mutex::default(),
         }
     }
 
@@ -155,30 +174,55 @@ where
         all
     }
 
-    /// Makes the object what it should be. Answers whether that took a write.
+    /// Makes the object what it should be.
     ///
     /// # Errors
     /// When the API server refuses or fails.
-    pub(super) async fn apply(&self, wanted: &Wanted, context: &Context) -> Result<bool, String> {
+    pub(super) async fn apply(
+        &self,
+        wanted: &Wanted,
+        context: &Context,
+    ) -> Result<Outcome, String> {
         let name = &*wanted.name;
         let live = self.store.store.get(&Key::new("", name));
         let applied = self.applied().get(name).cloned();
         let seen = live
             .as_ref()
-            .map(|live| (&*live.content, live.writer.as_deref()));
-        let step = decide(applied.as_deref(), &wanted.content, seen);
+            .map(|live| (&live.content, live.writer.as_deref()));
+        let step = decide(applied.as_ref(), &wanted.content, seen);
         if step == Step::Keep {
             self.applied()
                 .insert(wanted.name.clone(), wanted.content.clone());
-            return Ok(false);
+            return Ok(Outcome::Kept);
         }
-        let kind = K::kind(&());
+        let not_before = self.pace().not_before(name, Instant::now());
+        if let (Step::Heal(_), Some(at)) = (&step, not_before) {
+            return Ok(Outcome::Later(at));
+        }
+        let written = self.write(wanted).await?;
+        // The watch may be behind: what we wrote ourselves is no rival's work.
+        self.store.store.wrote(&written);
+        self.applied()
+            .insert(wanted.name.clone(), wanted.content.clone());
+        if let Step::Heal(writer) = step {
+            let pause = self.pace().restored(name, Instant::now());
+            let text = restored(writer.as_deref(), pause);
+            let about = reference::<K>(&written.record.metadata);
+            context.metrics.config_healed(name);
+            let events = &context.events;
+            events.tell_of(about, Note::WebhookConfigurationRestored, &text);
+        }
+        Ok(Outcome::Wrote)
+    }
+
+    async fn write(&self, wanted: &Wanted) -> Result<Seen<ConfigurationRecord<K>>, String> {
+        let (kind, name) = (K::kind(&()), &*wanted.name);
         let failed = |error: kube::Error| format!("{kind} {name}: {error}");
         let api: Api<Seen<ConfigurationRecord<K>>> = Api::all(self.client.clone());
         let params = PatchParams::apply(manager::ADMISSION).force();
         let patch = Patch::Apply(&wanted.object);
         let mut written = api.patch(name, &params, &patch).await.map_err(failed)?;
-        if written.record.content != wanted.content {
+        if !written.record.content.fulfils(&wanted.content) {
             // What others added stays beside an apply.
             let version = written.record.metadata.resource_version.to_string();
             let operations = vec![
@@ -192,26 +236,16 @@ where
             let patch = Patch::<()>::Json(JsonPatch(operations));
             written = api.patch(name, &params, &patch).await.map_err(failed)?;
         }
-        // The watch may be behind: what we wrote ourselves is no rival's work.
-        self.store.store.wrote(&written);
         let entries = wanted.object["webhooks"].as_array().map_or(0, Vec::len);
         info!(%kind, name, entries, "webhook configuration applied");
-        self.applied()
-            .insert(wanted.name.clone(), wanted.content.clone());
-        if let Step::Heal(writer) = step {
-            let text = match writer {
-                Some(writer) => format!("restored: {writer} had changed it"),
-                None => "restored: it had been deleted, or its entries removed".to_owned(),
-            };
-            let about = reference::<K>(&written.record.metadata);
-            context.metrics.config_healed(name);
-            let events = &context.events;
-            events.tell_of(about, Note::WebhookConfigurationRestored, &text);
-        }
-        Ok(true)
+        Ok(written)
     }
 
-    fn applied(&self) -> MutexGuard<'_, BTreeMap<String, Box<str>>> {
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn applied(&self) -> MutexGuard<'_, BTreeMap<String, Content>> {
         self.applied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -227,6 +261,18 @@ fn is_of(release: &str, name: &str) -> bool {
             || rest == "injector"
             || number.is_some_and(|it| it.parse::<u32>().is_ok())
     })
+}
+
+/// What an Event says of a restored object.
+fn restored(writer: Option<&str>, pause: Duration) -> String {
+    let mut text = match writer {
+        Some(writer) => format!("restored: {writer} had changed it"),
+        None => "restored: it had been deleted, or its entries removed".to_owned(),
+    };
+    if !pause.is_zero() {
+        text.push_str("; this happens again and again, so it is restored less and less often, down to once in 5 minutes: find who writes to it, and let them leave it alone");
+    }
+    text
 }
 
 fn reference<K: Resource<DynamicType = ()>>(metadata: &Metadata) -> ObjectReference {

@@ -70,11 +70,15 @@ fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
             let watch: Watch<BarePodRecord> =
                 watch(operator, &place.scope, api, store, Some(UNLABELLED));
             let operator = operator.clone();
-            task.spawn(watch.run(move |concerns| operator.wake(concerns)));
+            let tasks = operator.tasks.clone();
+            let run = watch.run(move |concerns| operator.wake(concerns));
+            task.spawn(tasks.unending("watch of bare pods", run));
         }
         What::Objects(kind) => {
             let (operator, client) = (operator.clone(), client.clone());
-            task.spawn(objects(operator, client, kind.clone(), place.scope.clone()));
+            let tasks = operator.tasks.clone();
+            let run = objects(operator, client, kind.clone(), place.scope.clone());
+            task.spawn(tasks.unending("watch of targets", run));
         }
     }
     task

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
@@ -48,6 +48,20 @@ async fn readiness_lists_what_is_pending_until_nothing_is() {
         200,
         "what is dropped is not asked for"
     );
+}
+
+/// ADM-29
+#[tokio::test]
+async fn a_process_that_has_not_said_what_it_waits_for_is_not_ready() {
+    let readiness = Readiness::starting();
+    let starting = "process: starting".to_owned();
+    assert_eq!(get(&readiness, "/readyz").await, (503, starting));
+    let actors = readiness.gate("watch AsyncActor");
+    let process = readiness.gate(PROCESS);
+    process.ready();
+    assert_eq!(get(&readiness, "/readyz").await.0, 503);
+    actors.ready();
+    assert_eq!(get(&readiness, "/readyz").await.0, 200);
 }
 
 /// FW-4
@@ -101,34 +115,4 @@ async fn an_address_that_is_taken_or_wrong_is_named_with_its_flag() {
 #[tokio::test]
 async fn an_address_of_0_switches_the_server_off() {
     assert!(bind("0", "--metrics-bind-address").await.unwrap().is_none());
-}
-
-#[tokio::test]
-async fn the_server_answers_until_it_is_stopped() {
-    let listener = bind("127.0.0.1:0", "--health-probe-bind-address")
-        .await
-        .unwrap()
-        .unwrap();
-    let address = listener.local_addr().unwrap();
-    let shutdown = CancellationToken::new();
-    let server = tokio::spawn(serve(
-        listener,
-        routes(&Readiness::default()),
-        shutdown.clone(),
-    ));
-    let connection = TcpStream::connect(address).await.unwrap();
-    connection.writable().await.unwrap();
-    connection
-        .try_write(b"GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n")
-        .unwrap();
-    connection.readable().await.unwrap();
-    let mut answer = [0; 1024];
-    let read = connection.try_read(&mut answer).unwrap();
-    assert!(answer[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
-    shutdown.cancel(); // with the connection still open, as a probe's keep-alive is
-    let ended = timeout(Duration::from_secs(5), server).await;
-    ended
-        .expect("an idle connection holds nobody up")
-        .unwrap()
-        .unwrap();
 }

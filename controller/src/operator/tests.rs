@@ -7,7 +7,8 @@ use crate::reconcile::testing::context;
 use crate::record::{ActorRecord, Concerns, Seen};
 use crate::work_queue::Settings;
 
-fn operator() -> Operator {
+/// Of no cluster.
+pub(crate) fn operator() -> Operator {
     let context = Arc::new(context());
     Operator {
         queue: WorkQueue::observed(Settings::default(), context.metrics.clone()),
@@ -21,6 +22,7 @@ fn operator() -> Operator {
             count: Duration::ZERO,
         },
         readiness: Readiness::default(),
+        tasks: asya_process::tasks::Tasks::default(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The record of a webhook configuration of ours: what it says as a hash, and what others need to know of it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -41,33 +42,80 @@ macro_rules! configuration {
 configuration!(MutatingWebhookConfiguration);
 configuration!(ValidatingWebhookConfiguration);
 
-/// Hash of all that we say in such an object; what others add to its metadata does not count.
-pub fn content_of<K: Configuration>(object: &K) -> Box<str> {
-    let metadata = object.meta();
-    let labels = metadata.labels.iter().flatten();
-    let ours = [label::MANAGED_BY, label::PART_OF, label::COMPONENT];
-    let labels: Vec<_> = labels
-        .filter(|(key, _)| ours.contains(&key.as_str()))
-        .collect();
-    let owners = metadata.owner_references.iter().flatten();
-    let anchors = owners.filter(|owner| owner.kind == "ClusterRole");
-    let anchors: Vec<_> = anchors.map(|owner| (&owner.name, &owner.uid)).collect();
-    // Where an entry stands is the API server's choice.
-    let mut entries: Vec<_> = object
-        .entries()
+/// All that we say in such an object; what others add to its metadata does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Hash of all but the terms.
+    rest: Box<str>,
+    /// By entry, what its namespaces must fulfil.
+    terms: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
+}
+
+impl Content {
+    /// Reads an object.
+    pub fn of<K: Configuration>(object: &K) -> Self {
+        let metadata = object.meta();
+        let labels = metadata.labels.iter().flatten();
+        let ours = [
+            label::MANAGED_BY,
+            label::PART_OF,
+            label::COMPONENT,
+            label::ENFORCER_DISABLED,
+        ];
+        let labels: Vec<_> = labels
+            .filter(|(key, _)| ours.contains(&key.as_str()))
+            .collect();
+        let owners = metadata.owner_references.iter().flatten();
+        let anchors = owners.filter(|owner| owner.kind == "ClusterRole");
+        let anchors: Vec<_> = anchors.map(|owner| (&owner.name, &owner.uid)).collect();
+        // Where an entry stands is the API server's choice.
+        let mut entries: Vec<_> = object
+            .entries()
+            .into_iter()
+            .map(|(name, .., all)| (name, all))
+            .collect();
+        entries.sort_by_key(|(name, _)| *name);
+        let mut terms = BTreeMap::new();
+        for (name, entry) in &mut entries {
+            let entry = entry.as_object_mut();
+            let selector = entry.and_then(|entry| entry.remove("namespaceSelector"));
+            terms.insert((*name).into(), terms_of(&selector.unwrap_or_default()));
+        }
+        Self {
+            rest: hash::of_value(&json!([labels, anchors, entries])).into(),
+            terms,
+        }
+    }
+
+    /// Whether it says what is wanted. All terms of a selector must hold, so those that others add, as AKS' admissions
+    /// enforcer does, only keep us out of more namespaces.
+    pub fn fulfils(&self, wanted: &Self) -> bool {
+        self.rest == wanted.rest
+            && wanted.terms.iter().all(|(name, terms)| {
+                let here = self.terms.get(name);
+                here.is_some_and(|here| here.is_superset(terms))
+            })
+    }
+}
+
+/// What a selector asks for: its labels and its expressions, each as text.
+fn terms_of(selector: &Value) -> BTreeSet<Box<str>> {
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let labels = labels.map(|(key, value)| json!([key, value]));
+    let expressions = selector["matchExpressions"]
+        .as_array()
         .into_iter()
-        .map(|(name, .., all)| (name, all))
-        .collect();
-    entries.sort_by_key(|(name, _)| *name);
-    hash::of_value(&json!([labels, anchors, entries])).into()
+        .flatten();
+    let all = labels.chain(expressions.cloned());
+    all.map(|term| term.to_string().into()).collect()
 }
 
 /// A webhook configuration of ours.
 pub struct ConfigurationRecord<K> {
     /// Name, uid, version.
     pub metadata: Metadata,
-    /// See [`content_of`].
-    pub content: Box<str>,
+    /// What it says.
+    pub content: Content,
     /// The distinct `caBundle`s of its entries.
     pub bundles: Box<[Arc<[u8]>]>,
     /// Names of entries that fail closed.
@@ -125,7 +173,7 @@ where
             }
         }
         Self {
-            content: content_of(&object),
+            content: Content::of(&object),
             bundles: bundles.into(),
             failing: failing.into(),
             writer: other_writer(object.meta()),

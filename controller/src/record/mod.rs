@@ -37,7 +37,7 @@ pub use asya_shared::key::Key;
 pub use bare_pod::{BarePodRecord, Labels};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
-pub use configuration::{Configuration, ConfigurationRecord, content_of};
+pub use configuration::{Configuration, ConfigurationRecord, Content};
 pub use crd::{CrdNameRecord, CrdRecord};
 pub use event::{PodEventRecord, RefusalRecord};
 pub use fingerprint::{Fingerprint, applied_by};

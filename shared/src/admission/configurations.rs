@@ -113,6 +113,8 @@ fn metadata(settings: &Settings, name: String) -> ObjectMeta {
         (label::MANAGED_BY, MANAGED_BY),
         (label::PART_OF, "asya"),
         (label::COMPONENT, "admission"),
+        // Ours leave out the namespaces of the system anyway (CFG-5).
+        (label::ENFORCER_DISABLED, "true"),
     ];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
     ObjectMeta {

@@ -1,6 +1,7 @@
 //! The webhook configurations follow the bindings, whoever edits or deletes them, and go with the operator.
 
 mod expressions;
+mod rivals;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -82,9 +82,13 @@ async fn only_objects_of_ours_are_held_and_of_secrets_only_the_webhooks() {
                 "{resource} is not watched: {found:#?}"
             );
         }
-        let ours = "fieldSelector=metadata.name%3Dasya-operator-webhook-tls";
+        let ours = [
+            "asya-operator-webhook-tls",
+            "asya-operator-webhook-tls-authority",
+        ];
+        let ours = ours.map(|name| format!("fieldSelector=metadata.name%3D{name}"));
         let secrets = found.get("secrets").into_iter().flatten();
-        assert_eq!(secrets.collect::<Vec<_>>(), [ours], "{found:#?}");
+        assert_eq!(secrets.collect::<Vec<_>>(), ours.each_ref(), "{found:#?}");
         Ok::<_, Error>(())
     })
     .await;

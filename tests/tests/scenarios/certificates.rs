@@ -9,6 +9,7 @@ use asya_certs::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, N
 use asya_certs::mint::{Authority, Settings};
 use asya_certs::secret::TlsSecret;
 use asya_certs::serve::{Certificates, Trusted};
+use asya_certs::store::authority_secret;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Launch, Operator};
@@ -75,7 +76,10 @@ impl Stage {
     }
 
     async fn secret(&self) -> Result<TlsSecret, kube::Error> {
-        let secret = self.secrets.get(SECRET).await?;
+        let mut secret = self.secrets.get(SECRET).await?;
+        if let Some(keys) = self.secrets.get_opt(&authority_secret(SECRET)).await? {
+            secret.data = secret.data.with(&keys.data);
+        }
         let mut keys = self.keys.lock().unwrap();
         for key in [LEAF_KEY, AUTHORITY_KEY, NEXT_KEY] {
             let text = secret.data.get(key).unwrap_or_default();

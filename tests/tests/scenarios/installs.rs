@@ -29,10 +29,11 @@ const ROUNDS: usize = 5;
 const HOME: &str = "asya-system";
 const INJECTOR: &str = "asya-operator-injector";
 /// What is made for the webhook by others than Helm.
-const MADE: [(&str, &str); 4] = [
+const MADE: [(&str, &str); 5] = [
     ("mutatingwebhookconfigurations", INJECTOR),
     ("validatingwebhookconfigurations", "asya-operator-validator"),
     ("secrets", "asya-operator-webhook-tls"),
+    ("secrets", "asya-operator-webhook-tls-authority"),
     ("configmaps", "asya-operator-webhook-facts"),
 ];
 

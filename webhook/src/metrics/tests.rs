@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use asya_certs::serve::Shown;
 use asya_process::metrics::Exposed;
+use asya_process::serve::Count;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Ended, Metrics, Reviewed};
@@ -34,6 +35,14 @@ fn text() -> String {
     // Scraped twice, counted once.
     metrics.certificates(&shown, now);
     metrics.certificates(&shown, now);
+    let count = Count {
+        open: 12,
+        evicted: 3,
+        refused: 0,
+        overdue: 1,
+    };
+    metrics.connections(count);
+    metrics.connections(count);
     metrics.text().unwrap()
 }
 
@@ -53,7 +62,7 @@ fn every_metric_stands_in_the_documents() {
         );
         count += 1;
     }
-    assert_eq!(count, 8);
+    assert_eq!(count, 10);
 }
 
 /// OBS-1
@@ -95,6 +104,9 @@ fn reviews_are_counted_timed_and_measured() {
         r#"asya_webhook_cert_expiry_seconds{kind="ca"} -5"#,
         r#"asya_webhook_cert_reloads_total{result="served"} 2"#,
         r#"asya_webhook_cert_reloads_total{result="refused"} 1"#,
+        "asya_webhook_connections 12",
+        r#"asya_webhook_connections_closed_total{reason="Evicted"} 3"#,
+        r#"asya_webhook_connections_closed_total{reason="Overdue"} 1"#,
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{AT_ONCE, Judge, LARGEST, routes};
+use super::{Judge, LARGEST, routes};
 use crate::events::Told;
 use crate::metrics::Metrics;
 use crate::outcome::{Path, Reason, Verdict};
@@ -187,30 +187,69 @@ async fn a_request_that_does_not_arrive_is_given_up_after_2_s() {
     assert!(text.contains("asya_webhook_in_flight 0"), "{text}");
 }
 
-/// AVL-6
+/// AVL-6, ADM-22
 #[tokio::test(start_paused = true)]
-async fn of_257_reviews_at_once_the_last_waits_a_second() {
+async fn bodies_that_do_not_arrive_keep_no_review_waiting() {
     let (router, metrics) = desk(Does::Allows);
-    let hanging = (0..AT_ONCE).map(|_| {
+    let hanging = (0..600).map(|_| {
         let body = Body::from_stream(futures::stream::pending::<Piece>());
         ask(&router, post(Path::Pods, body))
     });
-    let started = tokio::time::Instant::now();
-    let late = async {
-        // All others have their places by then.
-        while !metrics.text().unwrap().contains("in_flight 256") {
+    let review = async {
+        while !metrics.text().unwrap().contains("in_flight 600") {
             tokio::task::yield_now().await;
         }
-        let (status, body) = ask(&router, post(Path::Pods, review().to_string())).await;
-        (status, body, started.elapsed())
+        let started = tokio::time::Instant::now();
+        assert_eq!(response(&router, Path::Pods).await["allowed"], true);
+        started.elapsed()
     };
-    let (hung, (status, body, elapsed)) = tokio::join!(join_all(hanging), late);
-    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
-    assert_eq!(elapsed, Duration::from_secs(1));
-    assert!(
-        hung.iter()
-            .all(|(status, _)| *status == StatusCode::SERVICE_UNAVAILABLE)
+    let (hung, elapsed) = tokio::join!(join_all(hanging), review);
+    assert_eq!(elapsed, Duration::ZERO);
+    let slow = |it: &(StatusCode, String)| it.0 == StatusCode::SERVICE_UNAVAILABLE;
+    assert!(hung.iter().all(slow));
+}
+
+/// ADM-22: 40 bodies of 8 MiB, of which memory has room for 8, end or are refused; a review among them is answered.
+#[tokio::test(start_paused = true)]
+async fn large_bodies_beyond_the_memory_are_refused_and_reviews_are_answered() {
+    let (router, metrics) = desk(Does::Allows);
+    let large = (0..40).map(|_| {
+        let piece = || Piece::Ok(Bytes::from(vec![b' '; 1 << 20]));
+        let pieces = futures::stream::repeat_with(piece).take(7);
+        let pieces = pieces.then(async |piece| {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            piece
+        });
+        let text = Piece::Ok(Bytes::from(review().to_string()));
+        let body = Body::from_stream(pieces.boxed().chain(futures::stream::iter([text])));
+        ask(&router, post(Path::Pods, body))
+    });
+    let reviews = async {
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            assert_eq!(response(&router, Path::Pods).await["allowed"], true);
+        }
+    };
+    let (large, ()) = tokio::join!(join_all(large), reviews);
+    let count = |code| large.iter().filter(|it| it.0 == code).count();
+    let (good, refused) = (
+        count(StatusCode::OK),
+        count(StatusCode::SERVICE_UNAVAILABLE),
     );
-    // Those that gave up have left their places.
-    assert_eq!(response(&router, Path::Pods).await["allowed"], true);
+    assert_eq!(good + refused, 40);
+    assert!((7..40).contains(&good), "{good}");
+    let text = metrics.text().unwrap();
+    assert!(text.contains(r#"reason="Busy""#), "{text}");
+}
+
+/// ADM-22: 8 MiB of empty containers would become 800 MiB.
+#[tokio::test]
+async fn a_body_of_very_many_values_is_refused_before_it_is_decoded() {
+    let (router, _) = desk(Does::Panics);
+    let mut body = review().to_string();
+    let containers = "{},".repeat(1 << 20);
+    body.insert_str(body.len() - 2, &format!(r#","object":[{containers}{{}}]"#));
+    let (status, text) = ask(&router, post(Path::Pods, body)).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
+    assert!(text.contains("too many values"), "{text}");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use asya_certs::data::{AUTHORITIES, Data, LEAF, LEAF_KEY};
 use asya_certs::mint::{Authority, Settings};
 use asya_certs::serve::Certificates;
+use asya_process::serve::Connections;
 use axum::Router;
 use axum::routing::get;
 use http::header::CONNECTION;
@@ -17,13 +18,13 @@ use k8s_openapi::jiff::Timestamp;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use tokio::io::AsyncReadExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::{End, serve};
+use super::{End, MOST_CONNECTIONS, serve};
 
 const HOST: &str = "asya-webhook.asya-system.svc";
 
@@ -31,6 +32,7 @@ const HOST: &str = "asya-webhook.asya-system.svc";
 struct Running {
     address: SocketAddr,
     roots: RootCertStore,
+    connections: Connections,
     end: End,
     ended: JoinHandle<()>,
     /// A request to `/slow` has come.
@@ -51,7 +53,7 @@ impl Running {
         data.set(AUTHORITIES, &authority.certificate.pem());
         let certificates = Certificates::new(vec![HOST.to_owned()]);
         certificates.offer(Some(data), now);
-        let tls = asya_certs::serve::tls(certificates).unwrap();
+        let tls = asya_certs::serve::tls(certificates, None).unwrap();
         let tls = TlsAcceptor::from(Arc::new(tls));
         let (came, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (comes, goes) = (Arc::clone(&came), Arc::clone(&go));
@@ -66,10 +68,12 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let end = End::default();
+        let connections = Connections::new(MOST_CONNECTIONS);
         let ended = tokio::spawn(serve(
             listener,
             tls,
             routes,
+            connections.clone(),
             end.clone(),
             Duration::from_secs(5),
         ));
@@ -78,6 +82,7 @@ impl Running {
         Self {
             address,
             roots,
+            connections,
             end,
             ended,
             came,
@@ -90,11 +95,22 @@ impl Running {
         protocols: &[&str],
         versions: &[&'static SupportedProtocolVersion],
     ) -> std::io::Result<TlsStream<TcpStream>> {
+        self.connect_from("127.0.0.1:0", protocols, versions).await
+    }
+
+    async fn connect_from(
+        &self,
+        from: &str,
+        protocols: &[&str],
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut config = ClientConfig::builder_with_protocol_versions(versions)
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();
         config.alpn_protocols = protocols.iter().map(|it| it.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(self.address).await?;
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(from.parse().unwrap())?;
+        let stream = socket.connect(self.address).await?;
         let name = ServerName::try_from(HOST).unwrap();
         TlsConnector::from(Arc::new(config))
             .connect(name, stream)
@@ -228,4 +244,29 @@ async fn what_does_not_end_is_cut_off_after_5_s() {
     server.ended.await.unwrap();
     assert_eq!(started.elapsed().as_secs(), 5);
     slow.abort();
+}
+
+/// ADM-20
+#[tokio::test]
+async fn silent_connections_beyond_the_limit_cost_their_own_client_and_no_other() {
+    const MORE: usize = 200;
+    let server = Running::start().await;
+    let mut kept = server.http1(rustls::ALL_VERSIONS).await;
+    let answer = kept.send_request(request("/")).await.unwrap();
+    answer.into_body().collect().await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..MOST_CONNECTIONS + MORE {
+        let protocol = ["http/1.1"];
+        let stream = server.connect_from("127.0.0.2:0", &protocol, rustls::ALL_VERSIONS);
+        silent.push(stream.await.unwrap());
+    }
+    let count = server.connections.count();
+    assert!(count.open <= MOST_CONNECTIONS, "{count:?}");
+    assert!(count.evicted >= MORE as u64, "{count:?}");
+    let answer = kept.send_request(request("/")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let mut late = server.http1(rustls::ALL_VERSIONS).await;
+    let answer = late.send_request(request("/")).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert!(matches!(silent[0].read(&mut [0]).await, Ok(0) | Err(_)));
 }

@@ -81,8 +81,30 @@ fn a_leaf_of_another_authority_waits_until_that_is_trusted() {
     }
     choice.trust(trusting(&[&new]));
     assert_eq!(choice.ready(&names(), now()), Ok(()));
-    choice.trust(trusting(&[&old]));
-    assert_eq!(choice.ready(&names(), now()), Err(NotReady::Untrusted));
+}
+
+/// ADM-25
+#[test]
+fn a_replica_that_was_trusted_by_all_stays_ready_when_one_of_them_is_spoiled() {
+    let (old, new) = (authority(ago(DAY)), authority(now()));
+    let begins = || {
+        let mut choice = Choice::default();
+        offered(&mut choice, &leaf_of(&new, now()), now());
+        choice
+    };
+    let is_ready = |choice: &mut Choice, trusted: Trusted| {
+        choice.trust(trusted);
+        choice.settle(&names(), now());
+        choice.ready(&names(), now())
+    };
+    let mut replica = begins();
+    assert_eq!(is_ready(&mut replica, trusting(&[&old, &new])), Ok(()));
+    // No CA, or another one, is in all of them.
+    assert_eq!(is_ready(&mut replica, Trusted::Unknown), Ok(()));
+    assert_eq!(is_ready(&mut replica, trusting(&[&old])), Ok(()));
+    let (unknown, untrusted) = (NotReady::TrustUnknown, NotReady::Untrusted);
+    assert_eq!(is_ready(&mut begins(), Trusted::Unknown), Err(unknown));
+    assert_eq!(is_ready(&mut begins(), trusting(&[&old])), Err(untrusted));
 }
 
 /// CERT-7

@@ -2,37 +2,71 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use serde_json::{Value, json};
 
 use super::{Step, Wanted, decide, is_of};
-use crate::record::{ConfigurationRecord, Seen, content_of};
+use crate::record::{ConfigurationRecord, Content, Seen};
+
+fn content(change: impl FnOnce(&mut Value)) -> Content {
+    let mut object = object();
+    change(&mut object);
+    seen(&object).content.clone()
+}
 
 /// CFG-9
 #[test]
 fn what_was_taken_back_is_restored_and_its_writer_named() {
-    let rival = || Some(("other", Some("kubectl-edit")));
+    let policy = |to: &str| content(|it| it["webhooks"][0]["failurePolicy"] = json!(to));
+    let (wanted, other, earlier) = (policy("Fail"), policy("Other"), policy("Ignore"));
+    let rival = || Some((&other, Some("kubectl-edit")));
     let table = [
         (None, None, Step::Apply),
         (None, rival(), Step::Apply),
-        (None, Some(("wanted", None)), Step::Keep),
+        (None, Some((&wanted, None)), Step::Keep),
         (
-            Some("wanted"),
-            Some(("wanted", Some("kubectl-edit"))),
+            Some(&wanted),
+            Some((&wanted, Some("kubectl-edit"))),
             Step::Keep,
         ),
         (
-            Some("wanted"),
+            Some(&wanted),
             rival(),
             Step::Heal(Some("kubectl-edit".into())),
         ),
-        (Some("wanted"), None, Step::Heal(None)),
-        (Some("earlier"), rival(), Step::Apply),
-        (Some("earlier"), None, Step::Apply),
+        (Some(&wanted), None, Step::Heal(None)),
+        (Some(&earlier), rival(), Step::Apply),
+        (Some(&earlier), None, Step::Apply),
     ];
-    for (applied, live, step) in table {
-        assert_eq!(
-            decide(applied, "wanted", live),
-            step,
-            "{applied:?} {live:?}"
-        );
+    for (row, (applied, live, step)) in table.into_iter().enumerate() {
+        assert_eq!(decide(applied, &wanted, live), step, "row {row}");
     }
+}
+
+/// CFG-9, ADM-24
+#[test]
+fn terms_that_others_add_to_a_namespace_selector_are_left_alone() {
+    let ours = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a"]});
+    let other = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["b"]});
+    let theirs = json!({"key": "control-plane", "operator": "DoesNotExist"});
+    let with = |selector: Value| content(|it| it["webhooks"][0]["namespaceSelector"] = selector);
+    let wanted = with(json!({"matchExpressions": [ours]}));
+    for (selector, step) in [
+        (json!({"matchExpressions": [ours]}), Step::Keep),
+        (json!({"matchExpressions": [theirs, ours]}), Step::Keep),
+        (
+            json!({"matchExpressions": [ours], "matchLabels": {"a": "b"}}),
+            Step::Keep,
+        ),
+        (json!({"matchExpressions": [theirs]}), Step::Heal(None)),
+        (json!({"matchExpressions": [other]}), Step::Heal(None)),
+        (json!({}), Step::Heal(None)),
+        (json!(null), Step::Heal(None)),
+    ] {
+        let live = with(selector.clone());
+        let decided = decide(Some(&wanted), &wanted, Some((&live, None)));
+        assert_eq!(decided, step, "{selector}");
+    }
+    // The validator asks for nothing, so every term is another's.
+    let nothing = with(json!({}));
+    let added = with(json!({"matchExpressions": [theirs]}));
+    assert_eq!(decide(None, &nothing, Some((&added, None))), Step::Keep);
 }
 
 #[test]
@@ -83,7 +117,7 @@ fn every_change_of_what_we_say_is_seen_and_no_other() {
         [b"PEM"]
     );
     let typed: MutatingWebhookConfiguration = serde_json::from_value(object()).unwrap();
-    assert_eq!(same.content, content_of(&typed));
+    assert_eq!(same.content, Content::of(&typed));
     assert_eq!(Wanted::new(&typed).content, same.content);
     for (path, value, differs) in [
         ("/webhooks/0/failurePolicy", json!("Fail"), true),

@@ -1,5 +1,6 @@
-//! An API server in memory that knows one Secret.
+//! An API server in memory that knows two Secrets.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use asya_certs::secret::TlsSecret;
@@ -8,7 +9,10 @@ use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
-/// What happens to the next write.
+pub(super) const SECRET: &str = "asya-webhook-tls";
+const KEYS: &str = "asya-webhook-tls-authority";
+
+/// What happens to the next write of the webhook's Secret.
 #[derive(Clone, Default)]
 pub(super) enum Fate {
     #[default]
@@ -35,7 +39,7 @@ pub(super) struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 pub(super) struct State {
-    secret: Option<TlsSecret>,
+    secrets: BTreeMap<String, TlsSecret>,
     version: u64,
     fate: Fate,
     /// What becomes of a dry run of an actor.
@@ -59,12 +63,30 @@ impl Server {
         self.0.lock().unwrap()
     }
 
+    /// What both hold, as the webhook's Secret.
     pub(super) fn secret(&self) -> TlsSecret {
-        self.state().secret.clone().unwrap()
+        let [secret, keys] = [SECRET, KEYS].map(|name| self.state().secrets.get(name).cloned());
+        let mut secret = secret.unwrap();
+        if let Some(keys) = keys {
+            secret.data = secret.data.with(&keys.data);
+        }
+        secret
     }
 
+    /// One of the two.
+    pub(super) fn one(&self, keys: bool) -> Option<TlsSecret> {
+        let name = if keys { KEYS } else { SECRET };
+        self.state().secrets.get(name).cloned()
+    }
+
+    /// Both, as we keep them.
     pub(super) fn put(&self, secret: Option<TlsSecret>) {
-        self.state().store(secret);
+        self.state().store_both(secret);
+    }
+
+    /// All in the webhook's, as releases before did.
+    pub(super) fn put_in_one(&self, secret: TlsSecret) {
+        self.state().store(SECRET, Some(secret));
     }
 
     pub(super) fn next_write(&self, fate: Fate) {
@@ -78,7 +100,9 @@ impl Server {
             assert_eq!(parts.uri.query(), Some("dryRun=All"));
             return self.state().judge();
         }
-        self.state().answer(&parts.method, &body)
+        let path = parts.uri.path().to_owned();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        self.state().answer(&parts.method, name, &body)
     }
 }
 
@@ -99,42 +123,62 @@ impl State {
         answer.body(Body::from(text.as_bytes().to_vec())).unwrap()
     }
 
-    fn answer(&mut self, method: &Method, body: &[u8]) -> Response<Body> {
+    fn answer(&mut self, method: &Method, name: &str, body: &[u8]) -> Response<Body> {
         if *method == Method::GET {
-            self.reads += 1;
-            return match &self.secret {
+            self.reads += usize::from(name == SECRET);
+            return match self.secrets.get(name) {
                 Some(secret) => Response::new(Body::from(serde_json::to_vec(secret).unwrap())),
                 None => failure(404),
             };
         }
         let wanted: TlsSecret = serde_json::from_slice(body).unwrap();
-        let fate = std::mem::take(&mut self.fate);
+        let name = wanted.metadata.name.clone().unwrap_or_default();
+        let fate = if name == SECRET {
+            std::mem::take(&mut self.fate)
+        } else {
+            Fate::Stored
+        };
         match &fate {
-            Fate::Raced(other) => self.store((**other).clone()),
+            Fate::Raced(other) => self.store_both((**other).clone()),
             Fate::Refused(code) => return failure(*code),
             Fate::Stored | Fate::LosesAnswer => {}
         }
         let version = |secret: &TlsSecret| secret.metadata.resource_version.clone();
-        match &self.secret {
+        match self.secrets.get(&name) {
             Some(_) if *method == Method::POST => return failure(409),
             None if *method == Method::PUT => return failure(404),
             Some(secret) if version(secret) != version(&wanted) => return failure(409),
             _ => {}
         }
-        self.writes += 1;
-        self.store(Some(wanted));
+        self.writes += usize::from(name == SECRET);
+        self.store(&name, Some(wanted));
         match fate {
             Fate::LosesAnswer => failure(504),
-            _ => Response::new(Body::from(serde_json::to_vec(&self.secret).unwrap())),
+            _ => Response::new(Body::from(
+                serde_json::to_vec(&self.secrets[&name]).unwrap(),
+            )),
         }
     }
 
-    fn store(&mut self, secret: Option<TlsSecret>) {
-        self.version += 1;
-        self.secret = secret.map(|mut secret| {
-            secret.metadata.resource_version = Some(self.version.to_string());
+    fn store_both(&mut self, secret: Option<TlsSecret>) {
+        let mut keys = TlsSecret::default();
+        let secret = secret.map(|mut secret| {
+            (secret.data, keys.data) = secret.data.split();
             secret
         });
+        let is_there = secret.is_some();
+        self.store(SECRET, secret);
+        self.store(KEYS, is_there.then_some(keys));
+    }
+
+    fn store(&mut self, name: &str, secret: Option<TlsSecret>) {
+        self.version += 1;
+        self.secrets.remove(name);
+        if let Some(mut secret) = secret {
+            secret.metadata.name = Some(name.to_owned());
+            secret.metadata.resource_version = Some(self.version.to_string());
+            self.secrets.insert(name.to_owned(), secret);
+        }
     }
 }
 

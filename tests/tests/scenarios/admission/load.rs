@@ -98,7 +98,7 @@ async fn no_review_fails_through_rotations_a_rolling_restart_and_the_loss_of_the
 }
 
 /// An actor that binds to a new `StatefulSet`, and injects its pods.
-async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
+pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     let name = scenario.name("embed");
     let mut actor = bound_actor(&name, target);
     actor["spec"]["workloadRef"]["kind"] = json!("StatefulSet");

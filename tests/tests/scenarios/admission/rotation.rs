@@ -3,6 +3,7 @@
 use asya_certs::bundle::Bundle;
 use asya_certs::data::AUTHORITY_KEY;
 use asya_certs::secret::TlsSecret;
+use asya_certs::store::authority_secret;
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::operator::Operator;
@@ -17,7 +18,15 @@ const SECRET: &str = "asya-operator-webhook-tls";
 pub(super) async fn of(operator: &Operator) -> Result<()> {
     let secrets: Api<TlsSecret> =
         Api::namespaced(operator.cluster().client(), operator.namespace());
-    let mut secret = secrets.get(SECRET).await?;
+    let read = async || -> Result<TlsSecret, kube::Error> {
+        let mut secret = secrets.get(SECRET).await?;
+        let keys = secrets.get_opt(&authority_secret(SECRET)).await?;
+        if let Some(keys) = keys {
+            secret.data = secret.data.with(&keys.data);
+        }
+        Ok(secret)
+    };
+    let mut secret = read().await?;
     let signer = |bundle: &Bundle| {
         bundle
             .signer
@@ -32,7 +41,7 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
         .replace(SECRET, &PostParams::default(), &secret)
         .await?;
     eventually("a new CA signs", WAIT, async || {
-        let bundle = secrets.get(SECRET).await?.bundle();
+        let bundle = read().await?.bundle();
         let issuer = bundle.leaf.as_ref().ok().and_then(|it| it.issuer.as_ref());
         let now = signer(&bundle);
         let done = now.is_some() && now != before && issuer.map(|it| it.fingerprint) == now;

@@ -132,7 +132,7 @@ async fn serve(certificates: Certificates) -> Result<u16> {
         .await
         .map_err(Error::other)?;
     let port = listener.local_addr().map_err(Error::other)?.port();
-    let acceptor = TlsAcceptor::from(Arc::new(tls(certificates).map_err(Error::other)?));
+    let acceptor = TlsAcceptor::from(Arc::new(tls(certificates, None).map_err(Error::other)?));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let acceptor = acceptor.clone();

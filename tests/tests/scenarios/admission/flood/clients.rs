@@ -1,0 +1,169 @@
+//! Clients that want to keep others out. All come from an address of their own, as other pods do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_tests::{Error, Result};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// Linux answers to all of 127.0.0.0/8.
+const FROM: &str = "127.0.0.2:0";
+const NAME: &str = "asya-operator-webhook.asya-system.svc";
+const PATH: &str = "/mutate/pods";
+/// Streams of one connection: as many as the server allows.
+const STREAMS: u32 = 32;
+const LARGE: usize = 8 << 20;
+
+/// Where they connect, and what they trust.
+#[derive(Clone)]
+pub(super) struct Target {
+    address: SocketAddr,
+    tls: [TlsConnector; 2],
+}
+
+impl Target {
+    pub(super) fn new(address: &str, ca: CertificateDer<'static>) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(ca).map_err(Error::other)?;
+        let tls = ["http/1.1", "h2"].map(|protocol| {
+            let mut config = ClientConfig::builder()
+                .with_root_certificates(roots.clone())
+                .with_no_client_auth();
+            config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+            TlsConnector::from(Arc::new(config))
+        });
+        let address = address.parse().map_err(Error::other)?;
+        Ok(Self { address, tls })
+    }
+
+    async fn connect(&self, http2: bool) -> std::io::Result<TlsStream<TcpStream>> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(FROM.parse().map_err(std::io::Error::other)?)?;
+        let stream = socket.connect(self.address).await?;
+        let name = ServerName::try_from(NAME).map_err(std::io::Error::other)?;
+        self.tls[usize::from(http2)].connect(name, stream).await
+    }
+
+    /// Opens so many connections, some at a time, and keeps each until the server ends it. Answers how many were opened.
+    pub(super) async fn idle(&self, count: usize) -> (usize, JoinSet<()>) {
+        let (mut opened, mut kept) = (0, JoinSet::new());
+        for _ in 0..count.div_ceil(50) {
+            let batch = (0..50).map(|_| self.connect(false));
+            for mut stream in futures::future::join_all(batch).await.into_iter().flatten() {
+                opened += 1;
+                kept.spawn(async move {
+                    let _ = stream.read(&mut [0]).await;
+                });
+            }
+        }
+        (opened, kept)
+    }
+
+    /// Keeps so many streams of HTTP/2 open, each with a body of which a byte comes now and then.
+    pub(super) fn slow_streams(&self, count: u32, running: &mut JoinSet<()>) {
+        for _ in 0..count.div_ceil(STREAMS) {
+            let target = self.clone();
+            running.spawn(async move {
+                loop {
+                    let _ = target.slow_connection().await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            });
+        }
+    }
+
+    async fn slow_connection(&self) -> std::io::Result<()> {
+        let mut stream = self.connect(true).await?;
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .await?;
+        stream.write_all(&frame(4, 0, 0, &[])).await?;
+        for number in 0..STREAMS {
+            stream
+                .write_all(&frame(1, 4, 2 * number + 1, &head()))
+                .await?;
+        }
+        let (from, to) = tokio::io::split(stream);
+        // Every stream was answered by then; the next connection begins anew.
+        let over = tokio::time::sleep(Duration::from_secs(3));
+        tokio::select! {
+            done = trickle(to) => done,
+            done = read_all(from) => done,
+            () = over => Ok(()),
+        }
+    }
+
+    /// Sends so many bodies of 8 MiB at a time, again and again.
+    pub(super) fn large_bodies(&self, count: usize, running: &mut JoinSet<()>) {
+        let body: Arc<[u8]> = vec![b' '; LARGE].into();
+        for _ in 0..count {
+            let (target, body) = (self.clone(), Arc::clone(&body));
+            running.spawn(async move {
+                loop {
+                    let _ = target.large_body(&body).await;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            });
+        }
+    }
+
+    async fn large_body(&self, body: &[u8]) -> std::io::Result<()> {
+        let mut stream = self.connect(false).await?;
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: {NAME}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(body).await?;
+        stream.read(&mut [0; 1024]).await.map(drop)
+    }
+}
+
+/// A byte of each stream's body now and then.
+async fn trickle(mut to: WriteHalf<TlsStream<TcpStream>>) -> std::io::Result<()> {
+    loop {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for number in 0..STREAMS {
+            to.write_all(&frame(0, 0, 2 * number + 1, b" ")).await?;
+        }
+    }
+}
+
+/// Answers and pings: none is answered.
+async fn read_all(mut from: ReadHalf<TlsStream<TcpStream>>) -> std::io::Result<()> {
+    while from.read(&mut [0; 1024]).await? > 0 {}
+    Ok(())
+}
+
+/// A frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len())
+        .unwrap_or_default()
+        .to_be_bytes();
+    let mut frame = vec![length[1], length[2], length[3], kind, flags];
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// The head of a review: POST and https by their indices, the rest as literals.
+fn head() -> Vec<u8> {
+    let mut head = vec![0x83, 0x87];
+    for (index, text) in [
+        (&[0x04][..], PATH),
+        (&[0x01], NAME),
+        (&[0x0f, 0x10], "application/json"),
+    ] {
+        head.extend_from_slice(index);
+        head.push(u8::try_from(text.len()).unwrap_or_default());
+        head.extend_from_slice(text.as_bytes());
+    }
+    head
+}
