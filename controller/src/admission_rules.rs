@@ -31,7 +31,7 @@ use self::anchor::Anchors;
 use self::bindings::Bound;
 use self::facts::FactsMap;
 use self::objects::{Objects, Outcome, Wanted};
-use self::proof::Proofs;
+use self::proof::{Done, Proofs};
 use self::spread::Spread;
 use crate::certificates::trust::Trust;
 use crate::events::Note;
@@ -170,6 +170,7 @@ impl Keeper {
                 () = changed.notified() => sleep(DEBOUNCE).await,
                 _ = trusted.changed() => {}
                 () = sleep_until(next) => {}
+                done = self.proofs.next() => self.settle(done),
             }
             let wait = self.pass().await;
             next = Instant::now() + wait;
@@ -240,19 +241,20 @@ impl Keeper {
             sleep(PAUSE).await;
             self.context.bindings.changed().notify_one();
         }
-        let sought = self.proofs.seek(&bound, &settings.ca_bundle).await;
-        if sought.proved {
-            self.context.bindings.changed().notify_one();
+        let again = self.proofs.start(&bound, &settings.ca_bundle);
+        let failing = self.proofs.failing(&settings.ca_bundle);
+        self.context.metrics.unproved_bindings(failing);
+        Ok(again.unwrap_or(FAR).min(applied.wait()))
+    }
+
+    /// Takes the end of a dry run; the look that follows applies what it has shown, and begins the next.
+    fn settle(&mut self, done: Done) {
+        if let Some((key, text)) = &self.proofs.settle(done)
+            && let Some(actor) = self.context.stores.actors.get(key)
+        {
+            let events = &self.context.events;
+            events.tell(&actor, Note::InjectionNotProved, text);
         }
-        self.context.metrics.unproved_bindings(sought.failing);
-        for (key, text) in &sought.told {
-            if let Some(actor) = self.context.stores.actors.get(key) {
-                self.context
-                    .events
-                    .tell(&actor, Note::InjectionNotProved, text);
-            }
-        }
-        Ok(sought.again.unwrap_or(FAR).min(applied.wait()))
     }
 
     /// Makes every object what it should be. Answers the bindings; none where it is not known yet which there are.

@@ -102,6 +102,9 @@ impl Operator {
         for other in bindings.refresh(key, actor.as_deref()) {
             self.enqueue(Work::Actor(other));
         }
+        for other in bindings.probes.woken() {
+            self.queue.now(Work::Actor(other));
+        }
         for other in claims.refresh(&installation.transports, key, actor.as_deref()) {
             self.enqueue(Work::Actor(other));
         }

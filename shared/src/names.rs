@@ -61,6 +61,9 @@ pub mod annotation {
     pub const INJECTED_HASH: &str = "asya.sh/injected-hash";
     /// On a pod of a binding that was left alone: the reason (BIND-7).
     pub const NOT_INJECTED: &str = "asya.sh/not-injected";
+    /// On a dry run of a pod of a binding: uid of the actor whose probe it is. Such a pod gets the sidecar whatever the
+    /// actor's gate says; on a pod that is going to be stored it means nothing (SAFE-2).
+    pub const PROBE: &str = "asya.sh/probe";
     /// On what makes the pods of a binding: another value makes its controller replace them (ROLL-3).
     pub const ROLL: &str = "asya.sh/roll";
     /// On an actor: pods with anything older than today's are replaced at once, whatever `binding.rollout` says (ROLL-8).

@@ -61,6 +61,7 @@ impl Pods {
         } else {
             ReviewPath::Optional
         };
+        let pod = pod.in_dry_run(request.is_dry_run());
         let decision = decide(bindings.iter().map(AsRef::as_ref), policy, &pod);
         verdict(path, decision, &pod, request.is_dry_run())
     }

@@ -52,6 +52,9 @@ Rights in the namespaces of actors: everywhere, or in each of controller.watchNa
 - apiGroups: [""] # dry runs alone: templates/guard.yaml refuses others
   resources: [pods]
   verbs: [create]
+- apiGroups: [""] # pods with the sidecar are judged by them: a change asks for another dry run
+  resources: [resourcequotas, limitranges]
+  verbs: [list, watch]
 {{- if not .Values.controller.impersonate }}
 - apiGroups: [""] # pods of bindings that no rollout replaces
   resources: [pods/eviction]

@@ -219,6 +219,8 @@ class Objects(ChartCase):
             expected |= {(group, configurations[0], verb, injectors), (group, configurations[1], verb, (NAME + "-validator",))}
         expected |= {("rbac.authorization.k8s.io", "clusterroles", verb, (anchor,)) for verb in ("get", "list", "watch", "patch")}
         expected |= {("", "pods", "create", ()), ("", "pods/eviction", "create", ())}
+        # SAFE-4, SAFE-6
+        expected |= {("", kind, verb, ()) for kind in ("resourcequotas", "limitranges") for verb in ("list", "watch")}
         expected |= {("policy", "poddisruptionbudgets", verb, ()) for verb in ("get", "list", "watch")}
         self.assertEqual(self.rules(self.default) - self.rules(self.alone), expected)
         names = (NAME + "-webhook-tls", NAME + "-webhook-tls-authority")

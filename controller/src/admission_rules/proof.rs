@@ -7,11 +7,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::bindings::Bound;
-use crate::binding::specimen::{self, Specimen, least_spec};
+use crate::binding::specimen::{self, PROBE_NAME, Shown, Specimen, least_spec};
 use crate::record::Key;
 
 /// From the first try to the next; each further one waits twice as long.
@@ -20,13 +21,23 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// So many tries in a row fail before anybody is told.
 const PATIENCE: u32 = 4;
 
-/// What has been proved, and what was tried.
+/// Dry runs at a time. One that the webhook does not answer takes as long as the API server waits for it.
+const MOST: usize = 4;
+/// A dry run that took longer than this did not fail on its own account.
+const SLOW: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// What has been proved, and what is being tried, beside everything else that the keeper does: an entry that no longer has
+/// to fail closed must never wait for a webhook that does not answer (SAFE-9).
 pub(super) struct Proofs {
     client: Client,
     /// By the actor's uid.
     tried: HashMap<Box<str>, Tried>,
     /// Entries that failed closed when this process began to lead: they stay so.
     inherited: Option<BTreeSet<Box<str>>>,
+    running: JoinSet<Done>,
+    /// The last one failed slowly, so one at a time is enough until the webhook answers.
+    slow: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -38,19 +49,22 @@ struct Tried {
     /// Tries that failed since.
     failures: u32,
     again: Instant,
+    running: bool,
 }
 
-/// What a round of proofs came to.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// Something was proved that was not before.
-    pub(super) proved: bool,
-    /// When to try again.
-    pub(super) again: Option<Duration>,
-    /// How many were tried for long, and do not come back injected.
-    pub(super) failing: usize,
-    /// What users of an actor are to be told.
-    pub(super) told: Vec<(Key, String)>,
+impl Tried {
+    fn is_failing(&self, trusted: &str) -> bool {
+        self.under.as_deref() != Some(trusted) && self.failures >= PATIENCE
+    }
+}
+
+/// A dry run that has ended.
+pub(super) struct Done {
+    key: Key,
+    uid: Box<str>,
+    trusted: Box<str>,
+    result: Result<(), String>,
+    took: Duration,
 }
 
 impl Proofs {
@@ -59,6 +73,8 @@ impl Proofs {
             client,
             tried: HashMap::new(),
             inherited: None,
+            running: JoinSet::new(),
+            slow: false,
         }
     }
 
@@ -77,10 +93,11 @@ impl Proofs {
             || inherited.is_some_and(|all| all.contains(entry))
     }
 
-    /// Tries those whose time has come, while these authorities are trusted. What was tried of others is forgotten.
-    pub(super) async fn seek(&mut self, all: &[Bound], trusted: &str) -> Outcome {
-        let mut outcome = Outcome::default();
+    /// Begins those whose time has come, as many as may run, while these authorities are trusted. What was tried of others
+    /// is forgotten. Answers when to look again; a dry run that ends is told by [`Proofs::next`].
+    pub(super) fn start(&mut self, all: &[Bound], trusted: &str) -> Option<Duration> {
         let mut before = std::mem::take(&mut self.tried);
+        let mut soonest: Option<Duration> = None;
         for bound in all.iter().filter(|bound| bound.needs_proof()) {
             let known = before.remove(&bound.uid);
             let mut tried = known.unwrap_or_else(|| Tried {
@@ -90,64 +107,99 @@ impl Proofs {
                 under: None,
                 failures: 0,
                 again: Instant::now(),
+                running: false,
             });
-            if tried.under.as_deref() != Some(trusted) {
-                if tried.again <= Instant::now() {
-                    self.try_again(bound, &mut tried, trusted, &mut outcome)
-                        .await;
-                }
-                if tried.under.as_deref() != Some(trusted) {
-                    let wait = tried.again.saturating_duration_since(Instant::now());
-                    outcome.again = Some(outcome.again.map_or(wait, |soonest| soonest.min(wait)));
-                    outcome.failing += usize::from(tried.failures >= PATIENCE);
+            if tried.under.as_deref() != Some(trusted) && !tried.running {
+                let wait = tried.again.saturating_duration_since(Instant::now());
+                let most = if self.slow { 1 } else { MOST };
+                if !wait.is_zero() {
+                    soonest = Some(soonest.map_or(wait, |soonest| soonest.min(wait)));
+                } else if self.running.len() < most {
+                    tried.running = true;
+                    self.spawn(bound, trusted);
                 }
             }
             self.tried.insert(bound.uid.clone(), tried);
         }
-        outcome
+        soonest
     }
 
-    async fn try_again(
-        &self,
-        bound: &Bound,
-        tried: &mut Tried,
-        trusted: &str,
-        outcome: &mut Outcome,
-    ) {
-        let Err(reason) = self.prove(bound).await else {
+    /// How many were tried for long, and do not come back injected.
+    pub(super) fn failing(&self, trusted: &str) -> usize {
+        let all = self.tried.values();
+        all.filter(|tried| tried.is_failing(trusted)).count()
+    }
+
+    fn spawn(&mut self, bound: &Bound, trusted: &str) {
+        let (client, bound, trusted) = (self.client.clone(), bound.clone(), trusted.into());
+        self.running.spawn(async move {
+            let begun = Instant::now();
+            let proof = timeout(DEADLINE, prove(&client, &bound)).await;
+            Done {
+                result: proof.unwrap_or_else(|_| Err("the API server does not answer".to_owned())),
+                key: bound.key,
+                uid: bound.uid,
+                trusted,
+                took: begun.elapsed(),
+            }
+        });
+    }
+
+    /// The next dry run that ends; never, while none runs.
+    pub(super) async fn next(&mut self) -> Done {
+        loop {
+            match self.running.join_next().await {
+                Some(Ok(done)) => return done,
+                // It panicked: it is tried again with the next leader.
+                Some(Err(_)) => {}
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    /// Takes what a dry run has come to. Answers what users of an actor are to be told.
+    pub(super) fn settle(&mut self, done: Done) -> Option<(Key, String)> {
+        self.slow = done.result.is_err() && done.took >= SLOW;
+        // Meanwhile nobody may need it any more.
+        let tried = self.tried.get_mut(&done.uid)?;
+        tried.running = false;
+        let Err(reason) = done.result else {
             if !tried.proved {
-                info!(actor = %bound.key, "the webhook injects its pods: its entry fails closed from now on");
-                outcome.proved = true;
+                info!(actor = %done.key, "the webhook injects its pods: its entry fails closed from now on");
             }
             (tried.proved, tried.failures) = (true, 0);
-            tried.under = Some(trusted.into());
-            return;
+            tried.under = Some(done.trusted);
+            return None;
         };
         let wait = FIRST.saturating_mul(1 << tried.failures.min(8));
         tried.again = Instant::now() + wait.min(LONGEST);
         tried.failures += 1;
-        if tried.failures == PATIENCE {
+        (tried.failures == PATIENCE).then(|| {
             let follows = if tried.proved {
                 "its webhook entry stays fail-closed, so pods of its target may be refused"
             } else {
                 "its webhook entry stays fail-open, so pods of its target may start without the sidecar"
             };
-            warn!(actor = %bound.key, reason, follows, "required, and not proved");
+            warn!(actor = %done.key, reason, follows, "required, and not proved");
             let text = format!("{follows}; look at the pods and logs of asya-webhook: {reason}");
-            outcome.told.push((bound.key.clone(), text));
-        }
+            (done.key, text)
+        })
     }
+}
 
-    async fn prove(&self, bound: &Bound) -> Result<(), String> {
-        let pod = pod(bound).ok_or("no pod can be made up that would be one of its target's")?;
-        let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
-        let answer = specimen::dry_run(&self.client, &bound.key.namespace, &pod).await;
-        let answer = answer.map_err(|error| match error {
-            kube::Error::Api(status) => status.message,
-            error => error.to_string(),
-        })?;
-        specimen::judge(&answer, &bound.uid, bound.hash.as_deref())
-            .map_err(|why| format!("a pod came back without the sidecar of this actor: {why}"))
+async fn prove(client: &Client, bound: &Bound) -> Result<(), String> {
+    let pod = pod(bound).ok_or("no pod can be made up that would be one of its target's")?;
+    let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
+    let pod = specimen::marked(&pod, &bound.uid);
+    let part = (&*bound.uid, bound.hash.as_deref());
+    match specimen::ask(client, &bound.key.namespace, &pod, part, true).await {
+        Ok(Shown::Admitted) => Ok(()),
+        Ok(Shown::Unasked(why) | Shown::LeftAlone(why)) => Err(format!(
+            "a pod came back without the sidecar of this actor: {why}"
+        )),
+        Ok(Shown::Refused(why)) => Err(why),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -158,7 +210,7 @@ fn pod(bound: &Bound) -> Option<Value> {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": "asya-proof-",
+            "generateName": PROBE_NAME,
             "namespace": &*bound.key.namespace,
             "labels": labels,
             "ownerReferences": [owner],

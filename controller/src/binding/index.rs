@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use asya_shared::resolve::{PodMatch, resolver};
+use asya_shared::resolve::{Controller, PodMatch, resolver};
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::kinds::Kind;
-use crate::record::{ActorRecord, BarePodRecord, Key};
+use crate::record::{ActorRecord, BarePodRecord, Key, Maker};
 use crate::store::Scope;
 
 /// Above so many namespaces one watch of the whole cluster is cheaper (BIND-61).
@@ -41,6 +41,8 @@ pub(super) struct Place {
 pub(super) enum What {
     /// Pods without an actor's label.
     Pods,
+    /// What the API server judges pods by, and whom it lets make none (SAFE-4).
+    Constraints,
     /// Objects of a kind that is bound, or that tells something about one.
     Objects(Kind),
 }
@@ -256,6 +258,17 @@ impl Index {
         actors.filter(expects).cloned().collect()
     }
 
+    /// Actors of a namespace whose pods this can make.
+    pub(super) fn actors_made_by(&self, namespace: &Arc<str>, maker: &Maker) -> Vec<Key> {
+        let maker = Controller {
+            api_version: &maker.api_version,
+            kind: &maker.kind,
+            name: &maker.name,
+        };
+        let scope = Some(Arc::clone(namespace));
+        self.actors_where(&scope, |binding| binding.pods.owner.is_met_by(&maker))
+    }
+
     pub(super) fn actors_in(&self, scope: &Scope) -> Vec<Key> {
         self.actors_where(scope, |_| true)
     }
@@ -383,7 +396,10 @@ impl Inner {
         for (key, binding) in &self.bindings {
             let owners = binding.owners.iter().map(|owner| &owner.kind);
             let kinds = binding.kinds.iter().chain(owners).cloned();
-            for what in kinds.map(What::Objects).chain([What::Pods]) {
+            for what in kinds
+                .map(What::Objects)
+                .chain([What::Pods, What::Constraints])
+            {
                 let of_it = namespaces.entry(what).or_default();
                 of_it.insert(Arc::clone(&key.namespace));
             }

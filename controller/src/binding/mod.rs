@@ -1,9 +1,11 @@
 //! What the controller knows of bindings: which actor binds what, the targets, and their pods without a label of ours.
 
+mod constraints;
 mod index;
 pub mod kinds;
 mod objects;
 mod pods;
+pub mod probes;
 mod reading;
 mod scaled;
 pub mod slots;
@@ -30,8 +32,10 @@ pub use kinds::{Kinds, Standing};
 pub use pods::BarePods;
 pub use targets::{Found, Reading, TemplatePart};
 
+use constraints::Constraints;
 use index::{Index, Place};
 use kinds::Kind;
+use probes::Probes;
 use scaled::Scaled;
 use surplus::Surplus;
 use targets::Targets;
@@ -50,6 +54,10 @@ pub struct Bindings {
     /// Pods in namespaces with bindings that carry no actor's label.
     pub pods: BarePods,
     scaled: Scaled,
+    /// Dry runs of pods with the sidecar.
+    pub probes: Probes,
+    /// What the API server judges pods by, in namespaces with bindings.
+    pub constraints: Constraints,
     /// Required bindings that are not enforced.
     pub surplus: Surplus,
     /// Something about a binding may have changed.
@@ -62,6 +70,7 @@ impl Bindings {
         let before = self.index.target_of(key);
         if actor.is_none() {
             self.scaled.by(key, None);
+            self.probes.forget(key);
         }
         let others = self.index.refresh(key, actor);
         let after = self.index.target_of(key);

@@ -102,6 +102,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
         let all = places.borrow();
         let of_kind = |place: &&Place| match &place.what {
             What::Pods => kind == "Pod",
+            What::Constraints => kind == "ResourceQuota",
             What::Objects(known) => known.names().kind == kind,
         };
         all.iter()
@@ -124,6 +125,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
     assert_eq!(scopes("StatefulSet"), vec![]);
     (1..50).for_each(|n| drop(bind(&bindings, &namespace(n), "web", EARLY)));
     assert_eq!(scopes("Pod").len(), 50);
+    assert_eq!(scopes("ResourceQuota").len(), 50);
     bind(&bindings, &namespace(50), "web", EARLY);
     assert_eq!(
         (scopes("Pod"), scopes("Deployment")),
@@ -147,7 +149,7 @@ fn what_leads_from_a_target_to_its_workload_is_watched_too() {
         let all = places.borrow();
         let objects = all.iter().filter_map(|place| match &place.what {
             What::Objects(kind) => Some(kind.to_string()),
-            What::Pods => None,
+            What::Pods | What::Constraints => None,
         });
         objects.collect()
     };
@@ -181,7 +183,7 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
     bind(&bindings, &key("b"), "db", EARLY);
     let scope: Scope = Some("ns".into());
     let a = vec![Concerns::Actor(key("a"))];
-    bindings.relisting(&scope);
+    Keeps::<BarePodRecord>::relisting(&bindings, &scope);
     let expected = bindings.index.target_of(&key("a"));
     assert!(expected.is_some());
     let convention = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
@@ -205,7 +207,7 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
         bindings.show(&scope, &pod("ns", "p2", "unbound", &json!({}))),
         []
     );
-    let mut all = bindings.relisted(&scope);
+    let mut all = Keeps::<BarePodRecord>::relisted(&bindings, &scope);
     all.sort_by_key(|it| format!("{it:?}"));
     assert_eq!(
         all,
@@ -215,8 +217,12 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
     assert_eq!(of(), Some(1));
     let labelled = pod("ns", "p1", "web", &json!({"asya.sh/inject": "false"}));
     assert_eq!(bindings.show(&scope, &labelled), a);
-    bindings.relisting(&scope);
-    assert_eq!(bindings.relisted(&scope), a, "the pod is gone");
+    Keeps::<BarePodRecord>::relisting(&bindings, &scope);
+    assert_eq!(
+        Keeps::<BarePodRecord>::relisted(&bindings, &scope),
+        a,
+        "the pod is gone"
+    );
     assert_eq!(of(), Some(0));
     let last = pod("ns", "p3", "web", &json!({}));
     bindings.show(&scope, &last);

@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::{Api, Client};
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Standing;
 use super::index::{Place, What};
 use super::kinds::Kind;
 use super::objects::ObjectWatch;
+use super::{Bindings, Standing};
 use crate::health::Readiness;
 use crate::operator::Operator;
 use crate::pass::Work;
-use crate::record::{BarePodRecord, Concerns, CrdNameRecord, ForeignRecord, SeenForeign};
+use crate::record::{
+    BarePodRecord, Concerns, CrdNameRecord, CreationFailureRecord, ForeignRecord, LimitRangeRecord,
+    NamespaceRecord, QuotaRecord, Record, Seen, SeenForeign,
+};
 use crate::store::Scope;
 use crate::watch::{Keeps, Selector, Watch};
 use crate::work_queue::WorkQueue;
@@ -46,6 +50,7 @@ pub async fn follow(operator: Operator, client: Client) {
             match &place.what {
                 _ if stays => {}
                 What::Pods => bindings.pods.forget(&place.scope),
+                What::Constraints => bindings.constraints.forget(&place.scope),
                 What::Objects(kind) => bindings.tree.forget(kind, &place.scope),
             }
             stays
@@ -74,6 +79,9 @@ fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
             let run = watch.run(move |concerns| operator.wake(concerns));
             task.spawn(tasks.unending("watch of bare pods", run));
         }
+        // Without the webhook no pod gets a sidecar, and there are no rights to list these.
+        What::Constraints if !operator.context.installation.webhook => {}
+        What::Constraints => constraints(operator, client, &place.scope, &mut task),
         What::Objects(kind) => {
             let (operator, client) = (operator.clone(), client.clone());
             let tasks = operator.tasks.clone();
@@ -82,6 +90,77 @@ fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
         }
     }
     task
+}
+
+/// Events about anything but pods: one selector can name one reason, and controllers have several for a pod that they may
+/// not make.
+const CREATION_FAILURES: &str = "type=Warning,involvedObject.kind!=Pod";
+
+/// Watches what the API server judges pods by.
+fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut JoinSet<()>) {
+    let namespace = Selector {
+        fields: scope
+            .as_ref()
+            .map(|name| format!("metadata.name={name}").into()),
+        ..Selector::default()
+    };
+    let failures = Selector {
+        fields: Some(CREATION_FAILURES.into()),
+        ..Selector::default()
+    };
+    let any = Selector::default;
+    task.spawn(constraint::<QuotaRecord>(
+        operator,
+        api(client, scope),
+        scope,
+        any(),
+    ));
+    task.spawn(constraint::<LimitRangeRecord>(
+        operator,
+        api(client, scope),
+        scope,
+        any(),
+    ));
+    let all = Api::all(client.clone());
+    task.spawn(constraint::<NamespaceRecord>(
+        operator, all, scope, namespace,
+    ));
+    task.spawn(constraint::<CreationFailureRecord>(
+        operator,
+        api(client, scope),
+        scope,
+        failures,
+    ));
+}
+
+fn constraint<R>(
+    operator: &Operator,
+    api: Api<Seen<R>>,
+    scope: &Scope,
+    selector: Selector,
+) -> impl Future<Output = ()> + Send + use<R>
+where
+    R: Record,
+    Bindings: Keeps<R>,
+{
+    let store: Arc<dyn Keeps<R>> = operator.context.bindings.clone();
+    let watch: Watch<R> = Watch {
+        selector,
+        ..watch(operator, scope, api, store, None)
+    };
+    let operator = operator.clone();
+    async move { watch.run(move |concerns| operator.wake(concerns)).await }
+}
+
+fn api<R>(client: &Client, scope: &Scope) -> Api<Seen<R>>
+where
+    R: Record,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    match scope {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }
 
 /// Watches a kind for as long as it is served, in the version that is preferred.

@@ -17,6 +17,8 @@ const WEBHOOK_UNAVAILABLE: &str = "WebhookUnavailable";
 const REMOVED: &str = "RemovedByOther";
 const OPTED_OUT: &str = "OptedOut";
 const SPEC_CONFLICT: &str = "SpecConflict";
+const NOT_PROVED: &str = "NotProved";
+const PROBE_REJECTED: &str = "ProbeRejected";
 
 /// A pod that lacks the actor's part of the sidecar, and would have it if it were made anew.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,6 +54,8 @@ pub struct Counted {
     pub ready: i32,
     /// Those of them that have what the actor asks for today (ROLL-8).
     pub current_ready: i32,
+    /// Pods with the actor's part of today.
+    pub current: i32,
     /// Every pod that exists.
     pub total: i32,
     /// Pods that would be other ones if they were made anew.
@@ -89,6 +93,7 @@ impl<'a> Counting<'a> {
         let said = pod.injection.as_ref().and_then(|it| it.hash.as_deref());
         let is_current = actor_part(said) == actor_part(hash);
         counted.current_ready += i32::from(pod.ready && is_current);
+        counted.current += i32::from(is_current && hash.is_some());
         if said == hash {
             return;
         }
@@ -191,7 +196,14 @@ pub fn actor_part(hash: Option<&str>) -> Option<&str> {
 }
 
 fn is_curable(reason: &str) -> bool {
-    [STARTED_BEFORE, WEBHOOK_UNAVAILABLE, REMOVED].contains(&reason)
+    [
+        STARTED_BEFORE,
+        WEBHOOK_UNAVAILABLE,
+        REMOVED,
+        NOT_PROVED,
+        PROBE_REJECTED,
+    ]
+    .contains(&reason)
 }
 
 fn lacking(metadata: &Metadata, created: Option<&Time>, lacks: Lacks) -> Lacking {

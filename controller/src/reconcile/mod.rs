@@ -7,6 +7,7 @@ mod conflict;
 mod desired;
 mod error;
 mod exhausted;
+mod injection;
 mod observe;
 mod plan;
 mod pods;

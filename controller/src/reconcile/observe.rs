@@ -5,6 +5,7 @@ mod child;
 pub mod contested;
 mod drain;
 pub mod known;
+mod probe_pod;
 mod queue;
 pub mod rollout;
 mod shared_target;
@@ -14,8 +15,10 @@ use std::sync::Arc;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{
-    AdoptionPolicy, AsyncActorStatus, QueueDeletionPolicy, QueueStatus, WorkloadKind,
+    AdoptionPolicy, AsyncActorStatus, BindingStrategy, QueueDeletionPolicy, QueueStatus,
+    WorkloadKind,
 };
+use asya_shared::inject::bound::Gate;
 use asya_shared::inject::service_account_name;
 use asya_shared::scaling::{ScalingObjects, Untriggerable, trigger_authentication_name};
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -30,6 +33,7 @@ use rollout::RolloutSeen;
 
 pub use child::{Child, Ownership};
 
+use super::bound_pods::actor_part;
 use super::desired::{Bound, Desired, Standalone};
 use super::plan::drain::Drain;
 use super::{Context, Deadlines, Error, Fault, Retry};
@@ -199,6 +203,36 @@ impl Observed {
     /// Whether the actor is to work: also while its deletion waits for its queue to be empty.
     pub fn works(&self) -> bool {
         !self.actor.metadata.deleting || works_on(self.drain.as_ref())
+    }
+
+    /// Whether the API server is known to admit pods with the sidecar that the spec asks for (SAFE-1). With strategy
+    /// Template it is not asked: there the target's own controller has replaced pods with it.
+    pub fn proved(&self) -> bool {
+        let Some(bound) = self.bound() else {
+            return false;
+        };
+        if bound.strategy == BindingStrategy::Template {
+            return self.previous.template.is_some();
+        }
+        let part = actor_part(bound.injected_hash.as_deref());
+        let injection = self.previous.injection.as_ref();
+        let proved = injection.and_then(|it| it.proved.as_deref());
+        part.is_some() && proved == part && self.gate() == Some(Gate::Open)
+    }
+
+    /// Whether the webhook gives the sidecar to pods of the target, as status tells it; `None` where it never does.
+    pub fn gate(&self) -> Option<Gate> {
+        let bound = self.bound()?;
+        let part = actor_part(bound.injected_hash.as_deref())?;
+        let by_pod = bound.strategy == BindingStrategy::Pod;
+        by_pod.then(|| Gate::of(self.previous.injection.as_ref(), part))
+    }
+
+    /// A pod of the target for a dry run.
+    pub fn probe_pod(&self) -> Option<&Value> {
+        let of_rollout = self.rollout().and_then(|seen| seen.probe.as_ref());
+        let seen = self.binding.as_ref().and_then(|it| it.probe.as_ref());
+        of_rollout.or_else(|| seen?.pod.as_ref())
     }
 
     /// The actor's name.

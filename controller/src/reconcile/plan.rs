@@ -7,6 +7,7 @@ mod contest;
 pub mod deletion;
 pub mod drain;
 pub mod pace;
+pub mod probe;
 mod replicas;
 pub mod retired;
 pub mod roll;
@@ -122,6 +123,8 @@ pub struct Bind {
     pub claim: Option<claim::Claiming>,
     /// A workload that is bound for the first time: it is to say by whom (BIND-47).
     pub mark: Option<ObjectRef>,
+    /// About a dry run of a pod with the sidecar.
+    pub probe: probe::Probing,
     /// About pods that ran before; `None` while nobody can tell.
     pub roll: Option<roll::Rolling>,
     /// Retired queues that go if they are empty.

@@ -2,6 +2,7 @@
 //! whose pods are refused (STA-2).
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -45,6 +46,29 @@ pub struct RefusalRecord {
     pub last: Timestamp,
 }
 
+/// An Event about something that may make pods, and could not make one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CreationFailureRecord {
+    metadata: Metadata,
+    /// What it is about: `None` where the Event tells of something else.
+    pub maker: Option<Maker>,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// When it was told last.
+    pub last: Timestamp,
+}
+
+/// What makes pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Maker {
+    /// API group and version.
+    pub api_version: Box<str>,
+    /// Kind.
+    pub kind: Box<str>,
+    /// Name.
+    pub name: Box<str>,
+}
+
 /// The decoded fields of an Event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -63,8 +87,12 @@ pub struct RawEvent<'a> {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct RawObject<'a> {
+    #[serde(borrow)]
+    api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    kind: Cow<'a, str>,
     #[serde(borrow)]
     namespace: Cow<'a, str>,
     #[serde(borrow)]
@@ -143,6 +171,40 @@ impl Record for RefusalRecord {
     }
 
     /// Its `StatefulSet` knows.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
+    }
+}
+
+impl Record for CreationFailureRecord {
+    type Kind = Event;
+    type Raw<'de> = RawEvent<'de>;
+
+    fn what() -> Cow<'static, str> {
+        "pod creation Event".into()
+    }
+
+    fn project(raw: RawEvent<'_>) -> Self {
+        let of = &raw.involved_object;
+        // FailedCreate, FailedToCreateWorkerPod
+        let tells = raw.reason.starts_with("Failed") && raw.reason.contains("Create");
+        Self {
+            metadata: raw.metadata.keep(),
+            maker: tells.then(|| Maker {
+                api_version: of.api_version.as_ref().into(),
+                kind: of.kind.as_ref().into(),
+                name: of.name.as_ref().into(),
+            }),
+            namespace: of.namespace.as_ref().into(),
+            last: raw.last(),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The bindings whose pods it makes know.
     fn concerns(&self) -> Concerns {
         Concerns::Nobody
     }

@@ -31,6 +31,35 @@ pub struct ResolvedTarget {
     pub chain: Vec<String>,
 }
 
+/// What dry runs of pods with the sidecar have shown.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InjectionStatus {
+    /// The actor's part of annotation asya.sh/injected-hash with which the API server last admitted a pod. While it is
+    /// another one than that of the spec, new pods start without the sidecar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proved: Option<String>,
+    /// The same part, while the API server refuses pods with it: new pods start without the sidecar, and with
+    /// binding.required not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// The answer of the API server then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When any of this last changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// Generation of the spec of which the last dry run was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<i64>,
+    /// The operator's part of that annotation in the last dry run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
+    /// Resources for which a quota of the namespace requires limits: the runtime and the sidecar get them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<String>,
+}
+
 /// How many of the target's pods have the sidecar.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]

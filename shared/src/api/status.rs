@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{BindingConflict, PodCounts, ResolvedTarget, RolloutStatus, TemplateStatus};
+use super::{
+    BindingConflict, InjectionStatus, PodCounts, ResolvedTarget, RolloutStatus, TemplateStatus,
+};
 
 /// State of the actor, written by the operator.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
@@ -125,9 +127,13 @@ pub struct AsyncActorStatus {
     /// Every object that the operator made for this actor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,
-    /// When queue and runtime were first there, so that new pods of the target get the sidecar.
+    /// When queue and runtime were first there. New pods of the target get the sidecar from then on, as soon as a dry run
+    /// has shown that they are admitted with it (injection).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_since: Option<Time>,
+    /// Whether the API server admits pods with the sidecar, as dry runs have shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub injection: Option<InjectionStatus>,
     /// The workload that workloadRef resolved to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_target: Option<ResolvedTarget>,

@@ -96,6 +96,14 @@ impl OwnerRule {
         })
     }
 
+    /// Whether pods of this controller can be pods of the target, whatever their labels say.
+    #[must_use]
+    pub fn is_met_by(&self, owner: &Controller<'_>) -> bool {
+        let hash = owner.name.rsplit_once('-').map(|(_, hash)| hash);
+        let label = |key: &str| hash.filter(|_| key == POD_TEMPLATE_HASH);
+        self.matches(&label, owner)
+    }
+
     fn matches<'p>(
         &self,
         label: &impl Fn(&str) -> Option<&'p str>,

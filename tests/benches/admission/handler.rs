@@ -98,6 +98,7 @@ fn actor() -> Result<BoundActor> {
         spec: &spec,
         role_arn: None,
         bound: true,
+        injection: None,
         resolved: None,
         transports: &transports,
         settings: &settings,

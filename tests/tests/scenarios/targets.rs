@@ -4,6 +4,7 @@ mod ends;
 mod kept;
 mod mounted;
 mod obstacles;
+mod refused;
 mod replaced;
 mod rest;
 mod rolling;

@@ -138,6 +138,7 @@ fn render(actor: &Actor, platform: &Platform, beside: &Beside) -> Option<BoundAc
         spec: &spec,
         role_arn: actor.role_arn.as_deref(),
         bound: actor.told.bound_since.is_some(),
+        injection: actor.told.injection.as_ref(),
         resolved,
         transports: &platform.transports,
         settings: &platform.settings,

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use asya_shared::api::{AsyncActor, QueueDeletionPolicy, ResolvedTarget, WorkloadRef};
+use asya_shared::api::{
+    AsyncActor, InjectionStatus, QueueDeletionPolicy, ResolvedTarget, WorkloadRef,
+};
 use asya_shared::claims::QueueName;
 use asya_shared::key::Key;
 use asya_shared::names::annotation;
@@ -56,6 +58,8 @@ pub struct Told {
     pub retired_queues: Box<[QueueName]>,
     /// Since when its pods get the sidecar.
     pub bound_since: Option<Time>,
+    /// What dry runs have shown of its pods.
+    pub injection: Option<InjectionStatus>,
     /// What its target led to.
     pub resolved_target: Option<ResolvedTarget>,
     /// Since when its deletion does not wait for its queue any more.

@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use asya_shared::admission::required_entry_name;
 use asya_shared::resolve::{Controller, PodMatch, Selector, resolver};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::super::bindings::Bound;
 use super::{Proofs, pod};
+use crate::record::Key;
 
 fn bound(kind: &str, name: &str, labels: &[(&str, &str)]) -> Bound {
     let convention = resolver("apps", kind).convention(name);
@@ -60,6 +63,33 @@ fn proofs(answer: &Arc<Mutex<Value>>) -> Proofs {
     Proofs::new(kube::Client::new(service, "default"))
 }
 
+/// What a round of dry runs came to.
+struct Sought {
+    proved: bool,
+    again: Option<Duration>,
+    failing: usize,
+    told: Vec<(Key, String)>,
+}
+
+/// Makes those that are due, up to the last.
+async fn seek(proofs: &mut Proofs, all: &[Bound], trusted: &str) -> Sought {
+    let count = |proofs: &Proofs| proofs.tried.values().filter(|it| it.proved).count();
+    let mut told = Vec::new();
+    proofs.start(all, trusted);
+    let before = count(proofs);
+    while !proofs.running.is_empty() {
+        let done = proofs.next().await;
+        told.extend(proofs.settle(done));
+        proofs.start(all, trusted);
+    }
+    Sought {
+        proved: count(proofs) > before,
+        again: proofs.start(all, trusted),
+        failing: proofs.failing(trusted),
+        told,
+    }
+}
+
 fn injected() -> Value {
     let annotations =
         json!({"asya.sh/injected-by": "uid-of-a", "asya.sh/injected-hash": "actorpart.any"});
@@ -82,11 +112,11 @@ async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
     restarted.keep(&bound, failing);
     assert!(restarted.has(&bound[0].uid, &entry));
     // It is tried again, which changes nothing.
-    let sought = restarted.seek(&bound, "ca").await;
+    let sought = seek(&mut restarted, &bound, "ca").await;
     assert!(sought.again.is_some() && !sought.proved);
     assert!(restarted.has(&bound[0].uid, &entry));
     restarted.keep(&[], failing);
-    restarted.seek(&[], "ca").await;
+    seek(&mut restarted, &[], "ca").await;
     restarted.keep(&bound, failing);
     assert!(
         !restarted.has(&bound[0].uid, &entry),
@@ -97,7 +127,7 @@ async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
     edited.keep(&bound, BTreeSet::default);
     edited.keep(&bound, failing);
     assert!(!edited.has(&bound[0].uid, &entry));
-    let sought = edited.seek(&bound, "ca").await;
+    let sought = seek(&mut edited, &bound, "ca").await;
     assert!(sought.again.is_some(), "it is tried again");
     assert!(!edited.has(&bound[0].uid, &entry));
 }
@@ -110,15 +140,15 @@ async fn other_authorities_need_another_proof_and_a_failed_one_is_told_and_chang
     let entry = required_entry_name("models", "a");
     let mut proofs = proofs(&answer);
     proofs.keep(&bound, BTreeSet::default);
-    let sought = proofs.seek(&bound, "ca").await;
+    let sought = seek(&mut proofs, &bound, "ca").await;
     assert!(sought.proved && sought.again.is_none());
     *answer.lock().unwrap() = bare();
-    let sought = proofs.seek(&bound, "ca").await;
+    let sought = seek(&mut proofs, &bound, "ca").await;
     assert!(sought.again.is_none(), "it is not tried again");
 
     let (mut told, mut tries) = (Vec::new(), 0);
     let sought = loop {
-        let mut sought = proofs.seek(&bound, "another").await;
+        let mut sought = seek(&mut proofs, &bound, "another").await;
         assert!(!sought.proved && proofs.has(&bound[0].uid, &entry));
         told.append(&mut sought.told);
         tries += 1;
@@ -135,7 +165,48 @@ async fn other_authorities_need_another_proof_and_a_failed_one_is_told_and_chang
     *answer.lock().unwrap() = injected();
     let again = sought.again.unwrap();
     tokio::time::advance(again).await;
-    let sought = proofs.seek(&bound, "another").await;
+    let sought = seek(&mut proofs, &bound, "another").await;
     assert_eq!((sought.failing, sought.again), (0, None));
     assert!(!sought.proved, "its entry says so already");
+}
+
+/// SAFE-9
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_does_not_answer_holds_up_nothing_and_is_asked_by_one_at_a_time() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    // The API server waits for the webhook, and admits the pod without it.
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let text = bare().to_string();
+        async {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let body = kube::client::Body::from(text.into_bytes());
+            Ok::<_, tower::BoxError>(http::Response::new(body))
+        }
+    });
+    let mut proofs = Proofs::new(kube::Client::new(service, "default"));
+    let names: Vec<_> = (0..100).map(|n| format!("a{n}")).collect();
+    let convention = resolver("apps", "Deployment").convention("web");
+    let bound: Vec<_> = names
+        .iter()
+        .map(|name| Bound::for_tests("models", name, convention.clone(), Some("actorpart")))
+        .collect();
+    proofs.keep(&bound, BTreeSet::default);
+    let begun = tokio::time::Instant::now();
+    proofs.start(&bound, "ca");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "nobody waits");
+    assert_eq!(proofs.running.len(), 4);
+    for _ in 0..4 {
+        let done = proofs.next().await;
+        proofs.settle(done);
+        proofs.start(&bound, "ca");
+    }
+    assert_eq!(proofs.running.len(), 1, "they all fail alike");
+    let done = proofs.next().await;
+    proofs.settle(done);
+    assert_eq!(asked.load(Ordering::SeqCst), 5);
+    // Whoever is no longer required is forgotten, while its dry run goes on.
+    assert_eq!(proofs.start(&[], "ca"), None);
+    assert_eq!(proofs.failing("ca"), 0);
 }

@@ -5,11 +5,12 @@ use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
 use super::{
-    Ensured, Outcome, claim, contest, is_another_queue, parent, retired, scaling, seen_scaling,
-    wake,
+    Ensured, Outcome, claim, contest, is_another_queue, parent, probe, retired, scaling,
+    seen_scaling, wake,
 };
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::claim::Claiming;
+use crate::reconcile::plan::probe::Probing;
 use crate::reconcile::plan::roll::Rolling;
 use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::{Bind, ScalingStep};
@@ -43,9 +44,8 @@ pub(super) async fn bind(
         context.depths.forget(observed.key());
     }
     if plan.done_once {
-        if let Some(rolling) = plan.roll {
-            ensured.rolled = Box::new(roll(context, observed, (rolling, None)).await?);
-        }
+        let planned = (plan.probe, plan.roll);
+        probe_and_roll(context, observed, planned, None, &mut ensured).await?;
         return Ok(Outcome::Ensured(ensured));
     }
     if let Some(workload) = &plan.mark {
@@ -63,10 +63,10 @@ pub(super) async fn bind(
                 let templated = template(context, observed, plan.template).await?;
                 ensured.templated = Box::new(templated);
             }
-            if let Some(rolling) = plan.roll.filter(|_| ensured.bindable) {
+            if ensured.bindable {
                 let writes = plan.claim.as_ref().and_then(Claiming::writes);
-                let with_roll = writes.filter(|_| rolling != Rolling::Rest);
-                ensured.rolled = Box::new(roll(context, observed, (rolling, with_roll)).await?);
+                let planned = (plan.probe, plan.roll);
+                probe_and_roll(context, observed, planned, writes, &mut ensured).await?;
             }
         }
         Err(fault) => ensured.fault = Some(fault),
@@ -96,6 +96,27 @@ pub(super) async fn bind(
         ensured.retired = Box::new(retired::look(context, observed, plan.retired).await?);
     }
     Ok(Outcome::Ensured(ensured))
+}
+
+/// Makes the dry run that is due, and the step of a rollout that it allows.
+async fn probe_and_roll(
+    context: &Context,
+    observed: &Observed,
+    planned: (Probing, Option<Rolling>),
+    claim: Option<bool>,
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let probed = Box::pin(probe::probe(context, observed, planned, ensured)).await?;
+    let rolled = match probed {
+        None => return Ok(()),
+        Some(Err(rolled)) => rolled,
+        Some(Ok(rolling)) => {
+            let with_roll = claim.filter(|_| rolling != Rolling::Rest);
+            roll(context, observed, (rolling, with_roll)).await?
+        }
+    };
+    ensured.rolled = Box::new(rolled);
+    Ok(())
 }
 
 /// Whether the target was looked at, or need not be: what is not planned then is over.

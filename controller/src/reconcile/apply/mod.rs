@@ -9,6 +9,7 @@ mod ensure;
 mod finalizer;
 mod messages;
 mod parent;
+mod probe;
 mod queue;
 mod recreate;
 mod retired;
@@ -37,6 +38,7 @@ pub use template::{TAKEN_BACK, Templated};
 
 use super::conflict::Part;
 use super::conflict::ledger::News;
+use super::injection::Probed;
 use super::observe::Observed;
 use super::observe::known::is_same;
 use super::plan::Plan;
@@ -128,6 +130,8 @@ pub struct Ensured {
     pub stopped: Option<Box<Stopped>>,
     /// What a binding's pods cannot start without is there (BIND-3).
     pub bindable: bool,
+    /// About dry runs of a binding's pods.
+    pub probe: Box<ProbeState>,
     /// What became of pods of a binding that ran before.
     pub rolled: Box<Rolled>,
     /// What became of our part of a target's pod template.
@@ -136,6 +140,15 @@ pub struct Ensured {
     pub contests: Box<Contests>,
     /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
     pub applied: Vec<InventoryEntry>,
+}
+
+/// What is known of dry runs after a pass.
+#[derive(Debug, Default)]
+pub struct ProbeState {
+    /// What the last one of this pass has come to.
+    pub outcome: Probed,
+    /// When the next one is due.
+    pub again: Option<Duration>,
 }
 
 /// What became of contested fields.

@@ -9,9 +9,8 @@ use kube::Api;
 use kube::api::{DeleteParams, EvictParams, Preconditions};
 
 use super::parent::{Ours, annotated, apply, claims};
-use crate::binding::specimen;
 use crate::events::Note;
-use crate::reconcile::bound_pods::{Lacking, actor_part};
+use crate::reconcile::bound_pods::Lacking;
 use crate::reconcile::conflict::Specs;
 use crate::reconcile::conflict::ledger::Loss;
 use crate::reconcile::conflict::rival::{self, Segment};
@@ -21,9 +20,6 @@ use crate::reconcile::observe::rollout::TEMPLATE;
 use crate::reconcile::plan::roll::{Act, Lost, Rolling};
 use crate::reconcile::{Context, Error, Reason, Retry, refused};
 
-/// The webhook hears of a binding and the API server of the webhook a moment after `boundSince`.
-const SETTLES: Duration = Duration::from_secs(20);
-const SETTLING: Duration = Duration::from_secs(1);
 /// An eviction that was refused is tried again, first and at the latest (ROLL-4).
 const REFUSED: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(5);
@@ -156,11 +152,6 @@ async fn step(
         ));
     }
     let key = observed.key();
-    if let Some(wait) = probe(context, observed).await? {
-        // Others need not wait for what cannot go on.
-        context.slots.release(key);
-        return Ok(wait);
-    }
     match act {
         Act::Prove => Ok(Rolled::Proved),
         Act::Annotate(value) => {
@@ -196,52 +187,6 @@ fn tell_of_gpus(context: &Context, observed: &Observed, resolved: &Resolved) {
         context
             .events
             .tell(&observed.actor, Note::RollsGpuPods, &text);
-    }
-}
-
-/// What keeps new pods from having the sidecar; `None`: nothing does.
-async fn probe(context: &Context, observed: &Observed) -> Result<Option<Rolled>, Error> {
-    let told = |reason, text: String| {
-        let since = observed.previous.bound_since.as_ref();
-        let age = since.map(|it| k8s_openapi::jiff::Timestamp::now().duration_since(it.0));
-        let settles = age.is_some_and(|age| age.unsigned_abs() < SETTLES);
-        let (reason, retry) = if settles && reason == Reason::ProbeFailed {
-            (Reason::PodsNotInjected, Retry::After(SETTLING))
-        } else {
-            (reason, Retry::Slowly)
-        };
-        Ok(Some(Rolled::Waits(reason, text, retry)))
-    };
-    let pod = observed.rollout().and_then(|seen| seen.probe.as_ref());
-    let pod = pod.and_then(|pod| serde_json::from_value::<Pod>(pod.clone()).ok());
-    let Some(pod) = pod else {
-        let text = "no pod can be made up that would be one of the target's, so nothing shows that new ones get the sidecar; restart its pods yourself";
-        return told(Reason::ProbeFailed, text.to_owned());
-    };
-    let (uid, wanted) = (
-        &observed.actor.metadata.uid,
-        observed.bound().and_then(|it| it.injected_hash.as_deref()),
-    );
-    match specimen::dry_run(&context.client, &observed.key().namespace, &pod).await {
-        Ok(answer) => match specimen::judge(&answer, uid, actor_part(wanted)) {
-            Ok(()) => Ok(None),
-            Err(why) => told(
-                Reason::ProbeFailed,
-                format!("no pod is replaced: a new one would have no sidecar: {why}"),
-            ),
-        },
-        Err(kube::Error::Api(status))
-            if (400..500).contains(&status.code) && status.code != 429 =>
-        {
-            told(
-                Reason::ProbeRejected,
-                format!(
-                    "no pod is replaced: a new one would be refused: {}",
-                    status.message
-                ),
-            )
-        }
-        Err(error) => Err(Error::Api(error)),
     }
 }
 

@@ -1,20 +1,29 @@
 //! What there is of a binding: its target, and the target's pods.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy};
-use asya_shared::resolve::{self, Finding, FindingReason, PodMatch, Resolution, Scale, Target};
+use asya_shared::resolve::{
+    self, Family, Finding, FindingReason, PodMatch, Resolution, Scale, Target,
+};
 use asya_shared::scaling::{ScalingObjects, Untriggerable};
+use serde_json::Value;
 
 use super::DeletionPolicy;
+use super::probe_pod::least_of;
 use super::rollout::{self, Asked, RolloutSeen};
 use super::shared_target;
 use super::unbinding::{self, UnbindingSeen};
 use crate::binding::kinds::Kind;
+use crate::binding::probes::Turn;
+use crate::binding::specimen::Specimen;
 use crate::binding::{Found, Object, Reading, Standing, TemplatePart};
-use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::bound_pods::{Counted, actor_part};
 use crate::reconcile::conflict::{Part, Specs, State, ledger};
 use crate::reconcile::desired::{Bound, Desired};
+use crate::reconcile::injection::Known;
 use crate::reconcile::plan::template::Ceded;
 use crate::reconcile::{Context, Error, Fault, Reason};
 use crate::record::{ActorRecord, BarePodRecord, PodRecord, ScaleTarget};
@@ -30,12 +39,39 @@ pub struct BindingSeen {
     pub ceded: Option<Ceded>,
     /// It is required, and its webhook entry is fail-open all the same (CFG-7); `None`: nobody has told.
     pub not_enforced: Option<bool>,
+    /// What is known of dry runs of its pods; `None` where none is made.
+    pub probe: Option<ProbeSeen>,
+    /// Resources that need limits in its namespace; `None` while the quotas there have not been listed.
+    pub limits: Option<Limits>,
     /// What a rollout of these would meet; `None` while it is not asked for.
     pub rollout: Option<RolloutSeen>,
     /// What an actor that goes leaves in them; `None` while nobody can tell.
     pub unbinding: Option<UnbindingSeen>,
     /// How its queue scales it, or why it cannot; `None` while scaling is off, or nobody knows what is to be scaled.
     pub scaling: Option<Result<Box<ScalingOfTarget>, Fault>>,
+}
+
+/// Names of resources.
+pub type Limits = BTreeSet<Box<str>>;
+
+/// A list of quotas that nobody may make tells nobody that it fails.
+const UNLISTED: Duration = Duration::from_secs(1);
+
+/// What is known of dry runs of a target's pods.
+#[derive(Clone, Debug, Default)]
+pub struct ProbeSeen {
+    /// One would tell something that status does not.
+    pub wanted: bool,
+    /// When it is due.
+    pub turn: Turn,
+    /// A pod for it, where a rollout has none (see [`super::Observed::probe_pod`]).
+    pub pod: Option<Value>,
+}
+
+impl ProbeSeen {
+    fn is_due(&self) -> bool {
+        (self.wanted || self.turn.requested) && self.turn.wait.is_none()
+    }
 }
 
 /// How a queue scales a target.
@@ -145,21 +181,40 @@ pub(super) async fn see(
         Some(expected) => pods(context, actor, &expected),
         None => Some(BoundPods::default()),
     };
-    let rollout = match (&target, &pods) {
-        (Ok(resolved), Some(pods)) if is_rolled(actor, bound, previous) => {
+    let limits = context
+        .bindings
+        .constraints
+        .limits(&actor.metadata.key.namespace);
+    let uid = &actor.metadata.uid;
+    let hash = bound.injected_hash.as_deref();
+    let counted = pods
+        .as_ref()
+        .map(|pods| Counted::of(pods, uid, hash, previous.bound_since.as_ref()));
+    let mut probe = counted.as_ref().and_then(|counted| {
+        let counted = (counted, limits.as_ref());
+        probe_seen(context, actor, bound, previous, target.as_deref(), counted)
+    });
+    let rollout = match (&target, &pods, counted) {
+        (Ok(resolved), Some(pods), Some(counted)) if is_rolled(actor, bound, previous) => {
             let asked = Asked {
                 rollout: bound.rollout,
-                proved: is_proved(actor, previous),
+                proved: is_proved(bound, previous),
+                due: probe.as_ref().is_some_and(ProbeSeen::is_due),
                 resolved,
                 pods,
             };
-            let uid = &actor.metadata.uid;
-            let hash = bound.injected_hash.as_deref();
-            let counted = Counted::of(pods, uid, hash, previous.bound_since.as_ref());
             Some(rollout::see(context, actor, asked, counted).await?)
         }
         _ => None,
     };
+    if let Some(probe) = probe.as_mut().filter(|_| rollout.is_none()) {
+        // The target is not there: a pod that is told by nothing but the convention.
+        let specimen = Specimen::of(
+            &resolve::pods_of(binds_to, None),
+            Family::of_target(binds_to),
+        );
+        probe.pod = specimen.as_ref().and_then(least_of);
+    }
     let ceded = match &target {
         Err(fault) if fault.reason == Reason::AlreadyBound => {
             shared_target::ceded(context, actor, previous).await?
@@ -169,6 +224,8 @@ pub(super) async fn see(
     Ok(Some(BindingSeen {
         pods,
         ceded,
+        probe,
+        limits,
         not_enforced: context.bindings.surplus.has(&actor.metadata.key),
         scaling: target
             .as_ref()
@@ -187,12 +244,48 @@ fn is_rolled(actor: &ActorRecord, bound: &Bound, previous: &AsyncActorStatus) ->
         && !actor.annotations.paused
 }
 
-/// Whether a dry run has shown what a target without pods is to be told by, for this spec.
-pub fn is_proved(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
-    let mut conditions = previous.conditions.iter();
-    previous.observed_generation == Some(actor.generation)
-        && conditions
-            .any(|it| it.type_ == "Injected" && it.reason == Reason::ScaledToZero.to_string())
+/// Whether a dry run has shown that pods with the part of today are admitted.
+fn is_proved(bound: &Bound, previous: &AsyncActorStatus) -> bool {
+    let injection = previous.injection.as_ref();
+    let part = actor_part(bound.injected_hash.as_deref());
+    part.is_some() && injection.and_then(|it| it.proved.as_deref()) == part
+}
+
+/// What is known of dry runs; `None` where they could tell nothing.
+fn probe_seen(
+    context: &Context,
+    actor: &ActorRecord,
+    bound: &Bound,
+    previous: &AsyncActorStatus,
+    target: Result<&Resolved, &Fault>,
+    (counted, limits): (&Counted, Option<&Limits>),
+) -> Option<ProbeSeen> {
+    let has_url = match target {
+        Ok(resolved) => bound.has_url || resolved.target.server.url.is_some(),
+        Err(fault) => matches!(
+            fault.reason,
+            Reason::TargetNotFound | Reason::TargetNotReady
+        ),
+    };
+    if !is_rolled(actor, bound, previous) || !has_url || !context.installation.webhook {
+        return None;
+    }
+    let known = Known {
+        before: previous.injection.as_ref(),
+        hash: bound.injected_hash.as_deref()?,
+        generation: actor.generation,
+        limits,
+        injected: counted.current > 0,
+    };
+    let mut turn = context.bindings.probes.turn(&actor.metadata.key);
+    if limits.is_none() {
+        turn.wait = turn.wait.max(Some(UNLISTED));
+    }
+    Some(ProbeSeen {
+        wanted: limits.is_none() || known.wants_probe(),
+        turn,
+        pod: None,
+    })
 }
 
 /// How the actor's queue scales a target, while scaling is on. What cannot be scaled is bound all the same (SO-4).

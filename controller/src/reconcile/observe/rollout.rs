@@ -11,8 +11,9 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::binding::{BoundPods, Resolved};
+use super::probe_pod::{from_pod, from_template, least_of};
 use crate::binding::spec::without_ours;
-use crate::binding::specimen::{Specimen, least_spec};
+use crate::binding::specimen::Specimen;
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
@@ -45,6 +46,8 @@ pub struct Asked<'a> {
     pub rollout: BindingRollout,
     /// Whether a dry run has shown already what new ones are like.
     pub proved: bool,
+    /// Whether one is due all the same.
+    pub due: bool,
     /// The target.
     pub resolved: &'a Resolved,
     /// Its pods.
@@ -69,7 +72,7 @@ pub(super) async fn see(
     let lacks = !counted.lacking.is_empty() || (at_once && !counted.older.is_empty());
     let rolls = lacks && (at_once || asked.rollout == BindingRollout::Always);
     let proves = counted.pods.matched == 0 && !asked.proved;
-    if !rolls && !proves {
+    if !rolls && !proves && !asked.due {
         return Ok(seen);
     }
     look(context, actor, asked, seen).await
@@ -100,7 +103,7 @@ async fn look(
         None => match live_pod(context, key, pods).await? {
             Some(pod) => Some(from_pod(&pod)),
             // A target that is scaled to zero and whose workloads go with its pods.
-            None => specimen.and_then(|it| from_template(&least(), None, &it)),
+            None => specimen.as_ref().and_then(least_of),
         },
     };
     if let Some(pod) = &seen.probe {
@@ -174,87 +177,6 @@ async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<Stri
         selector.is_some_and(|it| it.matches(&label)) && allowed == Some(0)
     });
     Ok(blocks.and_then(|it| it.metadata.name))
-}
-
-fn least() -> Value {
-    json!({"spec": least_spec()})
-}
-
-/// A pod as a workload's controller would make it.
-fn from_template(template: &Value, claims: Option<&Value>, specimen: &Specimen) -> Option<Value> {
-    let mut labels = template
-        .pointer("/metadata/labels")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    labels.extend(specimen.labels.clone());
-    let mut spec = template.get("spec")?.clone();
-    let claims = claims.and_then(Value::as_array).into_iter().flatten();
-    for claim in claims {
-        // Their names are given when a pod is made.
-        let volume = json!({"name": claim["metadata"]["name"], "emptyDir": {}});
-        match spec["volumes"].as_array_mut() {
-            Some(volumes) => volumes.push(volume),
-            None => spec["volumes"] = json!([volume]),
-        }
-    }
-    Some(probe(
-        &json!({
-            "labels": labels,
-            "annotations": template.pointer("/metadata/annotations"),
-            "ownerReferences": [specimen.owner],
-        }),
-        spec,
-    ))
-}
-
-/// A pod like one that there is, without what the scheduler and we put into it.
-fn from_pod(pod: &Value) -> Value {
-    let mut spec = pod["spec"].clone();
-    if let Some(spec) = spec.as_object_mut() {
-        spec.remove("nodeName");
-    }
-    for list in ["containers", "initContainers", "volumes"] {
-        if let Some(list) = spec[list].as_array_mut() {
-            list.retain(|it| {
-                !it["name"]
-                    .as_str()
-                    .is_some_and(|it| it.starts_with("asya-"))
-            });
-        }
-    }
-    let mut annotations = pod["metadata"]["annotations"].clone();
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.retain(|key, _| !key.starts_with("asya.sh/"));
-    }
-    let owners = &pod["metadata"]["ownerReferences"];
-    let labels = &pod["metadata"]["labels"];
-    probe(
-        &json!({"labels": labels, "annotations": annotations, "ownerReferences": owners}),
-        spec,
-    )
-}
-
-/// Nothing is asked for by its containers: a dry run counts against a quota, which the target may fill (ROLL-2).
-fn probe(metadata: &Value, mut spec: Value) -> Value {
-    if let Some(spec) = spec.as_object_mut() {
-        spec.remove("resources");
-    }
-    for list in ["containers", "initContainers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
-            let nothing = json!({"cpu": "0", "memory": "0"});
-            container["resources"] = json!({"requests": nothing, "limits": nothing});
-        }
-    }
-    let mut metadata = metadata.clone();
-    metadata["generateName"] = json!("asya-probe-");
-    if let Some(fields) = metadata.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
-    if let Some(fields) = spec.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
-    }
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
 impl Live {

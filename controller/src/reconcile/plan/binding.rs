@@ -4,13 +4,14 @@ use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
 use super::claim;
+use super::probe::{self, Probing};
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, is_done_once, plan_queue};
 use super::{contest, replicas, retired, roll, scaling_gate, template};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Part, ledger};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, is_proved};
+use crate::reconcile::observe::binding::BindingSeen;
 use crate::scaling::plan::{self as scaling, Removal, plan_removal, plan_scaling};
 
 /// Decides what to do about a binding that lives.
@@ -60,6 +61,7 @@ impl Bind {
             template: template::Templating::default(),
             claim: None,
             mark: None,
+            probe: plan_probe(observed),
             roll: None,
             retired: Vec::new(),
         }
@@ -87,6 +89,17 @@ fn plan_mark(observed: &Observed) -> Option<ObjectRef> {
     let is_known = before.is_some_and(|it| it.uid == workload.uid);
     let is_one = group == "apps" && matches!(kind, "Deployment" | "StatefulSet");
     (is_one && !is_known).then(|| workload.clone())
+}
+
+fn plan_probe(observed: &Observed) -> Probing {
+    let seen = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
+    seen.map_or(Probing::Rest, |seen| {
+        probe::decide(probe::Facts {
+            wanted: seen.wanted,
+            requested: seen.turn.requested,
+            wait: seen.turn.wait,
+        })
+    })
 }
 
 fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
@@ -120,7 +133,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
         has_slot: seen.has_slot,
         before: observed.previous.rollout.as_ref(),
         conflict: &conflict,
-        proved: is_proved(&observed.actor, &observed.previous),
+        proved: observed.proved(),
         generation: observed.actor.generation,
         now,
     }))

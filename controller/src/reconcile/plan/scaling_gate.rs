@@ -1,11 +1,9 @@
 //! Whether a target may be scaled for the first time. A model that serves is not handed over to the queue before its
 //! pods are known to get the sidecar: without it nothing would take the messages, and an empty queue would end it.
 
-use asya_shared::api::BindingStrategy;
-
 use crate::reconcile::bound_pods::Counted;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, is_proved};
+use crate::reconcile::observe::binding::BindingSeen;
 
 /// All that is decided by.
 #[derive(Clone, Debug, Default)]
@@ -75,10 +73,6 @@ pub fn waits_for(facts: &Facts) -> Option<&'static str> {
 pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str> {
     let bound = observed.bound()?;
     let previous = &observed.previous;
-    let proved = match bound.strategy {
-        BindingStrategy::Pod => is_proved(&observed.actor, previous),
-        BindingStrategy::Template => previous.template.is_some(),
-    };
     let pods = seen
         .pods
         .as_ref()
@@ -90,7 +84,7 @@ pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str
     let counted = pods.map(|pods| Counted::of(pods, uid, hash, previous.bound_since.as_ref()));
     waits_for(&Facts {
         exists: observed.scaling.scaled_object.ours().is_some(),
-        proved,
+        proved: observed.proved(),
         ready: counted.as_ref().map(ReadyPods::of),
         on_restart: bound.rollout == asya_shared::api::BindingRollout::OnRestart,
     })

@@ -4,7 +4,10 @@ mod conditions;
 mod conflicts;
 mod state;
 
-use asya_shared::api::{AsyncActorStatus, Mode, ObjectReference, ResolvedTarget, RolloutStatus};
+use asya_shared::api::{
+    AsyncActorStatus, BindingStrategy, InjectionStatus, Mode, ObjectReference, ResolvedTarget,
+    RolloutStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -14,6 +17,7 @@ use super::{
 };
 use crate::reconcile::apply::{By, Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
+use crate::reconcile::injection::Known;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, Resolved};
 use crate::reconcile::plan::roll::bare_in_a_row;
@@ -29,6 +33,32 @@ const TARGET_RESOLVED: &str = "TargetResolved";
 const INJECTED: &str = "Injected";
 const CONFLICT: &str = "Conflict";
 
+/// What the webhook and the next pass read of dry runs (SAFE-1).
+fn injection(
+    observed: &Observed,
+    seen: &BindingSeen,
+    ensured: &Ensured,
+    (counted, since): (Option<&Counted>, Option<&Time>),
+    now: Timestamp,
+) -> Option<InjectionStatus> {
+    let before = observed.previous.injection.as_ref();
+    let bound = observed
+        .bound()
+        .filter(|bound| bound.strategy == BindingStrategy::Pod);
+    let Some(hash) = bound.and_then(|bound| bound.injected_hash.as_deref()) else {
+        return before.cloned();
+    };
+    let known = Known {
+        before,
+        hash,
+        generation: observed.actor.generation,
+        limits: seen.limits.as_ref(),
+        injected: counted.is_some_and(|it| it.current > 0),
+    };
+    let binds = since.is_some() && observed.previous.bound_since.is_none();
+    known.after(&ensured.probe.outcome, binds, now)
+}
+
 /// Status, reason and message of condition `Injected`.
 type Injected = (Option<bool>, Reason, String);
 
@@ -42,7 +72,15 @@ pub(super) fn report(
     let bound_since = bound_since(observed, seen, ensured, now);
     let pods = pods(observed, seen, bound_since.as_ref(), now);
     let counted = pods.counted.as_ref();
-    let injected = conditions::injected(observed, seen, ensured, counted, bound_since.is_some());
+    let injection = injection(
+        observed,
+        seen,
+        ensured,
+        (counted, bound_since.as_ref()),
+        now,
+    );
+    let known = (counted, injection.as_ref());
+    let injected = conditions::injected(observed, seen, ensured, known, bound_since.is_some());
     let hpa = scaling::hpa(observed, ensured);
     let scaling = scaling::judge(observed, ensured, hpa, (&pods.scale, now));
     let faults = faults(observed, seen, ensured);
@@ -66,7 +104,10 @@ pub(super) fn report(
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
     // The webhook and the next pass read it off the status.
     let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
+    let limits = |it: &Option<InjectionStatus>| it.as_ref().map(|it| it.limits.clone());
+    let limits_changed = limits(&injection) != limits(&observed.previous.injection);
     status.bound_since = bound_since;
+    status.injection = injection;
     status.rollout = rollout(observed, ensured, now);
     conflicts::tell(&mut status, observed, ensured, now);
     status.progressing_since = verdict.progressing_since.map(Time);
@@ -82,7 +123,8 @@ pub(super) fn report(
         .chain(ensured.queue.retry())
         .chain(of_rollout(&ensured.rolled))
         .chain(conflicts::again(ensured))
-        .chain(begins.then_some(Retry::Now))
+        .chain((begins || limits_changed).then_some(Retry::Now))
+        .chain(ensured.probe.again.map(Retry::After))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
     status.status = Some(verdict.state);

@@ -5,8 +5,9 @@ use std::fmt;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::decision::{Reason, ReviewPath};
+use super::gate::Gate;
 use super::plan::{BoundPlan, PlanInputs};
-use crate::api::{AsyncActorSpec, BindingStrategy, ModeSpec, ResolvedTarget};
+use crate::api::{AsyncActorSpec, BindingStrategy, InjectionStatus, ModeSpec, ResolvedTarget};
 use crate::config::{Settings, TransportsConfig};
 use crate::resolve::{PodMatch, is_open_ended, pods_of};
 use crate::validate::{Subject, Write, check, joined};
@@ -29,6 +30,8 @@ pub struct BoundActor {
     /// Its pods may belong to objects that its own webhook entry does not name yet, so the entry of the optional ones is
     /// asked about them, too (SAFE-32).
     pub open_ended: bool,
+    /// Whether pods get it yet, while the binding is in force.
+    pub gate: Gate,
     /// Whether pods get something from it.
     pub state: State,
 }
@@ -63,6 +66,8 @@ pub struct ActorInputs<'a> {
     pub role_arn: Option<&'a str>,
     /// Whether its status has `boundSince` (BIND-3).
     pub bound: bool,
+    /// Its `status.injection`.
+    pub injection: Option<&'a InjectionStatus>,
     /// Its `status.resolvedTarget`.
     pub resolved: Option<&'a ResolvedTarget>,
     /// The configured transports.
@@ -80,6 +85,11 @@ impl BoundActor {
         let Ok(ModeSpec::Binding(binding)) = inputs.spec.mode() else {
             return None;
         };
+        let state = state(inputs, binding.strategy)?;
+        let gate = match &state {
+            State::InForce(plan) => Gate::of(inputs.injection, &plan.hash().actor),
+            State::NotInForce(_) | State::Unusable(_) => Gate::Open,
+        };
         Some(Self {
             namespace: inputs.namespace.to_owned(),
             name: inputs.name.to_owned(),
@@ -88,7 +98,8 @@ impl BoundActor {
             pods: pods_of(binding.target, inputs.resolved),
             required: binding.required,
             open_ended: is_open_ended(binding.target),
-            state: state(inputs, binding.strategy)?,
+            gate,
+            state,
         })
     }
 
@@ -167,5 +178,9 @@ fn state(inputs: &ActorInputs<'_>, strategy: BindingStrategy) -> Option<State> {
         settings: inputs.settings,
         scripts_hash: inputs.scripts_hash,
     })?;
-    Some(State::InForce(Box::new(plan.for_target(inputs.resolved))))
+    let limits = inputs.injection.map_or(&[][..], |it| &it.limits);
+    let plan = plan
+        .for_target(inputs.resolved)
+        .with_limits(limits, &inputs.settings.sidecar_resources);
+    Some(State::InForce(Box::new(plan)))
 }

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::actor::State;
 use super::facts::Facts;
+use super::gate::Gate;
 use super::ours::{List, Ours};
 use super::plan::BoundPlan;
 use super::restore::{damaged, is_volume};
@@ -85,6 +86,9 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
                    spec.runtime.targetURL of the actor";
         return left_alone(actor, pod, Reason::TargetUrlUnknown, why);
     };
+    if let Some((reason, why)) = held(actor, pod, &ours) {
+        return left_alone(actor, pod, reason, &why);
+    }
     let patch = patch(pod, plan, &facts, &ours, is_same, &hash);
     let mut warnings = Vec::new();
     let grace = pod.spec.termination_grace_period_seconds;
@@ -132,6 +136,29 @@ pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
         ))
     } else {
         None
+    }
+}
+
+/// Why a pod that could get the sidecar does not get it yet: an optional binding must never keep a pod from starting that
+/// would start without it (SAFE-1). A pod that has the sidecar already, because this is the second call for it, keeps it.
+fn held(actor: &BoundActor, pod: &PodView<'_>, ours: &Ours) -> Option<(Reason, String)> {
+    if pod.is_probe_of(&actor.uid) || !ours.has_no_container() {
+        return None;
+    }
+    match &actor.gate {
+        Gate::Open => None,
+        Gate::Unproved if actor.required => None,
+        Gate::Unproved => Some((
+            Reason::NotProved,
+            "no dry run has shown yet that the API server admits pods with it; see condition Injected of the actor"
+                .to_owned(),
+        )),
+        Gate::Refused(answer) => Some((
+            Reason::ProbeRejected,
+            format!(
+                "the API server refuses pods with it, as a dry run has shown: {answer}; see condition Injected of the actor"
+            ),
+        )),
     }
 }
 

@@ -67,13 +67,17 @@ pub enum Reason {
     SpecConflict,
     /// Nothing says where the model answers (BIND-23).
     TargetUrlUnknown,
-    /// Row 8.
+    /// Row 8: no dry run has succeeded with the sidecar of today (SAFE-1).
+    NotProved,
+    /// Row 8: the API server refuses pods with the sidecar.
+    ProbeRejected,
+    /// Row 9.
     Injected,
 }
 
 impl Reason {
     /// All of them: the values of a metric's label.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::NotServed,
         Self::Unreadable,
         Self::NoActor,
@@ -91,6 +95,8 @@ impl Reason {
         Self::Restored,
         Self::SpecConflict,
         Self::TargetUrlUnknown,
+        Self::NotProved,
+        Self::ProbeRejected,
         Self::Injected,
     ];
 
@@ -115,6 +121,8 @@ impl Reason {
             Self::Restored => "Restored",
             Self::SpecConflict => "SpecConflict",
             Self::TargetUrlUnknown => "TargetURLUnknown",
+            Self::NotProved => "NotProved",
+            Self::ProbeRejected => "ProbeRejected",
             Self::Injected => "Injected",
         }
     }

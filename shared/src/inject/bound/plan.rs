@@ -78,6 +78,8 @@ pub struct BoundPlan {
     runtime: Value,
     sidecar: Value,
     resources: [Option<Resources>; 2],
+    /// What both get where a quota of the namespace requires limits and nobody has set them.
+    limits: Vec<(String, Value)>,
 }
 
 /// What is told on a pod of how it was made (INJ-9, ROLL-8). Written as `<actor>.<platform>`.
@@ -152,6 +154,7 @@ impl BoundPlan {
                 binding.runtime.resources.cloned(),
                 sidecar.resources.cloned(),
             ],
+            limits: Vec::new(),
         };
         let [runtime, sidecar] = plan.containers(&Facts::of_no_pod());
         let platform = json!([
@@ -173,6 +176,17 @@ impl BoundPlan {
         self
     }
 
+    /// With limits on these resources, which quotas of the namespace require; how much is the installation's to say. Pods
+    /// that were made without them are not outdated by it.
+    #[must_use]
+    pub fn with_limits(mut self, names: &[String], installed: &Resources) -> Self {
+        let limits = names.iter();
+        self.limits = limits
+            .filter_map(|name| Some((name.clone(), resources::limit(name, installed)?)))
+            .collect();
+        self
+    }
+
     /// How pods are told apart that this plan made.
     #[must_use]
     pub fn hash(&self) -> &InjectedHash {
@@ -182,7 +196,8 @@ impl BoundPlan {
     /// Runtime and sidecar for a pod of which this is known.
     pub(super) fn containers(&self, pod: &Facts) -> [Value; 2] {
         let [runtime_resources, sidecar_resources] = &self.resources;
-        let resources = |of: &Option<Resources>| resources::of(of.as_ref(), pod.quality);
+        let resources =
+            |of: &Option<Resources>| resources::of(of.as_ref(), pod.quality, &self.limits);
 
         let mut runtime = self.runtime.clone();
         set(&mut runtime, HANDLER, &pod.handler);
@@ -209,6 +224,7 @@ impl PartialEq for BoundPlan {
             && self.hash == other.hash
             && self.grace_seconds == other.grace_seconds
             && self.adapter == other.adapter
+            && self.limits == other.limits
             && self.labels == other.labels
     }
 }

@@ -16,6 +16,7 @@ pub struct PodView<'a> {
     pub(super) raw: &'a str,
     pub(super) metadata: Option<Metadata<'a>>,
     pub(super) spec: Spec<'a>,
+    dry_run: bool,
 }
 
 #[derive(Deserialize)]
@@ -165,7 +166,21 @@ impl<'a> PodView<'a> {
             raw,
             metadata,
             spec,
+            dry_run: false,
         })
+    }
+
+    /// Nothing of the pod is going to be stored, if so.
+    #[must_use]
+    pub fn in_dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Whether it is the probe of the actor with this uid (SAFE-2). Whoever copies the annotation into a pod that is to run
+    /// gets nothing by it.
+    pub(super) fn is_probe_of(&self, uid: &str) -> bool {
+        self.dry_run && self.annotation(annotation::PROBE) == Some(uid)
     }
 
     /// The value of a label.
@@ -328,10 +343,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
 pub(super) struct Annotations<'a>([Option<Text<'a>>; Annotations::WANTED.len()]);
 
 impl Annotations<'_> {
-    const WANTED: [&'static str; 4] = [
+    const WANTED: [&'static str; 5] = [
         annotation::INJECTED_BY,
         annotation::INJECTED_HASH,
         annotation::NOT_INJECTED,
+        annotation::PROBE,
         DEFAULT_CONTAINER,
     ];
 }

@@ -53,8 +53,17 @@ fn is_guaranteed(container: &Container<'_>) -> bool {
     fixed(limits.cpu, requests.cpu) && fixed(limits.memory, requests.memory)
 }
 
-/// What a container of ours gets in a pod of this quality; `given` is what the user says.
-pub(super) fn of(given: Option<&Resources>, quality: Quality) -> Value {
+/// The limit on a resource that a container of ours gets where a quota requires one.
+pub(super) fn limit(name: &str, installed: &Resources) -> Option<Value> {
+    let set = installed.0.get("limits").and_then(|all| all.get(name));
+    let enough = || GUARANTEED.iter().find(|(known, _)| *known == name);
+    set.filter(|it| !it.is_null())
+        .cloned()
+        .or_else(|| Some(json!(enough()?.1)))
+}
+
+/// What a container of ours gets in a pod of this quality; `given` is what the user says, `limits` what quotas require.
+pub(super) fn of(given: Option<&Resources>, quality: Quality, limits: &[(String, Value)]) -> Value {
     let mut resources = given.map(|it| it.0.clone()).unwrap_or_default();
     let said = |resources: &Map<String, Value>, list: &str, name: &str| {
         let amount = resources.get(list)?.get(name)?;
@@ -72,6 +81,15 @@ pub(super) fn of(given: Option<&Resources>, quality: Quality) -> Value {
                         name,
                         limit.unwrap_or(json!(least)),
                     );
+                }
+            }
+            for (name, enough) in limits {
+                if said(&resources, "limits", name).is_none() {
+                    let request = said(&resources, "requests", name);
+                    let larger = request
+                        .filter(|request| Quantity::of(request) > Quantity::of(enough))
+                        .unwrap_or_else(|| enough.clone());
+                    put(&mut resources, "limits", name, larger);
                 }
             }
         }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     Action, ActorInputs, BoundActor, Decision, Patch, PodView, Reason, ReviewPath, State, decide,
 };
-use crate::api::{AsyncActorSpec, ResolvedTarget};
+use crate::api::{AsyncActorSpec, InjectionStatus, ResolvedTarget};
 use crate::config::testing::parse;
 use crate::config::{Settings, TransportsConfig};
 
@@ -20,6 +20,7 @@ pub(crate) struct Binding {
     pub(crate) bound: bool,
     pub(crate) spec: AsyncActorSpec,
     pub(crate) role_arn: Option<&'static str>,
+    pub(crate) injection: Option<InjectionStatus>,
     pub(crate) resolved: Option<ResolvedTarget>,
     pub(crate) transports: TransportsConfig,
     pub(crate) settings: Settings,
@@ -44,6 +45,7 @@ impl Binding {
             bound: true,
             spec: serde_json::from_value(all).unwrap(),
             role_arn: None,
+            injection: None,
             resolved: None,
             transports: parse(&json!({
                 "rabbit": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
@@ -73,6 +75,7 @@ impl Binding {
             spec: &self.spec,
             role_arn: self.role_arn,
             bound: self.bound,
+            injection: self.injection.as_ref(),
             resolved: self.resolved.as_ref(),
             transports: &self.transports,
             settings: &self.settings,

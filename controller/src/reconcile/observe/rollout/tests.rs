@@ -1,8 +1,7 @@
-use asya_shared::resolve::{Family, ObjectRef, PodMatch, Related, Resolution, resolver};
+use asya_shared::resolve::ObjectRef;
 use serde_json::{Value, json};
 
-use super::{Live, TEMPLATE, from_pod, from_template, least, unavailable};
-use crate::binding::specimen::Specimen;
+use super::{Live, TEMPLATE, unavailable};
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -72,61 +71,4 @@ fn percentages_are_rounded_down() {
     assert!(unavailable(Some(&json!("25%")), 4) && !unavailable(Some(&json!("25%")), 3));
     assert!(unavailable(None, 4) && !unavailable(None, 1));
     assert!(unavailable(Some(&json!(1)), 1) && !unavailable(Some(&json!(0)), 9));
-}
-
-fn pods() -> PodMatch {
-    let target = deployment(&json!({}), &json!({}));
-    match resolver("apps", "Deployment").resolve(&target, &Related::default()) {
-        Resolution::Found(found) => found.pods,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// ROLL-2
-#[test]
-fn the_probe_is_a_pod_of_the_target_that_asks_for_nothing() {
-    let body = deployment(&json!({}), &json!({}));
-    let specimen = Specimen::of(&pods(), Family::Generic).unwrap();
-    let claims = json!([{"metadata": {"name": "data"}}]);
-    let pod = from_template(&body["spec"]["template"], Some(&claims), &specimen).unwrap();
-    assert_eq!(
-        pod["metadata"]["labels"],
-        json!({"app": "web", "pod-template-hash": "asyaproof"})
-    );
-    assert_eq!(
-        pod["metadata"]["ownerReferences"][0]["name"],
-        "web-asyaproof"
-    );
-    let nothing = json!({"cpu": "0", "memory": "0"});
-    let resources = &pod["spec"]["containers"][0]["resources"];
-    assert_eq!(*resources, json!({"requests": nothing, "limits": nothing}));
-    assert_eq!(
-        pod["spec"]["volumes"],
-        json!([{"name": "data", "emptyDir": {}}])
-    );
-
-    let set = resolver("kaito.sh", "InferenceSet").convention("phis");
-    let made_up = Specimen::of(&set, Family::Kaito).unwrap();
-    let pod = from_template(&least(), None, &made_up).unwrap();
-    let labels = &pod["metadata"]["labels"];
-    assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");
-    // By it the API server picks what it asks the webhook about.
-    assert_eq!(labels["kaito.sh/workspace"], "asya-proof");
-
-    let worker = json!({
-        "metadata": {
-            "labels": {"ray.io/cluster": "rc"}, "annotations": {"asya.sh/injected-by": "x", "a": "b"},
-            "ownerReferences": [{"kind": "RayCluster", "name": "rc"}],
-        },
-        "spec": {
-            "nodeName": "n",
-            "containers": [{"name": "ray"}, {"name": "asya-runtime"}, {"name": "asya-sidecar"}],
-            "volumes": [{"name": "asya-tmp"}, {"name": "shm"}],
-        },
-    });
-    let pod = from_pod(&worker);
-    assert_eq!(pod["metadata"]["annotations"], json!({"a": "b"}));
-    assert_eq!(pod["spec"]["nodeName"], Value::Null);
-    assert_eq!(pod["spec"]["containers"].as_array().map(Vec::len), Some(1));
-    assert_eq!(pod["spec"]["volumes"], json!([{"name": "shm"}]));
 }

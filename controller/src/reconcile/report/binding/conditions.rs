@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use asya_shared::admission::MOST_REQUIRED;
-use asya_shared::api::{AsyncActorStatus, BindingStrategy};
+use asya_shared::api::{AsyncActorStatus, BindingStrategy, InjectionStatus};
+use asya_shared::inject::bound::Gate;
 use asya_shared::resolve::{Finding, FindingReason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -11,9 +12,9 @@ use k8s_openapi::jiff::Timestamp;
 use super::{CONFLICT, INJECTED, Injected, TARGET_RESOLVED};
 use crate::events::Note;
 use crate::reconcile::apply::{self, Ensured, Rolled, Templated};
-use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::bound_pods::{Counted, actor_part};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved, is_proved};
+use crate::reconcile::observe::binding::{BindingSeen, Resolved};
 use crate::reconcile::plan::roll::TAKEN_BACK;
 use crate::reconcile::report::conditions::Conditions;
 use crate::reconcile::report::{READY, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, transport};
@@ -25,7 +26,7 @@ pub(super) fn injected(
     observed: &Observed,
     seen: &BindingSeen,
     ensured: &Ensured,
-    counted: Option<&Counted>,
+    (counted, injection): (Option<&Counted>, Option<&InjectionStatus>),
     is_bound: bool,
 ) -> Option<Injected> {
     let bound = observed.bound()?;
@@ -48,34 +49,50 @@ pub(super) fn injected(
     if bound.strategy == BindingStrategy::Template {
         return of_template(ensured, counted);
     }
+    if let Some(text) = refused(observed, injection) {
+        return Some((Some(false), Reason::ProbeRejected, text));
+    }
     let told = by_pods(observed, ensured, counted);
-    let is_good = told.as_ref().is_none_or(|(is_so, ..)| *is_so == Some(true));
+    let is_good = told.0 == Some(true);
     match not_enforced(observed, seen) {
         Some(text) if is_good => Some((Some(false), Reason::WebhookNotReady, text)),
-        _ => told,
+        _ => Some(told),
     }
 }
 
+/// What new pods are without, or why there are none, while the API server refuses those with the sidecar (SAFE-1).
+fn refused(observed: &Observed, injection: Option<&InjectionStatus>) -> Option<String> {
+    let bound = observed.bound()?;
+    let part = actor_part(bound.injected_hash.as_deref())?;
+    let Gate::Refused(why) = Gate::of(injection, part) else {
+        return None;
+    };
+    let follows = if bound.required {
+        "the API server refuses pods of the target with the sidecar, and spec.binding.required lets none start without it"
+    } else {
+        "the API server refuses pods of the target with the sidecar, so new ones start without it and no pod is replaced"
+    };
+    Some(format!("{follows}: a dry run of one was answered: {why}"))
+}
+
 /// As a rollout or the target's pods tell; `None` leaves it as it stands.
-fn by_pods(observed: &Observed, ensured: &Ensured, counted: &Counted) -> Option<Injected> {
+fn by_pods(observed: &Observed, ensured: &Ensured, counted: &Counted) -> Injected {
     let without_pods = counted.pods.matched == 0;
     match &*ensured.rolled {
-        Rolled::Waits(reason, text, _) => Some((Some(false), *reason, text.clone())),
-        Rolled::Asked(_, text, _) => Some((Some(false), Reason::RolloutInProgress, text.clone())),
-        Rolled::Halted(text) => Some((Some(false), Reason::RolloutHalted, text.clone())),
-        Rolled::Proved | Rolled::Rest if without_pods => {
+        Rolled::Waits(reason, text, _) => (Some(false), *reason, text.clone()),
+        Rolled::Asked(_, text, _) => (Some(false), Reason::RolloutInProgress, text.clone()),
+        Rolled::Halted(text) => (Some(false), Reason::RolloutHalted, text.clone()),
+        Rolled::Untouched if without_pods && !observed.proved() => counted.injected(),
+        Rolled::Untouched | Rolled::Proved | Rolled::Rest if without_pods => {
             let text =
                 "the target has no pods, and a dry run has shown that new ones get the sidecar";
-            Some((Some(true), Reason::ScaledToZero, text.to_owned()))
+            (Some(true), Reason::ScaledToZero, text.to_owned())
         }
-        Rolled::Untouched if without_pods && is_proved(&observed.actor, &observed.previous) => None,
         Rolled::Lost(_) => {
             let text = TAKEN_BACK.to_owned();
-            Some((Some(false), Reason::RolloutWaiting, text))
+            (Some(false), Reason::RolloutWaiting, text)
         }
-        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left => {
-            Some(counted.injected())
-        }
+        Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left => counted.injected(),
     }
 }
 

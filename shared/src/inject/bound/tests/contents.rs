@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::api::EnvVar;
+use crate::api::{EnvVar, InjectionStatus};
 use crate::config::Settings;
 use crate::inject::bound::testing::{
-    Binding, container, env, hash_of, injected, names, pod, review,
+    Binding, container, env, hash_of, injected, names, pod, review, reviewed,
 };
-use crate::inject::bound::{InjectedHash, Reason};
+use crate::inject::bound::{BoundActor, InjectedHash, Reason};
 use crate::transport::testing::lines;
 
 fn made(spec: &Value) -> Value {
@@ -245,6 +245,47 @@ fn requests_are_small_and_always_there() {
     // what is set for the whole pod must hold all its containers
     let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
     assert_eq!(resources(&json!({}), &whole), [json!({}), json!({})]);
+}
+
+/// SAFE-6
+#[test]
+fn limits_are_set_where_a_quota_requires_them_and_do_not_outdate_pods() {
+    let made = |spec: &Value, limits: &[&str], of_pod: &Value| {
+        let mut binding = Binding::new(spec);
+        let without = binding.actor();
+        binding.injection = Some(InjectionStatus {
+            proved: Some(without.plan().unwrap().hash().actor.clone()),
+            limits: limits.iter().map(|it| (*it).to_owned()).collect(),
+            ..InjectionStatus::default()
+        });
+        let actor = binding.actor();
+        let hash = |it: &BoundActor| it.plan().unwrap().hash().clone();
+        assert_eq!(hash(&actor), hash(&without));
+        let after = injected(&actor, &pod(of_pod));
+        assert_eq!(reviewed(&actor, &after), after, "the second call");
+        ["asya-runtime", "asya-sidecar"].map(|name| container(&after, name)["resources"].clone())
+    };
+    let none = json!({});
+    let requests = json!({"cpu": "10m", "memory": "32Mi"});
+    let limited = |limits: Value| json!({"requests": requests, "limits": limits});
+    // what the installation gives to its own sidecars, too
+    let memory = limited(json!({"memory": "256Mi"}));
+    assert_eq!(made(&none, &["memory"], &none), [memory.clone(), memory]);
+    let both = limited(json!({"cpu": "500m", "memory": "256Mi"}));
+    assert_eq!(made(&none, &["cpu", "memory"], &none)[0], both);
+    // a limit is never below what the user requests, and what he limits stays
+    let large = json!({"runtime": {"resources": {"requests": {"memory": "1Gi"}}}, "sidecar": {"resources": {"limits": {"memory": "64Mi"}}}});
+    let [runtime, sidecar] = made(&large, &["memory"], &none);
+    assert_eq!(runtime["limits"], json!({"memory": "1Gi"}));
+    assert_eq!(sidecar["limits"], json!({"memory": "64Mi"}));
+    // a resource of which nobody knows how much is enough
+    let other = made(&none, &["ephemeral-storage"], &none);
+    assert_eq!(other[0], json!({"requests": requests}));
+    let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
+    assert_eq!(
+        made(&none, &["memory"], &whole),
+        [none.clone(), none.clone()]
+    );
 }
 
 /// BIND-27

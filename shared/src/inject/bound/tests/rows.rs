@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
+use crate::api::InjectionStatus;
 use crate::inject::bound::testing::{
     Binding, container, injected, names, patched, pod, review, review_by, reviewed,
 };
-use crate::inject::bound::{Action, Path, PodView, Reason, ReviewPath, State};
+use crate::inject::bound::{Action, BoundActor, Path, PodView, Reason, ReviewPath, State, decide};
 
 /// INJ-1, row 2
 #[test]
@@ -368,4 +369,100 @@ fn pods_of_a_required_ray_service_are_served_by_both_entries() {
     let other = Binding::required().actor();
     let decision = review_by(ReviewPath::Optional, [&other], &pod(&json!({})));
     assert_eq!(decision.reason, Reason::OtherPath);
+}
+
+/// The gate as dry runs have left it.
+fn gated(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
+    let part = binding.actor().plan().unwrap().hash().actor.clone();
+    binding.injection = Some(InjectionStatus {
+        proved: proved.then(|| part.clone()),
+        refused: refused.then(|| part.clone()),
+        message: refused.then(|| "exceeded quota: small".to_owned()),
+        ..InjectionStatus::default()
+    });
+    binding.actor()
+}
+
+/// SAFE-1, SAFE-3; INJ-1, row 8
+#[test]
+fn a_pod_that_may_be_refused_with_the_sidecar_starts_without_it() {
+    let before = pod(&json!({}));
+    for (proved, refused, reason) in [
+        (false, false, Reason::NotProved),
+        (false, true, Reason::ProbeRejected),
+        (true, true, Reason::ProbeRejected),
+        (true, false, Reason::Injected),
+    ] {
+        let actor = gated(Binding::new(&json!({})), proved, refused);
+        let decision = review(&actor, &before);
+        assert_eq!(decision.reason, reason);
+        let Action::Mark(patch) = decision.action else {
+            assert_eq!(reason, Reason::Injected);
+            continue;
+        };
+        let mut expected = before.clone();
+        expected["metadata"]["annotations"] = json!({"asya.sh/not-injected": reason.as_str()});
+        let marked = patched(&before, &patch);
+        assert_eq!(marked, expected);
+        assert_eq!(review(&actor, &marked).action, Action::Allow, "second call");
+        let text = decision.warnings.join("");
+        assert_eq!(text.contains("exceeded quota: small"), refused, "{text}");
+    }
+    let legacy = Binding::new(&json!({})).actor();
+    assert_eq!(review(&legacy, &before).reason, Reason::Injected);
+}
+
+/// SAFE-1: the second call for a pod must not tell it that it has none.
+#[test]
+fn a_pod_that_has_the_sidecar_keeps_it_when_the_gate_closes_between_two_calls() {
+    let before = injected(&Binding::new(&json!({})).actor(), &pod(&json!({})));
+    let closed = gated(Binding::new(&json!({})), true, true);
+    let decision = review(&closed, &before);
+    assert_eq!(
+        (decision.reason, decision.action),
+        (Reason::AlreadyInjected, Action::Allow)
+    );
+}
+
+/// SAFE-8
+#[test]
+fn a_required_pod_that_would_be_refused_is_refused_in_our_name() {
+    let unproved = gated(Binding::required(), false, false);
+    let decision = review(&unproved, &pod(&json!({})));
+    assert_eq!(decision.reason, Reason::Injected);
+    let refused = gated(Binding::required(), false, true);
+    let Action::Deny(text) = review(&refused, &pod(&json!({}))).action else {
+        panic!("it passes");
+    };
+    assert!(
+        text.starts_with("AsyncActor team-a/embed has binding.required")
+            && text.contains("exceeded quota: small"),
+        "{text}"
+    );
+}
+
+/// SAFE-2
+#[test]
+fn only_a_dry_run_that_names_the_actor_is_its_probe() {
+    let closed = gated(Binding::new(&json!({})), false, true);
+    for (name, dry_run, uid, reason) in [
+        ("the probe", true, Some("uid-1"), Reason::Injected),
+        ("another's", true, Some("uid-2"), Reason::ProbeRejected),
+        ("a user's", true, None, Reason::ProbeRejected),
+        (
+            "a copy that runs",
+            false,
+            Some("uid-1"),
+            Reason::ProbeRejected,
+        ),
+    ] {
+        let mut pod = pod(&json!({}));
+        if let Some(uid) = uid {
+            pod["metadata"]["annotations"] = json!({"asya.sh/probe": uid});
+        }
+        let raw = pod.to_string();
+        let pod = PodView::decode(&raw).unwrap().in_dry_run(dry_run);
+        let decision = decide([&closed], ReviewPath::Optional, &pod);
+        assert_eq!(decision.reason, reason, "{name}");
+    }
 }

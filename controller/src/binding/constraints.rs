@@ -1,0 +1,255 @@
+//! What the API server judges pods by in namespaces with bindings: quotas, `LimitRange`s and the labels of the namespace
+//! (SAFE-4, SAFE-6).
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::Bindings;
+use crate::record::{
+    Concerns, CreationFailureRecord, Key, LimitRangeRecord, NamespaceRecord, QuotaRecord, Record,
+    Seen,
+};
+use crate::store::Scope;
+use crate::watch::Keeps;
+
+/// All of it.
+#[derive(Debug, Default)]
+pub struct Constraints {
+    quotas: Known<QuotaRecord>,
+    ranges: Known<LimitRangeRecord>,
+    namespaces: Known<NamespaceRecord>,
+}
+
+impl Constraints {
+    /// Resources for which quotas of a namespace require limits that nothing else gives to containers; `None` while nobody
+    /// has listed them.
+    pub fn limits(&self, namespace: &str) -> Option<BTreeSet<Box<str>>> {
+        let quotas = self.quotas.of(namespace)?;
+        let ranges = self.ranges.of(namespace)?;
+        let given: BTreeSet<_> = ranges.iter().flat_map(|range| range.defaults()).collect();
+        let mut limits: BTreeSet<_> = quotas.iter().flat_map(|quota| quota.limits()).collect();
+        limits.retain(|name| !given.contains(name));
+        Some(limits)
+    }
+
+    /// Nobody watches there any more.
+    pub(super) fn forget(&self, scope: &Scope) {
+        self.quotas.forget(scope);
+        self.ranges.forget(scope);
+        self.namespaces.forget(scope);
+    }
+}
+
+/// Records of one kind.
+#[derive(Debug)]
+pub(super) struct Known<R> {
+    inner: Mutex<Inner<R>>,
+}
+
+#[derive(Debug)]
+struct Inner<R> {
+    records: HashMap<Key, Arc<R>>,
+    /// Where all have been shown.
+    listed: HashSet<Scope>,
+    /// What running lists have yet to show.
+    missing: HashMap<Scope, HashSet<Key>>,
+}
+
+impl<R> Default for Known<R> {
+    fn default() -> Self {
+        let inner = Inner {
+            records: HashMap::new(),
+            listed: HashSet::new(),
+            missing: HashMap::new(),
+        };
+        Self {
+            inner: Mutex::new(inner),
+        }
+    }
+}
+
+/// The namespace that a record is about.
+fn namespace(key: &Key) -> &Arc<str> {
+    if key.namespace.is_empty() {
+        &key.name
+    } else {
+        &key.namespace
+    }
+}
+
+fn is_in(key: &Key, scope: &Scope) -> bool {
+    scope.as_ref().is_none_or(|scope| scope == namespace(key))
+}
+
+impl<R: Record> Known<R> {
+    fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
+        let inner = self.lock();
+        let is_listed = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);
+        inner.listed.iter().any(is_listed).then(|| {
+            let all = inner.records.iter();
+            let of_it = all.filter(|(key, _)| **namespace(key) == *name);
+            of_it.map(|(_, record)| Arc::clone(record)).collect()
+        })
+    }
+
+    fn relisting(&self, scope: &Scope) {
+        let mut inner = self.lock();
+        let keys = inner.records.keys().filter(|key| is_in(key, scope));
+        let keys = keys.cloned().collect();
+        inner.missing.insert(scope.clone(), keys);
+    }
+
+    /// Answers the namespace for which something is different now.
+    fn show(&self, scope: &Scope, record: &Arc<R>) -> Option<Arc<str>> {
+        let mut inner = self.lock();
+        let key = record.metadata().key.clone();
+        if let Some(missing) = inner.missing.get_mut(scope) {
+            missing.remove(&key);
+        }
+        let of = Arc::clone(namespace(&key));
+        let before = inner.records.insert(key, Arc::clone(record));
+        let differs = before.is_none_or(|before| before != *record);
+        // The first list shows what there is, which is no change.
+        (differs && inner.listed.contains(scope)).then_some(of)
+    }
+
+    fn removed(&self, record: &R) -> Option<Arc<str>> {
+        let key = &record.metadata().key;
+        let gone = self.lock().records.remove(key);
+        gone.map(|_| Arc::clone(namespace(key)))
+    }
+
+    /// Answers whether it is the first list there, and the namespaces in which something is gone.
+    fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<str>>) {
+        let mut inner = self.lock();
+        let missing = inner.missing.remove(scope).unwrap_or_default();
+        let gone = missing.iter().map(|key| {
+            inner.records.remove(key);
+            Arc::clone(namespace(key))
+        });
+        let gone = gone.collect();
+        (inner.listed.insert(scope.clone()), gone)
+    }
+
+    /// Nobody may list them: then none is known.
+    fn failing(&self, scope: &Scope) {
+        self.lock().listed.insert(scope.clone());
+    }
+
+    fn forget(&self, scope: &Scope) {
+        let mut inner = self.lock();
+        inner.listed.remove(scope);
+        inner.missing.remove(scope);
+        let Inner {
+            records, listed, ..
+        } = &mut *inner;
+        records.retain(|key, _| listed.iter().any(|scope| is_in(key, scope)));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A kind of them.
+pub(super) trait Constraint: Record {
+    /// Where its records are kept.
+    fn known(constraints: &Constraints) -> &Known<Self>;
+}
+
+impl Constraint for QuotaRecord {
+    fn known(constraints: &Constraints) -> &Known<Self> {
+        &constraints.quotas
+    }
+}
+
+impl Constraint for LimitRangeRecord {
+    fn known(constraints: &Constraints) -> &Known<Self> {
+        &constraints.ranges
+    }
+}
+
+impl Constraint for NamespaceRecord {
+    fn known(constraints: &Constraints) -> &Known<Self> {
+        &constraints.namespaces
+    }
+}
+
+/// What has changed is asked about by a dry run of each binding of the namespace (SAFE-4).
+impl<R: Constraint> Keeps<R> for Bindings {
+    fn relisting(&self, scope: &Scope) {
+        R::known(&self.constraints).relisting(scope);
+    }
+
+    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+        let changed = R::known(&self.constraints).show(scope, &seen.record);
+        changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
+    }
+
+    fn removed(&self, _: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+        let changed = R::known(&self.constraints).removed(&seen.record);
+        changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
+    }
+
+    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+        let (first, gone) = R::known(&self.constraints).relisted(scope);
+        if first {
+            return self.bindings_in(scope);
+        }
+        let gone = gone.into_iter();
+        gone.flat_map(|namespace| self.judged_anew(namespace))
+            .collect()
+    }
+
+    fn failing(&self, scope: &Scope) {
+        R::known(&self.constraints).failing(scope);
+    }
+}
+
+impl Bindings {
+    /// Pods of all bindings of a namespace may be judged otherwise by now.
+    fn judged_anew(&self, namespace: Arc<str>) -> Vec<Concerns> {
+        let actors = self.index.actors_in(&Some(namespace));
+        for actor in &actors {
+            self.probes.request(actor);
+        }
+        actors.into_iter().map(Concerns::Actor).collect()
+    }
+}
+
+/// A controller that may not make a pod of a target: perhaps because of the sidecar (SAFE-4).
+impl Keeps<CreationFailureRecord> for Bindings {
+    fn relisting(&self, _: &Scope) {}
+
+    fn show(&self, _: &Scope, seen: &Seen<CreationFailureRecord>) -> Vec<Concerns> {
+        let failure = &seen.record;
+        let Some(maker) = failure.maker.as_ref().filter(|_| is_recent(failure.last)) else {
+            return Vec::new();
+        };
+        let actors = self.index.actors_made_by(&failure.namespace, maker);
+        for actor in &actors {
+            self.probes.request(actor);
+        }
+        actors.into_iter().map(Concerns::Actor).collect()
+    }
+
+    fn removed(&self, _: &Scope, _: &Seen<CreationFailureRecord>) -> Vec<Concerns> {
+        Vec::new()
+    }
+
+    fn relisted(&self, _: &Scope) -> Vec<Concerns> {
+        Vec::new()
+    }
+}
+
+/// The API server keeps Events for an hour.
+const RECENT: SignedDuration = SignedDuration::from_mins(2);
+
+fn is_recent(told: Timestamp) -> bool {
+    Timestamp::now().duration_since(told) < RECENT
+}
+
+#[cfg(test)]
+mod tests;

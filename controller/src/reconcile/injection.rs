@@ -1,0 +1,121 @@
+//! What a dry run of a pod with the sidecar has shown, as status keeps it, and when to make another (SAFE-1 to SAFE-5).
+//!
+//! The webhook gives the sidecar to pods of an optional binding only while status says that the API server admits pods
+//! with the actor part of today. Nothing here reads a condition: those may be written by others, and lag (FW-30).
+
+use std::collections::BTreeSet;
+
+use asya_shared::api::InjectionStatus;
+use asya_shared::inject::bound::{Gate, InjectedHash};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+/// An answer of the API server may quote a whole pod.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// What a dry run of this pass has come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Probed {
+    /// None was made.
+    #[default]
+    Untried,
+    /// The API server admits a pod with the sidecar.
+    Admitted,
+    /// The pod came back without the sidecar, for this reason: nothing is known about one that has it.
+    NotInjected(String),
+    /// The API server refuses it, with this answer.
+    Refused(String),
+}
+
+/// What is known before a dry run.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// What status says; `None`: nothing, or it is of an earlier release.
+    pub before: Option<&'a InjectionStatus>,
+    /// What a pod of today would say of itself.
+    pub hash: &'a str,
+    /// Generation of the actor's spec.
+    pub generation: i64,
+    /// Resources that need limits in this namespace; `None` while its quotas have not been listed.
+    pub limits: Option<&'a BTreeSet<Box<str>>>,
+    /// A pod of the target has been admitted with this part.
+    pub injected: bool,
+}
+
+impl Known<'_> {
+    /// Whether a dry run would tell something: about another part, spec or release than the last one.
+    pub fn wants_probe(&self) -> bool {
+        let Some(limits) = self.limits else {
+            return false;
+        };
+        let Some(before) = self.before else {
+            return !self.injected;
+        };
+        // The webhook has to know the limits first: it reads them off the status.
+        if !says_limits(before, limits) {
+            return false;
+        }
+        let Some(hash) = InjectedHash::parse(self.hash) else {
+            return false;
+        };
+        Gate::of(Some(before), &hash.actor) != Gate::Open
+            || before.generation != Some(self.generation)
+            || before.platform.as_deref() != Some(&hash.platform)
+    }
+
+    /// What status says after this pass.
+    pub fn after(&self, probed: &Probed, binds: bool, now: Timestamp) -> Option<InjectionStatus> {
+        let hash = InjectedHash::parse(self.hash)?;
+        let legacy = self.before.is_none() && !binds;
+        let tells = matches!(probed, Probed::Admitted | Probed::Refused(_)) || self.injected;
+        if legacy && !tells {
+            return None;
+        }
+        let mut status = self.before.cloned().unwrap_or_default();
+        if let Some(limits) = self.limits {
+            status.limits = limits.iter().map(|it| it.clone().into_string()).collect();
+        }
+        match probed {
+            Probed::Untried | Probed::NotInjected(_) if !legacy => {}
+            Probed::Refused(text) => {
+                status.proved = status.proved.filter(|part| *part != hash.actor);
+                status.refused = Some(hash.actor);
+                status.message = Some(shortened(text));
+            }
+            // A status of an earlier release: the pods that run show what a dry run would.
+            Probed::Untried | Probed::NotInjected(_) | Probed::Admitted => {
+                status.proved = Some(hash.actor);
+                (status.refused, status.message) = (None, None);
+            }
+        }
+        if legacy || matches!(probed, Probed::Admitted | Probed::Refused(_)) {
+            status.generation = Some(self.generation);
+            status.platform = Some(hash.platform);
+        }
+        if self.before.is_none_or(|before| differs(before, &status)) {
+            // To the second, as pods tell their creation.
+            let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+            status.since = Some(Time(now));
+        }
+        Some(status)
+    }
+}
+
+fn says_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
+    let said = status.limits.iter().map(String::as_str);
+    said.eq(limits.iter().map(|it| &**it))
+}
+
+/// Whether the webhook answers otherwise from now on.
+fn differs(before: &InjectionStatus, after: &InjectionStatus) -> bool {
+    (&before.proved, &before.refused, &before.limits)
+        != (&after.proved, &after.refused, &after.limits)
+}
+
+fn shortened(text: &str) -> String {
+    let end = text.floor_char_boundary(LONGEST_MESSAGE);
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

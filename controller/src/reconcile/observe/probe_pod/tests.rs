@@ -1,0 +1,93 @@
+use asya_shared::resolve::{Family, PodMatch, Related, Resolution, resolver};
+use serde_json::{Value, json};
+
+use super::{from_pod, from_template, least_of};
+use crate::binding::specimen::Specimen;
+
+fn deployment() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [
+                {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1, "cpu": "8"}}},
+            ]}},
+        },
+    })
+}
+
+fn pods() -> PodMatch {
+    match resolver("apps", "Deployment").resolve(&deployment(), &Related::default()) {
+        Resolution::Found(found) => found.pods,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// ROLL-2, SAFE-7
+#[test]
+fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
+    let body = deployment();
+    let specimen = Specimen::of(&pods(), Family::Generic).unwrap();
+    let claims = json!([{"metadata": {"name": "data"}}]);
+    let pod = from_template(&body["spec"]["template"], Some(&claims), &specimen).unwrap();
+    assert_eq!(
+        pod["metadata"]["labels"],
+        json!({"app": "web", "pod-template-hash": "asyaproof"})
+    );
+    assert_eq!(
+        pod["metadata"]["ownerReferences"][0]["name"],
+        "web-asyaproof"
+    );
+    assert_eq!(
+        pod["spec"]["containers"][0]["resources"],
+        json!({"limits": {"nvidia.com/gpu": 1, "cpu": "8"}})
+    );
+    assert_eq!(
+        pod["spec"]["volumes"],
+        json!([{"name": "data", "emptyDir": {}}])
+    );
+    assert_eq!(pod["metadata"]["generateName"], "asya-probe-");
+
+    let set = resolver("kaito.sh", "InferenceSet").convention("phis");
+    let made_up = Specimen::of(&set, Family::Kaito).unwrap();
+    let pod = least_of(&made_up).unwrap();
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");
+    // By it the API server picks what it asks the webhook about.
+    assert_eq!(labels["kaito.sh/workspace"], "asya-proof");
+}
+
+/// ROLL-2, SAFE-7
+#[test]
+fn a_pod_that_runs_is_copied_without_what_only_a_running_one_has() {
+    let worker = json!({
+        "metadata": {
+            "labels": {"ray.io/cluster": "rc"}, "annotations": {"asya.sh/injected-by": "x", "a": "b"},
+            "ownerReferences": [{"kind": "RayCluster", "name": "rc", "controller": true, "blockOwnerDeletion": true}],
+        },
+        "spec": {
+            "nodeName": "n", "priority": 7, "preemptionPolicy": "Never", "overhead": {"cpu": "1"},
+            "ephemeralContainers": [{"name": "debug"}],
+            "priorityClassName": "gold",
+            "containers": [
+                {"name": "ray", "resources": {"requests": {"cpu": "4"}}}, {"name": "asya-runtime"}, {"name": "asya-sidecar"},
+            ],
+            "volumes": [{"name": "asya-tmp"}, {"name": "shm"}],
+        },
+    });
+    let pod = from_pod(&worker);
+    assert_eq!(pod["metadata"]["annotations"], json!({"a": "b"}));
+    assert_eq!(
+        pod["metadata"]["ownerReferences"],
+        json!([{"kind": "RayCluster", "name": "rc", "controller": true}])
+    );
+    assert_eq!(
+        pod["spec"],
+        json!({
+            "priorityClassName": "gold",
+            "containers": [{"name": "ray", "resources": {"requests": {"cpu": "4"}}}],
+            "volumes": [{"name": "shm"}],
+        })
+    );
+}

@@ -1,0 +1,188 @@
+//! Records of what the API server judges pods by beside their own content: quotas, `LimitRange`s, and the labels of a
+//! namespace, by which Pod Security and policies select (SAFE-4, SAFE-6).
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Concerns, Metadata, RawMetadata, Record};
+
+/// A `ResourceQuota`: what it allows, not how much of it is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuotaRecord {
+    metadata: Metadata,
+    spec: Value,
+}
+
+/// A `LimitRange`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitRangeRecord {
+    metadata: Metadata,
+    spec: Value,
+}
+
+/// The labels of a namespace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamespaceRecord {
+    metadata: Metadata,
+    labels: BTreeMap<Box<str>, Box<str>>,
+}
+
+/// The decoded fields of a quota or a `LimitRange`.
+#[derive(Deserialize)]
+pub struct RawConstraint<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+    #[serde(default)]
+    spec: Value,
+}
+
+/// The decoded fields of a namespace.
+#[derive(Deserialize)]
+pub struct RawNamespace<'a> {
+    #[serde(borrow)]
+    metadata: RawMetadata<'a>,
+}
+
+impl QuotaRecord {
+    /// Resources for which every container needs a limit.
+    pub fn limits(&self) -> BTreeSet<Box<str>> {
+        let hard = self.spec.get("hard").and_then(Value::as_object);
+        let names = hard.into_iter().flat_map(|hard| hard.keys());
+        let limits = names.filter_map(|name| name.strip_prefix("limits."));
+        limits.map(Box::from).collect()
+    }
+}
+
+impl LimitRangeRecord {
+    /// Resources for which containers get a limit that do not have one. A maximum is a default, too.
+    pub fn defaults(&self) -> BTreeSet<Box<str>> {
+        let items = self.spec.get("limits").and_then(Value::as_array);
+        let items = items.into_iter().flatten();
+        let of_containers = items.filter(|item| item["type"] == "Container");
+        let amounts = of_containers.flat_map(|item| [&item["default"], &item["max"]]);
+        let names = amounts.filter_map(Value::as_object);
+        let names = names.flat_map(|amounts| amounts.keys());
+        names.map(|name| name.as_str().into()).collect()
+    }
+}
+
+impl Record for QuotaRecord {
+    type Kind = ResourceQuota;
+    type Raw<'de> = RawConstraint<'de>;
+
+    fn project(raw: RawConstraint<'_>) -> Self {
+        Self {
+            metadata: raw.metadata.keep(),
+            spec: raw.spec,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The bindings of its namespace know.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
+    }
+}
+
+impl Record for LimitRangeRecord {
+    type Kind = LimitRange;
+    type Raw<'de> = RawConstraint<'de>;
+
+    fn project(raw: RawConstraint<'_>) -> Self {
+        Self {
+            metadata: raw.metadata.keep(),
+            spec: raw.spec,
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The bindings of its namespace know.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
+    }
+}
+
+impl Record for NamespaceRecord {
+    type Kind = Namespace;
+    type Raw<'de> = RawNamespace<'de>;
+    const METADATA_ONLY: bool = true;
+
+    fn what() -> Cow<'static, str> {
+        "Namespace labels".into()
+    }
+
+    fn project(raw: RawNamespace<'_>) -> Self {
+        let labels = raw.metadata.labels.iter();
+        Self {
+            labels: labels
+                .map(|(key, value)| (key.as_ref().into(), value.as_ref().into()))
+                .collect(),
+            metadata: raw.metadata.keep(),
+        }
+    }
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The bindings in it know.
+    fn concerns(&self) -> Concerns {
+        Concerns::Nobody
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::{LimitRangeRecord, QuotaRecord, Record};
+    use crate::record::Seen;
+
+    fn record<R: Record>(spec: &Value) -> Arc<R> {
+        let object = json!({
+            "metadata": {"name": "q", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "spec": spec,
+        });
+        let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+        seen.record
+    }
+
+    /// SAFE-6
+    #[test]
+    fn limits_and_defaults_are_read_off_quotas_and_limit_ranges() {
+        let quota = record::<QuotaRecord>(
+            &json!({"hard": {"limits.memory": "4Gi", "limits.cpu": "8", "requests.cpu": "4", "pods": "10"}}),
+        );
+        let both = || ["cpu", "memory"].map(Box::<str>::from);
+        assert_eq!(quota.limits(), both().into());
+        assert!(record::<QuotaRecord>(&json!({})).limits().is_empty());
+
+        let range = record::<LimitRangeRecord>(&json!({"limits": [
+            {"type": "Container", "default": {"memory": "1Gi"}, "min": {"storage": "1"}},
+            {"type": "Container", "max": {"cpu": "2"}},
+            {"type": "Pod", "max": {"gpu": "2"}},
+        ]}));
+        assert_eq!(range.defaults(), both().into());
+        for odd in [
+            json!({}),
+            json!({"limits": 7}),
+            json!({"limits": [7, {"type": "Container"}]}),
+        ] {
+            assert!(
+                record::<LimitRangeRecord>(&odd).defaults().is_empty(),
+                "{odd}"
+            );
+        }
+    }
+}

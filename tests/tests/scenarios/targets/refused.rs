@@ -1,0 +1,443 @@
+//! Namespaces that refuse pods with the sidecar: an optional binding leaves the target as it would be without us.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Event, LimitRange, Namespace, Pod, ResourceQuota};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::rolling::containers;
+use crate::binding::{bound_actor, condition, model, status_is};
+
+/// The machine is shared.
+const SOON: Duration = Duration::from_mins(2);
+const ROUNDS: usize = 20;
+const MODEL: [&str; 1] = ["model"];
+
+/// A target and a Deployment that nobody binds, which shows what would be without us.
+struct Twins<'a> {
+    scenario: &'a Scenario,
+}
+
+impl Twins<'_> {
+    async fn make(&self, resources: &Value) -> Result<()> {
+        for name in ["web", "twin"] {
+            let mut deployment = serde_json::to_value(model(name, 2)?)?;
+            let spec = &mut deployment["spec"]["template"]["spec"];
+            spec["containers"][0]["resources"] = resources.clone();
+            let deployment = serde_json::from_value(deployment)?;
+            let deployments = self.scenario.api::<Deployment>();
+            deployments
+                .create(&PostParams::default(), &deployment)
+                .await?;
+        }
+        self.are_alike("both are there").await
+    }
+
+    async fn pods(&self, name: &str) -> Result<Vec<String>, kube::Error> {
+        let list = ListParams::default().labels(&format!("app={name}"));
+        let pods = self.scenario.api::<Pod>().list(&list).await?;
+        let live = pods
+            .into_iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        Ok(live.filter_map(|pod| pod.metadata.name).collect())
+    }
+
+    /// As many pods are ready, and none is on its way.
+    async fn are_alike(&self, what: &str) -> Result<()> {
+        let deployments = self.scenario.api::<Deployment>();
+        eventually(
+            format_args!("{what}: the target is as its twin"),
+            SOON,
+            async || {
+                let (web, twin) = (
+                    deployments.get("web").await?,
+                    deployments.get("twin").await?,
+                );
+                let ready = |it: &Deployment| {
+                    let status = it.status.clone().unwrap_or_default();
+                    let seen = status.observed_generation == it.metadata.generation;
+                    let ready = status.ready_replicas.unwrap_or(0);
+                    (
+                        seen,
+                        ready,
+                        status.updated_replicas.unwrap_or(0),
+                        status.replicas.unwrap_or(0),
+                    )
+                };
+                let settled = {
+                    let (seen, ready, updated, replicas) = ready(&twin);
+                    seen && ready == updated && ready == replicas
+                };
+                let counts = (
+                    self.pods("web").await?.len(),
+                    self.pods("twin").await?.len(),
+                );
+                check(
+                    ready(&web) == ready(&twin) && settled && counts.0 == counts.1,
+                    format_args!("{:?} {:?} {counts:?}", ready(&web), ready(&twin)),
+                )
+            },
+        )
+        .await
+    }
+
+    /// The pods of both are replaced, scaled and rolled out, in turns.
+    async fn live(&self, rounds: usize) -> Result<()> {
+        let deployments = self.scenario.api::<Deployment>();
+        for round in 0..rounds {
+            for name in ["web", "twin"] {
+                match round % 3 {
+                    0 => {
+                        let pod = self.pods(name).await?.into_iter().next();
+                        let pods = self.scenario.api::<Pod>();
+                        pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
+                            .await?;
+                    }
+                    1 => {
+                        let replicas = if round % 2 == 0 { 2 } else { 3 };
+                        let scale = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+                        let params = PatchParams::default();
+                        deployments.patch(name, &params, &scale).await?;
+                    }
+                    _ => {
+                        let restart = ["rollout", "restart", &format!("deployment/{name}")];
+                        self.scenario.kubectl(&restart).await?;
+                    }
+                }
+            }
+            self.are_alike(&format!("round {round}")).await?;
+        }
+        Ok(())
+    }
+}
+
+async fn is_refused(scenario: &Scenario, name: &str) -> Result<Value> {
+    let refused = |status: &Value| condition(status, "Injected") == ("False", "ProbeRejected");
+    let status = status_is(scenario, name, "its probe is refused", SOON, refused).await?;
+    let injection = &status["injection"];
+    assert!(injection["refused"].is_string(), "{injection}");
+    Ok(status)
+}
+
+/// What the target's controller says of pods that it cannot make.
+async fn failures(scenario: &Scenario) -> Result<Vec<String>, kube::Error> {
+    let list = ListParams::default().fields("reason=FailedCreate");
+    let events = scenario.api::<Event>().list(&list).await?;
+    let about = events.into_iter().filter(|event| {
+        let name = event.involved_object.name.as_deref();
+        name.is_some_and(|name| name.starts_with("web-"))
+    });
+    Ok(about.filter_map(|event| event.message).collect())
+}
+
+/// With `required: true` a replacement is refused, and who wonders finds us.
+async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) -> Result<()> {
+    let required = json!({"spec": {"binding": {"required": true}}});
+    let patch = serde_json::to_string(&required)?;
+    scenario
+        .kubectl(&["patch", "asya", name, "--type=merge", "--patch", &patch])
+        .await?;
+    let told = |status: &Value| {
+        let all = status["conditions"].to_string();
+        all.contains("spec.binding.required lets none start without it")
+    };
+    status_is(scenario, name, "it says what follows", SOON, told).await?;
+    let twins = Twins { scenario };
+    let pod = twins.pods("web").await?.into_iter().next();
+    let pods = scenario.api::<Pod>();
+    pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
+        .await?;
+    eventually("a pod is refused in our name", SOON, async || {
+        let said = failures(scenario).await?;
+        let ours = said
+            .iter()
+            .any(|it| it.contains("AsyncActor") && it.contains("binding.required"));
+        check(ours, format_args!("{said:?}"))
+    })
+    .await
+}
+
+/// SAFE-1, SAFE-6, SAFE-8
+#[tokio::test]
+async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
+    Scenario::run("refused-quota", async |scenario| {
+        let name = scenario.name("quota");
+        // Three pods of each, and one of each more while they are rolled out.
+        let quota: ResourceQuota = serde_json::from_value(json!({
+            "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "2Gi"}},
+        }))?;
+        let quotas = scenario.api::<ResourceQuota>();
+        quotas.create(&PostParams::default(), &quota).await?;
+        let twins = Twins { scenario };
+        twins.make(&json!({"limits": {"memory": "256Mi"}})).await?;
+        let mut actor = bound_actor(&name, "web");
+        // Twice the quota: no state of the target leaves room for it.
+        actor["spec"]["sidecar"] =
+            json!({"resources": {"limits": {"memory": "4Gi"}, "requests": {"memory": "32Mi"}}});
+        nothing_gets_worse(scenario, &name, &actor).await?;
+        required_pods_are_refused_in_our_name(scenario, &name).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// A namespace where nothing but the sidecar is too much, through all that a target goes through.
+async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> Result<()> {
+    scenario.apply(actor).await?;
+    is_refused(scenario, name).await?;
+    let twins = Twins { scenario };
+    twins.live(ROUNDS).await?;
+    let status = is_refused(scenario, name).await?;
+    assert_eq!(status["pods"]["injected"], 0, "{status}");
+    let reasons = status["pods"]["reasons"].to_string();
+    assert!(reasons.contains("ProbeRejected"), "{reasons}");
+    for pod in containers(scenario, "web").await? {
+        assert_eq!(pod, MODEL);
+    }
+    let failures = failures(scenario).await?;
+    assert!(failures.is_empty(), "{failures:?}");
+    Ok(())
+}
+
+/// SAFE-6
+#[tokio::test]
+async fn quota_on_limits_is_met_where_the_target_has_limits() {
+    Scenario::run("quota-met", async |scenario| {
+        let name = scenario.name("met");
+        let quota: ResourceQuota = serde_json::from_value(json!({
+            "metadata": {"name": "wide"}, "spec": {"hard": {"limits.memory": "64Gi", "limits.cpu": "100"}},
+        }))?;
+        let quotas = scenario.api::<ResourceQuota>();
+        quotas.create(&PostParams::default(), &quota).await?;
+        let limits = json!({"requests": {"memory": "64Mi"}, "limits": {"memory": "256Mi", "cpu": "1"}});
+        let twins = Twins { scenario };
+        twins.make(&limits).await?;
+        scenario.apply(&bound_actor(&name, "web")).await?;
+        let injected = |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
+        let status = status_is(scenario, &name, "it is rolled", SOON, injected).await?;
+        assert_eq!(status["injection"]["limits"], json!(["cpu", "memory"]));
+        twins.live(6).await?;
+        status_is(scenario, &name, "it still is", SOON, injected).await?;
+        assert_eq!(failures(scenario).await?, Vec::<String>::new());
+        Ok(())
+    })
+    .await;
+}
+
+/// SAFE-1, SAFE-7
+#[tokio::test]
+async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_no_pod() {
+    Scenario::run("refused-min", async |scenario| {
+        let name = scenario.name("min");
+        let range: LimitRange = serde_json::from_value(json!({
+            "metadata": {"name": "least"},
+            "spec": {"limits": [{"type": "Container", "min": {"memory": "64Mi"}}]},
+        }))?;
+        let ranges = scenario.api::<LimitRange>();
+        ranges.create(&PostParams::default(), &range).await?;
+        let twins = Twins { scenario };
+        twins
+            .make(&json!({"requests": {"memory": "128Mi"}}))
+            .await?;
+        nothing_gets_worse(scenario, &name, &bound_actor(&name, "web")).await?;
+
+        // What the target asks for is not what is refused: with enough for the sidecar, it gets it.
+        let enough = json!({"requests": {"memory": "64Mi"}});
+        let patch =
+            json!({"spec": {"sidecar": {"resources": enough}, "runtime": {"resources": enough}}});
+        let patch = serde_json::to_string(&patch)?;
+        scenario
+            .kubectl(&["patch", "asya", &name, "--type=merge", "--patch", &patch])
+            .await?;
+        status_is(scenario, &name, "it is injected", SOON, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+        })
+        .await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// A policy that refuses images without a fixed tag in the scenario's namespace.
+struct NoLatest<'a> {
+    scenario: &'a Scenario,
+}
+
+impl NoLatest<'_> {
+    fn name(&self) -> String {
+        format!("no-latest-{}", self.scenario.namespace())
+    }
+
+    async fn install(&self) -> Result<()> {
+        let (name, client) = (self.name(), self.scenario.client());
+        let policy: ValidatingAdmissionPolicy = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+                }]},
+                "validations": [{
+                    "expression": "object.spec.containers.all(c, !c.image.endsWith(':latest'))",
+                    "message": "images need a fixed tag",
+                }],
+            },
+        }))?;
+        let binding: ValidatingAdmissionPolicyBinding = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {
+                "policyName": name, "validationActions": ["Deny"],
+                "matchResources": {"namespaceSelector": {"matchLabels": {
+                    "kubernetes.io/metadata.name": self.scenario.namespace(),
+                }}},
+            },
+        }))?;
+        let new = PostParams::default();
+        Api::all(client.clone()).create(&new, &policy).await?;
+        Api::all(client).create(&new, &binding).await?;
+        // The API server reads policies a moment later.
+        let mut bad = serde_json::to_value(model("bad", 0)?)?["spec"]["template"].take();
+        bad["metadata"]["name"] = json!("bad");
+        bad["spec"]["containers"][0]["image"] = json!("model:latest");
+        let bad: Pod = serde_json::from_value(bad)?;
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually("the policy is in force", SOON, async || {
+            let tried = self.scenario.api::<Pod>().create(&dry, &bad).await;
+            check(tried.is_err(), "it admits the pod")
+        })
+        .await
+    }
+
+    async fn remove(&self) -> Result<()> {
+        let (name, client, now) = (self.name(), self.scenario.client(), DeleteParams::default());
+        let bindings = Api::<ValidatingAdmissionPolicyBinding>::all(client.clone());
+        bindings.delete(&name, &now).await?;
+        let policies = Api::<ValidatingAdmissionPolicy>::all(client);
+        policies.delete(&name, &now).await?;
+        Ok(())
+    }
+}
+
+fn with_latest(name: &str) -> Value {
+    let mut actor = bound_actor(name, "web");
+    actor["spec"]["sidecar"] = json!({"image": "asya-sidecar:latest"});
+    actor
+}
+
+/// SAFE-1, SAFE-8
+#[tokio::test]
+async fn policy_that_refuses_the_sidecars_image_costs_the_target_no_pod() {
+    Scenario::run("refused-tag", async |scenario| {
+        let name = scenario.name("tag");
+        let policy = NoLatest { scenario };
+        policy.install().await?;
+        let twins = Twins { scenario };
+        twins.make(&json!({})).await?;
+        nothing_gets_worse(scenario, &name, &with_latest(&name)).await?;
+        required_pods_are_refused_in_our_name(scenario, &name).await?;
+        policy.remove().await
+    })
+    .await;
+}
+
+/// SAFE-4
+#[tokio::test]
+async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
+    Scenario::run("refused-later", async |scenario| {
+        let name = scenario.name("later");
+        let twins = Twins { scenario };
+        twins.make(&json!({})).await?;
+        scenario.apply(&with_latest(&name)).await?;
+        let injected =
+            |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
+        status_is(scenario, &name, "it is injected", SOON, injected).await?;
+        let policy = NoLatest { scenario };
+        policy.install().await?;
+        twins.live(3).await?;
+        let status = is_refused(scenario, &name).await?;
+        assert!(
+            status["injection"]["message"]
+                .to_string()
+                .contains("fixed tag"),
+            "{status}"
+        );
+        twins.live(6).await?;
+
+        policy.remove().await?;
+        // Whatever changes in the namespace asks again: nothing else has to wait for the next look.
+        let labels = Patch::Merge(json!({"metadata": {"labels": {"policy": "none"}}}));
+        let namespaces = Api::<Namespace>::all(scenario.client());
+        let namespace = scenario.namespace();
+        namespaces
+            .patch(namespace, &PatchParams::default(), &labels)
+            .await?;
+        status_is(scenario, &name, "it is injected again", SOON, injected).await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// SAFE-1
+#[tokio::test]
+async fn target_that_pod_security_refuses_has_as_many_pods_as_it_would_have_without_us() {
+    Scenario::run("refused-psa", async |scenario| {
+        let name = scenario.name("psa");
+        let twins = Twins { scenario };
+        twins.make(&json!({})).await?;
+        let labels = json!({"pod-security.kubernetes.io/enforce": "restricted"});
+        let labels = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        let namespaces = Api::<Namespace>::all(scenario.client());
+        namespaces
+            .patch(scenario.namespace(), &PatchParams::default(), &labels)
+            .await?;
+        scenario.apply(&bound_actor(&name, "web")).await?;
+        is_refused(scenario, &name).await?;
+        let pods = scenario.api::<Pod>();
+        for name in ["web", "twin"] {
+            let pod = twins.pods(name).await?.into_iter().next();
+            pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
+                .await?;
+        }
+        let deployments = scenario.api::<Deployment>();
+        eventually("both lack the pod that Pod Security refuses", SOON, async || {
+            let counts = (twins.pods("web").await?.len(), twins.pods("twin").await?.len());
+            check(counts == (1, 1), format_args!("{counts:?}"))
+        })
+        .await?;
+        for name in ["web", "twin"] {
+            let mut found = serde_json::to_value(deployments.get(name).await?)?;
+            let spec = &mut found["spec"]["template"]["spec"];
+            spec["securityContext"] = json!({
+                "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"},
+            });
+            spec["containers"][0]["securityContext"] = json!({
+                "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+            });
+            let patch = json!({"spec": {"template": {"spec": *spec}}});
+            let patch = Patch::Strategic(patch);
+            deployments
+                .patch(name, &PatchParams::default(), &patch)
+                .await?;
+        }
+        twins.are_alike("they comply").await?;
+        status_is(scenario, &name, "it is injected", SOON, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+        })
+        .await?;
+        twins.live(ROUNDS).await?;
+        Ok(())
+    })
+    .await;
+}
