@@ -26,6 +26,11 @@ pub struct Args {
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub check: Vec<String>,
 
+    /// Tells whether actors are left, which nobody could delete without the operator, and does nothing else: it is a
+    /// failure while there are some.
+    #[arg(long, default_value_t = false)]
+    pub check_uninstall: bool,
+
     /// Address of /metrics.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: String,

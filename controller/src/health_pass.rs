@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use asya_shared::api::QueueDeletionPolicy;
 use asya_shared::transport::QueueOf;
 
 use crate::operator::Operator;
@@ -80,7 +81,9 @@ impl Operator {
             transport.name.clone(),
             Checked {
                 queue,
-                at_work: actor.told.desired_replicas > 0,
+                // Whether such an actor may be deleted is read off what status tells of its messages.
+                at_work: actor.told.desired_replicas > 0
+                    || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty,
                 kept: !actor.annotations.paused,
             },
         ))

@@ -34,6 +34,7 @@ mod runtime;
 mod scaling;
 mod script;
 mod store;
+mod uninstall;
 mod watch;
 mod watches;
 mod work_queue;
@@ -84,6 +85,9 @@ async fn main() -> ExitCode {
     }
     // Before anything speaks TLS: reqwest takes what is installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    if args.check_uninstall {
+        return uninstall::check(args.kubeconfig.as_deref(), &args.watch_namespaces).await;
+    }
     let level = args.log_level.clone();
     program::run(&level, run(args)).await
 }

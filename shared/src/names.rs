@@ -80,6 +80,8 @@ pub mod annotation {
     pub const CRD_VERSION: &str = "asya.sh/crd-version";
     /// On a `ScaledObject`: stops KEDA from scaling, unless its text is a false.
     pub const KEDA_PAUSED: &str = "autoscaling.keda.sh/paused";
+    /// On our `CustomResourceDefinition`: `"true"` lets it be deleted although actors have queues (QUE-49).
+    pub const ALLOW_DELETION: &str = "asya.sh/allow-deletion";
     /// On an actor: the IAM role of its pods (SA-1).
     pub const ROLE_ARN: &str = "eks.amazonaws.com/role-arn";
 }

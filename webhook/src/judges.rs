@@ -1,6 +1,7 @@
 //! Who judges which path.
 
 use crate::actor::Actors;
+use crate::deletion::Deletions;
 use crate::events::{Events, Told};
 use crate::outcome::{Path, Verdict};
 use crate::pod::Pods;
@@ -11,6 +12,8 @@ use crate::routes::Judge;
 pub struct Judges {
     /// Of actors.
     pub actors: Actors,
+    /// Of deletions.
+    pub deletions: Deletions,
     /// Of pods.
     pub pods: Pods,
     /// Where Events are left.
@@ -21,6 +24,7 @@ impl Judge for Judges {
     fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
         match path {
             Path::Actors => self.actors.judge(request),
+            Path::Deletions => self.deletions.judge(request),
             Path::Pods | Path::RequiredPods => self.pods.judge(path, request),
         }
     }

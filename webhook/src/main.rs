@@ -4,6 +4,7 @@ mod actor;
 mod args;
 mod bodies;
 mod client;
+mod deletion;
 mod events;
 mod facts;
 mod index;
@@ -37,6 +38,7 @@ use tracing::{info, warn};
 use crate::actor::Actors;
 use crate::args::Args;
 use crate::client::Clients;
+use crate::deletion::Deletions;
 use crate::facts::Known;
 use crate::index::{Contact, Index, Platform};
 use crate::judges::Judges;
@@ -107,6 +109,10 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             index: Arc::clone(&index),
             contact,
             facts,
+        },
+        deletions: Deletions {
+            mode: args.validation,
+            index: Arc::clone(&index),
         },
         pods: Pods {
             namespace: args.namespace.clone(),

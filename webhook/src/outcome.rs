@@ -1,6 +1,6 @@
 //! What can come of a review: the words of metrics and logs.
 
-use asya_shared::admission::{MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
+use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
 use asya_shared::inject::bound::Reason as Row;
 
 use crate::events::Told;
@@ -16,11 +16,18 @@ pub enum Path {
     RequiredPods,
     /// `AsyncActor`s.
     Actors,
+    /// Deletions that would take messages with them.
+    Deletions,
 }
 
 impl Path {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Pods, Self::RequiredPods, Self::Actors];
+    pub const ALL: [Self; 4] = [
+        Self::Pods,
+        Self::RequiredPods,
+        Self::Actors,
+        Self::Deletions,
+    ];
 
     /// As requests and metrics name it.
     pub fn label(self) -> &'static str {
@@ -28,6 +35,7 @@ impl Path {
             Self::Pods => MUTATE_PATH,
             Self::RequiredPods => REQUIRED_PATH,
             Self::Actors => VALIDATE_PATH,
+            Self::Deletions => DELETE_PATH,
         }
     }
 
@@ -43,6 +51,9 @@ impl Path {
             )),
             Self::Actors => Answer::warned(format!(
                 "asya-webhook: {problem}; asya-controller judges the actor"
+            )),
+            Self::Deletions => Answer::warned(format!(
+                "asya-webhook: {problem}; nobody looked for messages"
             )),
         }
     }
@@ -61,6 +72,10 @@ pub enum Reason {
     Invalid,
     /// The actor breaks a rule, and mode Warn lets it through.
     InvalidWarned,
+    /// An actor is not deleted while its queue holds messages.
+    HoldsMessages,
+    /// The definition is not deleted while actors have queues.
+    ActorsLeft,
     /// Validation is switched off.
     Off,
     /// The actor is being deleted.
@@ -90,6 +105,8 @@ impl Reason {
             Self::Valid => "Valid",
             Self::Invalid => "Invalid",
             Self::InvalidWarned => "InvalidWarned",
+            Self::HoldsMessages => "HoldsMessages",
+            Self::ActorsLeft => "ActorsLeft",
             Self::Off => "Off",
             Self::Deleting => "Deleting",
             Self::Unchanged => "Unchanged",

@@ -17,7 +17,7 @@ class Objects(ChartCase):
     def test_default_installation_is_controller_and_webhook_with_their_accounts_rights_and_services(self):
         """OPS-10, CFG-1"""
         kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Deployment"]
-        wanted = {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config"), ("Pod", NAME + "-ready")}
+        wanted = {(kind, NAME) for kind in kinds} | {("Service", NAME + "-metrics"), ("ConfigMap", NAME + "-config"), ("Pod", NAME + "-ready"), ("Job", NAME + "-uninstall")}
         wanted |= {("ClusterRole", NAME + "-view"), ("ClusterRole", NAME + "-edit")}
         wanted |= {("ValidatingAdmissionPolicy", NAME + "-guard"), ("ValidatingAdmissionPolicyBinding", NAME + "-guard")}
         self.assertEqual(set(self.alone), wanted)
@@ -71,6 +71,18 @@ class Objects(ChartCase):
         self.assertEqual(manager["readinessProbe"]["httpGet"], {"path": "/readyz", "port": "health"})
         ports = objects["Service", NAME + "-metrics"]["spec"]["ports"]
         self.assertEqual(ports, [{"name": "metrics", "port": 9090, "targetPort": "metrics"}, {"name": "health", "port": 9091, "targetPort": "health"}])
+
+    def test_uninstall_is_preceded_by_a_look_for_actors_that_are_left(self):
+        """QUE-49, CFG-11"""
+        values = {"controller": {"watchNamespaces": ["a", "b"]}}
+        job = self.helm.objects(values)["Job", NAME + "-uninstall"]
+        self.assertEqual(job["metadata"]["annotations"]["helm.sh/hook"], "pre-delete")
+        self.assertEqual(job["spec"]["backoffLimit"], 0)
+        pod = job["spec"]["template"]["spec"]
+        self.assertEqual(pod["serviceAccountName"], NAME)
+        (container,) = pod["containers"]
+        self.assertEqual(container["command"] + container["args"], ["/asya-controller", "--check-uninstall", "--watch-namespaces=a,b"])
+        self.assertNotIn(("Job", NAME + "-uninstall"), self.helm.objects({"uninstallCheck": False}))
 
     def test_helm_test_asks_each_service_whether_what_is_behind_it_is_ready(self):
         """CFG-11"""

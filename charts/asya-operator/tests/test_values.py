@@ -141,6 +141,7 @@ OTHER = {
     "operator.gatewayURL": ("http://gateway", "$ASYA_GATEWAY_URL"),
     "operator.transports": ({"mq": RABBITMQ}, "$ASYA_TRANSPORT_CONFIG", as_environment({"mq": RABBITMQ})),
     "crds.manage": (False, "--manage-crds", "false"),
+    "uninstallCheck": (False, None),
 }
 
 

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, 
 use super::entry::{client_config, condition, of_family, of_required};
 use super::{
     Binding, MOST_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
-    expression,
+    deletion, expression,
 };
 use crate::names::{GROUP, MANAGED_BY, label};
 use crate::resolve::Family;
@@ -82,29 +82,32 @@ pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
     let strings = |texts: &[&str]| Some(texts.iter().map(ToString::to_string).collect());
     ValidatingWebhookConfiguration {
         metadata: metadata(settings, format!("{}-validator", settings.release)),
-        webhooks: Some(vec![ValidatingWebhook {
-            name: VALIDATION.to_owned(),
-            // The CRD's own rules and the controller stand behind it.
-            failure_policy: Some("Ignore".to_owned()),
-            client_config: client_config(settings, VALIDATE_PATH),
-            rules: Some(vec![RuleWithOperations {
-                api_groups: strings(&[GROUP]),
-                api_versions: strings(&["v1alpha1"]),
-                operations: strings(&["CREATE", "UPDATE"]),
-                resources: strings(&["asyncactors"]),
-                scope: Some("Namespaced".to_owned()),
-            }]),
-            namespace_selector: Some(LabelSelector::default()),
-            object_selector: Some(LabelSelector::default()),
-            match_conditions: Some(vec![
-                condition("not-deleting", expression::NOT_DELETING),
-                condition("spec-changes", expression::spec_changes()),
-            ]),
-            match_policy: Some("Equivalent".to_owned()),
-            side_effects: "None".to_owned(),
-            timeout_seconds: Some(5),
-            admission_review_versions: vec!["v1".to_owned()],
-        }]),
+        webhooks: Some(vec![
+            deletion::entry(settings),
+            ValidatingWebhook {
+                name: VALIDATION.to_owned(),
+                // The CRD's own rules and the controller stand behind it.
+                failure_policy: Some("Ignore".to_owned()),
+                client_config: client_config(settings, VALIDATE_PATH),
+                rules: Some(vec![RuleWithOperations {
+                    api_groups: strings(&[GROUP]),
+                    api_versions: strings(&["v1alpha1"]),
+                    operations: strings(&["CREATE", "UPDATE"]),
+                    resources: strings(&["asyncactors"]),
+                    scope: Some("Namespaced".to_owned()),
+                }]),
+                namespace_selector: Some(LabelSelector::default()),
+                object_selector: Some(LabelSelector::default()),
+                match_conditions: Some(vec![
+                    condition("not-deleting", expression::NOT_DELETING),
+                    condition("spec-changes", expression::spec_changes()),
+                ]),
+                match_policy: Some("Equivalent".to_owned()),
+                side_effects: "None".to_owned(),
+                timeout_seconds: Some(5),
+                admission_review_versions: vec!["v1".to_owned()],
+            },
+        ]),
     }
 }
 

@@ -4,6 +4,7 @@
 pub mod facts;
 
 mod configurations;
+mod deletion;
 mod entry;
 mod expression;
 mod legal;
@@ -11,6 +12,7 @@ mod legal;
 mod testing;
 
 pub use configurations::{Rules, mutating, validating};
+pub use deletion::CRD;
 pub use entry::required_entry_name;
 
 use crate::resolve::{Family, PodMatch};
@@ -22,7 +24,12 @@ pub const REQUIRED_PATH: &str = "/mutate/pods/required";
 /// Where `AsyncActor`s are sent.
 pub const VALIDATE_PATH: &str = "/validate/asyncactors";
 
-/// Name of the entry that sends them; the API server names it in a refusal.
+/// Where deletions are sent that would take messages with them.
+pub const DELETE_PATH: &str = "/validate/deletions";
+
+/// Name of the entry that sends those.
+pub const DELETION: &str = "deletion.asyncactors.asya.sh";
+/// Name of the entry that sends actors; the API server names it in a refusal.
 pub const VALIDATION: &str = "validate.asyncactors.asya.sh";
 
 /// Most required entries in one object (CFG-7).

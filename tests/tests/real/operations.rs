@@ -291,7 +291,7 @@ async fn leaf(scenario: &Scenario) -> Result<String, NotYet> {
     scenario.cluster().kubectl(&get).await.map_err(NotYet::new)
 }
 
-/// CFG-1, CERT-2
+/// CFG-1, CERT-2, QUE-49
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
 async fn nothing_refuses_a_pod_once_the_release_is_gone() {
@@ -308,8 +308,24 @@ async fn nothing_refuses_a_pod_once_the_release_is_gone() {
         binding["spec"]["binding"] = json!({"required": true});
         run(scenario, &[binding]).await?;
         let helm = Helm::four(cluster);
-        helm.run(&["uninstall", RELEASE, "--wait", "--timeout=90s"])
-            .await?;
+        let refused = helm.run(&["uninstall", RELEASE, "--timeout=90s"]).await;
+        assert!(refused.is_err(), "an actor is left");
+        let log = [
+            "logs",
+            "--namespace",
+            NAMESPACE,
+            "job/asya-operator-uninstall",
+        ];
+        let log = cluster.kubectl(&log).await?;
+        assert!(log.contains("1 AsyncActors are left, 1 of them"), "{log}");
+        helm.run(&[
+            "uninstall",
+            RELEASE,
+            "--no-hooks",
+            "--wait",
+            "--timeout=90s",
+        ])
+        .await?;
         eventually("webhook configurations are gone", SOON, async || {
             let kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations";
             let left = cluster

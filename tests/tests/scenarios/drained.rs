@@ -20,6 +20,8 @@ use asya_tests::operator::Operator;
 const SOON: Duration = Duration::from_mins(1);
 /// Counts are taken every 15 s, and twice before they are believed.
 const EMPTIED: Duration = Duration::from_mins(2);
+/// Status follows the broker's counts within a minute and a half.
+const COUNTED: Duration = Duration::from_mins(3);
 const MESSAGES: usize = 7;
 
 /// A running actor of this policy, with messages in its queue.
@@ -87,7 +89,24 @@ async fn set_policy(scenario: &Scenario, name: &str, policy: &str) -> Result<()>
 async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
     Scenario::run("notempty", async |scenario| {
         let (name, queue) = with_messages(scenario, "full", "DeleteIfEmpty").await?;
-        delete(scenario, &name).await?;
+        status_is(
+            scenario,
+            &name,
+            "its messages are told",
+            COUNTED,
+            |status| status["queuedMessages"] == MESSAGES,
+        )
+        .await?;
+        let refused = scenario.kubectl(&["delete", "asya", &name]).await;
+        let text = refused.expect_err("it holds messages").to_string();
+        let count = format!("queue {queue} holds {MESSAGES} messages");
+        assert!(text.contains(&count) && text.contains("Retain"), "{text}");
+
+        // The webhook holds up no namespace, and whatever it lets through the finalizer holds.
+        let namespaces = "--as=system:serviceaccount:kube-system:namespace-controller";
+        scenario
+            .kubectl(&["delete", "asya", &name, "--wait=false", namespaces])
+            .await?;
         waits(scenario, &name, "QueueNotEmpty").await?;
         let deployments = scenario.api::<Deployment>();
         let kept = deployments.get(&name).await?;

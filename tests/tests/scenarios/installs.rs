@@ -150,9 +150,28 @@ async fn lives(helm: &Helm, cluster: &Cluster, scenario: &Scenario) -> Result<()
     gets_sidecar(scenario, &pod()?).await?;
     is_ready(helm, &installed).await?;
 
+    may_not_go(cluster).await?;
     helm.run(&["uninstall", "asya-operator"]).await?;
     nothing_is_left(cluster, scenario, "helm uninstall").await?;
     installed.dies().await
+}
+
+/// What `helm uninstall` runs in a pod first, run here, and the deletion of all actors at once: one is left.
+async fn may_not_go(cluster: &Cluster) -> Result<()> {
+    let look = Spec::new("uninstall check", bin_folder()?.join("asya-controller"))
+        .arg("--check-uninstall")
+        .env("KUBECONFIG", cluster.state().kubeconfig.display());
+    let refused = output(look).await.expect_err("an actor is left");
+    let text = refused.to_string();
+    assert!(
+        text.contains("1 AsyncActors are left, 1 of them with a queue"),
+        "{text}"
+    );
+    let delete = ["delete", "crd", "asyncactors.asya.sh", "--dry-run=server"];
+    let refused = cluster.kubectl(&delete).await;
+    let text = refused.expect_err("it has a queue").to_string();
+    assert!(text.contains("asya.sh/allow-deletion"), "{text}");
+    Ok(())
 }
 
 /// What `helm test` runs in a pod, run here, with the addresses of our processes for those of the Services.
@@ -188,7 +207,7 @@ where
     .await;
 }
 
-/// CFG-11, AVL-5, CFG-1
+/// CFG-11, AVL-5, CFG-1, QUE-49
 #[tokio::test]
 async fn helm_3_installs_upgrades_tests_and_removes_the_operator() {
     on_a_cluster("helm3", async |cluster, scenario| {
@@ -197,7 +216,7 @@ async fn helm_3_installs_upgrades_tests_and_removes_the_operator() {
     .await;
 }
 
-/// CFG-11, AVL-5, CFG-1
+/// CFG-11, AVL-5, CFG-1, QUE-49
 #[tokio::test]
 async fn helm_4_installs_upgrades_tests_and_removes_the_operator() {
     on_a_cluster("helm4", async |cluster, scenario| {
@@ -213,7 +232,7 @@ async fn rendered_manifests_are_applied_twice_and_removed_without_a_trace() {
         prepare(cluster).await?;
         let helm = Helm::four(cluster);
         let rendered = helm
-            .with_chart(&["template", "--skip-tests"], json!({}))
+            .with_chart(&["template", "--no-hooks"], json!({}))
             .await?;
         let file = cluster.folder().join("rendered.yaml");
         std::fs::write(&file, rendered).map_err(Error::other)?;

@@ -82,6 +82,7 @@ struct Entry {
     /// The older comes first; among those of one second the one with the smaller uid.
     age: Age,
     names: Vec<Name>,
+    has_queue: bool,
     binding: Option<Binding>,
 }
 
@@ -106,6 +107,7 @@ impl Entry {
             actor: Arc::clone(actor),
         });
         Self {
+            has_queue: told.queue.is_some() || !told.retired_queues.is_empty(),
             age: Arc::new((
                 actor.created.as_ref().map_or(Timestamp::MIN, |time| time.0),
                 actor.uid.clone(),
@@ -177,6 +179,13 @@ impl Index {
     /// Whether a list has been complete.
     pub fn is_synced(&self) -> bool {
         self.read().synced
+    }
+
+    /// The actors with a queue (QUE-49).
+    pub fn with_queues(&self) -> Vec<Key> {
+        let inner = self.read();
+        let actors = inner.actors.iter().filter(|(_, entry)| entry.has_queue);
+        actors.map(|(key, _)| key.clone()).collect()
     }
 
     /// Number of actors.

@@ -9,6 +9,7 @@ use tower::ServiceExt;
 
 use super::Judges;
 use crate::actor::{Actors, Mode};
+use crate::deletion::Deletions;
 use crate::events::{Events, events};
 use crate::facts::Known;
 use crate::index::{Contact, Index, follow};
@@ -39,6 +40,10 @@ fn desk(index: Arc<Index>, contact: Contact, events: Events) -> Router {
             index: Arc::clone(&index),
             contact,
             facts: Known::default(),
+        },
+        deletions: Deletions {
+            mode: Mode::Enforce,
+            index: Arc::clone(&index),
         },
         pods: Pods { namespace, index },
         events,

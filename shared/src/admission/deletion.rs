@@ -1,0 +1,88 @@
+//! The entry that asks before queues with messages are deleted (QUE-40, QUE-49). It fails open, and asks nothing of
+//! Kubernetes' own controllers: a namespace that is being deleted is not held up.
+
+use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::entry::{client_config, condition};
+use super::{DELETE_PATH, DELETION, Settings};
+use crate::names::GROUP;
+
+/// Name of our `CustomResourceDefinition`.
+pub const CRD: &str = "asyncactors.asya.sh";
+
+/// Who deletes what a namespace holds, whichever way the controllers of a cluster log in.
+const OF_KUBERNETES: &str = "request.userInfo.username == 'system:kube-controller-manager' || \
+    request.userInfo.username.startsWith('system:serviceaccount:kube-system:')";
+
+/// What is asked about: the definition itself, and actors that go only with an empty queue.
+const CONCERNS: &str = "request.resource.resource == 'customresourcedefinitions' \
+    ? oldObject.metadata.name == 'asyncactors.asya.sh' \
+    : (has(oldObject.spec) && has(oldObject.spec.queue) && has(oldObject.spec.queue.deletionPolicy) && \
+    oldObject.spec.queue.deletionPolicy == 'DeleteIfEmpty' && !has(oldObject.metadata.deletionTimestamp))";
+
+pub(super) fn entry(settings: &Settings) -> ValidatingWebhook {
+    let rule = |group: &str, version: &str, resource: &str, scope: &str| RuleWithOperations {
+        api_groups: Some(vec![group.to_owned()]),
+        api_versions: Some(vec![version.to_owned()]),
+        operations: Some(vec!["DELETE".to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        scope: Some(scope.to_owned()),
+    };
+    ValidatingWebhook {
+        name: DELETION.to_owned(),
+        // The finalizer stands behind it.
+        failure_policy: Some("Ignore".to_owned()),
+        client_config: client_config(settings, DELETE_PATH),
+        rules: Some(vec![
+            rule(GROUP, "v1alpha1", "asyncactors", "Namespaced"),
+            rule(
+                "apiextensions.k8s.io",
+                "v1",
+                "customresourcedefinitions",
+                "Cluster",
+            ),
+        ]),
+        namespace_selector: Some(LabelSelector::default()),
+        object_selector: Some(LabelSelector::default()),
+        match_conditions: Some(vec![
+            condition("not-of-kubernetes", format!("!({OF_KUBERNETES})")),
+            condition("concerns-queues", CONCERNS),
+        ]),
+        match_policy: Some("Equivalent".to_owned()),
+        side_effects: "None".to_owned(),
+        timeout_seconds: Some(5),
+        admission_review_versions: vec!["v1".to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::settings;
+    use super::entry;
+
+    /// QUE-40, QUE-49, ADM-5
+    #[test]
+    fn deletions_are_asked_about_fail_open_and_never_those_of_a_namespace() {
+        let entry = json!(entry(&settings()));
+        assert_eq!(entry["failurePolicy"], "Ignore");
+        assert_eq!(
+            entry["clientConfig"]["service"]["path"],
+            "/validate/deletions"
+        );
+        for rule in entry["rules"].as_array().unwrap() {
+            assert_eq!(rule["operations"], json!(["DELETE"]));
+        }
+        let conditions = entry["matchConditions"].to_string();
+        for part in [
+            "namespace-controller",
+            "asyncactors.asya.sh",
+            "DeleteIfEmpty",
+        ] {
+            let part = part.replace("namespace-controller", "system:serviceaccount:kube-system:");
+            assert!(conditions.contains(&part), "{part}: {conditions}");
+        }
+    }
+}

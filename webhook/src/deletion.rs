@@ -1,0 +1,175 @@
+//! Deletions that would take messages with them: of an actor that goes only with an empty queue, and of the
+//! `CustomResourceDefinition`, with which all actors and their queues go (QUE-40, QUE-49).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use asya_shared::admission::CRD;
+use asya_shared::api::QueueDeletionPolicy;
+use asya_shared::names::{FINALIZER, GROUP, annotation};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::actor::Mode;
+use crate::index::Index;
+use crate::outcome::{Reason, Verdict};
+use crate::review::{Answer, Request, Served};
+
+const ACTORS: Served = Served {
+    group: GROUP,
+    version: "v1alpha1",
+    kind: "AsyncActor",
+    resource: "asyncactors",
+    operations: &["DELETE"],
+};
+
+const DEFINITIONS: Served = Served {
+    group: "apiextensions.k8s.io",
+    version: "v1",
+    kind: "CustomResourceDefinition",
+    resource: "customresourcedefinitions",
+    operations: &["DELETE"],
+};
+
+/// HTTP's code for what may not be done.
+const FORBIDDEN: u16 = 403;
+/// So many actors are named.
+const NAMED: usize = 3;
+
+/// Judges deletions.
+pub struct Deletions {
+    /// What becomes of one that would take messages with it.
+    pub mode: Mode,
+    /// All actors.
+    pub index: Arc<Index>,
+}
+
+#[derive(Deserialize)]
+struct Object<'a> {
+    #[serde(borrow)]
+    metadata: Metadata<'a>,
+    #[serde(default)]
+    spec: Value,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    #[serde(borrow, default)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    annotations: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    finalizers: Option<Vec<Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    deletion_timestamp: Option<Cow<'a, str>>,
+}
+
+impl Metadata<'_> {
+    fn says(&self, name: &str) -> bool {
+        let value = self.annotations.as_ref().and_then(|all| all.get(name));
+        value.is_some_and(|value| !value.is_empty() && value != "false")
+    }
+}
+
+impl Deletions {
+    /// The verdict on a request. What cannot be read is allowed: the finalizer stands behind us.
+    pub fn judge(&self, request: &Request<'_>) -> Verdict {
+        let of_actor = request.is(&ACTORS);
+        if !of_actor && !request.is(&DEFINITIONS) {
+            return Verdict::not_served(request);
+        }
+        if self.mode == Mode::Off {
+            return Verdict::allowed(Reason::Off);
+        }
+        let raw = request.old_object.map(RawValue::get).unwrap_or_default();
+        let Ok(object) = serde_json::from_str::<Object<'_>>(raw) else {
+            return Verdict::allowed(Reason::Unreadable);
+        };
+        let refusal = if of_actor {
+            of_an_actor(&object).map(|text| (Reason::HoldsMessages, text))
+        } else {
+            self.of_definition(&object)
+                .map(|text| (Reason::ActorsLeft, text))
+        };
+        let Some((reason, text)) = refusal else {
+            return Verdict::allowed(Reason::Valid);
+        };
+        let answer = match self.mode {
+            Mode::Warn => Answer::warned(text),
+            Mode::Enforce | Mode::Off => Answer::denied(FORBIDDEN, text),
+        };
+        Verdict {
+            answer,
+            reason,
+            told: None,
+        }
+    }
+
+    fn of_definition(&self, object: &Object<'_>) -> Option<String> {
+        if object.metadata.name != CRD || object.metadata.says(annotation::ALLOW_DELETION) {
+            return None;
+        }
+        let mut with_queues = self.index.with_queues();
+        with_queues.sort();
+        let count = with_queues.len();
+        let named: Vec<_> = with_queues
+            .iter()
+            .take(NAMED)
+            .map(ToString::to_string)
+            .collect();
+        let dots = if count > NAMED { ", …" } else { "" };
+        (count > 0).then(|| {
+            format!(
+                "{count} AsyncActors have queues ({}{dots}): they go with their CustomResourceDefinition, and their \
+                 queues with them, messages included. Set spec.queue.deletionPolicy to Retain where messages matter, \
+                 then delete the actors first; or annotate the CustomResourceDefinition with {}: \"true\"",
+                named.join(", "),
+                annotation::ALLOW_DELETION
+            )
+        })
+    }
+}
+
+/// The numbers are those that status told last; what came since the finalizer holds.
+fn of_an_actor(object: &Object<'_>) -> Option<String> {
+    let Object {
+        metadata,
+        spec,
+        status,
+    } = object;
+    let policy = QueueDeletionPolicy::of_raw(spec.get("queue"));
+    let ours = metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|it| it == FINALIZER);
+    let stays = metadata.says(annotation::SKIP_QUEUE_DELETION)
+        || spec.get("deletionPolicy").and_then(Value::as_str) == Some("Orphan");
+    if policy != QueueDeletionPolicy::DeleteIfEmpty
+        || !ours
+        || stays
+        || metadata.deletion_timestamp.is_some()
+    {
+        return None;
+    }
+    let count = |key: &str| status.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let (queued, processing) = (count("queuedMessages"), count("processingMessages"));
+    let all = queued.saturating_add(processing);
+    let queue = status.pointer("/queue/name").and_then(Value::as_str);
+    (all > 0).then(|| {
+        format!(
+            "queue {} holds {all} messages ({queued} waiting, {processing} unacknowledged) and is not deleted \
+             (spec.queue.deletionPolicy: DeleteIfEmpty). Let its pods receive them, which Drain waits for, or set \
+             spec.queue.deletionPolicy to Retain, which keeps queue and messages",
+            queue.unwrap_or_default()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;
