@@ -4,6 +4,7 @@ use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
 use super::claim;
+use super::drain::may_roll;
 use super::probe::{self, Probing};
 use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, is_done_once, plan_queue};
 use super::{contest, replicas, retired, roll, scaling_gate, template};
@@ -105,6 +106,9 @@ fn plan_probe(observed: &Observed) -> Probing {
 fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
     let (bound, seen, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counted = &seen.counted;
+    if !may_roll(observed.drain.as_ref(), counted.pods.injected) {
+        return None;
+    }
     let (target, at_once) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;

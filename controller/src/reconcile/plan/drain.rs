@@ -91,6 +91,12 @@ pub fn decide(facts: &Facts<'_>) -> Drain {
     }
 }
 
+/// Whether pods of a target may be replaced to give them the sidecar. Not while the actor is going and some have it:
+/// the deletion has raised the generation, which would start a rollout again that was given up.
+pub fn may_roll(drain: Option<&Drain>, injected: i32) -> bool {
+    !matches!(drain, Some(Drain::Works(_))) || injected == 0
+}
+
 impl Held {
     fn of(queues: &[Counted]) -> Self {
         let mut held = Self::default();

@@ -4,7 +4,7 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Counted, Drain, Facts, Held, Messages, decide, text};
+use super::{Counted, Drain, Facts, Held, Messages, decide, may_roll, text};
 use crate::queue::Depth;
 use crate::reconcile::plan::deletion::Then;
 use crate::reconcile::plan::{Plan, QueueStep, Rest, WorkloadStep, plan};
@@ -143,6 +143,20 @@ fn nothing_is_taken_down_before_the_queue_is_empty() {
             panic!("{drain:?}")
         };
         assert!(matches!(plan.then, Then::Finish { .. }), "{drain:?}");
+    }
+}
+
+/// QUE-41
+#[test]
+fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
+    let works = Drain::Works(Held::default());
+    for (drain, injected, rolls) in [
+        (None, 0, true),
+        (None, 2, true),
+        (Some(&works), 0, true),
+        (Some(&works), 1, false),
+    ] {
+        assert_eq!(may_roll(drain, injected), rolls, "{drain:?} {injected}");
     }
 }
 
