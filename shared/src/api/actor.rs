@@ -49,13 +49,15 @@ use super::{
     printcolumn(name = "Min", type_ = "integer", json_path = ".status.minReplicas"),
     printcolumn(name = "Max", type_ = "integer", json_path = ".status.maxReplicas"),
     printcolumn(name = "Last-Scale", type_ = "date", json_path = ".status.lastScaleTime"),
+    printcolumn(name = "Direction", type_ = "string", json_path = ".status.lastScaleDirection", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Mode", type_ = "string", json_path = ".status.mode", priority = 1),
+    printcolumn(name = "Target", type_ = "string", json_path = ".status.resolvedTarget.name", priority = 1),
     printcolumn(name = "Workload", type_ = "string", json_path = ".status.workloadRef.kind", priority = 1),
     printcolumn(name = "Transport", type_ = "string", json_path = ".status.transportStatus", priority = 1),
     printcolumn(name = "Scaling", type_ = "string", json_path = ".status.scalingMode", priority = 1),
     printcolumn(name = "Queued", type_ = "integer", json_path = ".status.queuedMessages", priority = 1),
-    printcolumn(name = "Processing", type_ = "integer", json_path = ".status.processingMessages", priority = 1),
-    printcolumn(name = "Direction", type_ = "string", json_path = ".status.lastScaleDirection", priority = 1)
+    printcolumn(name = "Processing", type_ = "integer", json_path = ".status.processingMessages", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(

@@ -124,13 +124,15 @@ fn columns_show_the_status_and_wide_ones_its_details() {
         ("Min", "integer", ".status.minReplicas", 0),
         ("Max", "integer", ".status.maxReplicas", 0),
         ("Last-Scale", "date", ".status.lastScaleTime", 0),
+        ("Direction", "string", ".status.lastScaleDirection", 1),
         ("Age", "date", ".metadata.creationTimestamp", 0),
+        ("Mode", "string", ".status.mode", 1),
+        ("Target", "string", ".status.resolvedTarget.name", 1),
         ("Workload", "string", ".status.workloadRef.kind", 1),
         ("Transport", "string", ".status.transportStatus", 1),
         ("Scaling", "string", ".status.scalingMode", 1),
         ("Queued", "integer", ".status.queuedMessages", 1),
         ("Processing", "integer", ".status.processingMessages", 1),
-        ("Direction", "string", ".status.lastScaleDirection", 1),
     ]
     .map(|(name, kind, path, priority)| {
         (name.to_owned(), kind.to_owned(), path.to_owned(), priority)
