@@ -38,6 +38,8 @@ pub enum Note {
     MessagesDeleted,
     /// The actor's queue outlives its namespace, because it holds messages.
     QueueKept,
+    /// A queue outlives its actor, because it is not that actor's.
+    QueueLeft,
     /// A dead letter queue outlives its actor, because it holds messages.
     DeadLettersKept,
     /// The spec breaks a rule.
@@ -76,6 +78,7 @@ impl Note {
             | Self::QueueNotEmpty
             | Self::MessagesDeleted
             | Self::QueueKept
+            | Self::QueueLeft
             | Self::DeadLettersKept
             | Self::ValidationFailed
             | Self::WorkloadStopped
@@ -98,6 +101,7 @@ impl Note {
             | Self::QueueDraining
             | Self::MessagesDeleted
             | Self::QueueKept
+            | Self::QueueLeft
             | Self::DeadLettersKept => "DeleteQueue",
             Self::ValidationFailed => "Validate",
             Self::NotOwned => "ApplyWorkload",

@@ -50,6 +50,13 @@ impl Actors for Operator {
         self.queue.now(Work::Actor(actor.clone()));
     }
 
+    fn is_missing(&self, actor: &Key) {
+        // Counts come often; a queue that cannot be made again must not start a pass with each.
+        if self.context.doubts.about(actor) != Some(Finding::Vanished) {
+            self.verify_again(actor, &Finding::Vanished);
+        }
+    }
+
     fn tell_depth(&self, actor: &Key) {
         self.queue.now(Work::Actor(actor.clone()));
     }
@@ -76,6 +83,7 @@ impl Operator {
             actor: name.to_string(),
             uid: actor.metadata.uid.to_string(),
             timeout: actor.timeout.as_ref()?.in_force(),
+            adopts: actor.annotations.adopts().map(str::to_owned),
         };
         Some((
             transport.name.clone(),

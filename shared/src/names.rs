@@ -47,6 +47,8 @@ pub mod annotation {
     pub const RECONCILE: &str = "asya.sh/reconcile";
     /// On an actor: `"true"` leaves its queue behind when it is deleted (FIN-4).
     pub const SKIP_QUEUE_DELETION: &str = "asya.sh/skip-queue-deletion";
+    /// On an actor: uid of namespace `kube-system` of another cluster, whose queue it takes over (QUE-33).
+    pub const ADOPT_QUEUE_FROM: &str = "asya.sh/adopt-queue-from";
     /// On an actor: `"true"` makes fields of its workload ours, once, that kubectl or Helm wrote (FW-22).
     pub const RECLAIM_FIELDS: &str = "asya.sh/reclaim-fields";
     /// On a workload of ours: `"true"` when that was done.

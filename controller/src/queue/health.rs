@@ -13,8 +13,12 @@ use tokio::time::sleep;
 use tracing::{debug, info};
 
 use super::depths::Depths;
-use super::{BrokerError, Depth, Seen, Standing};
+use super::{BrokerError, Count, Depth, Seen, Standing};
 use crate::record::Key;
+
+/// So many queues of a transport get their mark after one check: after an upgrade none has it, and all at once would
+/// be throttled, and told as a fault of the broker (QUE-35).
+const MARKED_PER_CHECK: usize = 500;
 
 /// The queues that are to be looked at, on one transport.
 #[derive(Clone)]
@@ -53,6 +57,8 @@ pub trait Actors: Send + Sync {
     fn queues(&self) -> Vec<OnTransport>;
     /// An actor's queue is not what it was verified to be: a pass must look itself.
     fn verify_again(&self, actor: &Key, finding: &Finding);
+    /// A count found no queue: a pass must look, unless one is about to look for it already.
+    fn is_missing(&self, actor: &Key);
     /// An actor's status is to tell another depth.
     fn tell_depth(&self, actor: &Key);
 }
@@ -74,7 +80,7 @@ pub trait Surveyor: Send + Sync {
         &'a self,
         transport: &'a Transport,
         queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Option<Depth>>>;
+    ) -> BoxFuture<'a, Answers<Count>>;
 }
 
 /// How often queues are looked at; zero is never.
@@ -133,9 +139,9 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
 
     async fn check_transport(&self, on: &OnTransport) {
         let queues = on.queues.iter().map(|checked| checked.queue.clone());
-        let kept = on.queues.iter().filter(|checked| checked.kept);
-        let kept: HashSet<Key> = kept.map(|checked| key_of(&checked.queue)).collect();
+        let kept = kept(on);
         let seen = self.brokers.survey(&on.transport, queues.collect()).await;
+        let mut marks = MARKED_PER_CHECK;
         for (queue, seen) in seen {
             let actor = key_of(&queue);
             match seen {
@@ -149,9 +155,16 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
                 }
                 Ok(seen) => {
                     self.counted(&actor, seen.depth);
-                    if kept.contains(&actor) {
-                        self.judge(&actor, &queue, &seen.standing);
+                    if !kept.contains(&actor) {
+                        continue;
                     }
+                    if seen.standing == Standing::Unmarked {
+                        if marks == 0 {
+                            continue;
+                        }
+                        marks -= 1;
+                    }
+                    self.judge(&actor, &queue, &seen.standing);
                 }
             }
         }
@@ -165,7 +178,7 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
                 info!(%actor, queue, "Queue missing, triggering reconciliation");
                 Finding::Vanished
             }
-            Standing::Drifted | Standing::Differs { .. } => Finding::Changed,
+            Standing::Drifted | Standing::Unmarked | Standing::Differs { .. } => Finding::Changed,
         };
         self.actors.verify_again(actor, &finding);
     }
@@ -179,14 +192,17 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
     async fn count_transport(&self, on: &OnTransport) {
         let at_work = on.queues.iter().filter(|checked| checked.at_work);
         let queues: Vec<QueueOf> = at_work.map(|checked| checked.queue.clone()).collect();
+        let kept = kept(on);
         if queues.is_empty() {
             return;
         }
-        for (queue, depth) in self.brokers.depths(&on.transport, queues).await {
-            match depth {
-                Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
-                Ok(depth) => self.counted(&key_of(&queue), depth),
-                Err(_) => self.read(&key_of(&queue), None),
+        for (queue, count) in self.brokers.depths(&on.transport, queues).await {
+            let actor = key_of(&queue);
+            match count {
+                Ok(Count::Unknown) | Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
+                Ok(Count::Messages(depth)) => self.counted(&actor, Some(depth)),
+                Ok(Count::Absent) if kept.contains(&actor) => self.actors.is_missing(&actor),
+                Ok(Count::Absent) | Err(_) => self.read(&actor, None),
             }
         }
     }
@@ -203,6 +219,12 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
             self.actors.tell_depth(actor);
         }
     }
+}
+
+/// The actors for whose queues something would be done.
+fn kept(on: &OnTransport) -> HashSet<Key> {
+    let kept = on.queues.iter().filter(|checked| checked.kept);
+    kept.map(|checked| key_of(&checked.queue)).collect()
 }
 
 /// Somewhere in the first interval, so that the replicas of many clusters do not meet at their brokers;

@@ -1,6 +1,7 @@
 //! Queues at the brokers: one client per transport and credential, behind one trait.
 
 mod circuit;
+mod cluster;
 mod credentials;
 pub mod depths;
 mod error;
@@ -19,6 +20,7 @@ mod tests;
 use std::time::Duration;
 
 use asya_shared::transport::QueueOf;
+use asya_shared::transport::mark::NotOurs;
 use asya_shared::transport::sqs::Owner;
 use futures::future::BoxFuture;
 
@@ -32,6 +34,8 @@ pub enum Standing {
     Absent,
     /// It is there and serves.
     Serves(Serving),
+    /// It is there and serves, and says only after [`QueueClient::update`] that it is this actor's (QUE-35).
+    Unmarked,
     /// It is there, and [`QueueClient::update`] brings it to what is wanted, with its messages.
     Drifted,
     /// It is there, does not serve, and cannot be changed without losing messages (QUE-6).
@@ -70,13 +74,35 @@ pub struct Seen {
     pub depth: Option<Depth>,
 }
 
-/// What became of a queue that was to be deleted if it is empty.
+/// What a count of a queue's messages shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// There is no such queue.
+    Absent,
+    /// The broker has not counted yet.
+    Unknown,
+    /// So many.
+    Messages(Depth),
+}
+
+/// What became of a queue that was to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone.
+    Gone,
+    /// It stays, because it is not the actor's (QUE-34).
+    Left(NotOurs),
+}
+
+/// What became of a queue that was to be deleted if it is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Emptied {
     /// It is gone.
     Gone,
-    /// It holds messages, has receivers, or is somebody else's.
+    /// It holds messages or has receivers.
     Kept,
+    /// It stays, because it is not the actor's (QUE-34).
+    Left(NotOurs),
     /// It looks empty; whether it is shows only after this time.
     Later(Duration),
 }
@@ -92,13 +118,12 @@ pub trait QueueClient: Send + Sync {
     /// Brings an existing queue to what is wanted. Its messages survive.
     fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>>;
 
-    /// Deletes the queue of `owner` with its messages. One that does not exist is a success, and so is
-    /// one that is somebody else's, which stays.
+    /// Deletes the queue of `owner` with its messages. One that does not exist is a success.
     fn delete<'a>(
         &'a self,
         queue: &'a str,
         owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<(), BrokerError>>;
+    ) -> BoxFuture<'a, Result<Deleted, BrokerError>>;
 
     /// Deletes a queue of `owner`, or its dead letter queue, unless it holds messages (QUE-13, QUE-14).
     fn delete_if_empty<'a>(
@@ -111,9 +136,7 @@ pub trait QueueClient: Send + Sync {
     fn survey<'a>(&'a self, queues: &'a [QueueOf])
     -> BoxFuture<'a, Vec<Result<Seen, BrokerError>>>;
 
-    /// The messages of many queues; the answers are in their order, `None` where they are not known.
-    fn depths<'a>(
-        &'a self,
-        queues: &'a [String],
-    ) -> BoxFuture<'a, Vec<Result<Option<Depth>, BrokerError>>>;
+    /// The messages of many queues; the answers are in their order.
+    fn depths<'a>(&'a self, queues: &'a [String])
+    -> BoxFuture<'a, Vec<Result<Count, BrokerError>>>;
 }

@@ -11,13 +11,14 @@ use futures::future::BoxFuture;
 use kube::Client;
 use tokio::time::Instant;
 
+use super::cluster::Cluster;
 use super::credentials::Credentials;
 use super::gate::Gate;
 use super::health::{Answers, Surveyor};
 use super::rabbitmq::{Login, Rabbitmq};
 use super::session::Session;
 use super::sqs::{Keys, Sqs};
-use super::{BrokerError, Depth, QueueClient, Seen};
+use super::{BrokerError, Count, QueueClient, Seen};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
 
@@ -30,6 +31,7 @@ pub struct Brokers(Arc<Pool>);
 
 /// The clients, one per transport and credential (QUE-8), and the gates, one per transport.
 pub(super) struct Pool {
+    cluster: Cluster,
     credentials: Credentials,
     fence: Fence,
     metrics: Arc<Metrics>,
@@ -57,6 +59,7 @@ impl Brokers {
         workers: usize,
     ) -> Self {
         Self(Arc::new(Pool {
+            cluster: Cluster::new(client.clone()),
             credentials: Credentials::new(client, own_namespace),
             fence,
             metrics,
@@ -146,7 +149,7 @@ impl Surveyor for Brokers {
         &'a self,
         transport: &'a Transport,
         queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Option<Depth>>> {
+    ) -> BoxFuture<'a, Answers<Count>> {
         async move {
             let Grouped {
                 groups,
@@ -167,7 +170,7 @@ impl Pool {
     /// The client for the credentials that are in force.
     ///
     /// # Errors
-    /// `CredentialsMissing`, or `ConfigInvalid` for what cannot be used.
+    /// `CredentialsMissing`, `ConfigInvalid` for what cannot be used, or why this cluster's identity is not known.
     pub(super) async fn client(
         &self,
         transport: &Transport,
@@ -215,7 +218,8 @@ impl Pool {
             return Ok(client);
         }
         let login = Login { password, ca };
-        let client = Rabbitmq::new(name, config.clone(), login, self.gate(name))?;
+        let cluster = self.cluster.uid().await?;
+        let client = Rabbitmq::new(name, config.clone(), login, cluster, self.gate(name))?;
         Ok(self.keep(identity, Arc::new(client)))
     }
 
@@ -245,7 +249,8 @@ impl Pool {
         if let Some(client) = self.known(&identity) {
             return Ok(client);
         }
-        let client = Sqs::connect(name, config.clone(), keys, self.gate(name)).await?;
+        let cluster = self.cluster.uid().await?;
+        let client = Sqs::connect(name, config.clone(), keys, cluster, self.gate(name)).await?;
         Ok(self.keep(identity, Arc::new(client)))
     }
 

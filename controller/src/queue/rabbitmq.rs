@@ -1,26 +1,28 @@
 //! RabbitMQ by its management API (RMQ-2): one HTTP client, no channel state.
 
+mod bindings;
 mod http;
 mod lists;
+mod removal;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use asya_shared::config::RabbitmqConfig;
 use asya_shared::transport::QueueOf;
+use asya_shared::transport::mark::Belongs;
 use asya_shared::transport::rabbitmq::{Comparison, FoundQueue, QueueDeclaration};
 use asya_shared::transport::sqs::Owner;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use reqwest::{Method, StatusCode};
-use serde::Deserialize;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::gate::{Gate, Operation};
 use super::zeros::Zeros;
-use super::{BrokerError, Depth, Emptied, QueueClient, Seen, Serving, Standing};
+use super::{BrokerError, Count, Deleted, Depth, Emptied, QueueClient, Seen, Serving, Standing};
+use bindings::{Bindings, conflict};
 use http::Api;
 
 pub use http::Login;
@@ -32,20 +34,20 @@ const LAG: Duration = Duration::from_secs(10);
 pub struct Rabbitmq {
     config: RabbitmqConfig,
     api: Api,
+    /// Uid of `kube-system`, by which the broker tells clusters apart.
+    cluster: Arc<str>,
     /// Whether the exchange was declared; it goes with nothing that we do.
     exchange: AtomicBool,
     zeros: Zeros,
 }
 
-/// A queue that an exchange reaches, and by which key.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
-struct Binding {
-    source: String,
-    destination: String,
-    routing_key: String,
+/// What a look shows of what belongs to a queue.
+struct Surroundings {
+    /// Its dead letter queue is there, and the way to it.
+    complete: bool,
+    /// What its marks say.
+    belongs: Belongs,
 }
-
-type Bindings = HashSet<Binding>;
 
 impl Rabbitmq {
     /// A client for the transport of that name. Opens no connection.
@@ -56,9 +58,11 @@ impl Rabbitmq {
         transport: &str,
         config: RabbitmqConfig,
         login: Login,
+        cluster: Arc<str>,
         gate: Arc<Gate>,
     ) -> Result<Self, BrokerError> {
         Ok(Self {
+            cluster,
             api: Api::new(transport, &config, login, gate)?,
             config,
             exchange: AtomicBool::new(false),
@@ -74,32 +78,52 @@ impl Rabbitmq {
     async fn look(&self, queue: &QueueOf) -> Result<Seen, BrokerError> {
         let wanted = self.config.declaration(&queue.names);
         let found = self.find(&wanted.name).await?;
-        let complete = found.is_none() || self.is_complete(&wanted).await?;
-        Ok(self.standing(&wanted, found.as_ref(), complete))
+        let around = match &found {
+            Some(_) => self.look_around(&wanted, queue).await?,
+            None => Surroundings::NONE,
+        };
+        if let Belongs::Elsewhere(cluster) = &around.belongs {
+            return Err(conflict(&wanted.name, cluster));
+        }
+        Ok(self.standing(&wanted, found.as_ref(), &around))
     }
 
-    /// Whether what belongs to a queue is there: its dead letter queue, and the way to it.
-    async fn is_complete(&self, wanted: &QueueDeclaration) -> Result<bool, BrokerError> {
+    /// What belongs to a queue: its dead letter queue, the way to it, and its mark.
+    async fn look_around(
+        &self,
+        wanted: &QueueDeclaration,
+        queue: &QueueOf,
+    ) -> Result<Surroundings, BrokerError> {
         if !self.config.queues.auto_create {
-            return Ok(true);
+            return Ok(Surroundings::NONE);
         }
-        if let Some(dlq) = &wanted.dlq
-            && self.find(&dlq.name).await?.is_none()
-        {
-            return Ok(false);
+        let dlq_is_there = match &wanted.dlq {
+            Some(dlq) => self.find(&dlq.name).await?.is_some(),
+            None => true,
+        };
+        let bindings = self.bindings(&wanted.name).await?;
+        Ok(self.surroundings(wanted, queue, dlq_is_there, &bindings))
+    }
+
+    fn surroundings(
+        &self,
+        wanted: &QueueDeclaration,
+        queue: &QueueOf,
+        dlq_is_there: bool,
+        bindings: &Bindings,
+    ) -> Surroundings {
+        let mark = self.mark_of(&queue.namespace, &queue.actor);
+        Surroundings {
+            complete: dlq_is_there && bindings.reach(wanted),
+            belongs: bindings.belongs(&wanted.name, &mark, queue.adopts.as_deref()),
         }
-        let segments = ["queues", &self.config.vhost, &wanted.name, "bindings"];
-        let what = format!("the bindings of queue {}", wanted.name);
-        let url = self.api.url(&segments);
-        let bindings: Option<Bindings> = self.api.get("bindings", &what, url).await?;
-        Ok(reaches(wanted, &bindings.unwrap_or_default()))
     }
 
     fn standing(
         &self,
         wanted: &QueueDeclaration,
         found: Option<&FoundQueue>,
-        complete: bool,
+        around: &Surroundings,
     ) -> Seen {
         let Some(found) = found else {
             return Seen {
@@ -107,10 +131,12 @@ impl Rabbitmq {
                 depth: None,
             };
         };
+        let changes = self.config.queues.auto_create;
         let standing = match wanted.compare(found) {
             Comparison::Mismatch { wanted, found } => Standing::Differs { wanted, found },
-            Comparison::Matches { .. } if !complete && self.config.queues.auto_create => {
-                Standing::Drifted
+            Comparison::Matches { .. } if !around.complete && changes => Standing::Drifted,
+            Comparison::Matches { .. } if around.belongs != Belongs::Here && changes => {
+                Standing::Unmarked
             }
             Comparison::Matches {
                 delivery_limit_inactive,
@@ -127,36 +153,60 @@ impl Rabbitmq {
 
     async fn create(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
         let wanted = self.config.declaration(&queue.names);
-        self.declare_dlq(&wanted).await?;
+        // Another cluster may have been faster.
+        let bindings = self.claimable(&wanted.name, queue).await?;
+        self.declare_dlq(&wanted, queue).await?;
         self.put_queue(&wanted.name, &wanted.body()).await?;
-        self.route(&wanted).await?;
+        self.route(&wanted, queue, &bindings).await?;
         Ok(Serving::default())
     }
 
     async fn update(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
         let wanted = self.config.declaration(&queue.names);
-        self.declare_dlq(&wanted).await?;
-        self.route(&wanted).await?;
+        let bindings = self.claimable(&wanted.name, queue).await?;
+        self.declare_dlq(&wanted, queue).await?;
+        self.route(&wanted, queue, &bindings).await?;
         match self.look(queue).await?.standing {
             Standing::Serves(serving) => Ok(serving),
             Standing::Differs { wanted, found } => Err(BrokerError::Mismatch(format!(
                 "queue {} has {found}, wanted is {wanted}",
                 queue.names.queue
             ))),
-            Standing::Absent | Standing::Drifted => Err(BrokerError::Throttled(format!(
-                "queue {} is being changed by somebody else",
-                queue.names.queue
-            ))),
+            Standing::Absent | Standing::Drifted | Standing::Unmarked => {
+                Err(BrokerError::Throttled(format!(
+                    "queue {} is being changed by somebody else",
+                    queue.names.queue
+                )))
+            }
         }
     }
 
-    /// One that exists may have other arguments: it takes what is dead all the same.
-    async fn declare_dlq(&self, wanted: &QueueDeclaration) -> Result<(), BrokerError> {
+    /// One that exists may have other arguments: it takes what is dead all the same. One that all queues share is never
+    /// deleted, so it needs no mark (QUE-39).
+    async fn declare_dlq(
+        &self,
+        wanted: &QueueDeclaration,
+        queue: &QueueOf,
+    ) -> Result<(), BrokerError> {
         let Some(dlq) = &wanted.dlq else {
             return Ok(());
         };
+        let bindings = if dlq.shared {
+            Bindings::default()
+        } else {
+            self.claimable(&dlq.name, queue).await?
+        };
         match self.put_queue(&dlq.name, &dlq.body()).await {
-            Err(BrokerError::Mismatch(_)) => Ok(()),
+            Err(BrokerError::Mismatch(_)) => {}
+            result => result?,
+        }
+        if dlq.shared {
+            return Ok(());
+        }
+        let key = dlq.mark_key();
+        match self.mark((&dlq.name, &key), queue, &bindings).await {
+            // It needs a right that dead letters did not need before; without its mark it is only never deleted.
+            Err(BrokerError::AuthFailed(_)) => Ok(()),
             result => result,
         }
     }
@@ -170,26 +220,37 @@ impl Rabbitmq {
             .await
     }
 
-    /// Lets senders reach the queue (RMQ-4).
-    async fn route(&self, wanted: &QueueDeclaration) -> Result<(), BrokerError> {
-        if !self.exchange.load(Ordering::Acquire) {
-            self.declare_exchange(&wanted.exchange).await?;
-        }
-        for key in &wanted.bindings {
-            if self.bind(wanted, key).await? {
-                continue;
-            }
-            // Somebody deleted the exchange since.
-            self.declare_exchange(&wanted.exchange).await?;
-            if !self.bind(wanted, key).await? {
-                let text = format!(
-                    "queue {} or its exchange vanishes again and again",
-                    wanted.name
-                );
-                return Err(BrokerError::Throttled(text));
-            }
+    /// Lets senders reach the queue (RMQ-4). The binding by its name carries the mark, too.
+    async fn route(
+        &self,
+        wanted: &QueueDeclaration,
+        queue: &QueueOf,
+        bindings: &Bindings,
+    ) -> Result<(), BrokerError> {
+        let name = &wanted.name;
+        self.mark((name, name), queue, bindings).await?;
+        for key in wanted.bindings.iter().filter(|key| *key != name) {
+            let body = json!({"routing_key": key});
+            self.bind_surely(name, &body).await?;
         }
         Ok(())
+    }
+
+    async fn bind_surely(&self, queue: &str, body: &Value) -> Result<(), BrokerError> {
+        let exchange = &self.config.exchange;
+        if !self.exchange.load(Ordering::Acquire) {
+            self.declare_exchange(exchange).await?;
+        }
+        if self.bind(queue, body).await? {
+            return Ok(());
+        }
+        // Somebody deleted the exchange since.
+        self.declare_exchange(exchange).await?;
+        if self.bind(queue, body).await? {
+            return Ok(());
+        }
+        let text = format!("queue {queue} or its exchange vanishes again and again");
+        Err(BrokerError::Throttled(text))
     }
 
     async fn declare_exchange(&self, exchange: &str) -> Result<(), BrokerError> {
@@ -204,14 +265,14 @@ impl Rabbitmq {
     }
 
     /// `false` when there is no such exchange, or no such queue.
-    async fn bind(&self, wanted: &QueueDeclaration, key: &str) -> Result<bool, BrokerError> {
-        let (queue, exchange) = (&wanted.name, &wanted.exchange);
+    async fn bind(&self, queue: &str, body: &Value) -> Result<bool, BrokerError> {
+        let exchange = &self.config.exchange;
         let segments = ["bindings", &self.config.vhost, "e", exchange, "q", queue];
-        let (url, body) = (self.api.url(&segments), json!({"routing_key": key}));
+        let url = self.api.url(&segments);
         let operation = Operation::write("bind");
         let answer = self
             .api
-            .send(operation, Method::POST, url, Some(&body))
+            .send(operation, Method::POST, url, Some(body))
             .await?;
         match answer.status {
             _ if answer.is_absent() => Ok(false),
@@ -222,77 +283,22 @@ impl Rabbitmq {
             }
         }
     }
-
-    async fn delete(&self, queue: &str) -> Result<(), BrokerError> {
-        self.remove(queue, &[]).await.map(drop)
-    }
-
-    /// Whether it is gone: on conditions the broker may refuse.
-    async fn remove(&self, queue: &str, conditions: &[&str]) -> Result<bool, BrokerError> {
-        let mut url = self.api.url(&["queues", &self.config.vhost, queue]);
-        for condition in conditions {
-            url.query_pairs_mut().append_pair(condition, "true");
-        }
-        let operation = Operation::write("delete");
-        let answer = self.api.send(operation, Method::DELETE, url, None).await?;
-        match answer.status {
-            _ if answer.is_absent() => Ok(true),
-            status if status.is_success() => Ok(true),
-            StatusCode::BAD_REQUEST if !conditions.is_empty() => Ok(false),
-            _ => Err(self.api.refusal(&format!("queue {queue}"), &answer)),
-        }
-    }
-
-    async fn delete_if_empty(&self, queue: &str) -> Result<Emptied, BrokerError> {
-        let Some(found) = self.find(queue).await? else {
-            return Ok(Emptied::Gone);
-        };
-        let used = found.consumers > 0 || depth_of(&found).unwrap_or_default() != Depth::default();
-        if used {
-            self.zeros.forget(queue);
-            return Ok(Emptied::Kept);
-        }
-        if found.knows_if_empty() {
-            let gone = self.remove(queue, &["if-empty", "if-unused"]).await?;
-            return Ok(if gone { Emptied::Gone } else { Emptied::Kept });
-        }
-        if let Some(left) = self.zeros.again(queue) {
-            return Ok(Emptied::Later(left));
-        }
-        if self.holds_a_message(queue).await? {
-            return Ok(Emptied::Kept);
-        }
-        self.remove(queue, &[]).await?;
-        Ok(Emptied::Gone)
-    }
-
-    /// A message that is there goes back to where it was.
-    async fn holds_a_message(&self, queue: &str) -> Result<bool, BrokerError> {
-        let url = self.api.url(&["queues", &self.config.vhost, queue, "get"]);
-        let body =
-            json!({"count": 1, "ackmode": "ack_requeue_true", "encoding": "base64", "truncate": 1});
-        let operation = Operation::write("get");
-        let answer = self
-            .api
-            .send(operation, Method::POST, url, Some(&body))
-            .await?;
-        if answer.is_absent() {
-            return Ok(false);
-        }
-        let messages: Vec<Value> = self.api.decode(&format!("queue {queue}"), &answer)?;
-        Ok(!messages.is_empty())
-    }
 }
 
-/// Whether all wanted bindings are among these.
-fn reaches(wanted: &QueueDeclaration, bindings: &Bindings) -> bool {
-    wanted.bindings.iter().all(|key| {
-        bindings.contains(&Binding {
-            source: wanted.exchange.clone(),
-            destination: wanted.name.clone(),
-            routing_key: key.clone(),
-        })
-    })
+impl Surroundings {
+    /// Of a queue that is not there, or that is not ours to change.
+    const NONE: Self = Self {
+        complete: true,
+        belongs: Belongs::Here,
+    };
+}
+
+fn count_of(found: Option<&FoundQueue>) -> Count {
+    match found.map(depth_of) {
+        None => Count::Absent,
+        Some(None) => Count::Unknown,
+        Some(Some(depth)) => Count::Messages(depth),
+    }
 }
 
 fn depth_of(found: &FoundQueue) -> Option<Depth> {
@@ -318,17 +324,17 @@ impl QueueClient for Rabbitmq {
     fn delete<'a>(
         &'a self,
         queue: &'a str,
-        _owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<(), BrokerError>> {
-        self.delete(queue).boxed()
+        owner: &'a Owner,
+    ) -> BoxFuture<'a, Result<Deleted, BrokerError>> {
+        self.delete(queue, owner).boxed()
     }
 
     fn delete_if_empty<'a>(
         &'a self,
         queue: &'a str,
-        _owner: &'a Owner,
+        owner: &'a Owner,
     ) -> BoxFuture<'a, Result<Emptied, BrokerError>> {
-        self.delete_if_empty(queue).boxed()
+        self.delete_if_empty(queue, owner).boxed()
     }
 
     fn survey<'a>(
@@ -341,7 +347,7 @@ impl QueueClient for Rabbitmq {
     fn depths<'a>(
         &'a self,
         queues: &'a [String],
-    ) -> BoxFuture<'a, Vec<Result<Option<Depth>, BrokerError>>> {
+    ) -> BoxFuture<'a, Vec<Result<Count, BrokerError>>> {
         self.depths(queues).boxed()
     }
 }

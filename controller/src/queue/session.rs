@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 use super::gate::Entry;
 use super::pool::Pool;
-use super::{BrokerError, Depth, Emptied, QueueClient, Seen, Serving};
+use super::{BrokerError, Count, Deleted, Emptied, QueueClient, Seen, Serving};
 
 /// Finds its client with each call, so that it may be kept.
 pub struct Session {
@@ -66,7 +66,7 @@ impl QueueClient for Session {
         &'a self,
         queue: &'a str,
         owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<(), BrokerError>> {
+    ) -> BoxFuture<'a, Result<Deleted, BrokerError>> {
         async move {
             self.call(Entry::First, &(queue, owner), |client, (queue, owner)| {
                 client.delete(queue, owner)
@@ -107,7 +107,7 @@ impl QueueClient for Session {
     fn depths<'a>(
         &'a self,
         queues: &'a [String],
-    ) -> BoxFuture<'a, Vec<Result<Option<Depth>, BrokerError>>> {
+    ) -> BoxFuture<'a, Vec<Result<Count, BrokerError>>> {
         async move {
             match self.client().await {
                 Ok(client) => client.depths(queues).await,

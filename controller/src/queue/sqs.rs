@@ -2,6 +2,7 @@
 
 mod answers;
 mod connect;
+mod removal;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use asya_shared::config::SqsConfig;
 use asya_shared::transport::QueueOf;
+use asya_shared::transport::mark::{self, CLUSTER};
 use asya_shared::transport::sqs::{
     Comparison, DlqDeclaration, Drift, FoundQueue, Owner, QueueDeclaration,
 };
@@ -16,11 +18,10 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::QueueAttributeName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use tracing::info;
 
 use super::gate::{self, Gate, Operation};
 use super::zeros::Zeros;
-use super::{BrokerError, Depth, Emptied, QueueClient, Seen, Serving, Standing};
+use super::{BrokerError, Count, Deleted, Depth, Emptied, QueueClient, Seen, Serving, Standing};
 use answers::Answer;
 
 pub use connect::Keys;
@@ -34,6 +35,8 @@ pub struct Sqs {
     sdk: Client,
     /// What messages call it.
     address: String,
+    /// Uid of `kube-system`, by which the broker tells clusters apart.
+    cluster: Arc<str>,
     gate: Arc<Gate>,
     urls: Mutex<HashMap<String, String>>,
     zeros: Zeros,
@@ -65,6 +68,7 @@ impl Sqs {
         transport: &str,
         config: SqsConfig,
         keys: Option<Keys>,
+        cluster: Arc<str>,
         gate: Arc<Gate>,
     ) -> Result<Self, BrokerError> {
         let (sdk, region) = connect::connect(transport, &config, keys, &gate).await?;
@@ -76,6 +80,7 @@ impl Sqs {
             config,
             sdk,
             address,
+            cluster,
             gate,
             urls: Mutex::default(),
             zeros: Zeros::new(LAG),
@@ -141,9 +146,13 @@ impl Sqs {
         Ok(Some(found))
     }
 
-    async fn depth(&self, name: &str) -> Result<Option<Depth>, BrokerError> {
+    async fn count(&self, name: &str) -> Result<Count, BrokerError> {
         let found = self.attributes(name).await?;
-        Ok(found.and_then(|found| found.depth()))
+        Ok(match found.map(|found| found.depth()) {
+            None => Count::Absent,
+            Some(None) => Count::Unknown,
+            Some(Some(depth)) => Count::Messages(depth),
+        })
     }
 
     async fn look(&self, queue: &QueueOf) -> Result<Seen, BrokerError> {
@@ -154,12 +163,15 @@ impl Sqs {
                 depth: None,
             });
         };
-        let (dlq_serves, dlq_arn) = self.look_at_dlq(&wanted).await?;
-        let standing = match wanted.compare(&found.queue, dlq_arn.as_deref()) {
-            Comparison::Matches if dlq_serves => Standing::Serves(serving(&found.url)),
-            Comparison::Matches | Comparison::Drifted(_) => Standing::Drifted,
+        let (dlq, arn) = self.look_at_dlq(&wanted).await?;
+        let comparison = wanted.compare(&found.queue, arn.as_deref(), &self.cluster);
+        let standing = match comparison {
             Comparison::Mismatch { wanted, found } => Standing::Differs { wanted, found },
-            Comparison::Taken(owner) => return Err(taken(&wanted.name, &owner)),
+            comparison => match fitness(&wanted.name, comparison)?.max(dlq) {
+                Fitness::Fits => Standing::Serves(serving(&found.url)),
+                Fitness::Unmarked => Standing::Unmarked,
+                Fitness::Drifted => Standing::Drifted,
+            },
         };
         Ok(Seen {
             standing,
@@ -167,33 +179,32 @@ impl Sqs {
         })
     }
 
-    /// Whether the dead letter queue is as wanted, and its ARN.
+    /// How the dead letter queue stands, and its ARN.
     async fn look_at_dlq(
         &self,
         wanted: &QueueDeclaration,
-    ) -> Result<(bool, Option<String>), BrokerError> {
+    ) -> Result<(Fitness, Option<String>), BrokerError> {
         let Some(dlq) = wanted
             .dlq
             .as_ref()
             .filter(|_| self.config.queues.auto_create)
         else {
-            return Ok((true, None));
+            return Ok((Fitness::Fits, None));
         };
         let Some(found) = self.find(&dlq.name).await? else {
-            return Ok((false, None));
+            return Ok((Fitness::Drifted, None));
         };
         let arn = found.queue.arn().map(str::to_owned);
-        match dlq.compare(&found.queue) {
-            Comparison::Taken(owner) => Err(taken(&dlq.name, &owner)),
-            comparison => Ok((comparison == Comparison::Matches, arn)),
-        }
+        let fitness = fitness(&dlq.name, dlq.compare(&found.queue, &self.cluster))?;
+        Ok((fitness, arn))
     }
 
     async fn create(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
         let wanted = self.config.declaration(queue);
         let arn = self.ensure_dlq(&wanted).await?;
         let attributes = wanted.attributes_with(arn.as_deref());
-        match self.put(&wanted.name, &attributes, &wanted.tags).await? {
+        let tags = wanted.tags_with(&self.cluster);
+        match self.put(&wanted.name, &attributes, &tags).await? {
             Some(url) => Ok(serving(&url)),
             // Made meanwhile, and by somebody who wants it otherwise: it is looked at again.
             None => self.update(queue).await,
@@ -228,17 +239,17 @@ impl Sqs {
             self.update_dlq(dlq, &found).await?;
             return Ok(found.queue.arn().map(str::to_owned));
         }
-        self.put(&dlq.name, &dlq.attributes, &dlq.tags).await?;
+        let tags = dlq.tags_with(&self.cluster);
+        self.put(&dlq.name, &dlq.attributes, &tags).await?;
         let found = self.attributes(&dlq.name).await?;
         let arn = found.and_then(|found| found.queue.arn().map(str::to_owned));
         arn.map(Some).ok_or_else(|| vanished(&dlq.name))
     }
 
     async fn update_dlq(&self, dlq: &DlqDeclaration, found: &Found) -> Result<(), BrokerError> {
-        match dlq.compare(&found.queue) {
+        match dlq.compare(&found.queue, &self.cluster) {
             Comparison::Drifted(drift) => self.set(&dlq.name, &found.url, &drift).await,
-            Comparison::Taken(owner) => Err(taken(&dlq.name, &owner)),
-            Comparison::Matches | Comparison::Mismatch { .. } => Ok(()),
+            other => fitness(&dlq.name, other).map(drop),
         }
     }
 
@@ -246,15 +257,16 @@ impl Sqs {
         let wanted = self.config.declaration(queue);
         let name = &wanted.name;
         let found = self.find(name).await?.ok_or_else(|| vanished(name))?;
+        // Whose it is comes first: for another's queue nothing is made, either.
+        fitness(name, wanted.compare(&found.queue, None, &self.cluster))?;
         let arn = self.ensure_dlq(&wanted).await?;
-        match wanted.compare(&found.queue, arn.as_deref()) {
-            Comparison::Matches => {}
+        match wanted.compare(&found.queue, arn.as_deref(), &self.cluster) {
             Comparison::Drifted(drift) => self.set(name, &found.url, &drift).await?,
-            Comparison::Taken(owner) => return Err(taken(name, &owner)),
             Comparison::Mismatch { wanted, found } => {
                 let text = format!("queue {name} has {found}, wanted is {wanted}");
                 return Err(BrokerError::Mismatch(text));
             }
+            other => drop(fitness(name, other)?),
         }
         Ok(serving(&found.url))
     }
@@ -282,44 +294,6 @@ impl Sqs {
             answer.done().ok_or_else(|| vanished(name))?;
         }
         Ok(())
-    }
-
-    async fn delete(&self, name: &str, owner: &Owner) -> Result<(), BrokerError> {
-        let Some(found) = self.find(name).await? else {
-            return Ok(());
-        };
-        if let Some(other) = found.queue.taken_from(owner) {
-            info!(
-                queue = name,
-                owner = other,
-                "the queue is not ours: it stays"
-            );
-            return Ok(());
-        }
-        self.remove(name, &found.url).await
-    }
-
-    async fn remove(&self, name: &str, url: &str) -> Result<(), BrokerError> {
-        let call = self.sdk.delete_queue().queue_url(url).send();
-        self.ask(Operation::write("delete"), name, call).await?;
-        self.urls().remove(name);
-        Ok(())
-    }
-
-    async fn delete_if_empty(&self, name: &str, owner: &Owner) -> Result<Emptied, BrokerError> {
-        let Some(found) = self.find(name).await? else {
-            return Ok(Emptied::Gone);
-        };
-        if found.queue.of_another_actor(owner).is_some() || found.depth() != Some(Depth::default())
-        {
-            self.zeros.forget(name);
-            return Ok(Emptied::Kept);
-        }
-        if let Some(left) = self.zeros.again(name) {
-            return Ok(Emptied::Later(left));
-        }
-        self.remove(name, &found.url).await?;
-        Ok(Emptied::Gone)
     }
 
     /// Sends one call. The SDK's future is large, so it is boxed before it is held anywhere.
@@ -356,10 +330,30 @@ fn serving(url: &str) -> Serving {
     }
 }
 
-fn taken(queue: &str, owner: &str) -> BrokerError {
-    BrokerError::Conflict(format!(
-        "queue {queue} belongs to {owner}, as its tags asya.sh/namespace and asya.sh/actor say; rename this actor"
-    ))
+/// How well a queue serves, the worst last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fitness {
+    Fits,
+    Unmarked,
+    Drifted,
+}
+
+/// # Errors
+/// `Conflict` when it is another actor's, or another cluster's.
+fn fitness(queue: &str, comparison: Comparison) -> Result<Fitness, BrokerError> {
+    match comparison {
+        Comparison::Matches | Comparison::Mismatch { .. } => Ok(Fitness::Fits),
+        Comparison::Drifted(drift) if drift.is_only_mark() => Ok(Fitness::Unmarked),
+        Comparison::Drifted(_) => Ok(Fitness::Drifted),
+        Comparison::Taken(owner) => Err(BrokerError::Conflict(format!(
+            "queue {queue} belongs to {owner}, as its tags asya.sh/namespace and asya.sh/actor say; rename this actor"
+        ))),
+        Comparison::OfCluster(cluster) => {
+            let shown_by = format!("its tag {CLUSTER}");
+            let text = mark::conflict(queue, &cluster, &shown_by);
+            Err(BrokerError::Conflict(text))
+        }
+    }
 }
 
 fn vanished(queue: &str) -> BrokerError {
@@ -385,7 +379,7 @@ impl QueueClient for Sqs {
         &'a self,
         queue: &'a str,
         owner: &'a Owner,
-    ) -> BoxFuture<'a, Result<(), BrokerError>> {
+    ) -> BoxFuture<'a, Result<Deleted, BrokerError>> {
         self.delete(queue, owner).boxed()
     }
 
@@ -407,8 +401,8 @@ impl QueueClient for Sqs {
     fn depths<'a>(
         &'a self,
         queues: &'a [String],
-    ) -> BoxFuture<'a, Vec<Result<Option<Depth>, BrokerError>>> {
-        let looks = queues.iter().map(|queue| self.depth(queue).boxed());
-        gate::all(looks.collect()).boxed()
+    ) -> BoxFuture<'a, Vec<Result<Count, BrokerError>>> {
+        let counts = queues.iter().map(|queue| self.count(queue).boxed());
+        gate::all(counts.collect()).boxed()
     }
 }

@@ -1,11 +1,13 @@
 //! The clients against brokers: real ones, and ones that fail as no real one can be made to.
 
+mod clusters;
 mod contract;
 mod credentials;
 mod default_chain;
 mod faults;
 mod isolation;
 mod rabbitmq;
+mod reasons;
 mod sqs;
 
 use std::sync::Arc;
@@ -21,6 +23,9 @@ use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{Keys, Sqs};
 use super::{BrokerError, QueueClient};
 use crate::fence::Fence;
+
+/// Uid of `kube-system` of the cluster that clients are of.
+const HERE: &str = "cluster-b";
 
 /// User and password of the test cluster's RabbitMQ.
 const LOGIN: &str = "admin";
@@ -42,6 +47,16 @@ async fn client_trusting(
     transport: &Transport,
     ca: Option<&str>,
 ) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    client_of(transport, ca, HERE).await
+}
+
+/// A client of the cluster whose `kube-system` has this uid.
+async fn client_of(
+    transport: &Transport,
+    ca: Option<&str>,
+    cluster: &str,
+) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    let cluster: Arc<str> = cluster.into();
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let gate = Arc::new(Gate::new(&transport.name, Fence::open(), Arc::default()));
     Ok(match &transport.kind {
@@ -50,14 +65,14 @@ async fn client_trusting(
                 password: LOGIN.into(),
                 ca: ca.map(Into::into),
             };
-            Arc::new(Rabbitmq::new("t", config.clone(), login, gate)?)
+            Arc::new(Rabbitmq::new("t", config.clone(), login, cluster, gate)?)
         }
         TransportKind::Sqs(config) => {
             let keys = Keys {
                 id: "id".into(),
                 secret: "secret".into(),
             };
-            Arc::new(Sqs::connect("t", config.clone(), Some(keys), gate).await?)
+            Arc::new(Sqs::connect("t", config.clone(), Some(keys), cluster, gate).await?)
         }
     })
 }
@@ -74,6 +89,7 @@ fn queue_of(transport: &Transport, name: &str) -> QueueOf {
             graceful_shutdown: 30,
             progress: None,
         },
+        adopts: None,
     }
 }
 
@@ -81,6 +97,7 @@ fn owner(queue: &QueueOf) -> Owner {
     Owner {
         namespace: queue.namespace.clone(),
         actor: queue.actor.clone(),
+        uid: queue.uid.clone(),
     }
 }
 

@@ -121,6 +121,7 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Qu
         actor: key.name.to_string(),
         uid: actor.metadata.uid.to_string(),
         timeout: spec.timeout_in_force(),
+        adopts: actor.annotations.adopts().map(str::to_owned),
     }
 }
 

@@ -54,6 +54,15 @@ pub enum Plan {
 }
 
 impl Plan {
+    /// Whether our finalizer is to be put on the actor before anything else is done.
+    pub fn adds_finalizer(&self) -> bool {
+        match self {
+            Self::Ensure(plan) => plan.add_finalizer,
+            Self::Bind(plan) => plan.add_finalizer,
+            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => false,
+        }
+    }
+
     /// Whether nothing but its queues stands between the actor and its end.
     pub fn is_the_end(&self) -> bool {
         matches!(
@@ -302,9 +311,11 @@ fn plan_queue(observed: &Observed) -> QueueStep {
             ),
             retry: Retry::Slowly,
         }),
-        QueueSeen::Standing(Standing::Drifted) if creates => QueueStep::Update,
+        QueueSeen::Standing(Standing::Drifted | Standing::Unmarked) if creates => QueueStep::Update,
         QueueSeen::Standing(Standing::Serves(serving)) => QueueStep::Keep(Some(serving.clone())),
-        QueueSeen::Verified | QueueSeen::Standing(Standing::Drifted) => QueueStep::Keep(None),
+        QueueSeen::Verified | QueueSeen::Standing(Standing::Drifted | Standing::Unmarked) => {
+            QueueStep::Keep(None)
+        }
         QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMismatch,
             message: format!(

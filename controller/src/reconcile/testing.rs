@@ -43,10 +43,22 @@ pub(super) fn record<R: Record>(object: &Value) -> Arc<R> {
 
 /// What a pass works with where no API server answers, and nothing was shown yet.
 pub(crate) fn context() -> Context {
-    let unreachable = tower::service_fn(|_: http::Request<kube::client::Body>| async {
-        Err::<http::Response<kube::client::Body>, tower::BoxError>("no API server".into())
-    });
-    let client = kube::Client::new(unreachable, "default");
+    context_with(|_| None)
+}
+
+/// The same, where the API server answers some requests, given as `METHOD /path`, with a status and an object.
+pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context {
+    let server = tower::service_fn(
+        move |request: http::Request<kube::client::Body>| async move {
+            let asked = format!("{} {}", request.method(), request.uri().path());
+            let (status, object) = answers(&asked).ok_or("no API server")?;
+            let answer = http::Response::builder()
+                .status(status)
+                .body(kube::client::Body::from(object.to_string().into_bytes()));
+            answer.map_err(tower::BoxError::from)
+        },
+    );
+    let client = kube::Client::new(server, "default");
     let applier = Applier::new(client.clone(), None);
     let installation = installation();
     let metrics = Arc::new(Metrics::new());

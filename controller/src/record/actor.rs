@@ -158,6 +158,16 @@ pub struct Annotations {
     pub role_arn: Option<Box<str>>,
     /// What is wrong with those above, in words (FW-21).
     pub unknown: Option<Box<str>>,
+    /// Cluster that the actor takes its queue over from (QUE-33).
+    pub adopt_queue_from: Option<Box<str>>,
+}
+
+impl Annotations {
+    /// The cluster that the actor takes its queue over from.
+    pub fn adopts(&self) -> Option<&str> {
+        let cluster = self.adopt_queue_from.as_deref().map(str::trim);
+        cluster.filter(|cluster| !cluster.is_empty())
+    }
 }
 
 /// The decoded fields of an `AsyncActor`.
@@ -220,6 +230,7 @@ impl Record for ActorRecord {
                 skip_unbind: says(annotation::SKIP_UNBIND, "true"),
                 role_arn: raw.metadata.annotation(annotation::ROLE_ARN),
                 unknown: (!unknown.is_empty()).then(|| validate::joined(&unknown).into()),
+                adopt_queue_from: raw.metadata.annotation(annotation::ADOPT_QUEUE_FROM),
             },
             created: raw.metadata.creation_timestamp,
             deleted: raw.metadata.deletion_timestamp,

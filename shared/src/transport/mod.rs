@@ -2,6 +2,7 @@
 //! that must be at the broker. One file per type; the rest of the project asks through [`Broker`].
 
 mod env;
+pub mod mark;
 pub mod rabbitmq;
 pub mod sqs;
 #[cfg(test)]
@@ -33,7 +34,7 @@ pub trait Broker {
     fn accepts_name(&self, name: &str) -> bool;
     /// What a sidecar must know to reach it, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
-    /// Where a queue of this name is: two transports may lead to one broker.
+    /// Where a queue of this name is, and in whose account: two transports may lead to one broker.
     fn place(&self, queue: &str) -> Value;
     /// Where the queue of an actor must be, and all that it must be there: a queue that was verified for
     /// the same needs no other look (QUE-8).
@@ -73,6 +74,8 @@ pub struct QueueOf {
     pub uid: String,
     /// Its time limits.
     pub timeout: TimeoutInForce,
+    /// Uid of `kube-system` of the cluster that the actor takes its queue over from (QUE-33).
+    pub adopts: Option<String>,
 }
 
 impl Transport {
@@ -157,6 +160,6 @@ impl Transport {
 }
 
 /// A sidecar puts `asya-` before the name of an actor to find its queue.
-fn less_prefix(queue: &str) -> &str {
+pub(crate) fn less_prefix(queue: &str) -> &str {
     queue.strip_prefix(PREFIX).unwrap_or(queue)
 }

@@ -7,9 +7,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::env::referring;
-use super::{Broker, QueueNames, QueueOf, from_secret, text};
+use super::mark::{CLUSTER, Mark};
+use super::{Broker, QueueNames, QueueOf, from_secret, less_prefix, text};
 use crate::api::EnvVar;
 use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
+use crate::hash;
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 
 const MILLISECONDS_PER_DAY: u64 = 86_400_000;
@@ -18,6 +20,16 @@ const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 const DEAD_LETTER_KEY: &str = "x-dead-letter-routing-key";
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 const QUEUE_TYPE: &str = "x-queue-type";
+
+/// Arguments of the binding that carries a mark, beside [`CLUSTER`].
+const NAMESPACE: &str = "asya.sh/namespace";
+const ACTOR: &str = "asya.sh/actor";
+
+/// Routing keys by which the exchange of senders reaches a queue (RMQ-4).
+#[must_use]
+pub fn bindings_of(queue: &str) -> Vec<String> {
+    vec![less_prefix(queue).to_owned(), queue.to_owned()]
+}
 
 /// The queue that must be there, durable and for good.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +58,8 @@ pub struct DlqDeclaration {
     pub name: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
+    /// Whether all queues of the transport share it: then it belongs to no cluster.
+    pub shared: bool,
 }
 
 /// A queue as the management API shows it, reduced to what we compare.
@@ -200,7 +214,7 @@ impl RabbitmqConfig {
             auto_delete: false,
             arguments: self.arguments(names.dlq.as_deref()),
             exchange: self.exchange.clone(),
-            bindings: vec![names.actor.clone(), names.queue.clone()],
+            bindings: bindings_of(&names.queue),
             dlq: names.dlq.as_ref().map(|name| self.dlq_declaration(name)),
             queue_type: self.queues.queue_type,
         }
@@ -237,6 +251,7 @@ impl RabbitmqConfig {
         DlqDeclaration {
             name: name.to_owned(),
             arguments,
+            shared: self.queues.dlq.is_shared(),
         }
     }
 }
@@ -291,7 +306,34 @@ impl QueueDeclaration {
     }
 }
 
+impl Mark {
+    /// Arguments of the binding that carries it. A topic exchange ignores arguments, so they can be added to queues
+    /// whose own arguments can no longer change.
+    #[must_use]
+    pub fn arguments(&self) -> Value {
+        json!({CLUSTER: self.cluster, NAMESPACE: self.namespace, ACTOR: self.actor})
+    }
+
+    /// Reads the arguments of a binding; `None` where they are no mark.
+    #[must_use]
+    pub fn of_arguments(arguments: &Value) -> Option<Self> {
+        let text = |key: &str| arguments.get(key).and_then(Value::as_str);
+        Some(Self {
+            cluster: text(CLUSTER)?.to_owned(),
+            namespace: text(NAMESPACE).unwrap_or_default().to_owned(),
+            actor: text(ACTOR).unwrap_or_default().to_owned(),
+        })
+    }
+}
+
 impl DlqDeclaration {
+    /// Routing key of the binding that carries its mark. Nobody publishes with it, and each queue has its own: a topic
+    /// exchange keeps all bindings of one key in one place, which must not grow with the number of queues.
+    #[must_use]
+    pub fn mark_key(&self) -> String {
+        format!("asya.sh/owner-{}", hash::of_bytes(self.name.as_bytes()))
+    }
+
     /// Body of the request that creates it.
     #[must_use]
     pub fn body(&self) -> Value {

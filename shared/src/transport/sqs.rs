@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::mark::CLUSTER;
 use super::{Broker, QueueOf, from_secret, text};
 use crate::api::{EnvVar, TimeoutInForce};
 use crate::config::{QueuesConfig, SqsConfig};
-
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 pub use compare::{Comparison, Drift, FoundQueue, Owner};
 
@@ -41,6 +41,8 @@ pub struct QueueDeclaration {
     /// Its dead letter queue.
     pub dlq: Option<DlqDeclaration>,
     owner: Owner,
+    /// The cluster that the actor takes its queue over from.
+    adopts: Option<String>,
     /// Whether an existing one is ours to change (QUE-7).
     changed: bool,
     /// What the configuration says of `VisibilityTimeout`.
@@ -58,6 +60,9 @@ pub struct DlqDeclaration {
     pub attributes: BTreeMap<&'static str, String>,
     /// Its tags.
     pub tags: BTreeMap<String, String>,
+    /// Whether all queues of the transport share it: then other clusters may use it, too.
+    shared: bool,
+    adopts: Option<String>,
     max_receive_count: u32,
 }
 
@@ -103,15 +108,22 @@ impl Broker for SqsConfig {
         .collect()
     }
 
+    /// Queues of one name in two accounts are two queues. Which account credentials belong to is not known before they
+    /// are used, so without `accountId` they stand for it.
     fn place(&self, queue: &str) -> Value {
-        json!([self.type_name(), self.region, self.endpoint, queue])
+        let keys = self.credentials.as_ref();
+        let keys = keys.map(|keys| json!([keys.access_key_id.name, keys.access_key_id.key]));
+        let account = self.account_id.as_ref().map(|id| json!(id));
+        let account = account.or(keys);
+        json!([self.type_name(), self.region, self.endpoint, account, queue])
     }
 
     fn wanted(&self, queue: &QueueOf) -> Value {
         let wanted = self.declaration(queue);
         let dlq = wanted.dlq.as_ref();
         json!({
-            "at": self.place(&wanted.name),
+            // As hashes in statuses have it: with the account every queue would have to be verified again.
+            "at": json!([self.type_name(), self.region, self.endpoint, wanted.name]),
             "created": wanted.changed,
             "configured": wanted.configured,
             "queue": [wanted.attributes, wanted.tags],
@@ -134,6 +146,7 @@ impl SqsConfig {
         tags.insert(NAMESPACE.to_owned(), queue.namespace.clone());
         tags.insert(UID.to_owned(), queue.uid.clone());
         tags.remove(TYPE);
+        tags.remove(CLUSTER);
         let visibility = self.visibility_timeout_for(&queue.timeout).to_string();
         let dlq = queue.names.dlq.as_ref();
         QueueDeclaration {
@@ -143,11 +156,13 @@ impl SqsConfig {
                 (RETENTION, "345600".to_owned()),
             ]),
             tags,
-            dlq: dlq.map(|name| self.dlq_declaration(name)),
+            dlq: dlq.map(|name| self.dlq_declaration(name, queue.adopts.clone())),
             owner: Owner {
                 namespace: queue.namespace.clone(),
                 actor: queue.actor.clone(),
+                uid: queue.uid.clone(),
             },
+            adopts: queue.adopts.clone(),
             changed: self.queues.auto_create,
             configured: self
                 .visibility_timeout
@@ -183,15 +198,18 @@ impl SqsConfig {
             .min(MAX_VISIBILITY_TIMEOUT)
     }
 
-    fn dlq_declaration(&self, name: &str) -> DlqDeclaration {
+    fn dlq_declaration(&self, name: &str, adopts: Option<String>) -> DlqDeclaration {
         let mut tags = self.tags.clone();
         tags.insert(TYPE.to_owned(), DLQ.to_owned());
+        tags.remove(CLUSTER);
         let days = self.queues.dlq.retention_days.unwrap_or(14);
         let retention = days.saturating_mul(SECONDS_PER_DAY).to_string();
         DlqDeclaration {
             name: name.to_owned(),
             attributes: BTreeMap::from([(RETENTION, retention)]),
             tags,
+            shared: self.queues.dlq.is_shared(),
+            adopts,
             max_receive_count: self.queues.dlq.max_retry_count,
         }
     }

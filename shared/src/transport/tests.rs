@@ -70,6 +70,7 @@ fn hash(kind: &str, config: &Value, processing: u32) -> String {
             graceful_shutdown: 30,
             progress: None,
         },
+        adopts: None,
     })
 }
 
@@ -188,4 +189,14 @@ fn dead_letter_queues_of_earlier_configurations_are_a_queues_own_unless_all_shar
     assert_eq!(all(json!({"enabled": true})), before, "each once");
     let shared = all(json!({"enabled": true, "name": "asya-a-old"}));
     assert_eq!(shared, ["asya-a-dlq"]);
+}
+
+/// QUE-35: a release that looks at all queues anew would be a write for every actor.
+#[test]
+fn hashes_of_verified_queues_stay_as_they_are() {
+    let sqs =
+        json!({"region": "r", "accountId": "111111111111", "queues": {"dlq": {"enabled": true}}});
+    let rabbitmq = json!({"host": "h", "queues": {"dlq": {"enabled": true}}});
+    assert_eq!(hash("sqs", &sqs, 300), "639e820bad2c83e3");
+    assert_eq!(hash("rabbitmq", &rabbitmq, 300), "38ab288258181a3d");
 }

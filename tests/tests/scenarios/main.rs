@@ -23,6 +23,7 @@ mod bad_objects;
 mod binding;
 mod caches;
 mod certificates;
+mod clusters;
 mod compat;
 mod config_errors;
 mod crash;

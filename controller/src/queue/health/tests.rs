@@ -17,6 +17,7 @@ struct Fixture {
     names: Vec<&'static str>,
     woken: Mutex<Vec<(String, Finding)>>,
     told: Mutex<Vec<String>>,
+    missing: Mutex<Vec<String>>,
 }
 
 impl Actors for Arc<Fixture> {
@@ -42,6 +43,10 @@ impl Actors for Arc<Fixture> {
             .lock()
             .unwrap()
             .push((actor.name.to_string(), finding.clone()));
+    }
+
+    fn is_missing(&self, actor: &Key) {
+        self.missing.lock().unwrap().push(actor.name.to_string());
     }
 
     fn tell_depth(&self, actor: &Key) {
@@ -70,6 +75,7 @@ fn queue_of(transport: &Transport, actor: &str) -> QueueOf {
             graceful_shutdown: 30,
             progress: None,
         },
+        adopts: None,
     }
 }
 
@@ -85,6 +91,7 @@ fn answer(actor: &str) -> Result<Seen, BrokerError> {
     let standing = match actor.trim_end_matches("-paused") {
         "gone" => Standing::Absent,
         "drifted" => Standing::Drifted,
+        "unmarked" => Standing::Unmarked,
         "differs" => Standing::Differs {
             wanted: String::new(),
             found: String::new(),
@@ -121,11 +128,15 @@ impl Surveyor for Arc<Brokers> {
         &'a self,
         _transport: &'a Transport,
         queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Option<Depth>>> {
+    ) -> BoxFuture<'a, Answers<Count>> {
         let answered = queues.into_iter().map(|queue| {
             self.counted.lock().unwrap().push(queue.actor.clone());
-            let depth = answer(&queue.actor).map(|seen| seen.depth);
-            (queue, depth)
+            let count = answer(&queue.actor).map(|seen| match (seen.standing, seen.depth) {
+                (Standing::Absent, _) => Count::Absent,
+                (_, None) => Count::Unknown,
+                (_, Some(depth)) => Count::Messages(depth),
+            });
+            (queue, count)
         });
         std::future::ready(answered.collect()).boxed()
     }
@@ -203,6 +214,29 @@ async fn depths_are_counted_of_all_in_the_pass_and_of_those_at_work_between() {
         *pass.actors.told.lock().unwrap(),
         ["fine", "lost", "idle"],
         "each first reading"
+    );
+}
+
+/// QUE-37
+#[tokio::test(start_paused = true)]
+async fn queue_that_a_count_does_not_find_is_looked_for_at_once() {
+    let pass = pass(&["fine", "gone", "lost", "busy", "gone-paused"], None, 0, 0);
+    pass.count().await;
+    assert_eq!(*pass.actors.missing.lock().unwrap(), ["gone"]);
+}
+
+/// QUE-35
+#[tokio::test(start_paused = true)]
+async fn queues_from_before_get_their_mark_a_few_with_each_check() {
+    let names: Vec<&str> = std::iter::repeat_n("unmarked", MARKED_PER_CHECK + 1).collect();
+    let pass = pass(&[&names[..], &["drifted"]].concat(), None, 0, 0);
+    pass.check().await;
+    let woken = pass.actors.woken.lock().unwrap();
+    assert_eq!(woken.len(), MARKED_PER_CHECK + 1);
+    assert_eq!(
+        woken.last().unwrap().0,
+        "drifted",
+        "what is wrong waits for nothing"
     );
 }
 

@@ -56,6 +56,9 @@ struct Refusal {
 /// (FIN-3).
 const NOT_FOUND: [&str; 2] = ["Object Not Found", "not_found"];
 
+/// What RabbitMQ calls the error of a page behind the last one.
+const PAST_THE_END: &str = "page_out_of_range";
+
 impl Labelled for Answer {
     fn label(&self) -> String {
         self.status.as_str().to_owned()
@@ -67,6 +70,12 @@ impl Answer {
     pub fn is_absent(&self) -> bool {
         let says = |error: &Value| NOT_FOUND.iter().any(|known| error == known);
         self.status == StatusCode::NOT_FOUND && says(&self.refusal().error)
+    }
+
+    /// Whether RabbitMQ says that a list has no such page.
+    pub fn is_past_the_end(&self) -> bool {
+        let says = |error: &Value| error == PAST_THE_END;
+        self.status == StatusCode::BAD_REQUEST && says(&self.refusal().error)
     }
 
     /// What the broker says to a request that it does not like.

@@ -1,15 +1,17 @@
 //! Many queues at once, by paged lists (RMQ-6).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use asya_shared::transport::QueueOf;
 use asya_shared::transport::rabbitmq::FoundQueue;
 use futures::FutureExt;
 use futures::future::ready;
+use reqwest::Method;
 use serde::Deserialize;
 
-use super::{Binding, Bindings, Rabbitmq, depth_of, reaches};
-use crate::queue::{BrokerError, Depth, Seen, Standing, gate};
+use super::{Bindings, Rabbitmq, count_of};
+use crate::queue::gate::Operation;
+use crate::queue::{BrokerError, Count, Seen, Standing, gate};
 
 /// The most that the API gives.
 const PAGE: usize = 500;
@@ -46,31 +48,34 @@ impl Rabbitmq {
             let seen = self.judge(queue, found, &known, &bindings);
             match seen.standing {
                 // A queue that comes or goes shifts the pages of others: bad news is looked at again.
-                Standing::Absent | Standing::Drifted => self.look(queue).boxed(),
+                Standing::Absent | Standing::Drifted | Standing::Unmarked => {
+                    self.look(queue).boxed()
+                }
                 Standing::Serves(_) | Standing::Differs { .. } => ready(Ok(seen)).boxed(),
             }
         });
         gate::all(looks.collect()).await
     }
 
-    pub(super) async fn depths(
-        &self,
-        queues: &[String],
-    ) -> Vec<Result<Option<Depth>, BrokerError>> {
+    pub(super) async fn depths(&self, queues: &[String]) -> Vec<Result<Count, BrokerError>> {
         if queues.len() <= FEW {
-            let looks = queues.iter().map(|queue| self.depth(queue).boxed());
-            return gate::all(looks.collect()).await;
+            let counts = queues.iter().map(|queue| self.count(queue).boxed());
+            return gate::all(counts.collect()).await;
         }
-        let known = self.list_queues().await;
-        let depth = |name| match &known {
-            Ok(known) => Ok(known.get(name).and_then(depth_of)),
-            Err(error) => Err(error.clone()),
+        let known = match self.list_queues().await {
+            Ok(known) => known,
+            Err(error) => return queues.iter().map(|_| Err(error.clone())).collect(),
         };
-        queues.iter().map(depth).collect()
+        let counts = queues.iter().map(|queue| match known.get(queue) {
+            Some(found) => ready(Ok(count_of(Some(found)))).boxed(),
+            // A queue that comes or goes shifts the pages of others.
+            None => self.count(queue).boxed(),
+        });
+        gate::all(counts.collect()).await
     }
 
-    async fn depth(&self, queue: &str) -> Result<Option<Depth>, BrokerError> {
-        Ok(self.find(queue).await?.as_ref().and_then(depth_of))
+    async fn count(&self, queue: &str) -> Result<Count, BrokerError> {
+        Ok(count_of(self.find(queue).await?.as_ref()))
     }
 
     async fn look_at_each(&self, queues: &[QueueOf]) -> Vec<Result<Seen, BrokerError>> {
@@ -93,10 +98,13 @@ impl Rabbitmq {
                 .append_pair("sort", "name")
                 .append_pair("columns", COLUMNS);
             let what = format!("the queues of vhost {:?}", self.config.vhost);
-            // Of a list that became shorter meanwhile the last page is no more.
-            let Some(page) = self.api.get::<Page>("list", &what, url).await? else {
+            let operation = Operation::read("list");
+            let answer = self.api.send(operation, Method::GET, url, None).await?;
+            // The list became shorter while it was read.
+            if answer.is_absent() || (number > 1 && answer.is_past_the_end()) {
                 break;
-            };
+            }
+            let page: Page = self.api.decode(&what, &answer)?;
             let named = page.items.into_iter();
             all.extend(named.map(|named| (named.name, named.queue)));
             if number >= page.page_count {
@@ -107,29 +115,18 @@ impl Rabbitmq {
         Ok(all)
     }
 
-    /// Every binding of the exchange that senders publish to.
-    async fn list_bindings(&self) -> Result<Bindings, BrokerError> {
-        let (vhost, exchange) = (&self.config.vhost, &self.config.exchange);
-        let segments = ["exchanges", vhost, exchange, "bindings", "source"];
-        let what = format!("the bindings of exchange {exchange}");
-        let url = self.api.url(&segments);
-        let found: Option<Vec<Binding>> = self.api.get("bindings", &what, url).await?;
-        Ok(found.unwrap_or_default().into_iter().collect())
-    }
-
+    /// What the lists show of a queue. The lists lack bindings of other exchanges, so nothing is a conflict yet.
     fn judge(
         &self,
         queue: &QueueOf,
         found: Option<&FoundQueue>,
         known: &HashMap<String, FoundQueue>,
-        bindings: &HashSet<Binding>,
+        bindings: &Bindings,
     ) -> Seen {
         let wanted = self.config.declaration(&queue.names);
-        let complete = wanted
-            .dlq
-            .as_ref()
-            .is_none_or(|dlq| known.contains_key(&dlq.name))
-            && reaches(&wanted, bindings);
-        self.standing(&wanted, found, complete)
+        let dlq = wanted.dlq.as_ref();
+        let dlq_is_there = dlq.is_none_or(|dlq| known.contains_key(&dlq.name));
+        let around = self.surroundings(&wanted, queue, dlq_is_there, bindings);
+        self.standing(&wanted, found, &around)
     }
 }

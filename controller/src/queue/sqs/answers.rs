@@ -100,7 +100,9 @@ pub fn judge<T, E: Refusal>(
             );
             BrokerError::throttled(text, wait.and_then(retry_after))
         }
-        Meaning::Invalid => BrokerError::ConfigInvalid(format!(
+        // Also what passes by itself: a dead letter queue that was just made is no valid target yet, and nobody tells
+        // when it is.
+        Meaning::Invalid => BrokerError::NotThereYet(format!(
             "SQS refuses queue {queue} ({}): {text}",
             or_status(code, status)
         )),

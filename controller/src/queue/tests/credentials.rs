@@ -53,7 +53,7 @@ async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> Str
         .ends
         .load(Ordering::Relaxed)
         .then_some("2026-01-01T00:00:00Z");
-    json!({"metadata": {"name": name, "deletionTimestamp": deleted}}).to_string()
+    json!({"metadata": {"name": name, "uid": "u", "deletionTimestamp": deleted}}).to_string()
 }
 
 /// The password of the user `guest` is `?`.

@@ -35,7 +35,9 @@ async fn look_without_credentials_of_the_transport() {
         panic!()
     };
     let gate = Arc::new(Gate::new("t", Fence::open(), Arc::default()));
-    let client = Sqs::connect("t", config.clone(), None, gate).await.unwrap();
+    let client = Sqs::connect("t", config.clone(), None, HERE.into(), gate)
+        .await
+        .unwrap();
     let seen = QueueClient::observe(&client, &queue_of(&transport, "q")).await;
     println!("seen: {seen:?}");
 }

@@ -132,7 +132,7 @@ async fn each_answer_of_sqs_becomes_its_error() {
             400,
             JSON,
             r#"{"__type":"InvalidAttributeValue","message":"Invalid value"}"#,
-            "ConfigInvalid",
+            "NotThereYet",
         ),
         (500, JSON, r#"{"__type":"InternalFailure"}"#, "Throttled"),
         (503, "text/html", "<html>down</html>", "Throttled"),

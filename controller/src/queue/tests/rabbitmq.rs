@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::contract::{Real, serves, standing, until_queued};
 use super::*;
-use crate::queue::{Emptied, Standing};
+use crate::queue::{Count, Emptied, Standing};
 
 /// The management API, as a stranger uses it.
 async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
@@ -28,7 +28,21 @@ async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (Stat
     (status, answer.json().await.unwrap_or_default())
 }
 
-async fn publish(config: &Value, exchange: &str, key: &str) -> bool {
+pub async fn get(config: &Value, path: &str) -> Value {
+    call(config, Method::GET, path, &Value::Null).await.1
+}
+
+pub async fn put(config: &Value, path: &str, body: &Value) {
+    let (status, answer) = call(config, Method::PUT, path, body).await;
+    assert!(status.is_success(), "{status} {answer}");
+}
+
+pub async fn post(config: &Value, path: &str, body: &Value) {
+    let (status, answer) = call(config, Method::POST, path, body).await;
+    assert!(status.is_success(), "{status} {answer}");
+}
+
+pub async fn publish(config: &Value, exchange: &str, key: &str) -> bool {
     let message = json!({"properties": {"delivery_mode": 2}, "routing_key": key, "payload": "x", "payload_encoding": "string"});
     let path = format!("exchanges/%2F/{exchange}/publish");
     let (status, answer) = call(config, Method::POST, &path, &message).await;
@@ -298,14 +312,18 @@ async fn queues_on_a_later_page_of_the_list_are_seen() {
     let began = tokio::time::Instant::now();
     let counted = loop {
         let counted = client.depths(&names).await;
-        let whole = counted.iter().all(|depth| matches!(depth, Ok(Some(_))));
+        let whole = counted
+            .iter()
+            .all(|depth| matches!(depth, Ok(Count::Messages(_))));
         if whole || began.elapsed() > Duration::from_secs(15) {
             break counted;
         }
         sleep(Duration::from_millis(200)).await;
     };
     assert!(
-        counted.iter().all(|depth| matches!(depth, Ok(Some(_)))),
+        counted
+            .iter()
+            .all(|depth| matches!(depth, Ok(Count::Messages(_)))),
         "{counted:?}"
     );
     for seen in client.survey(&queues).await {

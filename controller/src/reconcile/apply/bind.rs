@@ -1,6 +1,5 @@
 //! Brings a binding's queue and script to what is wanted.
 
-use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
@@ -24,9 +23,6 @@ pub(super) async fn bind(
 ) -> Result<Outcome, Error> {
     if plan.roll.is_none() && is_known(observed) {
         context.slots.release(observed.key());
-    }
-    if plan.add_finalizer {
-        add_finalizer(context, &observed.actor).await?;
     }
     let fault = plan.scaling.as_ref().and_then(ScalingStep::fault);
     let mut ensured = Ensured {

@@ -3,24 +3,22 @@
 
 use std::time::Duration;
 
-use asya_shared::api::QueueStatus;
 use kube::Api;
 use tracing::warn;
 
 use super::finalizer::remove_finalizer;
-use super::retired::{delete_dead_letters, owner};
+use super::remove_queue::remove_queue;
 use super::unbind::unbind;
 use super::{Outcome, messages, parent, scaling, shared, wake};
 use crate::events::Note;
-use crate::queue::{BrokerError, Emptied, QueueClient, Seen as QueueSeen, Standing};
+use crate::queue::{BrokerError, Emptied};
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::known::is_same;
 use crate::reconcile::plan::deletion::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
 };
 use crate::reconcile::plan::drain::Drain;
 use crate::reconcile::{Context, Error, Fault, Reason, Retry, Step};
-use crate::record::{ActorRecord, Record, Seen};
+use crate::record::{ActorRecord, Seen};
 
 /// Runs the plan of an actor that goes.
 pub(super) async fn delete(
@@ -120,7 +118,7 @@ async fn delete_queues(
     let (mut held, mut wait) = (None::<Fault>, None::<Duration>);
     for removal in queues {
         match delete_queue(context, observed, &removal).await? {
-            Ok(Emptied::Gone) => {}
+            Ok(Emptied::Gone | Emptied::Left(_)) => {}
             // Messages have come meanwhile: the next pass counts them.
             Ok(Emptied::Kept) => held = held.or(Some(messages::still_used(&removal.queue.name))),
             // Its messages are counted late: until it is known to be empty it stays.
@@ -142,22 +140,29 @@ async fn delete_queues(
     }))
 }
 
-/// A queue cannot be brought back: that its actor still goes is read from the API server itself, not
-/// from a store which may be behind.
+/// A deleted queue cannot be restored, so the plan must rest on the actor as the API server has it now: while a watch
+/// is down the store may lack `deletionPolicy: Retain`, or the annotation that keeps the queue.
 async fn confirm_deletion(context: &Context, observed: &Observed) -> Result<(), Error> {
     let live = actors(context, observed)
         .get_opt(&observed.key().name)
         .await
         .map_err(Error::Api)?;
-    let confirmed = live.is_some_and(|seen| {
-        let metadata = seen.record.metadata();
-        metadata.deleting && metadata.uid == observed.actor.metadata.uid
+    let known = &observed.actor;
+    let confirmed = live.as_ref().is_some_and(|live| {
+        let live = &live.record;
+        live.metadata.deleting
+            && live.metadata.uid == known.metadata.uid
+            && live.generation == known.generation
+            && live.annotations == known.annotations
     });
     if confirmed {
-        Ok(())
-    } else {
-        Err(Error::Stale("the actor"))
+        return Ok(());
     }
+    // The next reconcile plans with what was just read, even if the watch is still behind.
+    if let Some(live) = &live {
+        context.stores.actors.wrote(live);
+    }
+    Err(Error::Stale("the actor"))
 }
 
 async fn delete_queue(
@@ -178,37 +183,7 @@ async fn delete_queue(
             return Ok(Err(failed(format!("{unusable}; {hint}"), Retry::Slowly)));
         }
     };
-    let client = context.brokers.client(transport, &observed.key().namespace);
-    let owner = owner(observed);
-    let removed = async {
-        if !removal.recorded
-            && let Ok(desired) = &observed.desired
-        {
-            match client.observe(&desired.queue_of(&observed.actor)).await {
-                Ok(QueueSeen {
-                    standing: Standing::Serves(_) | Standing::Drifted,
-                    ..
-                }) => {}
-                Ok(_) | Err(BrokerError::Conflict(_)) => return Ok(Emptied::Gone),
-                Err(error) => return Err(error),
-            }
-        }
-        if observed.deletion.queue.waits_until_empty() {
-            match client.delete_if_empty(&queue.name, &owner).await? {
-                Emptied::Gone => {}
-                Emptied::Kept if is_anothers(observed, &*client, queue).await? => {
-                    return Ok(Emptied::Gone);
-                }
-                other => return Ok(other),
-            }
-        } else {
-            let lost = messages::count(&*client, &queue.name).await;
-            client.delete(&queue.name, &owner).await?;
-            messages::tell_lost(context, observed, queue, lost).await;
-        }
-        delete_dead_letters(context, observed, transport, queue).await
-    };
-    match removed.await {
+    match remove_queue(context, observed, transport, removal).await {
         Ok(emptied) => Ok(Ok(emptied)),
         Err(error) => {
             if let Some(wait) = error.comes_again() {
@@ -220,24 +195,6 @@ async fn delete_queue(
             };
             Ok(Err(failed(error.to_string(), retry)))
         }
-    }
-}
-
-/// Whether the broker says that another actor owns the actor's queue.
-async fn is_anothers(
-    observed: &Observed,
-    client: &dyn QueueClient,
-    queue: &QueueStatus,
-) -> Result<bool, BrokerError> {
-    let Ok(desired) = &observed.desired else {
-        return Ok(false);
-    };
-    if !is_same(queue, &desired.queue()) {
-        return Ok(false);
-    }
-    match client.observe(&desired.queue_of(&observed.actor)).await {
-        Err(BrokerError::Conflict(_)) => Ok(true),
-        seen => seen.map(|_| false),
     }
 }
 

@@ -3,7 +3,6 @@
 use asya_shared::inject::service_account_name;
 
 use super::child::{apply_child, delete_child, entry_of};
-use super::finalizer::add_finalizer;
 use super::queue::ensure_queue;
 use super::workload::ensure_workload;
 use super::{Ensured, QueueState, scaling, seen_scaling, stop};
@@ -20,9 +19,6 @@ pub(super) async fn ensure(
     observed: &Observed,
     mut plan: Ensure,
 ) -> Result<Ensured, Error> {
-    if plan.add_finalizer {
-        add_finalizer(context, &observed.actor).await?;
-    }
     let mut ensured = Ensured {
         workload: observed.workload.ours().cloned(),
         scaling: seen_scaling(observed, plan.scaling.as_ref().and_then(ScalingStep::fault)),

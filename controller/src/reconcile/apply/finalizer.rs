@@ -11,8 +11,18 @@ use crate::patch::{add, is_failed_test, remove, test};
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Seen};
 
-/// Puts our finalizer on the actor.
-pub(super) async fn add_finalizer(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
+/// Whether an actor was still there when it was to be patched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    Present,
+    Gone,
+}
+
+/// Puts our finalizer on the actor. Nothing may be made for one that is gone: nobody would delete it again.
+pub(super) async fn add_finalizer(
+    context: &Context,
+    actor: &ActorRecord,
+) -> Result<Presence, Error> {
     let change = if actor.finalizers.is_empty() {
         vec![
             test(&["metadata", "finalizers"], Value::Null),
@@ -40,14 +50,14 @@ pub(super) async fn remove_finalizer(context: &Context, actor: &ActorRecord) -> 
         test(&["metadata", "finalizers"], json!(actor.finalizers)),
         remove(&["metadata", "finalizers", &index.to_string()]),
     ];
-    patch_finalizers(context, actor, change).await
+    patch_finalizers(context, actor, change).await.map(drop)
 }
 
 async fn patch_finalizers(
     context: &Context,
     actor: &ActorRecord,
     change: Vec<PatchOperation>,
-) -> Result<(), Error> {
+) -> Result<Presence, Error> {
     let key = &actor.metadata.key;
     let mut operations = vec![test(&["metadata", "uid"], json!(actor.metadata.uid))];
     operations.extend(change);
@@ -56,9 +66,9 @@ async fn patch_finalizers(
     match api.patch(&key.name, &PatchParams::default(), &patch).await {
         Ok(seen) => {
             context.stores.actors.wrote(&seen);
-            Ok(())
+            Ok(Presence::Present)
         }
-        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(Presence::Gone),
         Err(kube::Error::Api(status)) if is_failed_test(&status) => Err(Error::Stale("the actor")),
         Err(error) => Err(Error::Api(error)),
     }

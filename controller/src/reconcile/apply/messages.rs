@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use kube::Api;
 
 use crate::events::Note;
-use crate::queue::{Depth, QueueClient};
+use crate::queue::{Count, Depth, QueueClient};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::drain::{Held, text};
 use crate::reconcile::{Context, Fault, Reason, Retry};
@@ -19,8 +19,10 @@ const AGAIN: Duration = Duration::from_secs(15);
 /// no deletion.
 pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth> {
     let asked = [queue.to_owned()];
-    let depth = client.depths(&asked).await.pop()?.ok()??;
-    (depth != Depth::default()).then_some(depth)
+    match client.depths(&asked).await.pop()?.ok()? {
+        Count::Messages(depth) if depth != Depth::default() => Some(depth),
+        Count::Messages(_) | Count::Absent | Count::Unknown => None,
+    }
 }
 
 /// A queue of ours was deleted with messages in it.

@@ -12,6 +12,7 @@ mod parent;
 mod probe;
 mod queue;
 mod recreate;
+mod remove_queue;
 mod retired;
 mod rival;
 mod roll;
@@ -35,6 +36,8 @@ pub use child::entry;
 pub use retired::Looked;
 pub use roll::{By, Rolled};
 pub use template::{TAKEN_BACK, Templated};
+
+use finalizer::{Presence, add_finalizer};
 
 use super::conflict::Part;
 use super::conflict::ledger::News;
@@ -225,6 +228,9 @@ impl QueueState {
 /// # Errors
 /// When the API server fails in a way that is not the actor's fault.
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
+    if plan.adds_finalizer() && add_finalizer(context, &observed.actor).await? == Presence::Gone {
+        return Ok(Outcome::Gone);
+    }
     match plan {
         Plan::Rest(seen) => {
             // Who is left alone rolls nothing.

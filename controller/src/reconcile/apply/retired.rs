@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
+use asya_shared::transport::mark::NotOurs;
 use asya_shared::transport::sqs::Owner;
 use kube::Api;
 use tracing::{debug, info};
@@ -55,6 +56,11 @@ pub(super) async fn look(
                     transport = transport_name,
                     "retired queue is empty and was deleted"
                 );
+                looked.gone.push(queue);
+            }
+            // It is not this actor's any more, and never will be.
+            Ok(Emptied::Left(not_ours)) => {
+                tell_left(context, observed, &queue, &not_ours);
                 looked.gone.push(queue);
             }
             Ok(Emptied::Kept) => {}
@@ -114,6 +120,14 @@ pub(super) async fn delete_dead_letters(
         match client.delete_if_empty(&dlq, &owner).await? {
             Emptied::Gone => {}
             Emptied::Later(wait) => later = later.max(Some(wait)),
+            Emptied::Left(not_ours) => {
+                let dlq = QueueStatus {
+                    name: dlq,
+                    transport: transport.name.clone(),
+                    ..QueueStatus::default()
+                };
+                tell_left(context, observed, &dlq, &not_ours);
+            }
             Emptied::Kept => {
                 let text = format!(
                     "dead letter queue {dlq} on transport {} holds messages or has receivers: it stays; delete it at \
@@ -126,6 +140,20 @@ pub(super) async fn delete_dead_letters(
         }
     }
     Ok(later.map_or(Emptied::Gone, Emptied::Later))
+}
+
+/// Says why a queue outlives its actor (QUE-34).
+pub(super) fn tell_left(
+    context: &Context,
+    observed: &Observed,
+    queue: &QueueStatus,
+    not_ours: &NotOurs,
+) {
+    let QueueStatus {
+        name, transport, ..
+    } = queue;
+    let text = format!("queue {name} on transport {transport} stays: {not_ours}");
+    context.events.tell(&observed.actor, Note::QueueLeft, &text);
 }
 
 /// One that others share is nobody's to delete, nor is the queue of an actor that is named like it.
@@ -151,6 +179,7 @@ pub(super) fn owner(observed: &Observed) -> Owner {
     Owner {
         namespace: key.namespace.to_string(),
         actor: key.name.to_string(),
+        uid: observed.actor.metadata.uid.to_string(),
     }
 }
 

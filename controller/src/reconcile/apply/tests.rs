@@ -10,11 +10,12 @@ use super::{Outcome, apply, parent, roll, template, wake};
 use crate::applier::Applier;
 use crate::queue::Depth;
 use crate::queue::depths::Told;
+use crate::reconcile::Error;
 use crate::reconcile::bound_pods::Lacking;
 use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::observe;
 use crate::reconcile::plan::{Wake, plan};
-use crate::reconcile::testing::{actor, context, observed, spec};
+use crate::reconcile::testing::{actor, context, context_with, observed, spec};
 use crate::record::Key;
 
 const MESSAGES: Depth = Depth {
@@ -144,4 +145,73 @@ async fn targets_are_written_in_the_name_of_their_namespaces_account() {
     );
     let account = Some("system:serviceaccount:ns:asya-applier".to_owned());
     assert!(asked.iter().all(|(_, user)| *user == account), "{asked:?}");
+}
+
+const ACTOR: &str = "/apis/asya.sh/v1alpha1/namespaces/ns/asyncactors/a";
+
+/// QUE-31: whatever was made for it, nobody would delete again.
+#[tokio::test]
+async fn nothing_is_made_for_an_actor_that_is_gone_before_it_has_our_finalizer() {
+    let context = context_with(|asked| {
+        let gone =
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        (asked == format!("PATCH {ACTOR}")).then_some((404, gone))
+    });
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let bound = json!({"transport": "mq", "workloadRef": target});
+    for spec in [spec(&json!({})), bound] {
+        let mut seen = observed(&actor(&json!({"finalizers": []}), &spec, &json!({})));
+        seen.binding = seen.actor.binds_to.as_ref().map(|_| BindingSeen::default());
+        let plan = plan(&seen, Timestamp::now());
+        let outcome = apply(&context, &seen, plan).await.unwrap();
+        assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
+    }
+}
+
+/// QUE-30
+#[tokio::test]
+async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
+    const DELETED: &str = "2026-01-01T00:00:00Z";
+    fn live(metadata: &serde_json::Value, spec: &serde_json::Value) -> (u16, serde_json::Value) {
+        let mut live = actor(metadata, spec, &json!({}));
+        live["metadata"]["deletionTimestamp"] = DELETED.into();
+        live["metadata"]["resourceVersion"] = "9".into();
+        (200, live)
+    }
+    type Answers = fn(&str) -> Option<(u16, serde_json::Value)>;
+    let get = format!("GET {ACTOR}");
+    let changed: [(&str, Answers); 3] = [
+        ("retained", |_| {
+            let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
+            Some(live(&json!({"generation": 7}), &retained))
+        }),
+        ("annotated", |_| {
+            let skips = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
+            Some(live(&skips, &spec(&json!({}))))
+        }),
+        ("another", |_| {
+            let another = json!({"uid": "another"});
+            Some(live(&another, &spec(&json!({}))))
+        }),
+    ];
+    for (case, answers) in changed {
+        assert!(answers(&get).is_some());
+        let context = context_with(answers);
+        let status = json!({"queue": {"transport": "mq", "name": "asya-a"}});
+        let going = json!({"deletionTimestamp": DELETED});
+        let seen = observed(&actor(&going, &spec(&json!({})), &status));
+        let plan = plan(&seen, Timestamp::now());
+        assert!(plan.is_the_end(), "{plan:?}");
+        let stopped = apply(&context, &seen, plan).await;
+        assert!(
+            matches!(stopped, Err(Error::Stale(_))),
+            "{case}: {stopped:?}"
+        );
+        let known = context.stores.actors.get(seen.key()).unwrap();
+        assert_eq!(
+            &*known.metadata.resource_version.to_string(),
+            "9",
+            "{case}: the next pass knows"
+        );
+    }
 }

@@ -122,6 +122,7 @@ async fn count<'a>(
         actor: name.to_string(),
         uid: actor.metadata.uid.to_string(),
         timeout: timeout.in_force(),
+        adopts: actor.annotations.adopts().map(str::to_owned),
     };
     let client = context.brokers.client(transport, namespace);
     let messages = match client.observe(&wanted).await {

@@ -103,7 +103,23 @@ fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsCon
     }
 }
 
+/// Whether two verified queues are in two places, as far as their addresses tell. The host is none of it: the endpoint
+/// of an account can change.
+pub fn is_elsewhere(one: &QueueStatus, other: &QueueStatus) -> bool {
+    fn path(queue: &QueueStatus) -> Option<&str> {
+        let (_, rest) = queue.url.as_deref()?.split_once("://")?;
+        rest.split_once('/').map(|(_, path)| path)
+    }
+    matches!((path(one), path(other)), (Some(one), Some(other)) if one != other)
+}
+
 /// Whether two are one queue.
 pub fn is_same(one: &QueueStatus, other: &QueueStatus) -> bool {
     (&one.transport, &one.name) == (&other.transport, &other.name)
+}
+
+/// Whether two transports lead to one queue, as its address shows once both have been used. Their configurations need
+/// not: what identifies an account may be written in one of them only.
+pub fn has_same_address(one: &QueueStatus, other: &QueueStatus) -> bool {
+    one.url.is_some() && one.url == other.url
 }

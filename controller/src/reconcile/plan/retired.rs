@@ -5,7 +5,7 @@ use asya_shared::api::QueueStatus;
 
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::known::{Hold, KnownQueue, is_same};
+use crate::reconcile::observe::known::{Hold, KnownQueue, has_same_address, is_elsewhere, is_same};
 
 /// The retired queues of an actor after a pass.
 #[derive(Debug, Default, PartialEq)]
@@ -69,11 +69,18 @@ fn no_old_sidecar(observed: &Observed) -> bool {
 
 /// What status lists when `queue` is the actor's queue and `gone` were deleted.
 pub fn list(observed: &Observed, queue: Option<&QueueStatus>, gone: &[QueueStatus]) -> Retired {
-    let is_current = |known: &QueueStatus| queue.is_some_and(|queue| is_same(queue, known));
+    let is_current = |known: &QueueStatus| {
+        queue.is_some_and(|queue| is_same(queue, known) || has_same_address(queue, known))
+    };
+    // One name in two accounts: the configuration of the former may be gone, but both have been used.
+    let is_wanted = |known: &KnownQueue| {
+        let moved = queue.is_some_and(|queue| is_elsewhere(queue, &known.queue));
+        known.hold == Hold::Wanted && !moved
+    };
     let mut after = Retired::default();
     for known in &observed.queues.retired {
         let is_gone = gone.iter().any(|gone| is_same(gone, &known.queue));
-        if is_gone || is_current(&known.queue) || known.hold == Hold::Wanted {
+        if is_gone || is_current(&known.queue) || is_wanted(known) {
             continue;
         }
         match stays_because(observed, known) {
@@ -82,7 +89,7 @@ pub fn list(observed: &Observed, queue: Option<&QueueStatus>, gone: &[QueueStatu
         }
     }
     let left = observed.queues.verified.as_ref();
-    let left = left.filter(|left| left.hold != Hold::Wanted && !is_current(&left.queue));
+    let left = left.filter(|left| !is_wanted(left) && !is_current(&left.queue));
     if let Some(left) = left.filter(|_| queue.is_some()) {
         let reason = stays_because(observed, left);
         let fate = reason.as_deref().unwrap_or(GOES);

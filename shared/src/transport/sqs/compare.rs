@@ -6,8 +6,9 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::super::mark::{self, Belongs, CLUSTER, NotOurs};
 use super::{
-    ACTOR, DLQ, DlqDeclaration, NAMESPACE, QueueDeclaration, REDRIVE_POLICY, RETENTION, TYPE,
+    ACTOR, DLQ, DlqDeclaration, NAMESPACE, QueueDeclaration, REDRIVE_POLICY, RETENTION, TYPE, UID,
     VISIBILITY_TIMEOUT,
 };
 
@@ -27,6 +28,8 @@ pub struct Owner {
     pub namespace: String,
     /// Its name.
     pub actor: String,
+    /// Its uid. A restore changes it, so it is no part of the identity (FW-35).
+    pub uid: String,
 }
 
 /// How a queue at SQS compares with the one wanted.
@@ -43,8 +46,10 @@ pub enum Comparison {
         /// What is there instead.
         found: String,
     },
-    /// Its tags say that it is somebody else's (SQS-7); by whom it is taken.
+    /// Its tags say that it is another actor's (SQS-7); by whom it is taken.
     Taken(String),
+    /// Its tags say that it is another cluster's (QUE-32); by which it is taken.
+    OfCluster(String),
 }
 
 /// What must be set.
@@ -105,17 +110,42 @@ impl FoundQueue {
     /// identity (FW-35).
     #[must_use]
     pub fn taken_from(&self, owner: &Owner) -> Option<String> {
-        if self.tags.get(TYPE).map(String::as_str) == Some(DLQ) {
-            return Some("the dead letter queues".to_owned());
+        if self.is_dlq() {
+            return Some(DEAD_LETTERS.to_owned());
         }
         self.of_another_actor(owner)
+    }
+
+    /// Why it is not `owner`'s to delete; `None` where it is (QUE-34). A queue from before there were marks needs all our
+    /// other tags: where two clusters fought over it, the uid is that of the last one to write.
+    #[must_use]
+    pub fn withheld_from(&self, owner: &Owner, cluster: &str) -> Option<NotOurs> {
+        let is = |key: &str, wanted: &str| self.tag(key) == Some(wanted);
+        if let Some(other) = self.of_another_actor(owner) {
+            return Some(NotOurs::Of(other));
+        }
+        match mark::belongs(self.tag(CLUSTER), cluster, None) {
+            Belongs::Here => None,
+            Belongs::Elsewhere(other) => Some(NotOurs::OfCluster(other)),
+            Belongs::Free => {
+                let tagged = is(NAMESPACE, &owner.namespace)
+                    && is(ACTOR, &owner.actor)
+                    && is(UID, &owner.uid);
+                (!tagged).then_some(NotOurs::Unmarked)
+            }
+        }
+    }
+
+    /// Whether its tags call it a dead letter queue.
+    #[must_use]
+    pub fn is_dlq(&self) -> bool {
+        self.tag(TYPE) == Some(DLQ)
     }
 
     /// Which actor its tags name, if not `owner`; a dead letter queue's name none.
     #[must_use]
     pub fn of_another_actor(&self, owner: &Owner) -> Option<String> {
-        let tag = |key: &str| self.tags.get(key).map(String::as_str);
-        let (namespace, actor) = (tag(NAMESPACE), tag(ACTOR));
+        let (namespace, actor) = (self.tag(NAMESPACE), self.tag(ACTOR));
         let is_ours = namespace.is_none_or(|namespace| namespace == owner.namespace)
             && actor.is_none_or(|actor| actor == owner.actor);
         (!is_ours).then(|| {
@@ -125,6 +155,10 @@ impl FoundQueue {
                 actor.unwrap_or("?")
             )
         })
+    }
+
+    fn tag(&self, key: &str) -> Option<&str> {
+        self.tags.get(key).map(String::as_str)
     }
 
     fn attribute(&self, key: &str) -> &str {
@@ -142,6 +176,16 @@ impl FoundQueue {
 }
 
 impl Drift {
+    /// Whether nothing is wrong with the queue but that it has no mark.
+    #[must_use]
+    pub fn is_only_mark(&self) -> bool {
+        self.attributes.is_empty() && self.tags.len() == 1 && self.tags.contains_key(CLUSTER)
+    }
+
+    fn mark(&mut self, cluster: &str) {
+        self.tags.insert(CLUSTER.to_owned(), cluster.to_owned());
+    }
+
     fn comparison(self) -> Comparison {
         if self.attributes.is_empty() && self.tags.is_empty() {
             Comparison::Matches
@@ -152,10 +196,10 @@ impl Drift {
 }
 
 impl QueueDeclaration {
-    /// Compares what exists; `dlq_arn` is that of its dead letter queue, where it is to have one.
-    /// Retention is none of it: lowering it would lose messages.
+    /// Compares what exists with what an actor of `cluster` wants; `dlq_arn` is that of its dead letter queue, where it is
+    /// to have one. Retention is none of it: lowering it would lose messages.
     #[must_use]
-    pub fn compare(&self, found: &FoundQueue, dlq_arn: Option<&str>) -> Comparison {
+    pub fn compare(&self, found: &FoundQueue, dlq_arn: Option<&str>, cluster: &str) -> Comparison {
         if let Some(owner) = found.taken_from(&self.owner) {
             return Comparison::Taken(owner);
         }
@@ -174,6 +218,11 @@ impl QueueDeclaration {
             tags: found.missing_tags(&self.tags),
             ..Drift::default()
         };
+        match mark::belongs(found.tag(CLUSTER), cluster, self.adopts.as_deref()) {
+            Belongs::Elsewhere(other) => return Comparison::OfCluster(other),
+            Belongs::Free => drift.mark(cluster),
+            Belongs::Here => {}
+        }
         if let Some(wanted) = self.attributes.get(VISIBILITY_TIMEOUT)
             && wanted != visibility
         {
@@ -183,6 +232,12 @@ impl QueueDeclaration {
             drift.attributes.insert(REDRIVE_POLICY, policy);
         }
         drift.comparison()
+    }
+
+    /// All tags of a new queue of `cluster`.
+    #[must_use]
+    pub fn tags_with(&self, cluster: &str) -> BTreeMap<String, String> {
+        marked(&self.tags, cluster)
     }
 
     /// All attributes of a new queue.
@@ -214,10 +269,26 @@ impl QueueDeclaration {
     }
 }
 
+/// Whose queues the messages are that failed too often.
+const DEAD_LETTERS: &str = "the dead letter queues";
+
+fn marked(tags: &BTreeMap<String, String>, cluster: &str) -> BTreeMap<String, String> {
+    let mut tags = tags.clone();
+    tags.insert(CLUSTER.to_owned(), cluster.to_owned());
+    tags
+}
+
 impl DlqDeclaration {
-    /// Compares what exists. Retention is raised, never lowered.
+    /// All tags of a new one of `cluster`.
     #[must_use]
-    pub fn compare(&self, found: &FoundQueue) -> Comparison {
+    pub fn tags_with(&self, cluster: &str) -> BTreeMap<String, String> {
+        marked(&self.tags, cluster)
+    }
+
+    /// Compares what exists with what `cluster` wants. Retention is raised, never lowered. One that all queues share
+    /// serves other clusters, too: it is left to the cluster that marked it (QUE-39).
+    #[must_use]
+    pub fn compare(&self, found: &FoundQueue, cluster: &str) -> Comparison {
         if let Some(actor) = found.tags.get(ACTOR) {
             let namespace = found.tags.get(NAMESPACE).map_or("?", String::as_str);
             return Comparison::Taken(format!("{namespace}/{actor}"));
@@ -226,6 +297,12 @@ impl DlqDeclaration {
             tags: found.missing_tags(&self.tags),
             ..Drift::default()
         };
+        match mark::belongs(found.tag(CLUSTER), cluster, self.adopts.as_deref()) {
+            Belongs::Elsewhere(_) if self.shared => return Comparison::Matches,
+            Belongs::Elsewhere(other) => return Comparison::OfCluster(other),
+            Belongs::Free => drift.mark(cluster),
+            Belongs::Here => {}
+        }
         let seconds = |text: &str| text.parse::<u64>().unwrap_or(0);
         if let Some(wanted) = self.attributes.get(RETENTION)
             && seconds(found.attribute(RETENTION)) < seconds(wanted)

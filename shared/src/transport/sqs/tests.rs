@@ -45,6 +45,7 @@ pub(super) fn queue_of(transport: &Transport) -> QueueOf {
         actor: "foo".to_owned(),
         uid: "uid-1".to_owned(),
         timeout: processing(Some(300)),
+        adopts: None,
     }
 }
 
@@ -149,4 +150,22 @@ fn the_endpoint_stands_in_for_the_scheme_and_host_that_sqs_names() {
         assert_eq!(sqs(&json!({"endpoint": endpoint})).reachable(url), expected);
     }
     assert_eq!(sqs(&json!({})).reachable(aws), aws);
+}
+
+/// QUE-36
+#[test]
+fn queues_of_two_accounts_are_two_queues() {
+    let place = |config: Value| sqs(&config).place("asya-foo");
+    let key = |name: &str| {
+        let key = json!({"name": name, "key": "k"});
+        json!({"region": "r", "credentials": {"accessKeyIdSecretRef": key, "secretAccessKeySecretRef": key}})
+    };
+    let account = |id: &str| json!({"region": "r", "accountId": id});
+    let (a, b) = (account("111111111111"), account("222222222222"));
+    assert_ne!(place(a.clone()), place(b));
+    assert_ne!(place(key("a")), place(key("b")));
+    assert_eq!(place(key("a")), place(key("a")));
+    let mut other_key = key("b");
+    other_key["accountId"] = a["accountId"].clone();
+    assert_eq!(place(a), place(other_key), "two keys of one account");
 }

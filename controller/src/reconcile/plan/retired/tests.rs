@@ -250,3 +250,37 @@ fn target() -> Target {
         other => panic!("{other:?}"),
     }
 }
+
+/// QUE-36
+#[test]
+fn queue_of_another_account_is_retired_and_the_same_queue_by_another_transport_is_not() {
+    let at = |url: &str| QueueStatus {
+        url: Some(format!("https://sqs.eu-west-1.amazonaws.com/{url}")),
+        ..queue("mq")
+    };
+    let (mine, moved_on) = (at("111111111111/asya-a"), at("222222222222/asya-a"));
+    for (hold, now, retires) in [
+        // which account the transport led to is not configured any more
+        (Hold::Wanted, &moved_on, true),
+        (Hold::Wanted, &mine, false),
+        (Hold::Wanted, &queue("mq"), false),
+        // only one of two transports says its account
+        (Hold::Ours, &mine, false),
+        (Hold::Ours, &moved_on, true),
+    ] {
+        let mut seen = plain("other", &["dead"]);
+        let verified = seen.queues.verified.as_mut().unwrap();
+        verified.queue.url.clone_from(&mine.url);
+        verified.hold = hold.clone();
+        seen.queues.retired[0].hold = hold.clone();
+        seen.queues.retired[0].queue.url.clone_from(&mine.url);
+        let after = list(&seen, Some(now), &[]);
+        let wanted: &[&str] = if retires { &["dead", "other"] } else { &[] };
+        assert_eq!(transports(&after.listed), wanted, "{hold:?} {:?}", now.url);
+        assert_eq!(
+            after.told.len(),
+            usize::from(retires),
+            "the one that was left just now"
+        );
+    }
+}

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use super::super::tests::queue_of;
 use super::*;
 use crate::config::testing::{sqs, transport};
+use crate::transport::QueueOf;
 
+/// Uid of `kube-system` of our cluster.
+const HERE: &str = "here";
 const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:asya-dlq";
 
 fn declared(config: &Value) -> QueueDeclaration {
@@ -29,7 +32,7 @@ fn found(
             .into_iter()
             .map(|(key, value)| (key.to_owned(), value))
             .collect(),
-        tags: wanted.tags.clone(),
+        tags: wanted.tags_with(HERE),
     };
     found.attributes.extend(attributes.iter().map(owned));
     found.tags.extend(tags.iter().map(owned));
@@ -48,13 +51,17 @@ fn drift(comparison: Comparison) -> Drift {
 fn a_queue_as_we_make_it_matches() {
     let wanted = with_dlq();
     assert_eq!(
-        wanted.compare(&found(&wanted, &[], &[("mine", "x")]), Some(ARN)),
+        wanted.compare(&found(&wanted, &[], &[("mine", "x")]), Some(ARN), HERE),
         Comparison::Matches,
         "tags of the user do no harm"
     );
     let shown = format!(r#"{{"maxReceiveCount":"3","deadLetterTargetArn":"{ARN}"}}"#);
     assert_eq!(
-        wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &shown)], &[]), Some(ARN)),
+        wanted.compare(
+            &found(&wanted, &[(REDRIVE_POLICY, &shown)], &[]),
+            Some(ARN),
+            HERE
+        ),
         Comparison::Matches,
         "another spelling is no drift"
     );
@@ -69,7 +76,11 @@ fn visibility_redrive_policy_and_tags_are_set_in_place_and_retention_is_left() {
         (RETENTION, "1209600"),
         (REDRIVE_POLICY, ""),
     ];
-    let drift = drift(wanted.compare(&found(&wanted, &attributes, &[("team", "cv")]), Some(ARN)));
+    let drift = drift(wanted.compare(
+        &found(&wanted, &attributes, &[("team", "cv")]),
+        Some(ARN),
+        HERE,
+    ));
     assert_eq!(
         drift.attributes.keys().copied().collect::<Vec<_>>(),
         [REDRIVE_POLICY, VISIBILITY_TIMEOUT]
@@ -90,7 +101,11 @@ fn visibility_redrive_policy_and_tags_are_set_in_place_and_retention_is_left() {
 fn a_changed_count_of_retries_is_drift() {
     let wanted = with_dlq();
     let other = format!(r#"{{"deadLetterTargetArn":"{ARN}","maxReceiveCount":9}}"#);
-    let drift = drift(wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &other)], &[]), Some(ARN)));
+    let drift = drift(wanted.compare(
+        &found(&wanted, &[(REDRIVE_POLICY, &other)], &[]),
+        Some(ARN),
+        HERE,
+    ));
     assert!(drift.attributes.contains_key(REDRIVE_POLICY));
 }
 
@@ -100,11 +115,15 @@ fn a_dead_letter_queue_that_was_switched_off_is_taken_out_and_a_users_own_stays(
     let wanted = declared(&json!({}));
     let policy = |arn: &str| format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":3}}"#);
     let ours = policy(ARN);
-    let drift = drift(wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &ours)], &[]), None));
+    let drift = drift(wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &ours)], &[]), None, HERE));
     assert_eq!(drift.attributes[REDRIVE_POLICY], "");
     let users = policy("arn:aws:sqs:us-east-1:000000000000:mine");
     assert_eq!(
-        wanted.compare(&found(&wanted, &[(REDRIVE_POLICY, &users)], &[]), None),
+        wanted.compare(
+            &found(&wanted, &[(REDRIVE_POLICY, &users)], &[]),
+            None,
+            HERE
+        ),
         Comparison::Matches
     );
 }
@@ -119,7 +138,7 @@ fn tags_say_whose_queue_it_is() {
         queue
             .tags
             .extend(tags.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        wanted.compare(&queue, Some(ARN))
+        wanted.compare(&queue, Some(ARN), HERE)
     };
     for (tags, owner) in [
         (vec![(ACTOR, "bar"), (NAMESPACE, "n")], "n/bar"),
@@ -129,10 +148,10 @@ fn tags_say_whose_queue_it_is() {
     ] {
         assert_eq!(tagged(&tags), Comparison::Taken(owner.to_owned()));
     }
-    assert_eq!(drift(tagged(&[])).tags.len(), 4, "nobody's: adopted");
+    assert_eq!(drift(tagged(&[])).tags.len(), 5, "nobody's: adopted");
     assert_eq!(
         drift(tagged(&[(ACTOR, "foo")])).tags.len(),
-        3,
+        4,
         "ours, from before we tagged the namespace"
     );
     let restored = [
@@ -140,6 +159,7 @@ fn tags_say_whose_queue_it_is() {
         (NAMESPACE, "n"),
         ("team", "nlp"),
         ("asya.sh/uid", "before"),
+        (CLUSTER, HERE),
     ];
     assert_eq!(
         drift(tagged(&restored)).tags,
@@ -154,7 +174,7 @@ fn a_queue_that_is_not_ours_to_change_must_have_the_configured_visibility_timeou
     let said = declared(&json!({"visibilityTimeout": 60, "queues": {"autoCreate": false}}));
     let queue = found(&said, &other, &[("asya.sh/uid", "before")]);
     assert_eq!(
-        said.compare(&queue, None),
+        said.compare(&queue, None, HERE),
         Comparison::Mismatch {
             wanted: "VisibilityTimeout=60".to_owned(),
             found: "VisibilityTimeout=30".to_owned(),
@@ -162,13 +182,13 @@ fn a_queue_that_is_not_ours_to_change_must_have_the_configured_visibility_timeou
     );
     let unsaid = declared(&json!({"queues": {"autoCreate": false}}));
     assert_eq!(
-        unsaid.compare(&found(&unsaid, &other, &[]), None),
+        unsaid.compare(&found(&unsaid, &other, &[]), None, HERE),
         Comparison::Matches
     );
     let absurd = declared(&json!({"visibilityTimeout": 50_000, "queues": {"autoCreate": false}}));
     let most = [(VISIBILITY_TIMEOUT, "43200")];
     assert_eq!(
-        absurd.compare(&found(&absurd, &most, &[]), None),
+        absurd.compare(&found(&absurd, &most, &[]), None, HERE),
         Comparison::Matches
     );
 }
@@ -180,9 +200,9 @@ fn a_dead_letter_queue_keeps_messages_as_long_as_wanted_or_longer() {
     let kept = |seconds: &str| {
         let queue = FoundQueue {
             attributes: BTreeMap::from([(RETENTION.to_owned(), seconds.to_owned())]),
-            tags: dlq.tags.clone(),
+            tags: dlq.tags_with(HERE),
         };
-        dlq.compare(&queue)
+        dlq.compare(&queue, HERE)
     };
     assert_eq!(
         drift(kept("345600")).attributes,
@@ -193,5 +213,118 @@ fn a_dead_letter_queue_keeps_messages_as_long_as_wanted_or_longer() {
     let mut actors = FoundQueue::default();
     actors.tags.insert(ACTOR.to_owned(), "dlq".to_owned());
     actors.tags.insert(NAMESPACE.to_owned(), "n".to_owned());
-    assert_eq!(dlq.compare(&actors), Comparison::Taken("n/dlq".to_owned()));
+    assert_eq!(
+        dlq.compare(&actors, HERE),
+        Comparison::Taken("n/dlq".to_owned())
+    );
+}
+
+/// QUE-32, QUE-33, QUE-35
+#[test]
+fn queue_of_another_cluster_is_neither_changed_nor_taken_over_unless_its_actor_asks_for_that() {
+    let config = json!({"queues": {"dlq": {"enabled": true, "name": "{queue}-dlq"}}});
+    let transport = transport("sqs", &config);
+    let adopting = |adopts: Option<&str>| {
+        let adopts = adopts.map(str::to_owned);
+        sqs(&config).declaration(&QueueOf {
+            adopts,
+            ..queue_of(&transport)
+        })
+    };
+    let mark = |cluster: &str| BTreeMap::from([(CLUSTER.to_owned(), cluster.to_owned())]);
+    let there = || Comparison::OfCluster("there".to_owned());
+    let to_mark = || {
+        Comparison::Drifted(Drift {
+            tags: mark(HERE),
+            ..Drift::default()
+        })
+    };
+    for (marked, adopts, wanted) in [
+        (Some(HERE), None, Comparison::Matches),
+        (Some("there"), None, there()),
+        (Some("there"), Some("elsewhere"), there()),
+        (Some("there"), Some("there"), to_mark()),
+        (None, None, to_mark()),
+    ] {
+        let declared = adopting(adopts);
+        let dlq = declared.dlq.clone().unwrap();
+        let mut queue = found(&declared, &[], &[]);
+        let mut dead = FoundQueue {
+            attributes: queue.attributes.clone(),
+            tags: dlq.tags.clone(),
+        };
+        dead.attributes
+            .insert(RETENTION.to_owned(), "1209600".to_owned());
+        queue.tags.remove(CLUSTER);
+        for tags in [&mut queue.tags, &mut dead.tags] {
+            tags.extend(marked.map(mark).unwrap_or_default());
+        }
+        assert_eq!(
+            declared.compare(&queue, Some(ARN), HERE),
+            wanted,
+            "{marked:?} {adopts:?}"
+        );
+        assert_eq!(dlq.compare(&dead, HERE), wanted, "{marked:?} {adopts:?}");
+        if let Comparison::Drifted(drift) = wanted {
+            assert!(drift.is_only_mark());
+            queue.tags.remove("asya.sh/uid");
+            let more = super::tests::drift(declared.compare(&queue, Some(ARN), HERE));
+            assert!(!more.is_only_mark());
+        }
+    }
+}
+
+/// QUE-39
+#[test]
+fn what_clusters_are_meant_to_share_is_no_conflict() {
+    let shared = with_dlq().dlq.unwrap();
+    let mut found_dlq = FoundQueue::default();
+    found_dlq
+        .tags
+        .insert(CLUSTER.to_owned(), "there".to_owned());
+    found_dlq
+        .tags
+        .insert("team".to_owned(), "theirs".to_owned());
+    assert_eq!(shared.compare(&found_dlq, HERE), Comparison::Matches);
+
+    let users = declared(&json!({"queues": {"autoCreate": false}}));
+    let mut queue = found(&users, &[], &[]);
+    queue.tags.insert(CLUSTER.to_owned(), "there".to_owned());
+    assert_eq!(users.compare(&queue, None, HERE), Comparison::Matches);
+}
+
+/// QUE-34, FW-35
+#[test]
+fn queue_is_an_actors_to_delete_when_its_tags_say_so() {
+    let owner = with_dlq().owner().clone();
+    let ours = [(ACTOR, "foo"), (NAMESPACE, "n"), (UID, "uid-1")];
+    let of_cluster = |cluster: &str| Some(NotOurs::OfCluster(cluster.to_owned()));
+    let marked = |cluster| [&ours[..], &[(CLUSTER, cluster)]].concat();
+    for (tags, wanted) in [
+        (marked(HERE), None),
+        (marked("there"), of_cluster("there")),
+        // from before there were marks
+        (ours.to_vec(), None),
+        (ours[..2].to_vec(), Some(NotOurs::Unmarked)),
+        (
+            vec![ours[0], ours[1], (UID, "of another cluster")],
+            Some(NotOurs::Unmarked),
+        ),
+        (vec![], Some(NotOurs::Unmarked)),
+        (
+            vec![(ACTOR, "bar"), (NAMESPACE, "n"), (CLUSTER, HERE)],
+            Some(NotOurs::Of("n/bar".to_owned())),
+        ),
+        // dead letter queues, which bear no actor's name
+        (vec![(TYPE, DLQ), (CLUSTER, HERE)], None),
+        (vec![(TYPE, DLQ), (CLUSTER, "there")], of_cluster("there")),
+        (vec![(TYPE, DLQ)], Some(NotOurs::Unmarked)),
+    ] {
+        let mut found = FoundQueue::default();
+        let owned = tags
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        found.tags.extend(owned);
+        assert_eq!(found.withheld_from(&owner, HERE), wanted, "{tags:?}");
+    }
 }

@@ -1,0 +1,59 @@
+//! By what brokers tell clusters apart: the uid of namespace `kube-system`, which every cluster has and none shares
+//! (QUE-32).
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use tokio::sync::OnceCell;
+
+use super::BrokerError;
+
+const NAMESPACE: &str = "kube-system";
+
+/// This cluster, read once. Without its identity no queue may be touched.
+pub struct Cluster {
+    client: Client,
+    uid: OnceCell<Arc<str>>,
+}
+
+impl Cluster {
+    /// Reads by `client`, when it is asked first.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            uid: OnceCell::new(),
+        }
+    }
+
+    /// The uid.
+    ///
+    /// # Errors
+    /// `NotThereYet` when we may not read the namespace, `Unreachable` when the API server does not answer.
+    pub async fn uid(&self) -> Result<Arc<str>, BrokerError> {
+        self.uid.get_or_try_init(|| self.read()).await.cloned()
+    }
+
+    async fn read(&self) -> Result<Arc<str>, BrokerError> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        match namespaces.get_metadata(NAMESPACE).await {
+            Ok(found) => {
+                let uid = found.metadata.uid.filter(|uid| !uid.is_empty());
+                let nameless = || {
+                    let text = format!("the API server shows namespace {NAMESPACE} without a uid");
+                    BrokerError::Unreachable(text)
+                };
+                uid.map(Into::into).ok_or_else(nameless)
+            }
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                Err(BrokerError::NotThereYet(format!(
+                    "the operator may not get namespace {NAMESPACE}, by whose uid brokers tell this cluster's queues \
+                     from another's: grant its ServiceAccount get on namespaces with resourceNames [{NAMESPACE}]"
+                )))
+            }
+            Err(_) => Err(BrokerError::Unreachable(format!(
+                "namespace {NAMESPACE} cannot be read: the API server does not answer"
+            ))),
+        }
+    }
+}
