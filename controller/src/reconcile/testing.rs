@@ -7,6 +7,7 @@ use asya_shared::config::{Settings, TransportsConfig};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::bound_pods::actor_part;
 use super::desired::desired;
 use super::observe::known::KnownQueues;
 use super::observe::{Child, DeletionPolicy, Observed, Ownership, QueueSeen, ScalingSeen};
@@ -145,14 +146,17 @@ pub(super) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
     object
 }
 
-/// Status of a binding without pods that a dry run has shown to work.
+/// Status of a binding of Deployment `web` without pods that a dry run has shown to work.
 pub(super) fn proved_status() -> Value {
+    let spec = json!({
+        "transport": "mq",
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let unproved = observed(&actor(&json!({}), &spec, &json!({})));
+    let hash = unproved.bound().unwrap().injected_hash.as_deref();
     json!({
         "boundSince": "1970-01-01T00:00:00Z", "observedGeneration": 2,
-        "conditions": [{
-            "type": "Injected", "status": "True", "reason": "ScaledToZero", "message": "",
-            "lastTransitionTime": "1970-01-01T00:00:00Z",
-        }],
+        "injection": {"proved": actor_part(hash)},
     })
 }
 

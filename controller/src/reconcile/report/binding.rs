@@ -104,8 +104,9 @@ pub(super) fn report(
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
     // The webhook and the next pass read it off the status.
     let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
-    let limits = |it: &Option<InjectionStatus>| it.as_ref().map(|it| it.limits.clone());
-    let limits_changed = limits(&injection) != limits(&observed.previous.injection);
+    // What the next dry run, the rollout and the scaling wait for.
+    let told = |it: Option<&InjectionStatus>| it.map(|it| (it.limits.clone(), it.proved.clone()));
+    let told_more = told(injection.as_ref()) != told(observed.previous.injection.as_ref());
     status.bound_since = bound_since;
     status.injection = injection;
     status.rollout = rollout(observed, ensured, now);
@@ -123,7 +124,7 @@ pub(super) fn report(
         .chain(ensured.queue.retry())
         .chain(of_rollout(&ensured.rolled))
         .chain(conflicts::again(ensured))
-        .chain((begins || limits_changed).then_some(Retry::Now))
+        .chain((begins || told_more).then_some(Retry::Now))
         .chain(ensured.probe.again.map(Retry::After))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
