@@ -11,7 +11,7 @@ use super::remove_queue::remove_queue;
 use super::unbind::unbind;
 use super::{Outcome, messages, parent, scaling, shared, wake};
 use crate::events::Note;
-use crate::queue::{BrokerError, Emptied};
+use crate::queue::Emptied;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::deletion::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
