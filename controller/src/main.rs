@@ -194,8 +194,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     };
     let mut watches = Watches::new(operator.clone(), client.clone());
     watches.cover(&namespaces.read()?);
-    let watches = tasks.unending("watches", namespaces.follow(watches));
-    let watches = tokio::spawn(watches);
+    let watches = tokio::spawn(tasks.unending("watches", namespaces.follow(watches)));
     let candidate = Candidate {
         client: client::unfenced(config)?,
         namespace: args.namespace.clone(),
