@@ -136,7 +136,8 @@ pub struct Args {
     #[arg(long, env = "ASYA_DISABLE_QUEUE_MANAGEMENT", default_value = "false", value_parser = yes_or_no, action = ArgAction::Set)]
     pub disable_queue_management: bool,
 
-    /// Targets of bindings whose pods are replaced at the same time, in the whole cluster.
+    /// Targets of bindings whose pods are replaced at the same time, in the whole cluster; at most half of them, rounded up,
+    /// in one namespace.
     #[arg(long, default_value_t = 3)]
     pub max_rollouts: u16,
 

@@ -33,7 +33,7 @@ pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
         })
     }));
     metrics.undecodable(counted().filter(|(_, it)| it.undecodable).count());
-    let halted = counted().filter(|(_, it)| it.rollout.halted);
+    let halted = counted().filter(|(_, it)| it.rollout.halted || it.rollout.stalled);
     metrics.rollouts_halted(halted.map(|(key, _)| key));
 }
 

@@ -129,6 +129,7 @@ impl Operator {
         context.trigger_authentications.store.forget_all_but(scopes);
         context.stores.hpas.forget_all_but(scopes);
         context.stores.pods.forget_all_but(scopes);
+        context.bindings.marked.forget_all_but(scopes);
         context.stores.mounts.forget_all_but(scopes);
     }
 

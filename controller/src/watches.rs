@@ -12,11 +12,11 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client, Resource};
 use tokio::task::JoinSet;
 
-use crate::binding::watches;
+use crate::binding::{MarkedPods, watches};
 use crate::keda;
 use crate::operator::Operator;
 use crate::reconcile::Context;
-use crate::record::{Concerns, CrdRecord, PodEventRecord, Record, RefusalRecord};
+use crate::record::{Concerns, CrdRecord, PodEventRecord, PodRecord, Record, RefusalRecord};
 use crate::store::{Scope, Store};
 use crate::watch::{Keeps, Selector, Watch};
 
@@ -122,7 +122,7 @@ impl Watches {
                 Some(SHARED),
                 Operator::wake,
             ),
-            self.task(scope, &stores.pods, Some(label::ASYA), Operator::wake),
+            self.task_of_pods(scope),
             self.task_of_events::<PodEventRecord>(scope, stores.mounts.clone(), POD_WARNINGS),
             self.task_of_events::<RefusalRecord>(scope, workloads.refusals.clone(), SET_REFUSALS),
             // Those of others are rivals.
@@ -151,6 +151,16 @@ impl Watches {
     {
         let watch = self.watch(scope, store.clone(), by_labels(labels));
         self.run(watch, ready(()), concerned)
+    }
+
+    /// Of actors' pods, which bindings hear of, too.
+    fn task_of_pods(&self, scope: &Scope) -> BoxFuture<'static, ()> {
+        let Context {
+            stores, bindings, ..
+        } = &*self.operator.context;
+        let store: Arc<dyn Keeps<PodRecord>> = Arc::new(MarkedPods::new(&stores.pods, bindings));
+        let watch = self.watch(scope, store, by_labels(Some(label::ASYA)));
+        self.run(watch, ready(()), Operator::wake)
     }
 
     /// Of a kind that may come and go.

@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::kinds::Kind;
-use crate::record::{ActorRecord, BarePodRecord, Key, Maker};
+use crate::record::{ActorRecord, Key, Maker, PodOfTarget};
 use crate::store::Scope;
 
 /// Above so many namespaces one watch of the whole cluster is cheaper (BIND-61).
@@ -245,9 +245,9 @@ impl Index {
         bindings.map(|it| it.target.clone()).collect()
     }
 
-    pub(super) fn actors_with(&self, pod: &BarePodRecord) -> Vec<Key> {
+    pub(super) fn actors_with<R: PodOfTarget>(&self, pod: &R) -> Vec<Key> {
         let inner = self.lock();
-        let namespace = &*pod.metadata.key.namespace;
+        let namespace = &*pod.metadata().key.namespace;
         let actors = inner.by_namespace.get(namespace).into_iter().flatten();
         let expects = |actor: &&Key| {
             inner

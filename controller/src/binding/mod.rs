@@ -3,6 +3,7 @@
 mod constraints;
 mod index;
 pub mod kinds;
+mod marked;
 mod objects;
 mod pods;
 pub mod probes;
@@ -23,18 +24,21 @@ use std::sync::Arc;
 use asya_shared::resolve::PodMatch;
 use tokio::sync::{Notify, watch};
 
-use crate::record::{ActorRecord, BarePodRecord, Concerns, CrdNameRecord, Key, Record, Seen};
+use crate::record::{
+    ActorRecord, BarePodRecord, Concerns, CrdNameRecord, Key, PodOfTarget, PodRecord, Record, Seen,
+};
 use crate::store::Scope;
 use crate::watch::Keeps;
 
 pub use index::Object;
 pub use kinds::{Kinds, Standing};
-pub use pods::BarePods;
+pub use marked::MarkedPods;
 pub use targets::{Found, Reading, TemplatePart};
 
 use constraints::Constraints;
 use index::{Index, Place};
 use kinds::Kind;
+use pods::PodIndex;
 use probes::Probes;
 use scaled::Scaled;
 use surplus::Surplus;
@@ -52,7 +56,9 @@ pub struct Bindings {
     /// What belongs to whom.
     tree: Tree,
     /// Pods in namespaces with bindings that carry no actor's label.
-    pub pods: BarePods,
+    pub pods: PodIndex<BarePodRecord>,
+    /// Pods that carry an actor's label, but for those of workloads that actors make.
+    pub marked: PodIndex<PodRecord>,
     scaled: Scaled,
     /// Dry runs of pods with the sidecar.
     pub probes: Probes,
@@ -145,7 +151,7 @@ impl Bindings {
         self.index.places()
     }
 
-    fn concerned_by(&self, pod: &BarePodRecord) -> impl Iterator<Item = Concerns> + use<> {
+    fn concerned_by<R: PodOfTarget>(&self, pod: &R) -> impl Iterator<Item = Concerns> + use<R> {
         let actors = self.index.actors_with(pod);
         actors.into_iter().map(Concerns::Actor)
     }
@@ -182,7 +188,7 @@ impl Keeps<BarePodRecord> for Bindings {
         let changed = self.pods.show(scope, &seen.record);
         let mut concerned: Vec<_> = changed
             .iter()
-            .flat_map(|pod| self.concerned_by(pod))
+            .flat_map(|pod| self.concerned_by(&**pod))
             .collect();
         concerned.dedup();
         concerned
@@ -190,7 +196,7 @@ impl Keeps<BarePodRecord> for Bindings {
 
     fn removed(&self, _: &Scope, seen: &Seen<BarePodRecord>) -> Vec<Concerns> {
         let gone = self.pods.removed(&seen.record);
-        let concerned = gone.into_iter().flat_map(|pod| self.concerned_by(&pod));
+        let concerned = gone.into_iter().flat_map(|pod| self.concerned_by(&*pod));
         concerned.collect()
     }
 
@@ -200,7 +206,9 @@ impl Keeps<BarePodRecord> for Bindings {
         if first {
             return self.bindings_in(scope);
         }
-        gone.iter().flat_map(|pod| self.concerned_by(pod)).collect()
+        gone.iter()
+            .flat_map(|pod| self.concerned_by(&**pod))
+            .collect()
     }
 }
 

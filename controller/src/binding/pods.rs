@@ -1,31 +1,44 @@
-//! Pods in namespaces with bindings that carry no actor's label (BIND-62).
+//! Pods by namespace, as bindings ask for them: those that carry no actor's label (BIND-62), and those that carry one
+//! although no actor makes them (SAFE-18).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asya_shared::resolve::PodMatch;
 
-use crate::record::{BarePodRecord, Key};
+use crate::record::{Key, PodOfTarget};
 use crate::store::Scope;
 
 /// Their newest records.
-#[derive(Debug, Default)]
-pub struct BarePods {
-    inner: Mutex<Inner>,
+#[derive(Debug)]
+pub struct PodIndex<R> {
+    inner: Mutex<Inner<R>>,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    by_namespace: HashMap<Arc<str>, HashMap<Arc<str>, Arc<BarePodRecord>>>,
+#[derive(Debug)]
+struct Inner<R> {
+    by_namespace: HashMap<Arc<str>, HashMap<Arc<str>, Arc<R>>>,
     /// What running relists have yet to show.
     missing: HashMap<Scope, HashSet<Key>>,
     /// Where every pod has been shown.
     listed: HashSet<Scope>,
 }
 
-impl BarePods {
+impl<R> Default for PodIndex<R> {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                by_namespace: HashMap::new(),
+                missing: HashMap::new(),
+                listed: HashSet::new(),
+            }),
+        }
+    }
+}
+
+impl<R: PodOfTarget> PodIndex<R> {
     /// Those of a target; `None` where nobody has listed them yet.
-    pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<BarePodRecord>>> {
+    pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
         let inner = self.lock();
         let listed = |scope: &Scope| inner.listed.contains(scope);
         if !listed(&None) && !listed(&Some(Arc::clone(namespace))) {
@@ -40,6 +53,13 @@ impl BarePods {
     pub(super) fn len(&self) -> usize {
         let inner = self.lock();
         inner.by_namespace.values().map(HashMap::len).sum()
+    }
+
+    /// Nobody looks after other places any more.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+        let listed = self.lock().listed.clone();
+        let gone = listed.iter().filter(|scope| !scopes.contains(*scope));
+        gone.for_each(|scope| self.forget(scope));
     }
 
     /// Nobody watches there any more.
@@ -66,16 +86,16 @@ impl BarePods {
     pub(super) fn relisting(&self, scope: &Scope) {
         let mut inner = self.lock();
         let all = inner.by_namespace.values().flat_map(HashMap::values);
-        let keys = all.map(|pod| &pod.metadata.key);
+        let keys = all.map(|pod| &pod.metadata().key);
         let inside = keys.filter(|key| scope.as_ref().is_none_or(|it| *it == key.namespace));
         let missing = inside.cloned().collect();
         inner.missing.insert(scope.clone(), missing);
     }
 
     /// Answers what was known of it and what is now; nothing when that is the same.
-    pub(super) fn show(&self, scope: &Scope, pod: &Arc<BarePodRecord>) -> Vec<Arc<BarePodRecord>> {
+    pub(super) fn show(&self, scope: &Scope, pod: &Arc<R>) -> Vec<Arc<R>> {
         let mut inner = self.lock();
-        let key = &pod.metadata.key;
+        let key = &pod.metadata().key;
         if let Some(missing) = inner.missing.get_mut(scope) {
             missing.remove(key);
         }
@@ -90,25 +110,25 @@ impl BarePods {
         before.into_iter().chain([Arc::clone(pod)]).collect()
     }
 
-    pub(super) fn removed(&self, pod: &BarePodRecord) -> Option<Arc<BarePodRecord>> {
-        self.lock().remove(&pod.metadata.key)
+    pub(super) fn removed(&self, pod: &R) -> Option<Arc<R>> {
+        self.lock().remove(&pod.metadata().key)
     }
 
     /// Answers whether it is the first list of the place, and what it did not show.
-    pub(super) fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<BarePodRecord>>) {
+    pub(super) fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<R>>) {
         let mut inner = self.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
         let gone = missing.iter().filter_map(|key| inner.remove(key)).collect();
         (inner.listed.insert(scope.clone()), gone)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
-    fn remove(&mut self, key: &Key) -> Option<Arc<BarePodRecord>> {
+impl<R> Inner<R> {
+    fn remove(&mut self, key: &Key) -> Option<Arc<R>> {
         let of_namespace = self.by_namespace.get_mut(&key.namespace)?;
         let gone = of_namespace.remove(&key.name);
         if of_namespace.is_empty() {

@@ -16,8 +16,10 @@ use tower::BoxError;
 use super::index::{Place, What};
 use super::kinds::Kind;
 use super::objects::ObjectWatch;
-use super::{Bindings, Found, watches};
-use crate::record::{ActorRecord, BarePodRecord, Concerns, ForeignRecord, Key, Record, Seen};
+use super::{Bindings, Found, MarkedPods, watches};
+use crate::record::{
+    ActorRecord, BarePodRecord, Concerns, ForeignRecord, Key, PodRecord, Record, Seen,
+};
 use crate::store::Scope;
 use crate::watch::Keeps;
 
@@ -231,9 +233,64 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
     assert_eq!(of(), None);
 }
 
+/// SAFE-18: A went with `asya.sh/skip-unbind`, or somebody copied the label.
 #[test]
-fn watches_of_pods_share_them_out_by_the_actors_label() {
-    assert_eq!(watches::UNLABELLED, format!("!{}", label::ASYA));
+fn binding_hears_of_pods_of_its_target_with_the_label_of_another_actor() {
+    let (bindings, store) = (Arc::new(Bindings::default()), Arc::default());
+    let pods = MarkedPods::new(&store, &bindings);
+    let (a, b, scope) = (key("a"), key("b"), None);
+    bind(&bindings, &b, "web", EARLY);
+    let expected = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
+    bindings.expect(&b, &expected);
+    let pod = |name: &str, extra: &Value| -> Seen<PodRecord> {
+        let mut metadata = json!({
+            "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+            "labels": {"pod-template-hash": "abc", "asya.sh/asya": "a"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "rs", "controller": true}],
+        });
+        for (key, value) in extra.as_object().unwrap() {
+            let part = metadata[key].as_object_mut();
+            match part {
+                Some(part) => part.extend(value.as_object().unwrap().clone()),
+                None => metadata[key] = value.clone(),
+            }
+        }
+        seen(&json!({"metadata": metadata}))
+    };
+    let of = || {
+        bindings
+            .marked
+            .of(&b.namespace, &expected)
+            .map(|all| all.len())
+    };
+    assert_eq!(of(), None, "nobody has listed them");
+    pods.relisting(&scope);
+    let both = [&a, &b].map(|it| Concerns::Actor(it.clone()));
+    let marked = json!({"annotations": {"asya.sh/injected-by": "gone"}});
+    assert_eq!(pods.show(&scope, &pod("marked", &marked)), both);
+    assert_eq!(pods.show(&scope, &pod("copied", &json!({}))), both);
+    let own = json!({"labels": {"asya.sh/workload": "deployment"}});
+    assert_eq!(pods.show(&scope, &pod("own", &own)), both[..1]);
+    pods.relisted(&scope);
+    assert_eq!(of(), Some(2));
+    assert_eq!(pods.removed(&scope, &pod("copied", &json!({}))), both);
+    assert_eq!(of(), Some(1));
+    bindings
+        .marked
+        .forget_all_but(&std::collections::BTreeSet::new());
+    assert_eq!(of(), None);
+}
+
+/// SAFE-10
+#[test]
+fn watches_of_pods_share_them_out_by_the_actors_label_and_finished_ones_are_in_none() {
+    let selector = watches::uninjected_pods();
+    assert_eq!(
+        selector.labels.as_deref(),
+        Some(&*format!("!{}", label::ASYA))
+    );
+    let finished = "status.phase!=Succeeded,status.phase!=Failed";
+    assert_eq!(selector.fields.as_deref(), Some(finished));
 }
 
 /// A server with Deployment `web`, which counts how often it is asked for it.

@@ -24,8 +24,15 @@ use crate::store::Scope;
 use crate::watch::{Keeps, Selector, Watch};
 use crate::work_queue::WorkQueue;
 
-/// Pods that the watch of actors' pods does not show.
-pub(super) const UNLABELLED: &str = "!asya.sh/asya";
+/// Pods that the watch of actors' pods does not show. A finished pod (evicted, or stopped with its node) stays listed
+/// until it is garbage collected, but serves nothing and is replaced by nobody: it must not count as a pod without the
+/// sidecar. Metadata do not tell the phase, so the API server filters (SAFE-10).
+pub(super) fn uninjected_pods() -> Selector {
+    Selector {
+        labels: Some("!asya.sh/asya".into()),
+        fields: Some("status.phase!=Succeeded,status.phase!=Failed".into()),
+    }
+}
 
 /// An object of others often changes several times in a moment: for all changes within this time it is read once
 /// (BIND-61).
@@ -73,7 +80,7 @@ fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
             };
             let store: Arc<dyn Keeps<BarePodRecord>> = bindings.clone();
             let watch: Watch<BarePodRecord> =
-                watch(operator, &place.scope, api, store, Some(UNLABELLED));
+                watch(operator, &place.scope, api, store, uninjected_pods());
             let operator = operator.clone();
             let tasks = operator.tasks.clone();
             let run = watch.run(move |concerns| operator.wake(concerns));
@@ -185,7 +192,7 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
             None => Api::all_with(client.clone(), &*resource),
         };
         let watch: Watch<ForeignRecord, SeenForeign> =
-            watch(&operator, &scope, api, store.clone(), None);
+            watch(&operator, &scope, api, store.clone(), Selector::default());
         tokio::select! {
             () = watch.run(|concerns| soon(&operator.queue, &concerns)) => {}
             changed = standing.changed() => if changed.is_err() {
@@ -206,7 +213,13 @@ pub(super) fn soon(queue: &WorkQueue<Work>, concerns: &Concerns) {
 pub async fn follow_kinds(operator: Operator, client: Client) {
     let bindings = Arc::clone(&operator.context.bindings);
     let store = Arc::clone(&bindings.kinds);
-    let crds: Watch<CrdNameRecord> = watch(&operator, &None, Api::all(client.clone()), store, None);
+    let crds: Watch<CrdNameRecord> = watch(
+        &operator,
+        &None,
+        Api::all(client.clone()),
+        store,
+        Selector::default(),
+    );
     let changed = |kind: &Kind| {
         for concerns in bindings.kind_changed(kind) {
             operator.wake(concerns);
@@ -223,15 +236,12 @@ fn watch<R, S>(
     scope: &Scope,
     api: Api<S>,
     store: Arc<dyn Keeps<R>>,
-    labels: Option<&'static str>,
+    selector: Selector,
 ) -> Watch<R, S> {
     Watch {
         api,
         scope: scope.clone(),
-        selector: Selector {
-            labels: labels.map(Into::into),
-            ..Selector::default()
-        },
+        selector,
         served: None,
         store,
         // Bindings come and go: whether the controller is ready does not depend on them.

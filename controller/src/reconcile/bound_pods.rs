@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use asya_shared::api::{NotInjected, PodCounts};
+use asya_shared::names::label;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::reconcile::Reason;
@@ -227,12 +228,22 @@ fn what_to_do(reasons: &[&str]) -> &'static str {
 
 /// `None`: it has the sidecar.
 fn reason_of_marked(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
-    let injection = pod.injection.as_ref()?;
-    let reason = match (&*injection.by == uid, injection.intact) {
-        (true, true) => return None,
-        (true, false) => REMOVED,
-        // The mark of an actor that is gone.
-        (false, _) => by_age(pod.created.as_ref(), since),
+    let by_age = || by_age(pod.created.as_ref(), since);
+    let reason = match &pod.injection {
+        Some(injection) if *injection.by == *uid && injection.intact => return None,
+        Some(injection) if *injection.by == *uid => REMOVED,
+        // The mark of another actor, which is gone.
+        Some(_) => by_age(),
+        None => {
+            let unmarked = pod.unmarked.as_ref();
+            let opts_out = unmarked.and_then(|it| it.labels.get(label::INJECT)) == Some("false");
+            let told = unmarked.and_then(|it| it.not_injected.as_deref());
+            if opts_out {
+                OPTED_OUT
+            } else {
+                told.unwrap_or_else(by_age)
+            }
+        }
     };
     Some(reason.to_owned())
 }

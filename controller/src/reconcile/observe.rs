@@ -1,5 +1,6 @@
 //! What there is: the stores, and the queue where its state is not known.
 
+mod availability;
 pub mod binding;
 mod child;
 pub mod contested;
@@ -12,10 +13,11 @@ mod shared_target;
 pub mod unbinding;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::GRACEFUL_SHUTDOWN_SECONDS;
 use asya_shared::api::{
-    AdoptionPolicy, AsyncActorStatus, BindingStrategy, QueueDeletionPolicy, QueueStatus,
+    AdoptionPolicy, AsyncActorStatus, BindingStrategy, QueueDeletionPolicy, QueueStatus, Timeout,
     WorkloadKind,
 };
 use asya_shared::inject::bound::Gate;
@@ -235,6 +237,17 @@ impl Observed {
         of_rollout.or_else(|| seen?.pod.as_ref())
     }
 
+    /// How long what is under way may go on without a further pod that becomes ready; `None` is for ever.
+    pub fn progress_limit(&self) -> Option<Duration> {
+        let desired = self.desired.as_ref().ok();
+        let timeout = desired.map_or_else(
+            || Timeout::default().in_force(),
+            |desired| desired.spec.timeout_in_force(),
+        );
+        let seconds = timeout.progress?;
+        Some(Duration::from_secs(seconds.into()))
+    }
+
     /// The actor's name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
@@ -269,7 +282,7 @@ pub async fn observe(
         context.doubts.forget(key);
         context.looks.forget(key);
         context.depths.forget(key);
-        context.slots.release(key);
+        context.slots.forget(key);
         context.rollouts.forget(key);
         return Ok(None);
     };
@@ -297,7 +310,7 @@ pub async fn observe(
         actor: Arc::clone(&actor),
     };
     let asks = child::asks(&actor, &previous, wanted.is_some());
-    let kind = wanted_kind(context, &actor, desired.as_deref());
+    let kind = wanted_kind(context, &actor, desired.as_deref(), contested.as_ref());
     // Nothing bears the actor's name where another controller makes the workload.
     let makes = actor.binds_to.is_none();
     let workload = if makes {
@@ -367,9 +380,11 @@ fn wanted_kind(
     context: &Context,
     actor: &ActorRecord,
     desired: Result<&Desired, &Fault>,
+    contested: Option<&Contested>,
 ) -> WorkloadKind {
-    match desired.ok().and_then(Desired::standalone) {
-        Some(own) => own.kind,
+    let own = desired.ok().and_then(Desired::standalone);
+    match own.map(|own| own.kind).or(contested.and_then(|it| it.kind)) {
+        Some(kind) => kind,
         None if context
             .workloads
             .seen(WorkloadKind::StatefulSet, &actor.metadata.key)

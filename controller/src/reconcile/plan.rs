@@ -6,6 +6,7 @@ pub mod claim;
 mod contest;
 pub mod deletion;
 pub mod drain;
+pub mod evict;
 pub mod pace;
 pub mod probe;
 mod replicas;

@@ -120,6 +120,8 @@ pub struct Counted {
 pub struct Rollout {
     /// It goes no further.
     pub halted: bool,
+    /// Nor this, until a replacement is ready.
+    pub stalled: bool,
 }
 
 impl Counted {

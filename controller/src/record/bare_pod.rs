@@ -35,7 +35,8 @@ impl Labels {
         )
     }
 
-    fn get(&self, key: &str) -> Option<&str> {
+    /// The value of a label.
+    pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
         self.0.get(at.ok()?).map(|(_, value)| &**value)
     }
@@ -52,12 +53,19 @@ impl Labels {
     }
 }
 
-impl BarePodRecord {
+/// A record that tells of which target a pod is.
+pub trait PodOfTarget: Record {
     /// Whether it is one of a target's.
-    pub fn is_one_of(&self, pods: &PodMatch) -> bool {
+    fn is_one_of(&self, pods: &PodMatch) -> bool;
+}
+
+impl PodOfTarget for BarePodRecord {
+    fn is_one_of(&self, pods: &PodMatch) -> bool {
         self.labels.match_with(&self.metadata, pods)
     }
+}
 
+impl BarePodRecord {
     /// Whether its user wants no sidecar.
     pub fn opts_out(&self) -> bool {
         self.labels.get(label::INJECT) == Some("false")

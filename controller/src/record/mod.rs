@@ -35,7 +35,7 @@ use serde::{Deserialize, Deserializer};
 pub use actor::ActorRecord;
 pub use anchor::AnchorRecord;
 pub use asya_shared::key::Key;
-pub use bare_pod::{BarePodRecord, Labels};
+pub use bare_pod::{BarePodRecord, Labels, PodOfTarget};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
 pub use configuration::{Configuration, ConfigurationRecord, Content};

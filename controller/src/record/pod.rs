@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
+use asya_shared::resolve::PodMatch;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::condition::RawCondition;
-use super::{Concerns, Key, Labels, Metadata, RawMetadata, Record};
+use super::{Concerns, Key, Labels, Metadata, PodOfTarget, RawMetadata, Record};
 
 /// A pod that carries an actor's label.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,17 @@ pub struct PodRecord {
     pub failed_exits: Box<[(Problem, Time)]>,
     /// What a binding's webhook put into it.
     pub injection: Option<Box<Injection>>,
+    /// What it has an actor's label for is unknown: neither a binding's webhook nor a workload of ours made it so.
+    pub unmarked: Option<Box<Unmarked>>,
+}
+
+/// A pod with an actor's label, copied by somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmarked {
+    /// The pod's labels.
+    pub labels: Labels,
+    /// Why the webhook left it alone.
+    pub not_injected: Option<Box<str>>,
 }
 
 /// The mark of a binding on a pod (BIND-22).
@@ -188,6 +200,7 @@ impl Record for PodRecord {
             problem: status.problem(),
             failed_exits: status.failed_exits(),
             injection: raw.injection(),
+            unmarked: raw.unmarked(),
         }
     }
 
@@ -203,7 +216,38 @@ impl Record for PodRecord {
     }
 }
 
+impl PodRecord {
+    /// Whether it may be a pod of a target.
+    pub fn may_be_bound(&self) -> bool {
+        self.labels().is_some()
+    }
+
+    fn labels(&self) -> Option<&Labels> {
+        let injected = self.injection.as_ref().map(|it| &it.labels);
+        injected.or_else(|| self.unmarked.as_ref().map(|it| &it.labels))
+    }
+}
+
+impl PodOfTarget for PodRecord {
+    fn is_one_of(&self, pods: &PodMatch) -> bool {
+        let labels = self.labels();
+        labels.is_some_and(|it| it.match_with(&self.metadata, pods))
+    }
+}
+
 impl RawPod<'_> {
+    fn unmarked(&self) -> Option<Box<Unmarked>> {
+        let metadata = &self.metadata;
+        let known = metadata.annotation(annotation::INJECTED_BY).is_some()
+            || metadata.label(label::WORKLOAD).is_some();
+        (!known).then(|| {
+            Box::new(Unmarked {
+                labels: Labels::of(metadata),
+                not_injected: metadata.annotation(annotation::NOT_INJECTED),
+            })
+        })
+    }
+
     fn injection(&self) -> Option<Box<Injection>> {
         let by = self.metadata.annotation(annotation::INJECTED_BY)?;
         let spec = &self.spec;

@@ -111,10 +111,30 @@ pub struct RolloutStatus {
     /// Whether no further try is made until the spec of the actor or of the workload changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub halted: bool,
+    /// Whether a replacement has not become ready in time; no further pod is replaced until it is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stalled: bool,
     /// Generation of the actor's spec.
     pub generation: i64,
     /// Tells the spec of the target's workloads from another.
     pub target: String,
+}
+
+/// An object that has an annotation of the operator's which makes its pods roll.
+#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RollAnnotation {
+    /// API group and version of the object.
+    pub api_version: String,
+    /// Kind of the object.
+    pub kind: String,
+    /// Name of the object.
+    pub name: String,
+    /// UID of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    /// Path of the annotations among which it is.
+    pub path: String,
 }
 
 /// What was applied to the pod template of a target with strategy Template.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    BindingConflict, InjectionStatus, PodCounts, ResolvedTarget, RolloutStatus, TemplateStatus,
+    BindingConflict, InjectionStatus, PodCounts, ResolvedTarget, RollAnnotation, RolloutStatus,
+    TemplateStatus,
 };
 
 /// State of the actor, written by the operator.
@@ -143,6 +144,10 @@ pub struct AsyncActorStatus {
     /// How far pods that ran before are being replaced by pods with the sidecar; absent at rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
+    /// Objects of others with an annotation of the operator's that makes their pods roll. It is taken back when the actor
+    /// goes, also where the target is not understood any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roll_annotations: Vec<RollAnnotation>,
     /// What was applied to the target's pod template, with strategy Template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateStatus>,

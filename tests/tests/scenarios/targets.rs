@@ -10,6 +10,7 @@ mod rest;
 mod rolling;
 mod strangers;
 pub(crate) mod systems;
+mod unready;
 
 use std::time::Duration;
 

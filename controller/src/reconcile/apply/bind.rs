@@ -22,7 +22,7 @@ pub(super) async fn bind(
     plan: Bind,
 ) -> Result<Outcome, Error> {
     if plan.roll.is_none() && is_known(observed) {
-        context.slots.release(observed.key());
+        context.slots.forget(observed.key());
     }
     let fault = plan.scaling.as_ref().and_then(ScalingStep::fault);
     let mut ensured = Ensured {

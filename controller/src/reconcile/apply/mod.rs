@@ -234,7 +234,7 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
     match plan {
         Plan::Rest(seen) => {
             // Who is left alone rolls nothing.
-            context.slots.release(observed.key());
+            context.slots.forget(observed.key());
             Ok(Outcome::Ensured(Ensured {
                 workload: observed.workload.ours().cloned(),
                 fault: seen.workload,

@@ -5,7 +5,7 @@ use asya_shared::resolve::{ObjectRef, is_claimed};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::roll::Live;
@@ -99,6 +99,26 @@ async fn tell(
         Err(Error::Stale(_)) => {}
         Err(error) => return Err(error),
     }
+    Ok(())
+}
+
+/// Gives up what makes pods roll on an object that is none of the target's any more (SAFE-19).
+pub(super) async fn release_roll(
+    context: &Context,
+    observed: &Observed,
+    object: &ObjectRef,
+) -> Result<(), Error> {
+    // Of the objects that are annotated, only these are annotated in their pod template by us.
+    let manager = if object.group_kind().group == "apps" {
+        manager::ROLL
+    } else {
+        manager::PARENT
+    };
+    let Err(error) = apply(context, observed, object, (manager, &named(object))).await else {
+        return Ok(());
+    };
+    let fault = refused(&object.to_string(), error)?;
+    warn!(fault.message, "our annotation stays");
     Ok(())
 }
 

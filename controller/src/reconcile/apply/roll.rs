@@ -5,6 +5,7 @@ use std::time::Duration;
 use asya_shared::names::{annotation, manager};
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, EvictParams, Preconditions};
 
@@ -38,6 +39,8 @@ pub enum Rolled {
     Waits(Reason, String, Retry),
     /// No further try is made.
     Halted(String),
+    /// No further pod is replaced until the last replacement is ready.
+    Stalled(String),
     /// The annotation that asks for it was taken back, or belongs to another.
     Lost(Loss),
     /// It is taken back again and again: no further try is made.
@@ -64,17 +67,20 @@ pub(super) async fn roll(
     let key = observed.key();
     match plan {
         Rolling::Rest => {
-            context.slots.release(key);
+            context.slots.forget(key);
             Ok(Rolled::Rest)
         }
         Rolling::Wait(reason, text, wait) => {
-            if reason == Reason::RolloutInProgress {
-                context.slots.hold(key);
+            // A rollout that somebody else began, or that takes too long, holds up nobody (SAFE-15).
+            let ours = (reason == Reason::RolloutInProgress).then(|| held_until(observed));
+            match ours.flatten() {
+                Some(until) => context.slots.hold(key, until),
+                None => context.slots.release(key),
             }
             Ok(Rolled::Waits(reason, text, Retry::After(wait)))
         }
         Rolling::Halt(text) => {
-            context.slots.release(key);
+            context.slots.forget(key);
             let before = observed.previous.rollout.as_ref();
             if before.is_none_or(|before| !before.halted) {
                 context
@@ -83,14 +89,24 @@ pub(super) async fn roll(
             }
             Ok(Rolled::Halted(text))
         }
-        Rolling::Lost(lost) => {
+        Rolling::Stall(text) => {
             context.slots.release(key);
+            let before = observed.previous.rollout.as_ref();
+            if before.is_none_or(|before| !before.stalled) {
+                context
+                    .events
+                    .tell(&observed.actor, Note::RolloutHalted, &text);
+            }
+            Ok(Rolled::Stalled(text))
+        }
+        Rolling::Lost(lost) => {
+            context.slots.forget(key);
             Ok(Rolled::Lost(
                 lost_annotation(context, observed, lost).await?,
             ))
         }
         Rolling::Leave => {
-            context.slots.release(key);
+            context.slots.forget(key);
             Ok(Rolled::Left)
         }
         Rolling::Act(act) => step(context, observed, act, claim).await,
@@ -155,21 +171,46 @@ async fn step(
     match act {
         Act::Prove => Ok(Rolled::Proved),
         Act::Annotate(value) => {
-            context.slots.hold(key);
+            hold(context, observed);
             tell_of_gpus(context, observed, resolved);
             let ours = Ours {
                 roll: Some(&value),
                 claim,
             };
             let refused = put(context, observed, &resolved.target.roll, ours).await?;
+            if refused.is_some() {
+                context.slots.release(key);
+            }
             Ok(refused.unwrap_or_else(|| asked(By::Annotation)))
         }
         Act::Evict(pod) => {
-            context.slots.hold(key);
+            hold(context, observed);
             tell_of_gpus(context, observed, resolved);
             evict(context, observed, &pod).await
         }
     }
+}
+
+/// A target that has not got on by then holds up no other (SAFE-15).
+const LONGEST_HOLD: Duration = Duration::from_hours(1);
+
+fn hold(context: &Context, observed: &Observed) {
+    let until = Timestamp::now().checked_add(hold_time(observed));
+    context
+        .slots
+        .hold(observed.key(), until.unwrap_or(Timestamp::MAX));
+}
+
+fn hold_time(observed: &Observed) -> Duration {
+    let limit = observed.progress_limit();
+    limit.map_or(LONGEST_HOLD, |limit| limit.min(LONGEST_HOLD))
+}
+
+/// Until when our last write holds a slot, as status tells also after a restart.
+fn held_until(observed: &Observed) -> Option<Timestamp> {
+    let since = observed.previous.rollout.as_ref()?.since.as_ref()?;
+    let until = since.0.checked_add(hold_time(observed)).ok()?;
+    (until > Timestamp::now()).then_some(until)
 }
 
 /// ROLL-7: said before the first is replaced.
@@ -289,6 +330,7 @@ pub(super) async fn evict(
             ))
         }
         Err(error) => {
+            context.slots.release(key);
             let fault = refused(&format!("eviction of pod {}", pod.name), error)?;
             Ok(Rolled::Waits(
                 Reason::RolloutWaiting,

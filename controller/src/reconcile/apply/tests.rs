@@ -58,12 +58,13 @@ async fn who_is_left_alone_or_refused_in_the_midst_of_a_rollout_holds_up_no_othe
         let (context, other) = (context(), Key::new("ns", "other"));
         let mut seen = observed(&actor(metadata, spec, &json!({})));
         seen.binding = Some(BindingSeen::default());
-        context.slots.hold(seen.key());
-        assert!(!context.slots.has_room_for(&other));
-        let plan = plan(&seen, Timestamp::now());
+        let now = Timestamp::now();
+        context.slots.hold(seen.key(), Timestamp::MAX);
+        assert!(!context.slots.has_room_for(&other, now));
+        let plan = plan(&seen, now);
         // Whatever else it would do, nobody answers.
         let _ = apply(&context, &seen, plan).await;
-        assert!(context.slots.has_room_for(&other), "{metadata} {spec}");
+        assert!(context.slots.has_room_for(&other, now), "{metadata} {spec}");
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::parent::Ours;
 use super::roll::{Rolled, evict, put};
-use super::{Outcome, template};
+use super::{Outcome, parent, template};
+use crate::events::Note;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
@@ -22,14 +23,27 @@ pub(super) async fn unbind(
     let templated = live().find(|it| it.templated);
     let annotated = live().any(|it| it.value.is_some() || it.claimed);
     let value = (plan == Unbind::Change).then_some(UNBOUND);
-    let written = matches!(plan, Unbind::Release | Unbind::Change);
+    let mut written = matches!(plan, Unbind::Release | Unbind::Change);
+    if written {
+        for object in seen.iter().flat_map(|seen| &seen.left) {
+            parent::release_roll(context, observed, object).await?;
+        }
+    }
     let rolled = match plan {
         Unbind::Done => {
-            context.slots.release(observed.key());
+            context.slots.forget(observed.key());
             return Ok(None);
         }
         Unbind::Unknown => return Ok(Some(Outcome::Unknown(Retry::After(AGAIN)))),
         Unbind::Wait(wait) => return Ok(Some(held(None, Retry::After(wait), false))),
+        Unbind::Stalled(text, wait) => {
+            if !is_told(observed) {
+                context
+                    .events
+                    .tell(&observed.actor, Note::RolloutHalted, &text);
+            }
+            return Ok(Some(blocked(&text, Retry::After(wait))));
+        }
         Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Retry::After(wait)))),
         Unbind::Release if templated.is_some() => {
             if let Some(live) = templated {
@@ -56,7 +70,11 @@ pub(super) async fn unbind(
             }
             None => None,
         },
-        Unbind::Evict(pod) => Some(evict(context, observed, &pod).await?),
+        Unbind::Evict(pod) => {
+            let evicted = evict(context, observed, &pod).await?;
+            written = matches!(evicted, Rolled::Asked(..));
+            Some(evicted)
+        }
     };
     Ok(Some(match rolled {
         Some(Rolled::Waits(_, text, retry)) => blocked(&text, retry),
@@ -73,6 +91,13 @@ pub(super) async fn unbind(
 const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
 /// Until what was asked for, or what there is, shows.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// An Event is written once for each obstacle, as the condition is.
+fn is_told(observed: &Observed) -> bool {
+    let blocked = Reason::UnbindBlocked.to_string();
+    let mut conditions = observed.previous.conditions.iter();
+    conditions.any(|it| it.type_ == "Ready" && it.reason == blocked)
+}
 
 /// BIND-44
 fn blocked(text: &str, retry: Retry) -> Outcome {

@@ -168,3 +168,34 @@ fn pod_on_its_way_out_exists_and_counts_for_nothing_else() {
     assert_eq!((counted.total, counted.pods.matched), (1, 0));
     assert_eq!(counted.injected().1, Reason::NotProven);
 }
+
+/// SAFE-18
+#[test]
+fn pods_with_the_label_of_another_actor_or_with_nothing_but_the_label_count_too() {
+    let labels = |extra: &Value| {
+        let mut labels = json!({"labels": {"asya.sh/asya": "other"}});
+        let all = labels.as_object_mut().unwrap();
+        all.extend(extra.as_object().unwrap().clone());
+        labels
+    };
+    let labelled = |extra: &Value| -> Arc<PodRecord> {
+        record(&json!({"metadata": metadata("p", AFTER, &labels(extra))}))
+    };
+    let opted = json!({"labels": {"asya.sh/asya": "other", "asya.sh/inject": "false"}});
+    let skipped = json!({"annotations": {"asya.sh/not-injected": "SpecConflict"}});
+    for (pod, reason, lacks) in [
+        (
+            marked("p", "another-uid", &BOTH, &[]),
+            "WebhookUnavailable",
+            1,
+        ),
+        (labelled(&json!({})), "WebhookUnavailable", 1),
+        (labelled(&skipped), "SpecConflict", 0),
+        (labelled(&opted), "OptedOut", 0),
+    ] {
+        let counted = count(vec![pod], vec![]);
+        assert_eq!((counted.pods.matched, counted.pods.injected), (1, 0));
+        assert_eq!(counted.pods.reasons[0].reason, reason);
+        assert_eq!(counted.lacking.len(), lacks, "{reason}");
+    }
+}

@@ -128,7 +128,7 @@ impl Resolved {
 /// Pods of a target.
 #[derive(Clone, Debug, Default)]
 pub struct BoundPods {
-    /// Those that carry the mark of a binding.
+    /// Those that carry an actor's label.
     pub marked: Vec<Arc<PodRecord>>,
     /// Those that do not.
     pub bare: Vec<Arc<BarePodRecord>>,
@@ -150,7 +150,13 @@ pub(super) async fn see(
     if let Some(deletion) = unbinds {
         let rollout = bound.map_or(BindingRollout::Always, |bound| bound.rollout);
         return Ok(Some(BindingSeen {
-            unbinding: unbinding::see(context, actor, deletion, rollout).await?,
+            unbinding: unbinding::see(
+                context,
+                actor,
+                (deletion, rollout),
+                &previous.roll_annotations,
+            )
+            .await?,
             ..BindingSeen::default()
         }));
     }
@@ -430,11 +436,9 @@ fn pods(context: &Context, actor: &ActorRecord, expected: &PodMatch) -> Option<B
     let key = &actor.metadata.key;
     context.bindings.expect(key, expected);
     let bare = context.bindings.pods.of(&key.namespace, expected)?;
-    let mut marked = context.stores.pods.of_actor(key);
-    marked.retain(|pod| {
-        let injection = pod.injection.as_ref();
-        !pod.finished && injection.is_some_and(|it| it.labels.match_with(&pod.metadata, expected))
-    });
+    // Whosever label they carry (SAFE-18).
+    let mut marked = context.bindings.marked.of(&key.namespace, expected)?;
+    marked.retain(|pod| !pod.finished);
     for pod in &mut marked {
         context.stores.mounts.complete(pod);
     }

@@ -15,6 +15,8 @@ pub struct Contested {
     pub queue: bool,
     /// Hash of the workload that would receive from it.
     pub workload: Option<String>,
+    /// The kind of that: one without our labels is in no watch, and has to be looked for by its kind.
+    pub kind: Option<WorkloadKind>,
 }
 
 /// What the spec asks for, unless another owns a name that it needs; then also what that keeps the actor from.
@@ -28,9 +30,12 @@ pub(super) fn uncontested(
     let Some(owner) = context.claims.owner_before(&actor.metadata.key) else {
         return (desired, None);
     };
+    let desired = desired.ok();
+    let own = desired.as_deref().and_then(Desired::standalone);
     let contested = Contested {
         queue: owner.of_queue,
-        workload: desired.ok().and_then(|it| workload(&it)),
+        workload: own.map(|own| own.workload.kept.hash.clone()),
+        kind: own.map(|own| own.kind),
     };
     (Err(conflict(&owner)), Some(contested))
 }
@@ -39,9 +44,4 @@ pub(super) fn uncontested(
 fn conflict(Owner { key, queue, .. }: &Owner) -> Fault {
     let violation = validate::queue_taken(queue, &key.namespace, &key.name);
     Fault::until_change(Reason::QueueConflict, violation.to_string())
-}
-
-fn workload(desired: &Desired) -> Option<String> {
-    let own = desired.standalone()?;
-    Some(own.workload.kept.hash.clone())
 }

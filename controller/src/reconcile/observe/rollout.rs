@@ -6,15 +6,18 @@ use asya_shared::names::{annotation, manager};
 use asya_shared::resolve::{Family, ObjectRef, Roll, Selector, Target, is_claimed, template};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use super::availability::{self, ray_workers};
 use super::binding::{BoundPods, Resolved};
 use super::probe_pod::{from_pod, from_template, least_of};
 use crate::binding::spec::without_ours;
 use crate::binding::specimen::Specimen;
 use crate::reconcile::bound_pods::Counted;
+use crate::reconcile::plan::evict::Availability;
 use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Key};
@@ -35,6 +38,8 @@ pub struct RolloutSeen {
     pub budget: Option<String>,
     /// Whether one more target may be rolled.
     pub has_slot: bool,
+    /// How many of the target's pods can serve.
+    pub availability: Availability,
     /// A pod of the target's for a dry run; `None`: none can be made up.
     pub probe: Option<Value>,
 }
@@ -63,7 +68,7 @@ pub(super) async fn see(
 ) -> Result<RolloutSeen, Error> {
     let key = &actor.metadata.key;
     let seen = RolloutSeen {
-        has_slot: context.slots.has_room_for(key),
+        has_slot: context.slots.has_room_for(key, Timestamp::now()),
         counted,
         ..RolloutSeen::default()
     };
@@ -89,6 +94,7 @@ async fn look(
     seen.live = live;
     let specs: Vec<_> = bodies.iter().map(without_ours).collect();
     seen.target = hash::of_value(&json!(specs));
+    seen.availability = availability::see(context, key, target, &seen.live).await?;
     let family = actor
         .binds_to
         .as_ref()
@@ -192,6 +198,7 @@ impl Live {
             at.get(annotation::ROLL)?.as_str().map(str::to_owned)
         });
         let wished = number("/spec/replicas").unwrap_or(1);
+        let wanted = || Some(wished.try_into().unwrap_or(i32::MAX));
         let updated = number("/status/updatedReplicas").unwrap_or(0);
         let total = number("/status/replicas").unwrap_or(0);
         let unseen = number("/status/observedGeneration") < number("/metadata/generation");
@@ -201,15 +208,20 @@ impl Live {
             gpus: template(body).is_some_and(has_gpus),
             claimed: is_claimed(body),
             marked: is_written_by(body, manager::BINDING),
+            ready: number("/status/readyReplicas")
+                .and_then(|it| it.try_into().ok())
+                .unwrap_or(0),
             ..Self::default()
         };
         let kind = object.group_kind();
         match (kind.group, kind.kind) {
             ("apps", "Deployment") => {
                 live.rolling = unseen || updated < wished || total > updated;
-                live.unready = number("/status/readyReplicas").unwrap_or(0) < wished;
+                live.wanted = wanted();
                 live.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
-                live.lowers = text("/spec/strategy/type") == Some("Recreate")
+                // It would take all pods at once, where one by one does (SAFE-14).
+                live.by_eviction = text("/spec/strategy/type") == Some("Recreate");
+                live.lowers = live.by_eviction
                     || unavailable(
                         body.pointer("/spec/strategy/rollingUpdate/maxUnavailable"),
                         wished,
@@ -224,12 +236,10 @@ impl Live {
                         && text("/status/currentRevision") != text("/status/updateRevision")
                         && updated < wished);
                 live.lowers = true;
-                live.unready = number("/status/readyReplicas").unwrap_or(0) < wished;
+                live.drains_first = true;
+                live.wanted = wanted();
             }
-            ("ray.io", "RayCluster") => {
-                let ready = number("/status/readyWorkerReplicas").unwrap_or(0);
-                live.unready = number("/status/desiredWorkerReplicas").is_some_and(|it| ready < it);
-            }
+            ("ray.io", "RayCluster") => live.wanted = ray_workers(body),
             _ => {}
         }
         live

@@ -1,13 +1,15 @@
 use std::time::Duration;
 
+use asya_shared::api::WorkloadKind;
 use serde_json::{Value, json};
 
+use super::contested::Contested;
 use super::queue::not_seen;
-use super::{Observed, QueueSeen};
+use super::{Observed, QueueSeen, wanted_kind};
 use crate::queue::BrokerError;
 use crate::queue::health::Doubts;
-use crate::reconcile::Retry;
-use crate::reconcile::testing::{actor, observed, spec};
+use crate::reconcile::testing::{actor, context, observed, spec};
+use crate::reconcile::{Fault, Reason, Retry};
 use crate::record::Key;
 
 /// QUE-10
@@ -56,6 +58,26 @@ fn who_cannot_even_ask_a_slow_broker_goes_on_without_an_answer() {
         doubts.about(&key).is_none(),
         "nothing is wrong with the queue"
     );
+}
+
+/// SAFE-19: its pods take another actor's messages until it is found.
+#[tokio::test]
+async fn workload_of_an_actor_in_a_queue_contest_is_looked_for_by_the_kind_of_its_spec() {
+    let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
+    let fault = Fault::until_change(Reason::QueueConflict, "taken");
+    let contested = |kind| Contested {
+        queue: true,
+        workload: None,
+        kind,
+    };
+    for (kind, wanted) in [
+        (Some(WorkloadKind::StatefulSet), WorkloadKind::StatefulSet),
+        (Some(WorkloadKind::Deployment), WorkloadKind::Deployment),
+        (None, WorkloadKind::Deployment),
+    ] {
+        let found = wanted_kind(&context(), &actor, Err(&fault), Some(&contested(kind)));
+        assert_eq!(found, wanted);
+    }
 }
 
 fn with_queue(queue: &Value) -> Observed {

@@ -1,27 +1,22 @@
 //! What of an actor that goes is still in the pods of its target (BIND-43).
 
-use std::time::Duration;
-
-use asya_shared::api::BindingRollout;
+use asya_shared::api::{BindingRollout, RollAnnotation};
 use asya_shared::resolve::{ObjectRef, Resolution, Roll, Target};
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
+use serde_json::Value;
 
-use super::DeletionPolicy;
 use super::rollout::lives;
+use super::{DeletionPolicy, availability};
 use crate::binding::{Found, TemplatePart};
 use crate::reconcile::bound_pods::{Lacking, Lacks};
-use crate::reconcile::plan::roll::{Live, REPLACED};
+use crate::reconcile::plan::evict::Availability;
+use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
-use crate::record::{ActorRecord, Key};
+use crate::record::ActorRecord;
 
 /// What is left of a binding.
 #[derive(Clone, Debug, Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own about what is left"
-)]
 pub struct UnbindingSeen {
     /// The user, or the end of the namespace, makes it needless to take it back.
     pub skip: bool,
@@ -29,16 +24,18 @@ pub struct UnbindingSeen {
     pub pods: Vec<Lacking>,
     /// Such a pod is going.
     pub going: bool,
-    /// What came in place of one is not ready yet.
-    pub starting: bool,
     /// The target asks for no pods.
     pub asleep: bool,
+    /// How many pods of the target can serve.
+    pub availability: Availability,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
     /// What the queue scaled, where it could.
     pub scaled: Option<ObjectRef>,
     /// What was annotated, and what is rolled by that.
     pub live: Vec<Live>,
+    /// Objects that still have our annotation although they are none of the target's, as far as that is understood.
+    pub left: Vec<ObjectRef>,
     /// Why nobody knows what the target's pods are.
     pub unresolved: Option<String>,
 }
@@ -47,8 +44,8 @@ pub struct UnbindingSeen {
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
-    deletion: &DeletionPolicy,
-    rollout: BindingRollout,
+    (deletion, rollout): (&DeletionPolicy, BindingRollout),
+    annotated: &[RollAnnotation],
 ) -> Result<Option<UnbindingSeen>, Error> {
     let key = &actor.metadata.key;
     let mut seen = UnbindingSeen::default();
@@ -97,7 +94,10 @@ pub(super) async fn see(
         for live in &mut seen.live {
             live.templated = templated && live.object == target.workload;
         }
-        seen.starting = seen.live.iter().any(|it| it.unready) && is_fresh(context, key, &target);
+        // Only what may be followed by an eviction is worth the read.
+        if !seen.pods.is_empty() {
+            seen.availability = availability::see(context, key, &target, &seen.live).await?;
+        }
         if context.bindings.owner_before(key).is_none() {
             seen.roll = Some(target.roll.clone());
             seen.scaled = target.scale.object().cloned();
@@ -105,6 +105,11 @@ pub(super) async fn see(
             seen.live.retain(|it| it.object == target.workload);
             seen.live.iter_mut().for_each(Live::of_another);
         }
+    }
+    // An older actor has annotated the same objects, and takes that back itself.
+    if context.bindings.owner_before(key).is_none() {
+        seen.look_for_annotations(context, &key.namespace, annotated)
+            .await?;
     }
     if !seen.pods.is_empty() || seen.going || seen.unresolved.is_some() {
         let namespaces: Api<Namespace> = Api::all(context.client.clone());
@@ -117,15 +122,38 @@ pub(super) async fn see(
     Ok(Some(seen))
 }
 
-/// Whether a pod without the sidecar is so new that it may be waited for.
-fn is_fresh(context: &Context, key: &Key, target: &Target) -> bool {
-    let now = Timestamp::now();
-    let bare = context.bindings.pods.of(&key.namespace, &target.pods);
-    bare.into_iter().flatten().any(|pod| {
-        let age = pod.created.as_ref().map(|it| now.duration_since(it.0));
-        let age = age.and_then(|it| Duration::try_from(it).ok());
-        !pod.metadata.deleting && age.is_none_or(|it| it < REPLACED)
-    })
+impl UnbindingSeen {
+    /// Looks at what status says was annotated, where it is none of what the target consists of now (SAFE-19).
+    async fn look_for_annotations(
+        &mut self,
+        context: &Context,
+        namespace: &str,
+        annotated: &[RollAnnotation],
+    ) -> Result<(), Error> {
+        for mark in annotated {
+            let object = ObjectRef {
+                api_version: mark.api_version.clone(),
+                kind: mark.kind.clone(),
+                name: mark.name.clone(),
+                uid: mark.uid.clone(),
+            };
+            let is_it = |it: &Live| (&it.object.kind, &it.object.name) == (&mark.kind, &mark.name);
+            if self.live.iter().any(is_it) {
+                continue;
+            }
+            let body = context.bindings.body(&context.client, namespace, &object);
+            let body = body.await.map_err(Error::Api)?;
+            let uid = |body: &Value| body["metadata"]["uid"].as_str().map(str::to_owned);
+            let path: Vec<_> = mark.path.split('.').collect();
+            let live = body.filter(|body| uid(body) == mark.uid);
+            let live = live.map(|body| Live::of(&object, &body, Some(&path)));
+            if let Some(live) = live.filter(|it| it.value.is_some()) {
+                self.left.push(object);
+                self.live.push(live);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What is known of the target of an actor that goes.

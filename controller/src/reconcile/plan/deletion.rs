@@ -153,16 +153,24 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
     };
     let previous = &observed.previous;
     let rollout = previous.rollout.as_ref();
-    let written = rollout.is_some() || previous.claimed.is_some() || previous.template.is_some();
+    // Where the annotation stands is known, and that is looked at whether the target is understood or not.
+    let asked = rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
+    let written = asked.is_some() || previous.claimed.is_some() || previous.template.is_some();
     let released = rollout.filter(|it| it.value == UNBOUND);
-    let released = released.and_then(|it| it.since.as_ref());
-    let released = released.and_then(|it| now.duration_since(it.0).try_into().ok());
+    let before = released.and_then(|it| it.pods);
+    let last = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
+    let released = last.and_then(|it| now.duration_since(it).try_into().ok());
+    let deleted = observed.actor.deleted.as_ref().map(|it| it.0);
     unbind::decide(&unbind::Facts {
         skip: seen.skip,
         pods: &seen.pods,
         going: seen.going,
-        starting: seen.starting,
         asleep: seen.asleep && plan_wake(observed).is_some(),
+        availability: &seen.availability,
+        before,
+        since: last.or(deleted),
+        limit: observed.progress_limit(),
+        now,
         roll: seen.roll.as_ref(),
         live: &seen.live,
         unresolved: seen.unresolved.as_deref().map(|why| (why, written)),

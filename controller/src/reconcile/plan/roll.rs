@@ -4,26 +4,29 @@
 //! whomever. One annotation is written, or one pod evicted, at a time, after a dry run has shown that what comes instead
 //! has the sidecar.
 
+mod breaker;
+mod one_by_one;
+
 use std::time::Duration;
 
 use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
+use super::evict::{self, Availability};
 use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::{Lacking, Lacks};
+use crate::reconcile::bound_pods::Lacking;
 use crate::reconcile::conflict::{self, Sight, Specs, State};
+
+pub use breaker::bare_in_a_row;
+use breaker::halted;
 
 /// A controller that was asked to replace pods has begun by then: the one of a workload, and one that makes workloads.
 const BEGUN: Duration = Duration::from_secs(5);
 const BEGUN_ABOVE: Duration = Duration::from_secs(30);
-/// A pod that was evicted has been replaced by then, or will not be.
-pub const REPLACED: Duration = Duration::from_mins(5);
 /// Annotations without effect within this time end the tries (ROLL-5), and so many whenever they were.
 const IN_A_ROW: Duration = Duration::from_mins(1);
 const MOST_TRIES: i32 = 5;
-/// Replacements in a row without the sidecar.
-const BARE_REPLACEMENTS: i32 = 2;
 /// What no watch tells is looked at again: a rollout's progress, and a budget or a slot that becomes free.
 const SOON: Duration = Duration::from_secs(5);
 const LATER: Duration = Duration::from_secs(10);
@@ -50,8 +53,12 @@ pub struct Live {
     pub marked: bool,
     /// Its controller is replacing pods.
     pub rolling: bool,
-    /// Fewer of its pods are ready than it asks for.
-    pub unready: bool,
+    /// Pods that it asks for, where it says so.
+    pub wanted: Option<i32>,
+    /// Pods of it that are ready.
+    pub ready: i32,
+    /// Its controller deletes a pod before it makes the replacement, also while others are not ready.
+    pub drains_first: bool,
     /// Its controller was told to replace none.
     pub paused: bool,
     /// A rollout of it may leave fewer pods ready than there are.
@@ -95,10 +102,10 @@ pub struct Facts<'a> {
     pub matched: i32,
     /// Every pod of it.
     pub total: i32,
-    /// Pods with the sidecar that take work.
-    pub ready: i32,
-    /// Pods with the sidecar.
-    pub injected: i32,
+    /// How many of them can serve.
+    pub availability: &'a Availability,
+    /// How long a replacement may take to become ready.
+    pub limit: Option<Duration>,
     /// How its pods are replaced.
     pub roll: &'a Roll,
     /// Nobody knows what its controller takes back.
@@ -132,6 +139,8 @@ pub enum Rolling {
     Wait(Reason, String, Duration),
     /// Nothing any more, until a spec changes.
     Halt(String),
+    /// Nothing, until a replacement becomes ready that has taken too long.
+    Stall(String),
     /// Somebody has taken the annotation back (CONF-2).
     Lost(Lost),
     /// Nothing any more, until a spec changes: somebody takes the annotation back.
@@ -190,7 +199,7 @@ pub fn decide(facts: &Facts<'_>) -> Rolling {
         return Rolling::Wait(Reason::RolloutWaiting, text, LATER);
     }
     if is_evicted(facts) {
-        return evict(facts, before);
+        return one_by_one::evict(facts, before);
     }
     contested(facts, before).unwrap_or_else(|| annotate(facts, before))
 }
@@ -254,47 +263,31 @@ impl Facts<'_> {
         value.is_some_and(|value| number(self.wanted, value).is_some())
     }
 
+    /// What is known about replacing `candidates` one by one.
+    fn evicting<'b>(
+        &'b self,
+        candidates: &'b [Lacking],
+        before: Option<&RolloutStatus>,
+    ) -> evict::Facts<'b> {
+        evict::Facts {
+            candidates,
+            availability: self.availability,
+            present: self.matched,
+            before: before.and_then(|it| it.pods),
+            since: before.and_then(|it| it.since.as_ref()).map(|it| it.0),
+            limit: self.limit,
+            now: self.now,
+        }
+    }
+
+    /// A pod of the target is on its way out.
+    fn is_going(&self) -> bool {
+        self.total > self.matched || self.availability.going
+    }
+
     fn since(&self, before: Option<&RolloutStatus>) -> Option<Duration> {
         let since = before?.since.as_ref()?;
         self.now.duration_since(since.0).try_into().ok()
-    }
-}
-
-/// ROLL-5
-fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
-    let before = before?;
-    let text = |what: &str| {
-        Some(Rolling::Halt(format!(
-            "no further pod is replaced: {what}; see why (status.pods), then change the actor or its target, or annotate the actor asya.sh/roll-now"
-        )))
-    };
-    if before.halted {
-        return text("earlier replacements came up without the sidecar, or none came");
-    }
-    (bare_in_a_row(facts.lacking, before) >= BARE_REPLACEMENTS)
-        .then(|| text("replacements came up without the sidecar"))
-        .flatten()
-}
-
-/// How many replacements have come without the sidecar, up to the newest, where one was asked for (ROLL-5). One that is
-/// evicted in its turn is no longer there to be counted.
-pub fn bare_in_a_row(lacking: &[Lacking], before: &RolloutStatus) -> i32 {
-    let Some(since) = before.since.as_ref().map(|it| it.0) else {
-        return 0;
-    };
-    let is_replacement = |pod: &&Lacking| {
-        // Times of pods are whole seconds: of the same one, those tell that the webhook was asked about.
-        let created = pod.created.as_ref().map(|it| it.0);
-        let same = pod.lacks == Lacks::Given;
-        created.is_some_and(|it| it > since || (same && it.as_second() == since.as_second()))
-    };
-    let mut after: Vec<_> = lacking.iter().filter(is_replacement).collect();
-    after.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
-    let bare = after.iter().rev();
-    let bare = bare.take_while(|pod| pod.lacks != Lacks::Today).count();
-    match i32::try_from(bare).unwrap_or(i32::MAX) {
-        0 => 0,
-        bare => bare.saturating_add(before.bare),
     }
 }
 
@@ -315,9 +308,20 @@ fn annotate(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
         Roll::AnnotateTemplate(_) | Roll::Evict => BEGUN,
     };
     let waits = facts.since(before).is_some_and(|since| since < begun);
-    let going = facts.total > facts.matched;
-    if waits || going || facts.live.iter().any(|it| it.rolling) {
+    if facts.is_going() {
         return runs();
+    }
+    if let Some(pod) = one_by_one::broken(facts, before).filter(|_| !waits) {
+        return Rolling::Act(Act::Evict(pod));
+    }
+    if waits || facts.live.iter().any(|it| it.rolling) {
+        return one_by_one::stalled(facts, before).unwrap_or_else(runs);
+    }
+    if one_by_one::spares(facts) {
+        return one_by_one::evict(facts, before);
+    }
+    if let Some(wait) = waits_for_ready(facts) {
+        return wait;
     }
     let tries = before.map_or(0, |it| it.tries);
     let in_a_row = facts.since(before).is_some_and(|since| since < IN_A_ROW);
@@ -357,26 +361,16 @@ fn number(wanted: &str, value: &str) -> Option<u32> {
     }
 }
 
-/// One at a time: the next when the replacement is ready and has the sidecar (ROLL-4).
-fn evict(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
-    let missing = before
-        .and_then(|it| it.pods)
-        .is_some_and(|pods| facts.matched < pods);
-    let waits = facts.since(before).is_some_and(|since| since < REPLACED);
-    let going = facts.total > facts.matched;
-    let starting = facts.ready < facts.injected;
-    if going || (waits && (missing || starting)) {
-        return runs();
-    }
-    if let Some(wait) = waits_for_slot(facts) {
-        return wait;
-    }
-    let mut pods: Vec<_> = facts.lacking.iter().collect();
-    pods.sort_by(|a, b| b.name.cmp(&a.name));
-    match pods.first() {
-        Some(pod) => Rolling::Act(Act::Evict(Lacking::clone(pod))),
-        None => Rolling::Rest,
-    }
+/// Such a controller would go on to take a ready pod (SAFE-13).
+fn waits_for_ready(facts: &Facts<'_>) -> Option<Rolling> {
+    let lacks_some = |it: &&Live| it.wanted.is_some_and(|wanted| it.ready < wanted);
+    let mut drained = facts.live.iter().filter(|it| it.drains_first);
+    let live = drained.find(|it| lacks_some(it) && it.ready > 0)?;
+    let text = format!(
+        "{}: not all of its pods are ready, and a rollout would take one that is; waiting until they are",
+        live.object
+    );
+    Some(Rolling::Wait(Reason::RolloutWaiting, text, LATER))
 }
 
 fn waits_for_slot(facts: &Facts<'_>) -> Option<Rolling> {

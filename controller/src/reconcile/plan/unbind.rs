@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use asya_shared::resolve::Roll;
+use k8s_openapi::jiff::Timestamp;
 
+use super::evict::{self, Availability};
 use super::roll::Live;
 use crate::reconcile::bound_pods::Lacking;
 
@@ -18,10 +20,6 @@ const LATER: Duration = Duration::from_secs(10);
 
 /// All that is decided by.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own that the table asks for"
-)]
 pub struct Facts<'a> {
     /// The user, or the end of the namespace, makes it needless.
     pub skip: bool,
@@ -29,10 +27,18 @@ pub struct Facts<'a> {
     pub pods: &'a [Lacking],
     /// Such a pod is going.
     pub going: bool,
-    /// What came in place of one is not ready yet.
-    pub starting: bool,
     /// The queue has scaled the target to 0, and it is woken when this is done (SO-6).
     pub asleep: bool,
+    /// How many pods of the target can serve.
+    pub availability: &'a Availability,
+    /// Pods of the target when one was last evicted.
+    pub before: Option<i32>,
+    /// When something was last done, or the actor was deleted.
+    pub since: Option<Timestamp>,
+    /// How long a replacement may take to become ready.
+    pub limit: Option<Duration>,
+    /// Now.
+    pub now: Timestamp,
     /// How the target's pods are replaced; `None`: there is no target of the actor's any more.
     pub roll: Option<&'a Roll>,
     /// What was annotated, and what is rolled by that.
@@ -54,6 +60,8 @@ pub enum Unbind {
     Wait(Duration),
     /// Somebody has to do something first.
     Blocked(String, Duration),
+    /// No further pod is replaced until the others are there and ready.
+    Stalled(String, Duration),
     /// Give up our annotation: the spec is as before the binding, and its controller replaces the pods.
     Release,
     /// Another value, which makes pods roll where giving the annotation up does not.
@@ -68,7 +76,9 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
         return Unbind::Done;
     }
     if let Some((why, written)) = facts.unresolved {
+        let annotated = facts.live.iter().any(|it| it.value.is_some());
         return match (facts.pods.is_empty(), facts.going) {
+            _ if annotated && facts.released.is_none() => Unbind::Release,
             (true, false) if !written => Unbind::Done,
             (true, true) => Unbind::Wait(SOON),
             _ => Unbind::Blocked(why.to_owned(), LATER),
@@ -109,12 +119,39 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     if annotated && !rolls_by_change {
         return Unbind::Release;
     }
-    let moves = begins || facts.going || facts.starting;
-    if moves || facts.live.iter().any(|it| it.rolling) {
+    if begins || facts.going || facts.availability.going {
         return Unbind::Wait(SOON);
     }
-    let last = facts.pods.iter().max_by(|a, b| a.name.cmp(&b.name));
-    last.map_or(Unbind::Wait(SOON), |pod| Unbind::Evict(pod.clone()))
+    one_by_one(facts)
+}
+
+/// A clean pod is what there would be without us, so what cannot serve anyway is replaced at once. One that serves goes
+/// only while all others do (SAFE-11).
+fn one_by_one(facts: &Facts<'_>) -> Unbind {
+    let evicting = evict::Facts {
+        candidates: facts.pods,
+        availability: facts.availability,
+        present: facts.availability.present,
+        before: facts.before,
+        since: facts.since,
+        limit: facts.limit,
+        now: facts.now,
+    };
+    let rolls = facts.live.iter().any(|it| it.rolling);
+    let next = match evicting.obstacle() {
+        Some(obstacle) if obstacle.is_overdue && evicting.unready_candidate().is_none() => {
+            let text = format!(
+                "{} for {}, so no further pod is replaced; see the Events of the pod and of its controller; it goes on by itself once every pod is ready",
+                obstacle.text,
+                evicting.limit_text()
+            );
+            return Unbind::Stalled(text, LATER);
+        }
+        Some(_) => evicting.unready_candidate(),
+        None => evicting.next(),
+    };
+    let next = next.filter(|_| !rolls);
+    next.map_or(Unbind::Wait(SOON), |pod| Unbind::Evict(pod.clone()))
 }
 
 #[cfg(test)]

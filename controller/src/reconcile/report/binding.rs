@@ -1,8 +1,12 @@
 //! What a pass over a binding tells (BIND-5 to BIND-8).
 
+mod annotated;
 mod conditions;
 mod conflicts;
 mod state;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use asya_shared::api::{
     AsyncActorStatus, BindingStrategy, InjectionStatus, Mode, ObjectReference, ResolvedTarget,
@@ -19,11 +23,12 @@ use crate::reconcile::apply::{By, Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::injection::Known;
 use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved};
+use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::plan::roll::bare_in_a_row;
 use crate::reconcile::plan::unbind::UNBOUND;
 use crate::reconcile::pods::Pods;
 use crate::reconcile::{Fault, Reason, Retry};
+use crate::record::PodRecord;
 use crate::scaling::replicas::{LastScale, last_scale};
 
 use crate::reconcile::bound_pods::Counted;
@@ -110,6 +115,7 @@ pub(super) fn report(
     status.bound_since = bound_since;
     status.injection = injection;
     status.rollout = rollout(observed, ensured, now);
+    status.roll_annotations = annotated::annotated(observed, ensured);
     conflicts::tell(&mut status, observed, ensured, now);
     status.progressing_since = verdict.progressing_since.map(Time);
     let queues = queue::tell(observed, ensured, &mut status);
@@ -206,12 +212,19 @@ fn pods(observed: &Observed, seen: &BindingSeen, since: Option<&Time>, now: Time
         .as_ref()
         .map(|counted| asked_for.unwrap_or(counted.total));
     PodsSeen {
-        health: health.map(|pods| Pods::count(&pods.marked, None, now)),
+        health: health.map(|pods| Pods::count(&own(observed, pods), None, now)),
         scale: last_scale(&observed.previous, desired, now),
         counted,
         asked_for,
         desired,
     }
+}
+
+/// Pods with the actor's own sidecar: what fails in another's is not its fault.
+fn own(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
+    let uid = &observed.actor.metadata.uid;
+    let is_own = |pod: &&Arc<PodRecord>| pod.injection.as_ref().is_some_and(|it| it.by == *uid);
+    pods.marked.iter().filter(is_own).cloned().collect()
 }
 
 fn tell_scaling(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
@@ -331,10 +344,15 @@ fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTa
     }
 }
 
+/// From one look at a replacement that is not ready to the next.
+const STALLED: Duration = Duration::from_secs(30);
+
 /// When to look again at pods that are being replaced.
 fn of_rollout(rolled: &Rolled) -> Option<Retry> {
     match rolled {
         Rolled::Waits(_, _, retry) | Rolled::Asked(_, _, retry) => Some(*retry),
+        // Readiness of pods that have no sidecar yet is not watched.
+        Rolled::Stalled(_) => Some(Retry::After(STALLED)),
         // How long it waits now, the next pass knows.
         Rolled::Lost(_) => Some(Retry::Now),
         Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Halted(_) => {
@@ -343,12 +361,15 @@ fn of_rollout(rolled: &Rolled) -> Option<Retry> {
     }
 }
 
-/// That the annotation was given up then: its controller is to be given time.
-pub(super) fn released(now: Timestamp) -> RolloutStatus {
+/// That the annotation was given up then, or a pod was evicted: its controller is to be given time.
+pub(super) fn released(observed: &Observed, now: Timestamp) -> RolloutStatus {
+    let seen = observed.binding.as_ref();
+    let seen = seen.and_then(|it| it.unbinding.as_ref());
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     RolloutStatus {
         value: UNBOUND.to_owned(),
         since: Some(Time(now)),
+        pods: seen.map(|seen| seen.availability.present),
         ..RolloutStatus::default()
     }
 }
@@ -365,7 +386,15 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
         if at_once { hash } else { actor_part(hash) }.map(str::to_owned)
     };
     match &*ensured.rolled {
-        Rolled::Untouched | Rolled::Waits(..) => before,
+        Rolled::Untouched => before,
+        Rolled::Waits(..) => before.map(|it| RolloutStatus {
+            stalled: false,
+            ..it
+        }),
+        Rolled::Stalled(_) => before.map(|it| RolloutStatus {
+            stalled: true,
+            ..it
+        }),
         // What is taken back was no try without effect (ROLL-5).
         Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Lost(_) => None,
         Rolled::Halted(_) => Some(RolloutStatus {
@@ -379,6 +408,8 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             let value = wanted()?;
             let before = before.filter(|it| it.value == value);
             let tries = before.as_ref().map_or(0, |it| it.tries);
+            // An eviction is no try of the annotation: that one may follow (SAFE-13).
+            let annotated = i32::from(*by == By::Annotation);
             let evicted = before.filter(|_| *by == By::Eviction);
             let at_once = observed.actor.annotations.roll_now;
             let lacking = seen.map(|seen| seen.counted.replaceable(at_once));
@@ -387,10 +418,11 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             Some(RolloutStatus {
                 value,
                 since: Some(Time(now)),
-                tries: tries.saturating_add(1),
+                tries: tries.saturating_add(annotated),
                 pods: seen.map(|seen| seen.counted.pods.matched),
                 bare: bare.map_or(0, |(lacking, it)| bare_in_a_row(lacking, &it)),
                 halted: false,
+                stalled: false,
                 generation,
                 target,
             })

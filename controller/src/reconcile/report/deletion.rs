@@ -58,7 +58,7 @@ pub(super) fn of_deletion(
         status.queue_released_since.get_or_insert(Time(since));
     }
     if released {
-        status.rollout = Some(binding::released(now));
+        status.rollout = Some(binding::released(observed, now));
     }
     status.conditions = conditions.list;
     // Written with what changes anyway (FW-25).

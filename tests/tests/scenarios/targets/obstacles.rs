@@ -36,7 +36,8 @@ fn all_injected(status: &Value) -> bool {
 async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_go() {
     Scenario::run("budget", async |scenario| {
         let (name, deployments) = (scenario.name("budget"), scenario.api::<Deployment>());
-        create(scenario, 2, &json!({"strategy": {"type": "Recreate"}})).await?;
+        let lowers = json!({"maxUnavailable": 1, "maxSurge": 0});
+        create(scenario, 2, &json!({"strategy": {"rollingUpdate": lowers}})).await?;
         eventually("both pods are ready", ROLLED, async || {
             let status = deployments.get("web").await?.status.unwrap_or_default();
             check(

@@ -52,11 +52,17 @@ fn what_a_rollout_would_meet_is_read_off_the_workload() {
         json!({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}}});
     assert!(!live(&deployment(&surge, &none)).lowers);
     let recreate = json!({"strategy": {"type": "Recreate"}});
-    assert!(live(&deployment(&recreate, &none)).lowers);
+    let recreate = live(&deployment(&recreate, &none));
+    assert!(recreate.lowers && recreate.by_eviction && !still.by_eviction);
+    assert_eq!(
+        (still.wanted, still.ready, still.drains_first),
+        (Some(4), 0, false)
+    );
 
     let mut set = deployment(&json!({"updateStrategy": {"type": "OnDelete"}}), &none);
     set["kind"] = json!("StatefulSet");
-    assert!(live(&set).by_eviction);
+    assert!(live(&set).by_eviction && live(&set).drains_first);
+    assert_eq!(live(&set).wanted, Some(4));
     set["spec"]["updateStrategy"] =
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     assert!(live(&set).by_eviction);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use asya_shared::api::{BindingRollout, RolloutStatus};
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -7,6 +9,9 @@ use super::{Act, Facts, Live, Rolling, bare_in_a_row, decide};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::conflict::{Losses, Specs, State};
+use crate::reconcile::plan::evict::Availability;
+
+mod one_by_one;
 
 const WANTED: &str = "0123456789abcdef";
 
@@ -43,8 +48,8 @@ struct Row {
     lacking: Vec<Lacking>,
     matched: i32,
     total: i32,
-    ready: i32,
-    injected: i32,
+    availability: Availability,
+    limit: Option<Duration>,
     roll: Roll,
     unknown_owner: bool,
     live: Vec<Live>,
@@ -68,8 +73,8 @@ impl Default for Row {
             lacking: vec![bare("a", -20_000), bare("b", -20_000)],
             matched: 2,
             total: 2,
-            ready: 0,
-            injected: 0,
+            availability: Availability::default(),
+            limit: Some(Duration::from_mins(10)),
             roll: Roll::AnnotateTemplate(vec![deployment()]),
             unknown_owner: false,
             live: vec![Live {
@@ -99,8 +104,8 @@ impl Row {
             lacking: &self.lacking,
             matched: self.matched,
             total: self.total,
-            ready: self.ready,
-            injected: self.injected,
+            availability: &self.availability,
+            limit: self.limit,
             roll: &self.roll,
             unknown_owner: self.unknown_owner,
             live: &self.live,
@@ -150,6 +155,13 @@ impl Row {
         }
     }
 
+    fn stalls(&self) -> bool {
+        match self.decide() {
+            Rolling::Stall(text) => text.contains("600 s (spec.timeout.progress)"),
+            _ => false,
+        }
+    }
+
     fn halts(&self) -> bool {
         matches!(self.decide(), Rolling::Halt(_))
     }
@@ -170,6 +182,7 @@ fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
         pods: Some(2),
         bare: 0,
         halted: false,
+        stalled: false,
         generation: 1,
         target: "spec".to_owned(),
     })
@@ -182,8 +195,6 @@ fn pods_that_lack_the_sidecar_are_rolled_by_one_annotation_unless_they_are_to_wa
     assert_eq!(Row::default().annotates().as_deref(), Some(WANTED));
     let complete = Row {
         lacking: Vec::new(),
-        injected: 2,
-        ready: 2,
         ..Row::default()
     };
     assert_eq!(complete.decide(), Rolling::Rest);
@@ -357,47 +368,6 @@ fn two_bare_replacements_in_a_row_end_it() {
     assert!(!with(vec![bare("a", -20), bare("b", -20)]).halts());
 }
 
-/// ROLL-4, ROLL-6
-#[test]
-fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
-    let ray = || Row {
-        roll: Roll::Evict,
-        ..Row::default()
-    };
-    assert_eq!(ray().evicts().as_deref(), Some("b"));
-    assert_eq!(
-        Row::default()
-            .live(|it| it.by_eviction = true)
-            .evicts()
-            .as_deref(),
-        Some("b"),
-        "OnDelete or partition"
-    );
-    let between = |matched, total, ready, injected, since| Row {
-        matched,
-        total,
-        ready,
-        injected,
-        lacking: vec![bare("a", -50)],
-        before: asked(1, since),
-        ..ray()
-    };
-    let waits = Some(Reason::RolloutInProgress);
-    assert_eq!(between(1, 2, 0, 0, -1).waits(), waits, "one is going");
-    assert_eq!(
-        between(1, 1, 0, 0, -1).waits(),
-        waits,
-        "its replacement has to come"
-    );
-    assert_eq!(between(2, 2, 0, 1, -1).waits(), waits, "and to be ready");
-    assert_eq!(between(2, 2, 1, 1, -1).evicts().as_deref(), Some("a"));
-    assert_eq!(
-        between(1, 1, 0, 0, -400).evicts().as_deref(),
-        Some("a"),
-        "none comes"
-    );
-}
-
 /// The table of docs/spec/binding.md: "unknown".
 #[test]
 fn an_unknown_owner_that_takes_the_annotation_back_leaves_eviction() {
@@ -445,7 +415,6 @@ fn an_annotation_that_is_gone_while_pods_lack_the_sidecar_is_a_loss_and_is_writt
     assert_eq!(stands.waits(), Some(Reason::RolloutInProgress));
     let missed_by_nobody = Row {
         lacking: Vec::new(),
-        injected: 2,
         ..gone(State::Idle)
     };
     assert_eq!(missed_by_nobody.decide(), Rolling::Rest);

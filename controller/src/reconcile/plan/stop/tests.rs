@@ -30,6 +30,7 @@ fn loser(has: Option<(&str, Hold)>) -> Observed {
     observed.contested = Some(Contested {
         queue: true,
         workload: Some("another".to_owned()),
+        kind: None,
     });
     observed.desired = Err(Fault::until_change(Reason::QueueConflict, "it is b's"));
     if let (Some((_, hold)), Some(verified)) = (has, &mut observed.queues.verified) {
@@ -69,6 +70,7 @@ fn only_pods_that_would_take_anothers_messages_go() {
         applied.contested = Some(Contested {
             queue: true,
             workload: Some(APPLIED.to_owned()),
+            kind: None,
         });
         applied
     };

@@ -1,13 +1,23 @@
 use std::time::Duration;
 
 use asya_shared::resolve::{ObjectRef, Roll};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{Facts, LATER, Live, UNBOUND, Unbind, decide};
 use crate::reconcile::bound_pods::Lacking;
+use crate::reconcile::plan::evict::{Availability, UnreadyPod};
+
+static ALL_READY: Availability = Availability {
+    present: 2,
+    unready: Vec::new(),
+    going: false,
+    wanted: None,
+};
 
 fn pod(name: &str) -> Lacking {
     Lacking {
         name: name.into(),
+        uid: name.into(),
         ..Lacking::default()
     }
 }
@@ -28,8 +38,12 @@ fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
         skip: false,
         pods: &pods,
         going: false,
-        starting: false,
         asleep: false,
+        availability: &ALL_READY,
+        before: None,
+        since: None,
+        limit: None,
+        now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
         live: &annotated,
         unresolved: None,
@@ -91,8 +105,12 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
         skip: false,
         pods: &pods,
         going: false,
-        starting: false,
         asleep: false,
+        availability: &ALL_READY,
+        before: None,
+        since: None,
+        limit: None,
+        now: Timestamp::UNIX_EPOCH,
         roll: Some(&spec),
         live: &annotated,
         unresolved: None,
@@ -131,8 +149,12 @@ fn what_an_older_actor_has_there_stays() {
             skip: false,
             pods,
             going: false,
-            starting: false,
             asleep: false,
+            availability: &ALL_READY,
+            before: None,
+            since: None,
+            limit: None,
+            now: Timestamp::UNIX_EPOCH,
             roll: None,
             live: &[live],
             unresolved: None,
@@ -154,8 +176,12 @@ fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_po
         skip: false,
         pods: &pods,
         going: false,
-        starting: false,
         asleep: false,
+        availability: &ALL_READY,
+        before: None,
+        since: None,
+        limit: None,
+        now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
         live: &standing,
         unresolved: None,
@@ -187,8 +213,12 @@ fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
         skip: false,
         pods: &pods,
         going: false,
-        starting: false,
         asleep: false,
+        availability: &ALL_READY,
+        before: None,
+        since: None,
+        limit: None,
+        now: Timestamp::UNIX_EPOCH,
         roll: Some(&template),
         live: &paused,
         unresolved: None,
@@ -211,8 +241,12 @@ fn claim_is_given_up_also_where_nothing_else_was_written() {
         skip: false,
         pods,
         going: false,
-        starting: false,
         asleep: false,
+        availability: &ALL_READY,
+        before: None,
+        since: None,
+        limit: None,
+        now: Timestamp::UNIX_EPOCH,
         roll: Some(&roll),
         live: &claimed,
         unresolved: None,
@@ -222,25 +256,63 @@ fn claim_is_given_up_also_where_nothing_else_was_written() {
     assert_eq!(decide(&facts(&[])), Unbind::Release);
 }
 
-/// BIND-43, ROLL-4
+/// BIND-43, ROLL-4, SAFE-11, SAFE-12
 #[test]
-fn next_pod_is_evicted_when_what_came_for_the_last_is_ready() {
-    let (pods, plain) = ([pod("a")], live(None));
-    let starts = |starting| {
+fn next_pod_is_evicted_when_what_came_for_the_last_is_ready_and_not_before() {
+    let (pods, plain) = ([pod("a"), pod("b")], live(None));
+    let unready = |name: &str| {
+        vec![UnreadyPod {
+            name: name.into(),
+            uid: name.into(),
+            created: None,
+        }]
+    };
+    let decide = |availability: &Availability, since: i64| {
         decide(&Facts {
             skip: false,
             pods: &pods,
             going: false,
-            starting,
             asleep: false,
+            availability,
+            before: Some(3),
+            since: Some(Timestamp::from_second(-since).unwrap()),
+            limit: Some(Duration::from_mins(1)),
+            now: Timestamp::UNIX_EPOCH,
             roll: Some(&Roll::Evict),
             live: &plain,
             unresolved: None,
             released: None,
         })
     };
-    assert!(matches!(starts(true), Unbind::Wait(_)));
-    assert_eq!(starts(false), Unbind::Evict(pod("a")));
+    let all = Availability {
+        present: 3,
+        ..Availability::default()
+    };
+    assert_eq!(decide(&all, 61), Unbind::Evict(pod("b")));
+    let starts = Availability {
+        unready: unready("clean"),
+        ..all.clone()
+    };
+    let missing = Availability {
+        present: 2,
+        ..all.clone()
+    };
+    for lower in [&starts, &missing] {
+        assert!(matches!(decide(lower, 59), Unbind::Wait(_)));
+        assert!(matches!(decide(lower, 61), Unbind::Stalled(..)));
+    }
+    let going = Availability {
+        going: true,
+        ..all.clone()
+    };
+    assert!(matches!(decide(&going, 61), Unbind::Wait(_)));
+    let mut broken = starts;
+    broken.unready.extend(unready("a"));
+    assert_eq!(
+        decide(&broken, 61),
+        Unbind::Evict(pod("a")),
+        "costs nothing"
+    );
 }
 
 /// BIND-43, BIND-44
@@ -268,8 +340,12 @@ fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
             skip: false,
             pods,
             going,
-            starting: false,
             asleep: false,
+            availability: &ALL_READY,
+            before: None,
+            since: None,
+            limit: None,
+            now: Timestamp::UNIX_EPOCH,
             roll: None,
             live: &[],
             unresolved: Some((why, written)),
@@ -292,8 +368,12 @@ fn target_at_zero_is_woken_only_after_its_owner_had_time_to_write_the_template_o
             skip: false,
             pods: &[],
             going: false,
-            starting: false,
             asleep,
+            availability: &ALL_READY,
+            before: None,
+            since: None,
+            limit: None,
+            now: Timestamp::UNIX_EPOCH,
             roll: Some(&parent),
             live,
             unresolved: None,
@@ -309,4 +389,31 @@ fn target_at_zero_is_woken_only_after_its_owner_had_time_to_write_the_template_o
         Unbind::Done,
         "nothing was written"
     );
+}
+
+/// SAFE-19
+#[test]
+fn annotation_is_taken_back_from_where_status_says_it_stands_though_the_target_is_not_understood() {
+    let why = Some(("its deploymentMode is ModelMesh", false));
+    let decide = |live: &[Live], released| {
+        decide(&Facts {
+            skip: false,
+            pods: &[],
+            going: false,
+            asleep: false,
+            availability: &ALL_READY,
+            before: None,
+            since: None,
+            limit: None,
+            now: Timestamp::UNIX_EPOCH,
+            roll: None,
+            live,
+            unresolved: why,
+            released,
+        })
+    };
+    assert_eq!(decide(&live(Some("x")), None), Unbind::Release);
+    assert_eq!(decide(&live(None), None), Unbind::Done);
+    let once = Some(Duration::from_secs(1));
+    assert_eq!(decide(&live(Some("x")), once), Unbind::Done, "another's");
 }

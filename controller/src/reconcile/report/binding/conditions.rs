@@ -81,7 +81,9 @@ fn by_pods(observed: &Observed, ensured: &Ensured, counted: &Counted) -> Injecte
     match &*ensured.rolled {
         Rolled::Waits(reason, text, _) => (Some(false), *reason, text.clone()),
         Rolled::Asked(_, text, _) => (Some(false), Reason::RolloutInProgress, text.clone()),
-        Rolled::Halted(text) => (Some(false), Reason::RolloutHalted, text.clone()),
+        Rolled::Halted(text) | Rolled::Stalled(text) => {
+            (Some(false), Reason::RolloutHalted, text.clone())
+        }
         Rolled::Untouched if without_pods && !observed.proved() => counted.injected(),
         Rolled::Untouched | Rolled::Proved | Rolled::Rest if without_pods => {
             let text =

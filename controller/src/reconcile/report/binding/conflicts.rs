@@ -80,6 +80,7 @@ fn news(ensured: &Ensured) -> Vec<(Part, News)> {
         Rolled::Untouched
         | Rolled::Waits(..)
         | Rolled::Halted(_)
+        | Rolled::Stalled(_)
         | Rolled::Left
         | Rolled::Asked(By::Eviction, ..) => None,
     };

@@ -1,0 +1,102 @@
+//! How many pods of a target can serve. Pods without an actor's label are watched by their metadata alone (BIND-62), so
+//! the API server is asked, and only while pods are being replaced.
+
+use asya_shared::resolve::{Controller, GroupKind, ObjectRef, PodMatch, Target};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::Value;
+
+use crate::reconcile::plan::evict::{Availability, UnreadyPod};
+use crate::reconcile::plan::roll::Live;
+use crate::reconcile::{Context, Error};
+use crate::record::Key;
+
+const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
+/// Looks at the pods of a target.
+pub(super) async fn see(
+    context: &Context,
+    key: &Key,
+    target: &Target,
+    live: &[Live],
+) -> Result<Availability, Error> {
+    let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
+    let params = ListParams::default()
+        .labels(&target.pods.labels.to_string())
+        .fields(UNFINISHED);
+    let pods = api.list(&params).await.map_err(Error::Api)?;
+    let mut wanted: Vec<_> = live.iter().filter_map(|it| it.wanted).collect();
+    for cluster in clusters(target, live) {
+        let body = context
+            .bindings
+            .body(&context.client, &key.namespace, cluster);
+        let body = body.await.map_err(Error::Api)?;
+        wanted.extend(body.as_ref().and_then(ray_workers));
+    }
+    Ok(Availability {
+        wanted: (!wanted.is_empty()).then(|| wanted.iter().sum()),
+        ..availability(&pods.items, &target.pods)
+    })
+}
+
+/// The clusters of a `RayService`, which itself does not tell how many workers there should be.
+fn clusters<'a>(target: &'a Target, live: &'a [Live]) -> impl Iterator<Item = &'a ObjectRef> {
+    let kind = GroupKind {
+        group: "ray.io",
+        kind: "RayCluster",
+    };
+    let all = target
+        .chain
+        .iter()
+        .filter(move |it| it.group_kind() == kind);
+    all.filter(|it| !live.iter().any(|known| known.object == **it))
+}
+
+/// Workers that a `RayCluster` should have.
+pub(super) fn ray_workers(cluster: &Value) -> Option<i32> {
+    let wanted = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
+    wanted.try_into().ok()
+}
+
+fn availability(pods: &[Pod], expected: &PodMatch) -> Availability {
+    let mut seen = Availability::default();
+    for pod in pods.iter().filter(|pod| is_one_of(pod, expected)) {
+        let metadata = &pod.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            seen.going = true;
+            continue;
+        }
+        seen.present = seen.present.saturating_add(1);
+        if !is_ready(pod) {
+            seen.unready.push(UnreadyPod {
+                name: metadata.name.as_deref().unwrap_or_default().into(),
+                uid: metadata.uid.as_deref().unwrap_or_default().into(),
+                created: metadata.creation_timestamp.clone(),
+            });
+        }
+    }
+    seen
+}
+
+fn is_one_of(pod: &Pod, expected: &PodMatch) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|it| it.controller == Some(true));
+    let owner = owner.map(|it| Controller {
+        api_version: &it.api_version,
+        kind: &it.kind,
+        name: &it.name,
+    });
+    let label = |key: &str| labels?.get(key).map(String::as_str);
+    expected.matches(label, owner.as_ref())
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
+#[cfg(test)]
+mod tests;

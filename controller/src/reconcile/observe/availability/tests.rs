@@ -1,0 +1,84 @@
+use asya_shared::resolve::{ObjectRef, Related, Resolution, Roll, resolver};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::{availability, clusters, ray_workers};
+use crate::reconcile::plan::roll::Live;
+
+fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
+    let mut pod = json!({
+        "metadata": {
+            "name": name, "uid": name, "labels": {"ray.io/cluster": cluster, "ray.io/node-type": "worker"},
+            "ownerReferences": [{"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": cluster, "uid": "c", "controller": true}],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        let part = pod[key].as_object_mut().unwrap();
+        part.extend(value.as_object().unwrap().clone());
+    }
+    serde_json::from_value(pod).unwrap()
+}
+
+/// SAFE-11
+#[test]
+fn pods_of_the_target_that_stay_are_counted_whether_they_are_ready_or_not() {
+    let expected = resolver("ray.io", "RayCluster").convention("rc");
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let none = json!({});
+    let all = [
+        pod("ready", "rc", &none),
+        pod("new", "rc", &json!({"status": {"conditions": null}})),
+        pod("unready", "rc", &unready),
+        pod("of-another", "other", &unready),
+        pod("going-of-another", "other", &going),
+    ];
+    let seen = availability(&all, &expected);
+    let names: Vec<_> = seen.unready.iter().map(|it| &*it.name).collect();
+    assert_eq!(
+        (seen.present, seen.going, names),
+        (3, false, vec!["new", "unready"])
+    );
+    let seen = availability(&[pod("a", "rc", &going)], &expected);
+    assert_eq!((seen.present, seen.going), (0, true));
+}
+
+/// SAFE-11
+#[test]
+fn clusters_of_a_ray_service_tell_how_many_workers_there_should_be() {
+    let cluster = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayCluster",
+        "metadata": {
+            "name": "llm-abcde", "uid": "c", "labels": {"ray.io/originated-from-cr-name": "llm"},
+            "ownerReferences": [{"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm", "uid": "s", "controller": true}],
+        },
+        "status": {"desiredWorkerReplicas": 3},
+    });
+    assert_eq!(ray_workers(&cluster), Some(3));
+    let service = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayService", "metadata": {"name": "llm", "uid": "s"},
+        "spec": {"rayClusterConfig": {"workerGroupSpecs": [{"groupName": "w"}]}},
+    });
+    let mut related = Related::default();
+    let kind = asya_shared::resolve::GroupKind {
+        group: "ray.io",
+        kind: "RayCluster",
+    };
+    related.objects.insert(kind, vec![cluster]);
+    let target = match resolver("ray.io", "RayService").resolve(&service, &related) {
+        Resolution::Found(target) => target,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(target.roll, Roll::Evict);
+    let names: Vec<_> = clusters(&target, &[]).map(|it| it.name.clone()).collect();
+    assert_eq!(names, ["llm-abcde"]);
+    let known = clusters(&target, &[])
+        .cloned()
+        .map(|object: ObjectRef| Live {
+            object,
+            ..Live::default()
+        });
+    let known: Vec<_> = known.collect();
+    assert_eq!(clusters(&target, &known).count(), 0);
+}

@@ -1,0 +1,117 @@
+//! Which pod of a target may be evicted next (ROLL-4, SAFE-11, SAFE-12).
+//!
+//! An eviction costs the target a ready pod until the replacement is ready, and nobody can tell beforehand whether it
+//! ever will be. So there is never more than one pod in between: whatever is wrong with replacements, the target has
+//! lost one pod and keeps the others.
+
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::reconcile::bound_pods::Lacking;
+
+/// How many pods of a target can serve.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Availability {
+    /// Pods that stay.
+    pub present: i32,
+    /// Those of them that are not ready.
+    pub unready: Vec<UnreadyPod>,
+    /// One is on its way out.
+    pub going: bool,
+    /// Pods that the target's controllers are asked to run, where they say so.
+    pub wanted: Option<i32>,
+}
+
+/// A pod that is not ready.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnreadyPod {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its uid.
+    pub uid: Box<str>,
+    /// When it was made.
+    pub created: Option<Time>,
+}
+
+/// All that is decided by.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// Pods that are to be replaced; none of the target's is on its way out.
+    pub candidates: &'a [Lacking],
+    /// How many pods can serve.
+    pub availability: &'a Availability,
+    /// Pods of the target that stay.
+    pub present: i32,
+    /// How many there were at the last eviction.
+    pub before: Option<i32>,
+    /// When a replacement was last asked for.
+    pub since: Option<Timestamp>,
+    /// How long a replacement may take to become ready (`spec.timeout.progress`).
+    pub limit: Option<Duration>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What keeps a ready pod from being evicted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Obstacle {
+    /// In words.
+    pub text: String,
+    /// It has lasted for longer than a replacement may take.
+    pub is_overdue: bool,
+}
+
+impl Facts<'_> {
+    /// What keeps a ready pod from being evicted; `None`: all other pods are there, and ready.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        let others = self.availability.unready.iter();
+        let others = others.filter(|pod| !self.candidates.iter().any(|it| it.uid == pod.uid));
+        let newest = others.max_by_key(|pod| (pod.created.as_ref().map(|it| it.0), &pod.name));
+        let wanted = self.availability.wanted.or(self.before).unwrap_or(0);
+        let missing = wanted - self.present;
+        let text = match newest {
+            Some(pod) => format!("pod {} is not ready", pod.name),
+            None if missing > 0 => format!("{missing} of {wanted} pods are missing"),
+            None => return None,
+        };
+        // A pod that came later has its own time.
+        let came = newest.and_then(|pod| pod.created.as_ref()).map(|it| it.0);
+        let begun = self
+            .since
+            .map(|since| came.map_or(since, |it| it.max(since)));
+        Some(Obstacle {
+            text,
+            is_overdue: begun.is_some_and(|begun| self.is_over(begun)),
+        })
+    }
+
+    fn is_over(&self, begun: Timestamp) -> bool {
+        let ends = self.limit.and_then(|limit| begun.checked_add(limit).ok());
+        ends.is_some_and(|ends| ends <= self.now)
+    }
+
+    /// A candidate that serves nobody: to replace it costs nothing.
+    pub fn unready_candidate(&self) -> Option<&Lacking> {
+        let unready = &self.availability.unready;
+        let is_unready = |pod: &&Lacking| unready.iter().any(|it| it.uid == pod.uid);
+        let all = self.candidates.iter().filter(is_unready);
+        all.max_by(|a, b| a.name.cmp(&b.name))
+    }
+
+    /// The candidate that goes next when nothing keeps it.
+    pub fn next(&self) -> Option<&Lacking> {
+        let last = || self.candidates.iter().max_by(|a, b| a.name.cmp(&b.name));
+        self.unready_candidate().or_else(last)
+    }
+
+    /// The limit in words.
+    pub fn limit_text(&self) -> String {
+        let seconds = self.limit.unwrap_or_default().as_secs();
+        format!("{seconds} s (spec.timeout.progress)")
+    }
+}
+
+#[cfg(test)]
+mod tests;

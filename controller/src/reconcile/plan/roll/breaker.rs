@@ -1,0 +1,47 @@
+//! What ends a rollout until a spec changes: replacements without the sidecar (ROLL-5).
+
+use asya_shared::api::RolloutStatus;
+
+use super::{Facts, Rolling};
+use crate::reconcile::bound_pods::{Lacking, Lacks};
+
+/// Replacements in a row without the sidecar.
+const BARE_REPLACEMENTS: i32 = 2;
+
+/// ROLL-5
+pub(super) fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+    let before = before?;
+    let text = |what: &str| {
+        Some(Rolling::Halt(format!(
+            "no further pod is replaced: {what}; see why (status.pods), then change the actor or its target, or annotate the actor asya.sh/roll-now"
+        )))
+    };
+    if before.halted {
+        return text("earlier replacements came up without the sidecar, or none came");
+    }
+    (bare_in_a_row(facts.lacking, before) >= BARE_REPLACEMENTS)
+        .then(|| text("replacements came up without the sidecar"))
+        .flatten()
+}
+
+/// How many replacements have come without the sidecar, up to the newest, where one was asked for (ROLL-5). One that is
+/// evicted in its turn is no longer there to be counted.
+pub fn bare_in_a_row(lacking: &[Lacking], before: &RolloutStatus) -> i32 {
+    let Some(since) = before.since.as_ref().map(|it| it.0) else {
+        return 0;
+    };
+    let is_replacement = |pod: &&Lacking| {
+        // Times of pods are whole seconds: of the same one, those tell that the webhook was asked about.
+        let created = pod.created.as_ref().map(|it| it.0);
+        let same = pod.lacks == Lacks::Given;
+        created.is_some_and(|it| it > since || (same && it.as_second() == since.as_second()))
+    };
+    let mut after: Vec<_> = lacking.iter().filter(is_replacement).collect();
+    after.sort_by_key(|pod| pod.created.as_ref().map(|it| it.0));
+    let bare = after.iter().rev();
+    let bare = bare.take_while(|pod| pod.lacks != Lacks::Today).count();
+    match i32::try_from(bare).unwrap_or(i32::MAX) {
+        0 => 0,
+        bare => bare.saturating_add(before.bare),
+    }
+}

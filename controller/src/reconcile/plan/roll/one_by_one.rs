@@ -1,0 +1,81 @@
+//! Pods that are replaced one by one, by evictions of ours (ROLL-4, ROLL-6).
+
+use asya_shared::api::RolloutStatus;
+use asya_shared::resolve::Roll;
+
+use super::{Act, Facts, LATER, Live, Rolling, runs, waits_for_slot};
+use crate::reconcile::Reason;
+use crate::reconcile::bound_pods::{Lacking, Lacks};
+use crate::reconcile::plan::evict::{self, Obstacle};
+
+/// The next, when all others are there and ready (SAFE-11).
+pub(super) fn evict(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
+    if facts.is_going() {
+        return runs();
+    }
+    let evicting = facts.evicting(facts.lacking, before);
+    if let Some(obstacle) = evicting.obstacle() {
+        return waits(&evicting, &obstacle);
+    }
+    if let Some(wait) = waits_for_slot(facts) {
+        return wait;
+    }
+    match evicting.next() {
+        Some(pod) => Rolling::Act(Act::Evict(pod.clone())),
+        None => Rolling::Rest,
+    }
+}
+
+fn waits(evicting: &evict::Facts<'_>, obstacle: &Obstacle) -> Rolling {
+    if obstacle.is_overdue {
+        return stall(evicting, obstacle);
+    }
+    if evicting.since.is_some() {
+        return runs();
+    }
+    let text = format!(
+        "{}, so evicting another would leave fewer; waiting until that has changed",
+        obstacle.text
+    );
+    Rolling::Wait(Reason::RolloutWaiting, text, LATER)
+}
+
+/// SAFE-12
+fn stall(evicting: &evict::Facts<'_>, obstacle: &Obstacle) -> Rolling {
+    Rolling::Stall(format!(
+        "the rollout has stopped: {} for {}; see the Events of the pod and of its controller; it goes on by itself once every pod is ready, and a change of the actor's spec replaces the pods that are not",
+        obstacle.text,
+        evicting.limit_text()
+    ))
+}
+
+/// A rollout by the target's own controller that does not get on. It is not undone: pods that are made meanwhile get the
+/// sidecar whatever the template says, so a second rollout would bring nothing back.
+pub(super) fn stalled(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+    let evicting = facts.evicting(facts.lacking, before);
+    let obstacle = evicting.obstacle().filter(|it| it.is_overdue)?;
+    Some(stall(&evicting, &obstacle))
+}
+
+/// A pod that an older sidecar keeps from being ready. What replaces it has today's, whatever its controller does: also
+/// one whose rollout is stuck on this pod (SAFE-13).
+pub(super) fn broken(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Lacking> {
+    let outdated = facts.lacking.iter().filter(|it| it.lacks == Lacks::Today);
+    let outdated: Vec<_> = outdated.cloned().collect();
+    let is_next = facts.evicting(facts.lacking, before).obstacle().is_none();
+    let pod = facts
+        .evicting(&outdated, before)
+        .unready_candidate()
+        .cloned();
+    pod.filter(|_| is_next)
+}
+
+/// Whether evictions replace only the pods that lack something, where a rollout would replace at least as many that lack
+/// nothing. Only where the target's own update takes a pod before its replacement is ready, too (SAFE-17).
+pub(super) fn spares(facts: &Facts<'_>) -> bool {
+    let lacking = i32::try_from(facts.lacking.len()).unwrap_or(i32::MAX);
+    let complete = facts.matched.saturating_sub(lacking);
+    let is_allowed = matches!(facts.roll, Roll::AnnotateTemplate(_))
+        && facts.live.iter().all(|it: &Live| it.lowers);
+    is_allowed && !facts.live.is_empty() && complete > 0 && complete >= lacking
+}

@@ -1,0 +1,306 @@
+//! Targets whose replacements never become ready: they lose one pod, and no more.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::cluster::MODE;
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::owners::Kind;
+use asya_tests::owners::ray::{RAY_CLUSTER, RayClusters, ray_cluster};
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::systems::bind_as;
+use crate::binding::{bound_actor, condition, model, status_is};
+
+const WAIT: Duration = Duration::from_mins(3);
+/// `timeout.progress` of the actors, instead of 10 minutes.
+const PROGRESS: Duration = Duration::from_secs(20);
+/// As 20 minutes are to these 10.
+const WATCHED: Duration = Duration::from_secs(40);
+const PODS: usize = 3;
+
+/// A target whose new pods are held back.
+struct Held<'a> {
+    scenario: &'a Scenario,
+    selector: &'static str,
+}
+
+/// A pod that stays.
+#[derive(Debug)]
+struct Seen {
+    ready: bool,
+    sidecar: bool,
+}
+
+impl Held<'_> {
+    async fn pods(&self) -> Result<Vec<Seen>, kube::Error> {
+        let selector = ListParams::default().labels(self.selector);
+        let pods = self.scenario.api::<Pod>().list(&selector).await?;
+        let stay = pods.items.into_iter();
+        let stay = stay.filter(|pod| pod.metadata.deletion_timestamp.is_none());
+        Ok(stay
+            .map(|pod| {
+                let conditions = pod.status.and_then(|it| it.conditions);
+                let mut conditions = conditions.into_iter().flatten();
+                let containers = pod.spec.into_iter().flat_map(|it| it.containers);
+                Seen {
+                    ready: conditions.any(|it| it.type_ == "Ready" && it.status == "True"),
+                    sidecar: containers.into_iter().any(|it| it.name == "asya-sidecar"),
+                }
+            })
+            .collect())
+    }
+
+    /// Lets all pods that wait become ready.
+    async fn release(&self) -> Result<()> {
+        let unlabel = format!("{MODE}-");
+        let selector = format!("--selector={}", self.selector);
+        let label = ["label", "pods", &selector, &unlabel];
+        self.scenario.kubectl(&label).await.map(drop)
+    }
+
+    async fn all_ready(&self) -> Result<()> {
+        eventually("all pods are ready", WAIT, async || {
+            self.release().await.map_err(NotYet::new)?;
+            let pods = self.pods().await?;
+            let ready = pods.iter().filter(|it| it.ready).count();
+            check(ready == PODS, format_args!("{pods:?}"))
+        })
+        .await
+    }
+
+    /// Never are more than one of them not ready, until this is so and then for some time.
+    async fn loses_at_most_one(
+        &self,
+        what: &str,
+        is_so: impl AsyncFn() -> Result<bool>,
+    ) -> Result<()> {
+        let mut until = None;
+        eventually(format_args!("{what}, for some time"), WAIT, async || {
+            let pods = self.pods().await?;
+            let ready = pods.iter().filter(|it| it.ready).count();
+            assert!(ready + 1 >= PODS, "{what}: {pods:?}");
+            if until.is_none() && is_so().await.map_err(NotYet::new)? {
+                until = Some(Instant::now() + WATCHED);
+            }
+            let is_over = until.is_some_and(|until| Instant::now() > until);
+            check(is_over, format_args!("{pods:?}"))
+        })
+        .await
+    }
+
+    /// All that waits is let go, until every pod has the sidecar, or none.
+    async fn goes_on(&self, with_sidecar: bool) -> Result<()> {
+        eventually("the others follow", WAIT, async || {
+            self.release().await.map_err(NotYet::new)?;
+            let pods = self.pods().await?;
+            let done = pods
+                .iter()
+                .filter(|it| it.ready && it.sidecar == with_sidecar);
+            check(done.count() == PODS, format_args!("{pods:?}"))
+        })
+        .await
+    }
+
+    /// Binds, and unbinds again, while no replacement becomes ready.
+    async fn bound_and_unbound(&self, actor: &str) -> Result<()> {
+        let scenario = self.scenario;
+        let told = |kind: &'static str, reason: &'static str| {
+            async move || {
+                let actor = scenario.actors().get(actor).await?;
+                Ok(condition(&actor.data["status"], kind) == ("False", reason))
+            }
+        };
+        let halted = told("Injected", "RolloutHalted");
+        self.loses_at_most_one("the rollout stops", halted).await?;
+        scenario.event("RolloutHalted", WAIT).await?;
+        let status = scenario.actors().get(actor).await?.data["status"].clone();
+        let text = status["conditions"].to_string();
+        assert!(text.contains("20 s (spec.timeout.progress)"), "{text}");
+        assert_eq!(status["rollout"]["stalled"], true);
+        self.goes_on(true).await?;
+        let all = |status: &Value| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+                && status["rollout"].is_null()
+        };
+        status_is(scenario, actor, "all are replaced", WAIT, all).await?;
+
+        let delete = ["delete", "asya", actor, "--wait=false"];
+        scenario.kubectl(&delete).await?;
+        let blocked = told("Ready", "UnbindBlocked");
+        self.loses_at_most_one("unbinding stops", blocked).await?;
+        self.goes_on(false).await?;
+        scenario.actor_gone(actor, WAIT).await
+    }
+}
+
+fn actor(name: &str, kind: &str) -> Value {
+    let mut actor = bound_actor(name, "web");
+    actor["spec"]["workloadRef"]["kind"] = json!(kind);
+    actor["spec"]["timeout"] = json!({"progress": PROGRESS.as_secs()});
+    actor
+}
+
+fn held() -> Result<Value> {
+    let mut held = serde_json::to_value(model("web", 3)?)?;
+    held["spec"]["template"]["metadata"]["labels"][MODE] = json!("hold");
+    Ok(held)
+}
+
+/// SAFE-11, SAFE-12
+#[tokio::test]
+async fn deployment_keeps_its_pods_while_no_replacement_becomes_ready() {
+    Scenario::run("unready-deployment", async |scenario| {
+        let target: Deployment = serde_json::from_value(held()?)?;
+        let deployments = scenario.api::<Deployment>();
+        deployments.create(&PostParams::default(), &target).await?;
+        let held = Held {
+            scenario,
+            selector: "app=web",
+        };
+        held.all_ready().await?;
+        let name = scenario.name("unready");
+        scenario.apply(&actor(&name, "Deployment")).await?;
+        held.bound_and_unbound(&name).await
+    })
+    .await;
+}
+
+/// SAFE-11, SAFE-14: its own strategy would end them all.
+#[tokio::test]
+async fn deployment_that_recreates_its_pods_loses_one_while_no_replacement_becomes_ready() {
+    Scenario::run("unready-recreated", async |scenario| {
+        let mut target = held()?;
+        target["spec"]["strategy"] = json!({"type": "Recreate"});
+        let target: Deployment = serde_json::from_value(target)?;
+        let deployments = scenario.api::<Deployment>();
+        deployments.create(&PostParams::default(), &target).await?;
+        let held = Held {
+            scenario,
+            selector: "app=web",
+        };
+        held.all_ready().await?;
+        let name = scenario.name("unready");
+        scenario.apply(&actor(&name, "Deployment")).await?;
+        held.bound_and_unbound(&name).await
+    })
+    .await;
+}
+
+/// SAFE-11, SAFE-12, ROLL-6
+#[tokio::test]
+async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready() {
+    Scenario::run("unready-set", async |scenario| {
+        let mut target = held()?;
+        target["spec"]["serviceName"] = json!("web");
+        target["spec"]["podManagementPolicy"] = json!("Parallel");
+        target["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+        let target: StatefulSet = serde_json::from_value(target)?;
+        let sets = scenario.api::<StatefulSet>();
+        sets.create(&PostParams::default(), &target).await?;
+        let held = Held {
+            scenario,
+            selector: "app=web",
+        };
+        held.all_ready().await?;
+        let name = scenario.name("unready");
+        scenario.apply(&actor(&name, "StatefulSet")).await?;
+        held.bound_and_unbound(&name).await
+    })
+    .await;
+}
+
+/// SAFE-11, SAFE-12
+#[tokio::test]
+async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
+    Scenario::run("unready-ray", async |scenario| {
+        let mut target = ray_cluster("web", 3);
+        let group = &mut target["spec"]["workerGroupSpecs"][0]["template"];
+        group["metadata"] = json!({"labels": {MODE: "hold"}});
+        let held = Held {
+            scenario,
+            selector: "ray.io/node-type=worker",
+        };
+        let spec = json!({
+            "timeout": {"progress": PROGRESS.as_secs()}, "binding": {"rollout": "OnRestart"},
+        });
+        let made = (RAY_CLUSTER, &target);
+        let (_owner, name) = bind_as(scenario, RayClusters, made, &spec).await?;
+        held.all_ready().await?;
+        let always = Patch::Merge(json!({"spec": {"binding": {"rollout": "Always"}}}));
+        let actors = scenario.actors();
+        actors
+            .patch(&name, &PatchParams::default(), &always)
+            .await?;
+        held.bound_and_unbound(&name).await
+    })
+    .await;
+}
+
+/// SAFE-10: an evicted pod stays listed and is replaced by another; it is none that lacks the sidecar.
+#[tokio::test]
+async fn finished_pod_makes_no_rollout() {
+    Scenario::run("finished", async |scenario| {
+        let (name, deployments) = (scenario.name("finished"), scenario.api::<Deployment>());
+        let target = model("web", 2)?;
+        deployments.create(&PostParams::default(), &target).await?;
+        let held = Held {
+            scenario,
+            selector: "app=web",
+        };
+        let ready = async || -> Result<usize, NotYet> {
+            let pods = held.pods().await?;
+            Ok(pods.iter().filter(|it| it.ready).count())
+        };
+        eventually("its pods are ready", WAIT, async || {
+            let ready = ready().await?;
+            check(ready == 2, ready)
+        })
+        .await?;
+        let pods = scenario.api::<Pod>();
+        let all = pods.list(&ListParams::default().labels("app=web")).await?;
+        let one = all.items.first().and_then(|it| it.metadata.name.clone());
+        let evicted = json!({"status": {
+            "phase": "Failed", "reason": "Evicted",
+            "conditions": [{"type": "Ready", "status": "False"}],
+        }});
+        pods.patch_status(
+            &one.unwrap_or_default(),
+            &PatchParams::default(),
+            &Patch::Strategic(evicted),
+        )
+        .await?;
+        eventually("it is replaced, and stays", WAIT, async || {
+            let (ready, all) = (ready().await?, held.pods().await?.len());
+            check((ready, all) == (2, 3), format_args!("{ready} of {all}"))
+        })
+        .await?;
+        scenario.apply(&bound_actor(&name, "web")).await?;
+        let injected = |status: &Value| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+                && status["pods"]["matched"] == 2
+        };
+        status_is(scenario, &name, "the others are rolled", WAIT, injected).await?;
+        let rolled = deployments.get("web").await?.metadata.generation;
+        let until = Instant::now() + Duration::from_secs(15);
+        eventually("nothing more is rolled", WAIT, async || {
+            let now = deployments.get("web").await?.metadata.generation;
+            assert_eq!(now, rolled);
+            check(Instant::now() > until, "not long enough")
+        })
+        .await?;
+        let hand = asya_tests::owners::Hand::new(scenario.client(), scenario.namespace(), "us");
+        let finished = hand.list(Kind::POD).await?;
+        let finished = finished
+            .iter()
+            .filter(|it| it["status"]["phase"] == "Failed");
+        assert_eq!(finished.count(), 1, "it is there all the time");
+        Ok(())
+    })
+    .await;
+}
