@@ -151,12 +151,13 @@ where
     Bindings: Keeps<R>,
 {
     let store: Arc<dyn Keeps<R>> = operator.context.bindings.clone();
-    let watch: Watch<R> = Watch {
-        selector,
-        ..watch(operator, scope, api, store, None)
-    };
+    let watch: Watch<R> = watch(operator, scope, api, store, selector);
     let operator = operator.clone();
-    async move { watch.run(move |concerns| operator.wake(concerns)).await }
+    let tasks = operator.tasks.clone();
+    tasks.unending(
+        "watch of constraints",
+        watch.run(move |concerns| operator.wake(concerns)),
+    )
 }
 
 fn api<R>(client: &Client, scope: &Scope) -> Api<Seen<R>>

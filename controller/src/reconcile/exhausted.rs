@@ -58,10 +58,10 @@ mod tests {
             let ensured = Ensured {
                 queue: QueueState::Fault(fault(retry)),
                 fault: Some(fault(retry)),
-                scaling: Some(Scaled {
+                scaling: Some(Box::new(Scaled {
                     fault: Some(fault(retry)),
                     ..Scaled::default()
-                }),
+                })),
                 ..Ensured::default()
             };
             let deleting = Outcome::Deleting {

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use asya_tests::Result;
 use asya_tests::cluster::{Cluster, Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::operator::{Instance, Operator, create_broker_secrets, default_values};
 use asya_tests::scenario::Scenario;
+use asya_tests::{Error, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::{Value, json};
 
 use crate::{minimal_actor, own_cluster};
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const MESSAGES: usize = 100;
 const TRANSPORTS: [&str; 2] = ["rabbitmq", "sqs"];
 
@@ -59,7 +59,7 @@ impl Second<'_> {
     async fn apply(&self, actor: &Value) -> Result<()> {
         let name = actor["metadata"]["name"].as_str().unwrap_or_default();
         let file = self.cluster.folder().join(format!("{name}.json"));
-        std::fs::write(&file, actor.to_string())?;
+        std::fs::write(&file, actor.to_string()).map_err(Error::other)?;
         let file = file.display().to_string();
         self.kubectl(&["apply", "--filename", &file])
             .await

@@ -70,13 +70,12 @@ impl Real {
 
     pub async fn delete_dlq(&self, client: &Arc<dyn QueueClient>, queue: &QueueOf) {
         let dlq = queue.names.dlq.as_deref().unwrap();
-        match self.kind {
-            // to the client a dead letter queue is nobody's: it would stay
-            "sqs" => super::sqs::delete(&self.config, dlq).await,
-            _ => {
-                let deleted = client.delete(dlq, &owner(queue)).await;
-                assert_eq!(deleted, Ok(Deleted::Gone));
-            }
+        // To the client a dead letter queue is nobody's: it would stay.
+        if self.kind == "sqs" {
+            super::sqs::delete(&self.config, dlq).await;
+        } else {
+            let deleted = client.delete(dlq, &owner(queue)).await;
+            assert_eq!(deleted, Ok(Deleted::Gone));
         }
     }
 }

@@ -91,7 +91,7 @@ async fn queue_that_is_refused_for_its_messages_is_kept_and_any_other_refusal_is
         match answer {
             Ok(Emptied::Kept) => assert!(kept, "{reason}"),
             Err(BrokerError::NotThereYet(text)) => {
-                assert!(!kept && text.contains(reason), "{text}")
+                assert!(!kept && text.contains(reason), "{text}");
             }
             other => panic!("{other:?}"),
         }

@@ -111,7 +111,7 @@ async fn probe_and_roll(
             roll(context, observed, (rolling, with_roll)).await?
         }
     };
-    ensured.rolled = Box::new(rolled);
+    *ensured.rolled = rolled;
     Ok(())
 }
 

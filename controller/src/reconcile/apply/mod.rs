@@ -124,7 +124,7 @@ pub struct Ensured {
     /// It keeps the template that it has until it is its turn to be rolled (SAFE-36).
     pub postponed: bool,
     /// What scales the workload; `None` while nothing should.
-    pub scaling: Option<Scaled>,
+    pub scaling: Option<Box<Scaled>>,
     /// When KEDA's time to let go of a workload that is no longer to be scaled ends.
     pub released_by: Option<Timestamp>,
     /// What ended the pass before its plan was done; what had been done by then is told.
@@ -306,11 +306,13 @@ fn is_another_queue(observed: &Observed, ensured: &Ensured) -> bool {
         && matches!((before, wanted), (Some(before), Ok(wanted)) if !is_same(before, &wanted))
 }
 
-fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Scaled> {
-    observed.scales().then(|| Scaled {
-        scaled_object: observed.scaling.scaled_object.ours().cloned(),
-        fault,
-        waits_for: None,
+fn seen_scaling(observed: &Observed, fault: Option<Fault>) -> Option<Box<Scaled>> {
+    observed.scales().then(|| {
+        Box::new(Scaled {
+            scaled_object: observed.scaling.scaled_object.ours().cloned(),
+            fault,
+            waits_for: None,
+        })
     })
 }
 

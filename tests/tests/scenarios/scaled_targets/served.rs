@@ -78,7 +78,7 @@ async fn first_ready(scenario: &Scenario) -> Result<Option<Timestamp>> {
     Ok(ready.min())
 }
 
-/// SAFE-20, SAFE-22: first a Ready pod with the sidecar, then the ScaledObject, then the cooldown, then 0.
+/// SAFE-20, SAFE-22: first a Ready pod with the sidecar, then the `ScaledObject`, then the cooldown, then 0.
 async fn is_scaled_in_order(scenario: &Scenario, name: &str, scaled: Scaled<'_>) -> Result<()> {
     let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
     let scaled_objects = of_keda(scenario, "ScaledObject");

@@ -369,10 +369,10 @@ fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {
     let scaling = json!({"scaling": {"enabled": true}});
     let pass = |status: &AsyncActorStatus, fault: Option<Fault>| {
         let mut pass = bound(&scaling, status);
-        pass.2.scaling = Some(Scaled {
+        pass.2.scaling = Some(Box::new(Scaled {
             fault,
             ..Scaled::default()
-        });
+        }));
         pass
     };
     let fault = Fault::until_change(Reason::KedaNotInstalled, "install it");
@@ -388,13 +388,13 @@ fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {
 fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
     let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
     let mut pass = bound(&scaling, &AsyncActorStatus::default());
-    pass.2.scaling = Some(Scaled {
+    pass.2.scaling = Some(Box::new(Scaled {
         scaled_object: Some(scaled_object(
             &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
         )),
         fault: None,
         waits_for: None,
-    });
+    }));
     let works = status_of(&pass);
     assert_eq!(
         told(&works, "ScalingReady"),
@@ -408,10 +408,10 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
     assert_eq!(works.scaled_object_ref.unwrap().name, "a");
 
     let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
-    pass.2.scaling = Some(Scaled {
+    pass.2.scaling = Some(Box::new(Scaled {
         fault: Some(fault),
         ..Scaled::default()
-    });
+    }));
     let refused = status_of(&pass);
     assert_eq!(
         told(&refused, "ScalingReady"),
@@ -430,10 +430,10 @@ fn what_the_first_scaled_object_waits_for_is_told_and_seen_as_soon_as_a_dry_run_
     let scaling = json!({"scaling": {"enabled": true}});
     let before = json!({"boundSince": "2026-01-01T00:00:00Z"});
     let mut pass = bound(&scaling, &serde_json::from_value(before).unwrap());
-    pass.2.scaling = Some(Scaled {
+    pass.2.scaling = Some(Box::new(Scaled {
         waits_for: Some("the sidecar"),
         ..Scaled::default()
-    });
+    }));
     let told_of = |pass: &(Observed, BindingSeen, Ensured)| {
         let told = report(&pass.0, &pass.1, &pass.2, now());
         let waits = is("Unknown", "NotProven");
@@ -455,11 +455,11 @@ fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
             resolved.replicas = Some(0);
         }
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        pass.2.scaling = Some(Scaled {
+        pass.2.scaling = Some(Box::new(Scaled {
             scaled_object: Some(scaled_object(&ready)),
             fault: None,
             waits_for: None,
-        });
+        }));
         *pass.2.rolled = rolled;
         report(&pass.0, &pass.1, &pass.2, now())
     };

@@ -12,11 +12,11 @@ use crate::scaling::testing::{hpa, scaled_object};
 /// A pass that found the actor's `ScaledObject`, as KEDA left it.
 fn scaled(observed: &Observed, extra: &serde_json::Value) -> Ensured {
     let mut ensured = running(observed);
-    ensured.scaling = Some(Scaled {
+    ensured.scaling = Some(Box::new(Scaled {
         scaled_object: Some(scaled_object(extra)),
         fault: None,
         waits_for: None,
-    });
+    }));
     ensured
 }
 

@@ -321,10 +321,10 @@ fn queue_is_an_actors_to_delete_when_its_tags_say_so() {
         (vec![(TYPE, DLQ)], Some(NotOurs::Unmarked)),
     ] {
         let mut found = FoundQueue::default();
-        let owned = tags
+        let named = tags
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        found.tags.extend(owned);
+        found.tags.extend(named);
         assert_eq!(found.withheld_from(&owner, HERE), wanted, "{tags:?}");
     }
 }
