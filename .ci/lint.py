@@ -63,6 +63,22 @@ def links_resolve():
     return not found
 
 
+def unproved(text, tests):
+    """Tests that a text names, in parentheses and as code, and that do not exist."""
+    named = re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", text)
+    return sorted(set(named) - set(tests))
+
+
+def promises_name_their_tests():
+    tests = set()
+    for path in tracked("*.rs"):
+        tests.update(re.findall(r"\bfn (\w+)\(\)", path.read_text()))
+    found = unproved((TOP / "docs/safety.md").read_text(), tests)
+    for name in found:
+        print("docs/safety.md names the test %s, which is not there" % name)
+    return not found
+
+
 def advice_keeps_queues():
     found = False
     for path in tracked("*.rs", "*.md", "*.yaml", "*.txt", "*.tpl", "*.json"):
@@ -91,6 +107,7 @@ def main():
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
     checks["no text costs users their messages"] = advice_keeps_queues
     checks["links between documents resolve"] = links_resolve
+    checks["docs/safety.md names tests that exist"] = promises_name_their_tests
     failed = 0
     for name, check in checks.items():
         good = check()

@@ -335,7 +335,7 @@ class Objects(ChartCase):
     def test_rbac_can_be_left_to_the_user(self):
         """OPS-10: rbac.create"""
         kinds = {kind for kind, _ in self.helm.objects({"rbac": {"create": False}})}
-        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget", "Pod"})
+        self.assertEqual(kinds, {"ServiceAccount", "Deployment", "Service", "ConfigMap", "PodDisruptionBudget", "Pod", "Job"})
 
 
 class WithHelm3(Objects, unittest.TestCase):

@@ -55,7 +55,7 @@ REFUSED = [
     ("metrics.serviceMonitor.interval", 30),
     ("metrics.serviceMonitor.labels", {"release": 7}),
     ("metrics.prometheusRule.enabled", "yes"),
-    ("metrics.prometheusRule.runbooks", ""),
+    ("metrics.prometheusRule.runbooks", 7),
     ("metrics.dashboard.labels", {"grafana_dashboard": 1}),
     ("health.port", 65536),
     ("terminationGracePeriodSeconds", 0),

@@ -110,14 +110,14 @@ fn nothing_scales_a_target_for_the_first_time_whose_pods_do_not_have_the_sidecar
     assert!(plan.waits_for.unwrap().contains("Ready, has the sidecar"));
 
     let mut unproved = scaling(Ok(deployment()));
-    unproved.previous.conditions.clear();
+    unproved.previous.injection = None;
     assert_eq!(wanted(&unproved).scaled_object, Step::Wait);
     let mut unlisted = scaling(Ok(deployment()));
     unlisted.binding.as_mut().unwrap().pods = None;
     assert_eq!(wanted(&unlisted).scaled_object, Step::Wait);
 
     let mut exists = serves();
-    exists.previous.conditions.clear();
+    exists.previous.injection = None;
     let of_before = json!({"spec": {"scaleTargetRef": {"name": "web"}}});
     exists.scaling.scaled_object = Child::Ours(scaled_object(&of_before));
     let plan = wanted(&exists);
