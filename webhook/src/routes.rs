@@ -26,7 +26,7 @@ use crate::review::Request;
 /// Largest body: an UPDATE carries an object twice.
 const LARGEST: usize = 8 << 20;
 /// What bodies under way may take together, read or being decoded (ADM-22).
-const BODIES: usize = 64 << 20;
+const BODIES: usize = 32 << 20;
 /// What a value of JSON may become when it is decoded: an empty container of a pod is the worst.
 const DECODED: usize = 192;
 /// By then a request is there as a whole, or it is given up. The API server waits for 5 s.

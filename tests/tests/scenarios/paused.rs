@@ -39,25 +39,6 @@ async fn seen_paused(scenario: &Scenario, actor: &str, generation: i64) -> Resul
     .await
 }
 
-/// FW-21, VAC-8: also where nothing but an annotation changes.
-#[tokio::test]
-async fn misspelt_annotation_is_refused() {
-    Scenario::run("misspelt", async |scenario| {
-        let name = scenario.name("misspelt");
-        scenario.apply(&minimal_actor(&name)).await?;
-        scenario.actor_status(&name, "Running", SOON).await?;
-        for annotation in ["asya.sh/reconcile=paused", "asya.sh/paused=True"] {
-            let refused = annotate(scenario, &name, annotation).await;
-            let text = refused.expect_err("it is refused").to_string();
-            assert!(text.contains("unknown value"), "{text}");
-        }
-        annotate(scenario, &name, "asya.sh/reconcile=Paused").await?;
-        seen_paused(scenario, &name, 1).await?;
-        Ok(())
-    })
-    .await;
-}
-
 /// API-3, FW-21, FIN-2
 #[tokio::test]
 async fn paused_actor_is_left_alone_says_so_and_still_goes() {

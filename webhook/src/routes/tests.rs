@@ -209,7 +209,7 @@ async fn bodies_that_do_not_arrive_keep_no_review_waiting() {
     assert!(hung.iter().all(slow));
 }
 
-/// ADM-22: 40 bodies of 8 MiB, of which memory has room for 8, end or are refused; a review among them is answered.
+/// ADM-22: 40 bodies of 8 MiB, of which memory has room for few, end or are refused; a review among them is answered.
 #[tokio::test(start_paused = true)]
 async fn large_bodies_beyond_the_memory_are_refused_and_reviews_are_answered() {
     let (router, metrics) = desk(Does::Allows);

@@ -1,5 +1,7 @@
 //! What to do about an actor whose workload another controller makes: what pods get, the webhook puts into them.
 
+use std::time::Duration;
+
 use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
@@ -109,6 +111,10 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
     if !may_roll(observed.drain.as_ref(), counted.pods.injected) {
         return None;
     }
+    let part = resolved.templated.as_ref();
+    if part.is_some_and(|part| !part.is_of(&observed.actor.metadata.uid)) {
+        return Some(wait_for_other_part());
+    }
     let (target, at_once) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
@@ -141,6 +147,17 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
         generation: observed.actor.generation,
         now,
     }))
+}
+
+/// Pods are replaced when the other actor's sidecar leaves the pod template: a rollout of ours before that would be a
+/// second one (BIND-45).
+fn wait_for_other_part() -> roll::Rolling {
+    let text = "the pod template of the target still holds the sidecar of another AsyncActor; its pods are replaced when that is taken out";
+    roll::Rolling::Wait(
+        Reason::RolloutWaiting,
+        text.to_owned(),
+        Duration::from_secs(10),
+    )
 }
 
 /// BIND-50

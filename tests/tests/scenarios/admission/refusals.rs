@@ -34,7 +34,7 @@ fn bad_actor(name: &str) -> Value {
     actor
 }
 
-/// VAC-1, VAC-3, VAC-4, VAC-8, ADM-1, ADM-5, ADM-6, AVL-4
+/// VAC-1, VAC-3, VAC-4, VAC-8, ADM-1, ADM-5, ADM-6, AVL-4, FW-21
 #[tokio::test]
 async fn webhook_refuses_a_bad_actor_with_all_errors_and_never_holds_up_its_end() {
     let _turn = own_cluster().await;
@@ -88,6 +88,15 @@ async fn refuses(scenario: &Scenario, webhook: &Webhook, stored: &str) -> Result
     assert_eq!((status.message, status.code), (text, 422));
     let good = object(minimal_actor(&other));
     actors.create(&PostParams::default(), &good).await?;
+
+    // Also where nothing but an annotation changes.
+    for annotation in ["asya.sh/reconcile", "asya.sh/paused"] {
+        let misspelt = json!({"metadata": {"annotations": {annotation: "Nonsense"}}});
+        let change = Patch::Merge(misspelt);
+        let answer = actors.patch(&other, &PatchParams::default(), &change).await;
+        let text = refusal(answer).message;
+        assert!(text.contains("unknown value"), "{text}");
+    }
 
     // What is stored can be labelled, paused and deleted, whatever its spec.
     let merge = async |changes: Value| {

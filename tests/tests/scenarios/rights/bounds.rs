@@ -16,10 +16,11 @@ use crate::binding::{bound_actor, model, status_is};
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
+const CONTROLLER: &str = "system:serviceaccount:asya-system:asya-operator";
 
 /// Runs kubectl with the controller's rights, and answers what it says: the refusal where there is one.
 async fn as_controller(scenario: &Scenario, args: &[&str]) -> Result<String> {
-    let user = format!("--as={}", scenario.cluster().operator_user()?);
+    let user = format!("--as={CONTROLLER}");
     let answer = scenario.kubectl(&[args, &[&user]].concat()).await;
     Ok(answer.unwrap_or_else(|refusal| refusal.to_string()))
 }

@@ -140,10 +140,12 @@ async fn pending_resources_is_told_of_a_node_and_of_a_quota() {
 async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_never_comes() {
     Case::run("Degraded", async |case| {
         let scenario = case.scenario;
-        let half = async |base: &str, progress: i64| {
+        let half = async |base: &str, progress: Option<i64>| {
             let name = scenario.name(base);
             let mut actor = actor(&name, "hold", 2);
-            actor["spec"]["timeout"] = json!({"progress": progress});
+            if let Some(progress) = progress {
+                actor["spec"]["timeout"] = json!({"progress": progress});
+            }
             case.apply(&actor).await?;
             let mut pods = kubelet::pods(scenario, &name, 2).await?;
             let first = pods.remove(0);
@@ -151,14 +153,14 @@ async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_nev
             case.is(workload("Creating", "Scaling"), &name).await?;
             Ok::<_, Error>((name, pods.remove(0)))
         };
-        let (name, second) = half("crash", 600).await?;
+        let (name, second) = half("crash", Some(600)).await?;
         let crashes = kubelet::waiting(&second, "asya-runtime", "CrashLoopBackOff");
         let told = workload("Degraded", "RuntimeError");
         let says = kubelet::says(scenario, &second, crashes);
         case.tells(told, "one of two pods crashes", &name, says)
             .await?;
 
-        let (name, second) = half("unready", 600).await?;
+        let (name, second) = half("unready", None).await?;
         // The API server keeps whole seconds.
         let ends =
             Timestamp::from_second(Timestamp::now().as_second() + 4).map_err(Error::other)?;
@@ -168,7 +170,7 @@ async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_nev
         let why = "one of two pods has not been ready for controller.unreadyDeadline";
         case.tells(told, why, &name, until(ends)).await?;
 
-        let (name, _) = half("stuck", 4).await?;
+        let (name, _) = half("stuck", Some(4)).await?;
         let status = scenario.actors().get(&name).await?.data["status"].clone();
         let since: Timestamp = serde_json::from_value(status["progressingSince"].clone())?;
         let told = workload("Degraded", "ProgressDeadlineExceeded");

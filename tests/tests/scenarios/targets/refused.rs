@@ -171,16 +171,16 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
 async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
     Scenario::run("refused-quota", async |scenario| {
         let name = scenario.name("quota");
-        // Three pods of each, and one of each more while they are rolled out.
+        // Three pods of each, and twice as many while they are rolled out: pods that are going still count.
         let quota: ResourceQuota = serde_json::from_value(json!({
-            "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "2Gi"}},
+            "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "3Gi"}},
         }))?;
         let quotas = scenario.api::<ResourceQuota>();
         quotas.create(&PostParams::default(), &quota).await?;
         let twins = Twins { scenario };
         twins.make(&json!({"limits": {"memory": "256Mi"}})).await?;
         let mut actor = bound_actor(&name, "web");
-        // Twice the quota: no state of the target leaves room for it.
+        // More than the quota: no state of the target leaves room for it.
         actor["spec"]["sidecar"] =
             json!({"resources": {"limits": {"memory": "4Gi"}, "requests": {"memory": "32Mi"}}});
         nothing_gets_worse(scenario, &name, &actor).await?;

@@ -224,9 +224,11 @@ async fn passes(instance: &Instance, at_least: f64) -> Result<f64> {
 }
 
 /// An operator that has nothing to do, and a binding.
-async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, f64)> {
+async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, Webhook, f64)> {
     let operator = Operator::install(cluster, unvalidated()).await?;
     let instance = operator.start("operator").await?;
+    // Without it the dry run of a pod would be tried again and again.
+    let webhook = Webhook::start(&operator).await?;
     let (name, deployments) = (scenario.name("bound"), scenario.api::<Deployment>());
     let new = PostParams::default();
     deployments.create(&new, &model("bound", 1)?).await?;
@@ -245,7 +247,7 @@ async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, f6
         check(last.total_cmp(&now).is_eq(), now)
     })
     .await?;
-    Ok((instance, before))
+    Ok((instance, webhook, before))
 }
 
 async fn label(scenario: &Scenario, name: &str, round: usize) -> Result<()> {
@@ -265,7 +267,7 @@ async fn updates_of_a_thousand_workloads_that_nobody_binds_start_no_pass() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "unbound", async |scenario| {
-        let (instance, before) = at_rest(scenario, &cluster).await?;
+        let (instance, _webhook, before) = at_rest(scenario, &cluster).await?;
         let deployments = scenario.api::<Deployment>();
         let names: Vec<_> = (0..UNBOUND).map(|n| format!("unbound-{n}")).collect();
         let each = futures::stream::iter(&names);

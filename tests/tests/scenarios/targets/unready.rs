@@ -197,6 +197,7 @@ async fn deployment_that_recreates_its_pods_loses_one_while_no_replacement_becom
 async fn stateful_set_on_delete_loses_one_pod_while_no_replacement_becomes_ready() {
     Scenario::run("unready-set", async |scenario| {
         let mut target = held()?;
+        target["kind"] = json!("StatefulSet");
         target["spec"]["serviceName"] = json!("web");
         target["spec"]["podManagementPolicy"] = json!("Parallel");
         target["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
