@@ -237,7 +237,8 @@ async fn large_bodies_beyond_the_memory_are_refused_and_reviews_are_answered() {
         count(StatusCode::SERVICE_UNAVAILABLE),
     );
     assert_eq!(good + refused, 40);
-    assert!((7..40).contains(&good), "{good}");
+    // Four have room, of which one may give way to the rest.
+    assert!((3..40).contains(&good), "{good}");
     let text = metrics.text().unwrap();
     assert!(text.contains(r#"reason="Busy""#), "{text}");
 }
