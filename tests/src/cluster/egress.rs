@@ -222,9 +222,15 @@ async fn by_cluster_ip(
 async fn is_ready(backend: &Backend) -> bool {
     static READY: Recent<()> = Recent::new();
     static CLIENT: LazyLock<Option<reqwest::Client>> = LazyLock::new(|| crate::http_client().ok());
+    /// One probe at a time, as a kubelet makes them: a burst of them is more than the probed port admits.
+    static ASKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let Some(url) = &backend.ready else {
         return true;
     };
+    if READY.get(url).is_some() {
+        return true;
+    }
+    let _turn = ASKING.lock().await;
     if READY.get(url).is_some() {
         return true;
     }

@@ -17,9 +17,8 @@ use kube::Api;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
-use tokio::task::JoinSet;
 
-use self::clients::Target;
+use self::clients::Clients;
 use super::control;
 use super::load::bind;
 use super::stream::{Stream, all_injected};
@@ -35,7 +34,6 @@ const PODS: usize = 500;
 
 /// ADM-20, ADM-21, ADM-22
 #[tokio::test]
-#[ignore = "fails where its clients run on the webhook's own two processors: a few of 1,200 reviews are not answered in time"]
 async fn idle_connections_slow_streams_and_large_bodies_neither_fill_the_webhook_nor_hold_up_reviews()
  {
     let _turn = own_cluster().await;
@@ -50,14 +48,13 @@ async fn idle_connections_slow_streams_and_large_bodies_neither_fill_the_webhook
         let limit = memory_limit(&cluster).await?;
         let before = peak_memory(replica)?;
         bind(scenario, "model").await?;
-        let target = target(&cluster, replica).await?;
+        let clients = clients(&cluster, replica).await?;
         let stream = Stream::start(scenario, "model").await?;
         stream.goes_on(50).await?;
 
-        let mut attack = JoinSet::new();
-        target.slow_streams(STREAMS, &mut attack);
-        target.large_bodies(BODIES, &mut attack);
-        let (opened, idle) = target.idle(IDLE).await;
+        clients.slow_streams(STREAMS);
+        clients.large_bodies(BODIES);
+        let opened = clients.idle(IDLE).await;
         assert!(opened > IDLE * 9 / 10, "{opened} connections");
         let made = stream.made().len();
         eventually("pods are created", Duration::from_mins(3), async || {
@@ -66,7 +63,7 @@ async fn idle_connections_slow_streams_and_large_bodies_neither_fill_the_webhook
         })
         .await?;
         let open = replica.metric_of("asya_webhook_connections", &[]).await?;
-        drop((attack, idle));
+        drop(clients);
 
         let peak = peak_memory(replica)?;
         eprintln!(
@@ -77,9 +74,10 @@ async fn idle_connections_slow_streams_and_large_bodies_neither_fill_the_webhook
         all_injected(&stream.end().await?)?;
         let (all, quick) = reviews(scenario).await?;
         eprintln!("reviews: {all}, of which {quick} within a second");
-        // Clients, API server and webhook share the machine's processors, so this tells how many were quick and demands
-        // what the API server does: an answer within its 5 s, without which a pod would have no sidecar.
-        assert!(all > 500.0, "{all} reviews");
+        assert!(
+            all > 500.0 && all - quick < 1.0,
+            "{quick} of {all} within a second"
+        );
         let refused = replica.metric_of("asya_webhook_reviews_total", &["reason=\"Busy\""]);
         assert!(refused.await? >= 1.0, "the attack was none");
         Ok(())
@@ -87,13 +85,13 @@ async fn idle_connections_slow_streams_and_large_bodies_neither_fill_the_webhook
     .await;
 }
 
-async fn target(cluster: &RunningCluster, replica: &Instance) -> Result<Target> {
+async fn clients(cluster: &RunningCluster, replica: &Instance) -> Result<Clients> {
     let secrets = Api::<Secret>::namespaced(cluster.client(), NAMESPACE);
     let secret = secrets.get("asya-operator-webhook-tls").await?;
     let data = secret.data.unwrap_or_default();
     let ca = CertificateDer::from_pem_slice(&data["ca.crt"].0).map_err(Error::other)?;
     let address = replica.address_of(PORT);
-    Target::new(
+    Clients::new(
         address.ok_or_else(|| Error::Other("no address".into()))?,
         ca,
     )

@@ -9,7 +9,8 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::task::JoinSet;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -20,18 +21,100 @@ const PATH: &str = "/mutate/pods";
 /// Streams of one connection: as many as the server allows.
 const STREAMS: u32 = 32;
 const LARGE: usize = 8 << 20;
-/// The clients run on the processors that the webhook and the API server need: without a pause the test would measure those.
-const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN: Duration = Duration::from_millis(50);
+/// The clients share processors with the webhook and the API server, which they would not do in a cluster: theirs is what
+/// is left over.
+const NICE: i32 = 19;
 
-/// Where they connect, and what they trust.
+/// Where clients connect, what they trust, and the threads that they run on.
+pub(super) struct Clients {
+    target: Target,
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Clients {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Clients {
+    pub(super) fn new(address: &str, ca: CertificateDer<'static>) -> Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let lower = || {
+            // On Linux this concerns the calling thread alone.
+            let _ = rustix::process::nice(NICE);
+        };
+        let runtime = builder.enable_all().on_thread_start(lower).build();
+        Ok(Self {
+            target: Target::new(address, ca)?,
+            runtime: Some(runtime.map_err(Error::other)?),
+        })
+    }
+
+    fn spawn(&self, client: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(client);
+        }
+    }
+
+    /// Opens so many connections, some at a time, and keeps each until the server ends it. Answers how many were opened.
+    pub(super) async fn idle(&self, count: usize) -> usize {
+        let (target, (opened, answer)) = (self.target.clone(), oneshot::channel());
+        self.spawn(async move {
+            let mut open = 0;
+            for _ in 0..count.div_ceil(50) {
+                let batch = (0..50).map(|_| target.connect(false));
+                for mut stream in futures::future::join_all(batch).await.into_iter().flatten() {
+                    open += 1;
+                    tokio::spawn(async move {
+                        let _ = stream.read(&mut [0]).await;
+                    });
+                }
+            }
+            let _ = opened.send(open);
+        });
+        answer.await.unwrap_or_default()
+    }
+
+    /// Keeps so many streams of HTTP/2 open, each with a body of which a byte comes now and then.
+    pub(super) fn slow_streams(&self, count: u32) {
+        for _ in 0..count.div_ceil(STREAMS) {
+            let target = self.target.clone();
+            self.spawn(async move {
+                loop {
+                    let _ = target.slow_connection().await;
+                    tokio::time::sleep(AGAIN).await;
+                }
+            });
+        }
+    }
+
+    /// Sends so many bodies of 8 MiB at a time, again and again.
+    pub(super) fn large_bodies(&self, count: usize) {
+        let body: Arc<[u8]> = vec![b' '; LARGE].into();
+        for _ in 0..count {
+            let (target, body) = (self.target.clone(), Arc::clone(&body));
+            self.spawn(async move {
+                loop {
+                    let _ = target.large_body(&body).await;
+                    tokio::time::sleep(AGAIN).await;
+                }
+            });
+        }
+    }
+}
+
 #[derive(Clone)]
-pub(super) struct Target {
+struct Target {
     address: SocketAddr,
     tls: [TlsConnector; 2],
 }
 
 impl Target {
-    pub(super) fn new(address: &str, ca: CertificateDer<'static>) -> Result<Self> {
+    fn new(address: &str, ca: CertificateDer<'static>) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(ca).map_err(Error::other)?;
         let tls = ["http/1.1", "h2"].map(|protocol| {
@@ -53,34 +136,6 @@ impl Target {
         self.tls[usize::from(http2)].connect(name, stream).await
     }
 
-    /// Opens so many connections, some at a time, and keeps each until the server ends it. Answers how many were opened.
-    pub(super) async fn idle(&self, count: usize) -> (usize, JoinSet<()>) {
-        let (mut opened, mut kept) = (0, JoinSet::new());
-        for _ in 0..count.div_ceil(50) {
-            let batch = (0..50).map(|_| self.connect(false));
-            for mut stream in futures::future::join_all(batch).await.into_iter().flatten() {
-                opened += 1;
-                kept.spawn(async move {
-                    let _ = stream.read(&mut [0]).await;
-                });
-            }
-        }
-        (opened, kept)
-    }
-
-    /// Keeps so many streams of HTTP/2 open, each with a body of which a byte comes now and then.
-    pub(super) fn slow_streams(&self, count: u32, running: &mut JoinSet<()>) {
-        for _ in 0..count.div_ceil(STREAMS) {
-            let target = self.clone();
-            running.spawn(async move {
-                loop {
-                    let _ = target.slow_connection().await;
-                    tokio::time::sleep(AGAIN).await;
-                }
-            });
-        }
-    }
-
     async fn slow_connection(&self) -> std::io::Result<()> {
         let mut stream = self.connect(true).await?;
         stream
@@ -99,20 +154,6 @@ impl Target {
             done = trickle(to) => done,
             done = read_all(from) => done,
             () = over => Ok(()),
-        }
-    }
-
-    /// Sends so many bodies of 8 MiB at a time, again and again.
-    pub(super) fn large_bodies(&self, count: usize, running: &mut JoinSet<()>) {
-        let body: Arc<[u8]> = vec![b' '; LARGE].into();
-        for _ in 0..count {
-            let (target, body) = (self.clone(), Arc::clone(&body));
-            running.spawn(async move {
-                loop {
-                    let _ = target.large_body(&body).await;
-                    tokio::time::sleep(AGAIN).await;
-                }
-            });
         }
     }
 
