@@ -1,6 +1,6 @@
 //! Which of a target's pods have the sidecar, and why the others have none (BIND-7, BIND-8).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use asya_shared::api::{NotInjected, PodCounts};
 use asya_shared::names::label;
@@ -69,6 +69,13 @@ impl Counted {
     /// Pods that are to be replaced: `at_once` all that are not of today (ROLL-8).
     pub fn replaceable(&self, at_once: bool) -> &[Lacking] {
         if at_once { &self.older } else { &self.lacking }
+    }
+
+    /// Forgets pods to replace that the API server no longer has: the watch may lag behind a rollout that just ended,
+    /// and the next one would replace its pods (SAFE-10).
+    pub fn keep(&mut self, uids: &BTreeSet<Box<str>>) {
+        self.lacking.retain(|pod| uids.contains(&pod.uid));
+        self.older.retain(|pod| uids.contains(&pod.uid));
     }
 }
 

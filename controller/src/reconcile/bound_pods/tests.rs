@@ -199,3 +199,18 @@ fn pods_with_the_label_of_another_actor_or_with_nothing_but_the_label_count_too(
         assert_eq!(counted.lacking.len(), lacks, "{reason}");
     }
 }
+
+/// SAFE-10
+#[test]
+fn pod_that_the_api_server_no_longer_has_is_not_to_be_replaced() {
+    let pods = ["gone", "stays"].map(|name| bare(name, BEFORE, &json!({})));
+    let mut counted = count(vec![], pods.to_vec());
+    assert_eq!(counted.lacking.len(), 2);
+    let uid = counted.lacking[1].uid.clone();
+    counted.keep(&[uid.clone()].into());
+    for at_once in [false, true] {
+        let left: Vec<_> = counted.replaceable(at_once).iter().collect();
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].uid, uid);
+    }
+}

@@ -1,6 +1,8 @@
 //! How many pods of a target can serve. Pods without an actor's label are watched by their metadata alone (BIND-62), so
 //! the API server is asked, and only while pods are being replaced.
 
+use std::collections::BTreeSet;
+
 use asya_shared::resolve::{Controller, GroupKind, ObjectRef, PodMatch, Target};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -14,13 +16,13 @@ use crate::record::Key;
 
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Looks at the pods of a target.
+/// Reads the pods of a target: how many can serve, and the UIDs of those that stay.
 pub(super) async fn see(
     context: &Context,
     key: &Key,
     target: &Target,
     live: &[Live],
-) -> Result<Availability, Error> {
+) -> Result<(Availability, BTreeSet<Box<str>>), Error> {
     let api: Api<Pod> = Api::namespaced(context.client.clone(), &key.namespace);
     let params = ListParams::default()
         .labels(&target.pods.labels.to_string())
@@ -34,10 +36,14 @@ pub(super) async fn see(
         let body = body.await.map_err(Error::Api)?;
         wanted.extend(body.as_ref().and_then(ray_workers));
     }
-    Ok(Availability {
+    let staying = pods.items.iter().map(|pod| &pod.metadata);
+    let staying = staying.filter(|it| it.deletion_timestamp.is_none());
+    let uids = staying.filter_map(|it| it.uid.as_deref());
+    let seen = Availability {
         wanted: (!wanted.is_empty()).then(|| wanted.iter().sum()),
         ..availability(&pods.items, &target.pods)
-    })
+    };
+    Ok((seen, uids.map(Into::into).collect()))
 }
 
 /// The clusters of a `RayService`, which itself does not tell how many workers there should be.

@@ -1,6 +1,7 @@
 //! The pods that dry runs are made of (ROLL-2, SAFE-7): as a workload's controller would make them, with what the target
 //! asks for.
 
+use asya_shared::inject::bound::without_ours;
 use serde_json::{Value, json};
 
 use crate::binding::specimen::{PROBE_NAME, Specimen, least_spec};
@@ -19,12 +20,15 @@ pub fn least_of(specimen: &Specimen) -> Option<Value> {
     from_template(&json!({"spec": least_spec()}), None, specimen)
 }
 
-/// A pod as a workload's controller would make it.
+/// A pod as a workload's controller would make it, without what an actor has put into its template: that of another one
+/// is taken out before this one's sidecar is injected (BIND-45).
 pub fn from_template(
     template: &Value,
     claims: Option<&Value>,
     specimen: &Specimen,
 ) -> Option<Value> {
+    let mut template = template.clone();
+    without_ours(&mut template);
     let mut labels = template
         .pointer("/metadata/labels")
         .and_then(Value::as_object)

@@ -94,7 +94,9 @@ async fn look(
     seen.live = live;
     let specs: Vec<_> = bodies.iter().map(without_ours).collect();
     seen.target = hash::of_value(&json!(specs));
-    seen.availability = availability::see(context, key, target, &seen.live).await?;
+    let (availability, staying) = availability::see(context, key, target, &seen.live).await?;
+    seen.availability = availability;
+    seen.counted.keep(&staying);
     let family = actor
         .binds_to
         .as_ref()

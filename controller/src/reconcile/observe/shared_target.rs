@@ -1,6 +1,6 @@
 //! What two actors make of one target while it changes hands (BIND-45).
 
-use asya_shared::api::{AsyncActorStatus, BindingStrategy, ModeSpec};
+use asya_shared::api::{AsyncActorStatus, ModeSpec};
 use asya_shared::resolve::{Resolution, Target};
 use asya_shared::validate;
 
@@ -56,9 +56,8 @@ fn heir_of(context: &Context, key: &Key) -> Heir {
     let status = actor.told_status();
     let spec = actor.spec.as_ref();
     let spec = spec.and_then(|raw| validate::decode(raw.get()).ok());
-    let mode = spec.as_ref().and_then(|spec| spec.mode().ok());
-    Heir {
-        in_force: status.bound_since.is_some() && status.resolved_target.is_some(),
-        templates: matches!(mode, Some(ModeSpec::Binding(it)) if it.strategy == BindingStrategy::Template),
+    match spec.as_ref().and_then(|spec| spec.mode().ok()) {
+        Some(ModeSpec::Binding(it)) => Heir::of(&status, actor.generation, it.strategy),
+        _ => Heir::default(),
     }
 }

@@ -96,7 +96,7 @@ pub(super) async fn see(
         }
         // Only what may be followed by an eviction is worth the read.
         if !seen.pods.is_empty() {
-            seen.availability = availability::see(context, key, &target, &seen.live).await?;
+            (seen.availability, _) = availability::see(context, key, &target, &seen.live).await?;
         }
         if context.bindings.owner_before(key).is_none() {
             seen.roll = Some(target.roll.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_shared::api::TemplateStatus;
+use asya_shared::api::{AsyncActorStatus, BindingStrategy, TemplateStatus};
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 
@@ -86,6 +86,23 @@ pub struct Heir {
     pub in_force: bool,
     /// It has strategy Template, too.
     pub templates: bool,
+}
+
+impl Heir {
+    /// By what status says of an actor of this generation. Pods of the target would restart twice if they came without
+    /// its sidecar first (BIND-45), so a dry run has to have passed; a status of an earlier release has no gate (SAFE-3).
+    pub fn of(status: &AsyncActorStatus, generation: i64, strategy: BindingStrategy) -> Self {
+        let templates = strategy == BindingStrategy::Template;
+        let injection = status.injection.as_ref();
+        let admits = injection.is_none_or(|it| {
+            it.proved.is_some() && it.refused.is_none() && it.generation == Some(generation)
+        });
+        let bound = status.bound_since.is_some() && status.resolved_target.is_some();
+        Self {
+            in_force: bound && (admits || templates),
+            templates,
+        }
+    }
 }
 
 /// Whoever has come too late and has written something gives it up (BIND-45): pods restart once, and have the other

@@ -181,12 +181,18 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
         let before = template(&hand).await?;
         let name = bind_all(scenario).await?;
 
-        // The older one is first to know whose the workload is.
-        let paused = format!("{}=true", annotation::PAUSED);
-        scenario
-            .kubectl(&["annotate", "asya", &name, &paused])
-            .await?;
+        // The older one finds the template as the younger one has made it.
+        for actor in [&older, &name] {
+            let paused = format!("{}=true", annotation::PAUSED);
+            scenario
+                .kubectl(&["annotate", "asya", actor, &paused])
+                .await?;
+        }
         is_owned(scenario, &hand).await?;
+        let resumed = format!("{}-", annotation::PAUSED);
+        scenario
+            .kubectl(&["annotate", "asya", &older, &resumed])
+            .await?;
         status_is(scenario, &older, "it is bound", SOON, |status| {
             condition(status, "TargetResolved") == ("True", "Resolved")
         })
@@ -197,9 +203,8 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
             Ok::<_, asya_tests::Error>(revision.clone())
         };
         assert_eq!(rollouts().await?, "2", "made, and injected");
-        let paused = format!("{}-", annotation::PAUSED);
         scenario
-            .kubectl(&["annotate", "asya", &name, &paused])
+            .kubectl(&["annotate", "asya", &name, &resumed])
             .await?;
 
         let status = status_is(scenario, &name, "it gives way", SOON, |status| {
@@ -216,7 +221,7 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
         .await?;
         assert_eq!(template(&hand).await?, before, "as before");
         pods_have(&hand, &["model", "asya-runtime", "asya-sidecar"]).await?;
-        assert_eq!(rollouts().await?, "3", "and taken out: once");
+        assert_eq!(rollouts().await?, "3", "one restart more");
 
         // And goes without a trace.
         scenario

@@ -24,7 +24,7 @@ fn pods() -> PodMatch {
     }
 }
 
-/// ROLL-2, SAFE-7
+/// ROLL-2, SAFE-7, BIND-45
 #[test]
 fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
     let body = deployment();
@@ -48,6 +48,14 @@ fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
         json!([{"name": "data", "emptyDir": {}}])
     );
     assert_eq!(pod["metadata"]["generateName"], "asya-probe-");
+
+    // What another actor has put there goes when this one's sidecar comes.
+    let mut templated = body["spec"]["template"].clone();
+    templated["metadata"]["labels"]["asya.sh/asya"] = json!("other");
+    let containers = templated["spec"]["containers"].as_array_mut().unwrap();
+    containers.push(json!({"name": "asya-sidecar", "image": "s"}));
+    let without = from_template(&templated, Some(&claims), &specimen).unwrap();
+    assert_eq!(without, pod);
 
     let set = resolver("kaito.sh", "InferenceSet").convention("phis");
     let made_up = Specimen::of(&set, Family::Kaito).unwrap();

@@ -1,10 +1,14 @@
 use asya_shared::resolve::{Related, Resolution, Scale, Target, resolver};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::binding::TemplatePart;
+use crate::reconcile::bound_pods::{Counted, Lacking};
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved, scaling_of};
+use crate::reconcile::observe::rollout::RolloutSeen;
 use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::plan::roll::Rolling;
 use crate::reconcile::plan::template::{Ceded, Heir, Templating};
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
 use crate::reconcile::testing::{actor, observed, proved_status, record};
@@ -349,6 +353,44 @@ fn part_of_another_actor_in_a_template_is_not_ours() {
     assert_eq!(template(Some(own)), release, "it is not asked for any more");
     assert_eq!(template(None), release, "nobody says whose it is");
     assert_eq!(template(Some("of-another")), Templating::Rest);
+}
+
+/// BIND-45, ROLL-2
+#[test]
+fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
+    let roll = |actor: Option<&str>| {
+        let mut seen = bound(&json!({}), Ok(deployment()));
+        seen.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
+        let binding = seen.binding.as_mut().unwrap();
+        let resolved = binding.target.as_mut().unwrap().as_mut().unwrap();
+        resolved.templated = actor.map(|actor| TemplatePart {
+            fields: "fields".to_owned(),
+            actor: Some(actor.into()),
+        });
+        binding.rollout = Some(RolloutSeen {
+            counted: Counted {
+                total: 1,
+                lacking: vec![Lacking::default()],
+                ..Counted::default()
+            },
+            has_slot: true,
+            ..RolloutSeen::default()
+        });
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => plan.roll.unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let waits = |roll: &Rolling| matches!(roll, Rolling::Wait(Reason::RolloutWaiting, text, _) if text.contains("another AsyncActor"));
+    let by_another = roll(Some("of-another"));
+    assert!(waits(&by_another), "{by_another:?}");
+    for actor in [
+        None,
+        Some(&*bound(&json!({}), Ok(deployment())).actor.metadata.uid),
+    ] {
+        let ours = roll(actor);
+        assert!(!waits(&ours), "{ours:?}");
+    }
 }
 
 /// BIND-47

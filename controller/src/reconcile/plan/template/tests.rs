@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use asya_shared::api::TemplateStatus;
+use asya_shared::api::{AsyncActorStatus, BindingStrategy, TemplateStatus};
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::{Ceded, Facts, Heir, Templating, cede, decide};
 use crate::reconcile::Reason;
@@ -199,6 +200,40 @@ fn part_of_who_came_too_late_goes_when_pods_get_the_older_ones_instead() {
     assert_eq!(stands(false, true, true), later, "it is written over");
     assert_eq!(stands(true, true, true), release, "nobody may write there");
     assert_eq!(cede(&Ceded::Gone), Templating::Forget);
+}
+
+/// BIND-45, SAFE-1, SAFE-3
+#[test]
+fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed() {
+    let heir = |injection: &Value, strategy| {
+        let status = json!({
+            "boundSince": "2026-01-01T00:00:00Z", "injection": injection,
+            "resolvedTarget": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "ns", "uid": "u"},
+        });
+        Heir::of(&serde_json::from_value(status).unwrap(), 2, strategy)
+    };
+    for (injection, in_force) in [
+        (json!(null), true),
+        (json!({}), false),
+        (json!({"proved": "part", "generation": 2}), true),
+        (json!({"proved": "part", "generation": 1}), false),
+        (
+            json!({"proved": "part", "refused": "another", "generation": 2}),
+            false,
+        ),
+        (json!({"refused": "part", "generation": 2}), false),
+    ] {
+        let heir = heir(&injection, BindingStrategy::Pod);
+        assert_eq!(
+            (heir.in_force, heir.templates),
+            (in_force, false),
+            "{injection}"
+        );
+    }
+    let templates = heir(&json!({}), BindingStrategy::Template);
+    assert_eq!((templates.in_force, templates.templates), (true, true));
+    let unbound = Heir::of(&AsyncActorStatus::default(), 2, BindingStrategy::Pod);
+    assert_eq!(unbound, Heir::default());
 }
 
 /// SAFE-35, ROLL-8: the part behind the dot is that of the operator's release.
