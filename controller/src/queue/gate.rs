@@ -79,11 +79,15 @@ pub enum Entry {
 }
 
 /// A pass inside the gate, until this is dropped.
-pub struct Inside(Arc<Gate>);
+pub struct Inside {
+    gate: Arc<Gate>,
+    since: Instant,
+}
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+        self.gate.inside.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.gate.crowd).left(self.since.elapsed());
     }
 }
 
@@ -132,12 +136,14 @@ impl Gate {
                     "transport {:?}: the broker answers slowly, and as many actors as may wait for it do so",
                     self.transport
                 ),
-                crowd.refused(now),
+                crowd.refused(now, self.seats),
             ));
         }
-        crowd.entered(now);
         self.inside.fetch_add(1, Ordering::Relaxed);
-        Ok(Inside(Arc::clone(self)))
+        Ok(Inside {
+            gate: Arc::clone(self),
+            since: now,
+        })
     }
 
     /// Makes a call, which has a timeout of its own.

@@ -10,28 +10,26 @@ const SLOW: Duration = Duration::from_millis(250);
 /// The shortest and the longest time after which one who was sent away comes again.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// How often that time is adjusted.
-const WINDOW: Duration = Duration::from_secs(1);
+/// So many come for each seat that becomes free: the broker is kept at work, although some seats become free early.
+const FOR_EACH_SEAT: u32 = 2;
 
 /// How a broker copes with those who come.
 #[derive(Debug)]
 pub struct Crowd {
     /// The duration of calls, the latest of which count most.
     average: Duration,
-    delay: Duration,
-    window: Instant,
-    entered: u32,
-    refused: u32,
+    /// How long a pass keeps its seat, likewise.
+    stay: Duration,
+    /// When the last of those who were sent away is to come.
+    last: Instant,
 }
 
 impl Crowd {
     pub fn new(now: Instant) -> Self {
         Self {
             average: Duration::ZERO,
-            delay: SHORTEST,
-            window: now,
-            entered: 0,
-            refused: 0,
+            stay: Duration::ZERO,
+            last: now,
         }
     }
 
@@ -44,29 +42,25 @@ impl Crowd {
         self.average > SLOW
     }
 
-    pub fn entered(&mut self, now: Instant) {
-        self.turn(now);
-        self.entered += 1;
+    /// A pass has given its seat back after so long.
+    pub fn left(&mut self, stayed: Duration) {
+        self.stay = (self.stay * 3 + stayed) / 4;
     }
 
-    /// Answers when to come again. Two are to come for each that can be let in: enough to keep the broker at work, and
-    /// no crowd that keeps us at work for nothing.
-    pub fn refused(&mut self, now: Instant) -> Duration {
-        self.turn(now);
-        self.refused += 1;
-        self.delay.mul_f64(0.5 + fastrand::f64())
-    }
-
-    fn turn(&mut self, now: Instant) {
-        if now - self.window < WINDOW {
-            return;
-        }
-        self.delay = if self.refused > 2 * self.entered {
-            (self.delay * 3 / 2).min(LONGEST)
+    /// Answers when to come again: one after the other, as seats become free. Who came in vain each second would cost
+    /// the actors of other brokers the processor.
+    pub fn refused(&mut self, now: Instant, seats: usize) -> Duration {
+        let seats = u32::try_from(seats).unwrap_or(u32::MAX).max(1);
+        let between = self.stay.max(self.average) / seats / FOR_EACH_SEAT;
+        let longest = now + LONGEST;
+        self.last = (self.last.max(now + SHORTEST) + between).min(longest);
+        let wait = self.last - now;
+        if self.last == longest {
+            // There is no end of them: spread, so that they do not come together.
+            wait.mul_f64(0.5 + fastrand::f64())
         } else {
-            (self.delay * 2 / 3).max(SHORTEST)
-        };
-        (self.window, self.entered, self.refused) = (now, 0, 0);
+            wait
+        }
     }
 }
 
@@ -93,27 +87,28 @@ mod tests {
 
     /// OPS-22
     #[test]
-    fn who_was_sent_away_comes_again_the_later_the_more_come_in_vain() {
-        let began = Instant::now();
-        let mut crowd = Crowd::new(began);
-        let second = |number: u32| began + number * WINDOW;
-        let between = |delay: Duration, least: u64, most: u64| {
-            assert!(
-                delay >= Duration::from_millis(least) && delay <= Duration::from_millis(most),
-                "{delay:?}"
-            );
-        };
-        between(crowd.refused(second(0)), 500, 1500);
-        for number in 1..60 {
-            for _ in 0..10 {
-                crowd.refused(second(number));
-            }
+    fn who_was_sent_away_comes_when_a_seat_can_be_expected_to_be_free() {
+        let now = Instant::now();
+        let mut crowd = Crowd::new(now);
+        for _ in 0..40 {
+            crowd.answered(2500 * MILLISECOND);
+            crowd.left(5000 * MILLISECOND);
         }
-        between(crowd.refused(second(60)), 15_000, 45_000);
-        for number in 61..120 {
-            crowd.entered(second(number));
-            crowd.refused(second(number));
-        }
-        between(crowd.refused(second(120)), 500, 1500);
+        let waits: Vec<_> = (0..100).map(|_| crowd.refused(now, 10)).collect();
+        assert!(waits.is_sorted(), "in turn: {waits:?}");
+        assert!(waits[0] >= SHORTEST && waits[0] < SHORTEST * 3 / 2);
+        // Ten seats for 5 s each: two seats a second, and two come for each.
+        let last = waits[99].as_secs_f64();
+        assert!((25.0..27.0).contains(&last), "{last}");
+
+        let beyond: Vec<_> = (0..1000).map(|_| crowd.refused(now, 10)).collect();
+        let far = beyond.iter().filter(|it| **it > LONGEST).count();
+        assert!(far > 300, "spread: {far}");
+        let longest = LONGEST.mul_f64(1.5);
+        assert!(beyond.iter().all(|it| *it <= longest), "{beyond:?}");
+
+        // The line is forgotten when its time has come.
+        let later = now + 60_000 * MILLISECOND;
+        assert!(crowd.refused(later, 10) < SHORTEST * 3 / 2);
     }
 }
