@@ -31,6 +31,15 @@ pub struct Args {
     #[arg(long, default_value_t = false)]
     pub check_uninstall: bool,
 
+    /// With --check-uninstall: the command after which Helm upgrades the release again. Helm takes a release whose
+    /// uninstallation was refused for one that is being uninstalled.
+    #[arg(
+        long,
+        default_value = "helm rollback RELEASE REVISION",
+        value_name = "COMMAND"
+    )]
+    pub helm_rollback: String,
+
     /// Address of /metrics.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: String,

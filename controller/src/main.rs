@@ -86,7 +86,8 @@ async fn main() -> ExitCode {
     // Before anything speaks TLS: reqwest takes what is installed.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     if args.check_uninstall {
-        return uninstall::check(args.kubeconfig.as_deref(), &args.watch_namespaces).await;
+        let namespaces = &args.watch_namespaces;
+        return uninstall::check(args.kubeconfig.as_deref(), namespaces, &args.helm_rollback).await;
     }
     let level = args.log_level.clone();
     program::run(&level, run(args)).await

@@ -41,10 +41,11 @@ impl Left {
     }
 }
 
-/// Tells, by the exit code, whether no actor is left in these namespaces; none is all.
-pub async fn check(kubeconfig: Option<&str>, namespaces: &[String]) -> ExitCode {
+/// Tells, by the exit code, whether no actor is left in these namespaces; none is all. `rollback` is the command after
+/// which Helm upgrades the release again.
+pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &str) -> ExitCode {
     match looked(kubeconfig, namespaces).await {
-        Ok(actors) => match refusal(&actors) {
+        Ok(actors) => match refusal(&actors, rollback) {
             None => {
                 println!("no AsyncActor is left: the operator can be uninstalled");
                 ExitCode::SUCCESS
@@ -57,7 +58,7 @@ pub async fn check(kubeconfig: Option<&str>, namespaces: &[String]) -> ExitCode 
         Err(error) => {
             eprintln!(
                 "it is not known whether AsyncActors are left: {error}. {}",
-                way_round()
+                ways_out(rollback)
             );
             ExitCode::FAILURE
         }
@@ -109,7 +110,7 @@ async fn list(api: &Api<Seen<ActorRecord>>) -> Result<Vec<Left>, kube::Error> {
 }
 
 /// Why the operator must stay; `None` where it need not.
-fn refusal(actors: &[Left]) -> Option<String> {
+fn refusal(actors: &[Left], rollback: &str) -> Option<String> {
     let held: Vec<_> = actors.iter().filter(|it| it.is_held).collect();
     if held.is_empty() {
         return None;
@@ -130,13 +131,17 @@ fn refusal(actors: &[Left]) -> Option<String> {
         ". Without the operator they cannot be deleted, nor can their namespaces. Say first what becomes of their \
          queues: spec.queue.deletionPolicy Retain keeps queue and messages, Drain works them off. Then delete the \
          actors, and uninstall again. {}",
-        way_round()
+        ways_out(rollback)
     );
     Some(text)
 }
 
-fn way_round() -> &'static str {
-    "To leave actors, queues and pods as they are until the operator is installed again: helm uninstall --no-hooks"
+fn ways_out(rollback: &str) -> String {
+    format!(
+        "To leave actors, queues and pods as they are until the operator is installed again: helm uninstall --no-hooks. \
+         To keep the operator: {rollback}; until then Helm upgrades nothing, because it takes the release for one that \
+         is being uninstalled"
+    )
 }
 
 #[cfg(test)]
@@ -156,6 +161,7 @@ mod tests {
     /// QUE-49
     #[test]
     fn operator_stays_as_long_as_an_actor_needs_it() {
+        let refusal = |actors: &[Left]| refusal(actors, "helm rollback o 3");
         assert_eq!(refusal(&[]), None);
         assert_eq!(refusal(&[left("new", false, false)]), None);
         let some = [
@@ -168,6 +174,7 @@ mod tests {
             "2 AsyncActors are left, 1 of them with a queue: team/a team/b.",
             "Retain keeps queue and messages",
             "--no-hooks",
+            "To keep the operator: helm rollback o 3;",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -11,6 +11,7 @@ use k8s_openapi::{Metadata, NamespaceResourceScope};
 use kube::api::{ApiResource, DeleteParams, DynamicObject};
 use kube::{Api, Client};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::cluster::{Cluster, State};
 use crate::error::{Error, Result, Trying};
@@ -19,6 +20,9 @@ use crate::operator;
 use crate::process::{self, Spec};
 use crate::real;
 use crate::turn::{self, Stopwatch};
+
+/// `kubectl delete` waits for finalizers without end. The longest that a scenario waits for on purpose is shorter.
+const KUBECTL: Duration = Duration::from_mins(4);
 
 /// What a scenario's body gets.
 pub struct Scenario {
@@ -303,8 +307,13 @@ impl Cluster {
             .env("GOGC", "off")
             // Its discovery cache must not survive a cluster on the same port.
             .env("HOME", state.folder.display());
-        process::output(kubectl)
-            .await
+        let output = timeout(KUBECTL, process::output(kubectl)).await;
+        let late = |_| {
+            let command = args.join(" ");
+            Error::Other(format!("kubectl {command}: not done after {KUBECTL:?}"))
+        };
+        output
+            .map_err(late)?
             .map_err(|error| Error::Other(error.to_string().trim().to_owned()))
     }
 }

@@ -81,7 +81,8 @@ class Objects(ChartCase):
         pod = job["spec"]["template"]["spec"]
         self.assertEqual(pod["serviceAccountName"], NAME)
         (container,) = pod["containers"]
-        self.assertEqual(container["command"] + container["args"], ["/asya-controller", "--check-uninstall", "--watch-namespaces=a,b"])
+        rollback = "--helm-rollback=helm rollback asya-operator 1 --namespace asya-system"
+        self.assertEqual(container["command"] + container["args"], ["/asya-controller", "--check-uninstall", rollback, "--watch-namespaces=a,b"])
         self.assertNotIn(("Job", NAME + "-uninstall"), self.helm.objects({"uninstallCheck": False}))
 
     def test_helm_test_asks_each_service_whether_what_is_behind_it_is_ready(self):

@@ -108,7 +108,7 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
     .await;
 }
 
-const SLOW: usize = 200;
+const SLOW: usize = 500;
 /// The best of so many runs, without and with the slow broker: other programs disturb each of them.
 const RUNS: usize = 3;
 
