@@ -110,7 +110,7 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
 
 const SLOW: usize = 500;
 /// The best of so many runs, without and with the slow broker: other programs disturb each of them.
-const RUNS: usize = 3;
+const RUNS: usize = 5;
 
 /// How long after its creation an actor has its Deployment, on average: the rest of the way to Running is up to the
 /// cluster, where pods become ready on the second.
