@@ -2,7 +2,7 @@ use asya_shared::api::InventoryEntry;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ensure, Plan, QueueStep, WorkloadStep, plan};
+use super::{Ensure, Finalizers, Plan, QueueStep, WorkloadStep, plan};
 use crate::queue::{BrokerError, Serving, Standing};
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
 use crate::reconcile::testing::{actor, deployment, observed, spec, stateful_set, workload};
@@ -53,14 +53,15 @@ fn reason(step: QueueStep) -> (Reason, Retry) {
 fn finalizer_comes_first_valid_or_not_and_never_twice() {
     for valid in [json!({}), json!({"transport": ""})] {
         let bare = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
-        assert!(ensure(&observed(&bare)).add_finalizer);
+        assert_eq!(ensure(&observed(&bare)).finalizers, Finalizers::Add);
         let foreign = actor(
             &json!({"finalizers": ["other/finalizer"]}),
             &spec(&valid),
             &json!({}),
         );
-        assert!(ensure(&observed(&foreign)).add_finalizer);
-        assert!(!ensure(&observed(&actor(&json!({}), &spec(&valid), &json!({})))).add_finalizer);
+        assert_eq!(ensure(&observed(&foreign)).finalizers, Finalizers::Add);
+        let has = observed(&actor(&json!({}), &spec(&valid), &json!({})));
+        assert_eq!(ensure(&has).finalizers, Finalizers::Keep);
     }
 }
 
