@@ -100,6 +100,17 @@ impl Outcome {
         }
     }
 
+    /// Whether the name of a child is taken by an object of others; `None` where nobody looked at all of them.
+    pub fn met_stranger(&self) -> Option<bool> {
+        let Self::Ensured(ensured) = self else {
+            return None;
+        };
+        let scaling = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
+        let mut faults = ensured.fault.iter().chain(scaling);
+        let met = faults.any(|fault| fault.reason == Reason::NotOwned);
+        (met || ensured.interrupted.is_none()).then_some(met)
+    }
+
     /// What ended the pass before its plan was done.
     pub fn interrupted(self) -> Option<Error> {
         match self {

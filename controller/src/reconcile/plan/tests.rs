@@ -355,7 +355,7 @@ fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
     assert_eq!(ensure(&observed).former, None);
 }
 
-/// VAL-11, VAL-19
+/// VAL-11, VAL-19, FW-30
 #[test]
 fn name_is_judged_until_something_bears_it() {
     let long = "a".repeat(64);
@@ -363,7 +363,7 @@ fn name_is_judged_until_something_bears_it() {
         let seen = observed(&actor(&json!({"name": long}), &spec(&json!({})), status));
         matches!(&seen.desired, Err(fault) if fault.reason == Reason::ValidationError)
     };
-    let refused = json!({"conditions": [{
+    let refused = json!({"mode": "Standalone", "status": "WorkloadError", "conditions": [{
         "type": "WorkloadReady", "status": "False", "reason": "ValidationError", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]});
     assert!(invalid(&json!({})), "new");
@@ -374,6 +374,8 @@ fn name_is_judged_until_something_bears_it() {
         json!({"conditions": [{
             "type": "WorkloadReady", "status": "True", "reason": "PodsHealthy", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}),
+        // As the former operator left it, who recorded neither.
+        json!({"status": "Running", "replicas": 1}),
     ] {
         assert!(!invalid(&made), "{made}");
     }
