@@ -97,7 +97,7 @@ def conditions_only_inform():
     for path in tracked("*.rs"):
         name = os.path.relpath(path, TOP)
         for line in [] if requirements.is_test(name) else steering.readers(name, path.read_text()):
-            print("%s:%d: conditions inform and never steer (FW-30): decide by a field of status that is meant for it" % (name, line))
+            print("%s:%d: conditions never steer (FW-30): decide by a field of status that is meant for it" % (name, line))
             found = True
     return not found
 

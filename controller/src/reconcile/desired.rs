@@ -196,8 +196,8 @@ pub fn desired(
     }))
 }
 
-/// VAL-11: nothing has been made yet that bears the actor's name, by us, who record it, or by the former operator, which
-/// recorded nothing, but left a status without a mode.
+/// VAL-11: nothing has been made yet that bears the actor's name, by us, who record it, or by the former operator,
+/// which recorded nothing, but left a status without a mode.
 fn is_new(previous: &AsyncActorStatus) -> bool {
     let of_former = previous.mode.is_none() && *previous != AsyncActorStatus::default();
     previous.queue.is_none() && previous.inventory.is_empty() && !of_former

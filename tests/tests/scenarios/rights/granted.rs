@@ -97,7 +97,7 @@ fn parsed(list: &str) -> BTreeSet<(String, &'static str)> {
     found
 }
 
-/// The rights of a program, where they differ from those of any account, in a namespace of actors, in another, and at home.
+/// The rights of a program, less those of any account, in a namespace of actors, in another, and at home.
 async fn rights_of(scenario: &Scenario, program: &str) -> Result<Rights> {
     let mut by_right: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
     for (place, namespace) in [
