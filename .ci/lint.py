@@ -9,6 +9,7 @@ import sys
 
 import advice
 import requirements
+import steering
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 LONGEST = 500  # lines of a file of code; most stay below 400
@@ -91,6 +92,16 @@ def advice_keeps_queues():
     return not found
 
 
+def conditions_only_inform():
+    found = False
+    for path in tracked("*.rs"):
+        name = os.path.relpath(path, TOP)
+        for line in [] if requirements.is_test(name) else steering.readers(name, path.read_text()):
+            print("%s:%d: conditions never steer (FW-30): decide by a field of status that is meant for it" % (name, line))
+            found = True
+    return not found
+
+
 def succeeds(command):
     try:
         return subprocess.run(command, cwd=TOP, stdin=subprocess.DEVNULL, check=False).returncode == 0
@@ -106,6 +117,7 @@ def main():
     checks = {name: lambda command=command: succeeds(command) for name, command in COMMANDS.items()}
     checks["no file of code is longer than %d lines" % LONGEST] = files_are_short
     checks["no text costs users their messages"] = advice_keeps_queues
+    checks["no decision reads a condition"] = conditions_only_inform
     checks["links between documents resolve"] = links_resolve
     checks["docs/safety.md names tests that exist"] = promises_name_their_tests
     failed = 0

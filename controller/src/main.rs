@@ -34,6 +34,7 @@ mod runtime;
 mod scaling;
 mod script;
 mod store;
+mod strangers;
 mod uninstall;
 mod watch;
 mod watches;

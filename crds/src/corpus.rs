@@ -7,8 +7,8 @@ use std::error::Error;
 use serde::Deserialize;
 use serde_json::Value;
 
-const CORPUS: &str = include_str!("../corpus.yaml");
-const FORMER: &str = include_str!("../compat/actors.yaml");
+const CORPUS: &str = include_str!("../../tests/corpus/specs.yaml");
+const FORMER: &str = include_str!("../../tests/corpus/former.yaml");
 
 /// Actors as users of the former operator have them.
 ///
@@ -73,7 +73,7 @@ struct Refused {
     says: String,
 }
 
-/// Every case of `corpus.yaml`.
+/// Every case of `tests/corpus/specs.yaml`.
 ///
 /// # Errors
 /// When the file is not what this module expects.

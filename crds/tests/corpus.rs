@@ -99,7 +99,7 @@ fn every_rule_of_the_crd_is_shown_by_a_refused_object() {
     for rule in rules {
         assert!(
             shown.contains(&rule),
-            "no row of corpus.yaml shows \"{rule}\""
+            "no row of tests/corpus/specs.yaml shows \"{rule}\""
         );
     }
 }

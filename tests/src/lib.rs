@@ -33,6 +33,7 @@ pub mod rabbitmq;
 pub mod real;
 pub mod scenario;
 pub mod sqs;
+pub mod tls_proxy;
 pub mod turn;
 pub mod webhook;
 

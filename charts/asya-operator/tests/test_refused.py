@@ -95,6 +95,7 @@ REFUSED_SQS = [
     ("accountId", 0),
     ("accountId", "123"),
     ("endpoint", "localstack:4566"),
+    ("caSecretRef", {"key": "ca.crt"}),
     ("actorRoleArn", "role"),
     ("visibilityTimeout", 43201),
     ("waitTimeSeconds", 21),

@@ -319,7 +319,7 @@ class Values(ChartCase):
         secret = {"name": "sqs-secret", "key": "id"}
         transport = {"type": "sqs", "enabled": True, "config": {
             "region": "cn-north-1", "accountId": "000000000000", "endpoint": "http://localstack:4566",
-            "actorRoleArn": "arn:aws:iam::000000000000:role/actor", "visibilityTimeout": 300, "waitTimeSeconds": 20,
+            "caSecretRef": {"name": "sqs-ca", "key": "ca.crt"}, "actorRoleArn": "arn:aws:iam::000000000000:role/actor", "visibilityTimeout": 300, "waitTimeSeconds": 20,
             "credentials": {"accessKeyIdSecretRef": secret, "secretAccessKeySecretRef": secret}, "tags": {"env": "test"},
             "keda": {"identityOwner": "keda", "roleArn": "arn:aws:iam::000000000000:role/keda"},
             "queues": {"autoCreate": True, "forceRecreate": True, "nameTemplate": "asya-{actor}",

@@ -17,7 +17,7 @@ use super::gate::Gate;
 use super::health::{Answers, Surveyor};
 use super::rabbitmq::{Login, Rabbitmq};
 use super::session::Session;
-use super::sqs::{Keys, Sqs};
+use super::sqs::{self, Keys, Sqs};
 use super::{BrokerError, Count, QueueClient, Seen};
 use crate::fence::Fence;
 use crate::metrics::Metrics;
@@ -242,15 +242,20 @@ impl Pool {
             }),
             None => None,
         };
+        let ca = match &config.ca_secret_ref {
+            Some(reference) => Some(self.credentials.read(reference, namespace).await?),
+            None => None,
+        };
         let proof = keys
             .iter()
             .flat_map(|keys| [Arc::clone(&keys.id), Arc::clone(&keys.secret)]);
-        let identity = (name.to_owned(), proof.collect());
+        let identity = (name.to_owned(), proof.chain(ca.clone()).collect());
         if let Some(client) = self.known(&identity) {
             return Ok(client);
         }
         let cluster = self.cluster.uid().await?;
-        let client = Sqs::connect(name, config.clone(), keys, cluster, self.gate(name)).await?;
+        let login = sqs::Login { keys, ca };
+        let client = Sqs::connect(name, config.clone(), login, cluster, self.gate(name)).await?;
         Ok(self.keep(identity, Arc::new(client)))
     }
 

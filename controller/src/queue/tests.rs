@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::gate::Gate;
 use super::rabbitmq::{Login, Rabbitmq};
-use super::sqs::{Keys, Sqs};
+use super::sqs::{Keys, Login as SqsLogin, Sqs};
 use super::{BrokerError, QueueClient};
 use crate::fence::Fence;
 
@@ -72,7 +72,11 @@ async fn client_of(
                 id: "id".into(),
                 secret: "secret".into(),
             };
-            Arc::new(Sqs::connect("t", config.clone(), Some(keys), cluster, gate).await?)
+            let login = SqsLogin {
+                keys: Some(keys),
+                ca: None,
+            };
+            Arc::new(Sqs::connect("t", config.clone(), login, cluster, gate).await?)
         }
     })
 }

@@ -196,12 +196,9 @@ pub fn desired(
     }))
 }
 
-/// VAL-11: nothing has been made yet that bears the actor's name, by us or by the former operator, which would have
-/// said so.
+/// VAL-11: nothing has been made yet that bears the actor's name, by us, who record it, or by the former operator,
+/// which recorded nothing, but left a status without a mode.
 fn is_new(previous: &AsyncActorStatus) -> bool {
-    let mut conditions = previous.conditions.iter();
-    let refused = Reason::ValidationError.to_string();
-    let untouched = previous.conditions.is_empty()
-        || conditions.any(|it| it.type_ == "WorkloadReady" && it.reason == refused);
-    previous.queue.is_none() && previous.inventory.is_empty() && untouched
+    let of_former = previous.mode.is_none() && *previous != AsyncActorStatus::default();
+    previous.queue.is_none() && previous.inventory.is_empty() && !of_former
 }

@@ -47,6 +47,7 @@ use crate::record::{
 use crate::rollouts::Rollouts;
 use crate::runtime::RuntimeScript;
 use crate::store::Store;
+use crate::strangers::Strangers;
 use crate::work_queue::Attempt;
 use crate::workload::Workloads;
 
@@ -165,6 +166,8 @@ pub struct Stores {
     pub mounts: Arc<Mounts>,
     /// All HPAs, KEDA's and others'.
     pub hpas: Arc<Store<HpaRecord>>,
+    /// Whose children's names are taken by objects of others.
+    pub strangers: Strangers,
 }
 
 impl Default for Stores {
@@ -175,6 +178,7 @@ impl Default for Stores {
             mounts: Arc::new(Mounts::of(&pods)),
             pods,
             hpas: Arc::default(),
+            strangers: Strangers::default(),
         }
     }
 }
@@ -209,6 +213,9 @@ pub async fn reconcile(
         }
         applied => applied?,
     };
+    if let Some(met) = outcome.met_stranger() {
+        context.stores.strangers.saw(key, met);
+    }
     if attempt.last {
         exhausted::give_up(&mut outcome);
     }

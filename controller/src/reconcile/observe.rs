@@ -284,6 +284,7 @@ pub async fn observe(
         context.depths.forget(key);
         context.slots.forget(key);
         context.rollouts.forget(key);
+        context.stores.strangers.forget(key);
         return Ok(None);
     };
     let previous = actor.told_status();
@@ -309,7 +310,8 @@ pub async fn observe(
         }),
         actor: Arc::clone(&actor),
     };
-    let asks = child::asks(&actor, &previous, wanted.is_some());
+    let stranger = context.stores.strangers.met_by(key);
+    let asks = child::asks(&actor, &previous, wanted.is_some(), stranger);
     let kind = wanted_kind(context, &actor, desired.as_deref(), contested.as_ref());
     // Nothing bears the actor's name where another controller makes the workload.
     let makes = actor.binds_to.is_none();

@@ -55,12 +55,12 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Whether our finalizer is to be put on the actor before anything else is done.
-    pub fn adds_finalizer(&self) -> bool {
+    /// What is done about the actor's finalizers before anything else.
+    pub fn finalizers(&self) -> Finalizers {
         match self {
-            Self::Ensure(plan) => plan.add_finalizer,
-            Self::Bind(plan) => plan.add_finalizer,
-            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => false,
+            Self::Ensure(plan) => plan.finalizers,
+            Self::Bind(plan) => plan.finalizers,
+            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => Finalizers::Keep,
         }
     }
 
@@ -76,6 +76,17 @@ impl Plan {
     }
 }
 
+/// About the finalizers of an actor that works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finalizers {
+    /// They are as they should be.
+    Keep,
+    /// Put ours on (FIN-1).
+    Add,
+    /// Take the garbage collector's off, or it deletes again what is made (QUE-43).
+    EndForeground,
+}
+
 /// What a look shows to be wrong with an actor that is paused.
 #[derive(Debug, Default, PartialEq)]
 pub struct Rest {
@@ -88,8 +99,8 @@ pub struct Rest {
 /// The parts of a pass over an actor that lives, in the order in which they are done.
 #[derive(Debug)]
 pub struct Ensure {
-    /// Put our finalizer on the actor first (FIN-1).
-    pub add_finalizer: bool,
+    /// About the actor's finalizers, first.
+    pub finalizers: Finalizers,
     /// Write no child: this spec has had what it asked for, once (FW-21).
     pub done_once: bool,
     /// About the queue.
@@ -113,8 +124,8 @@ pub struct Ensure {
 /// The parts of a pass over a binding that lives, in the order in which they are done.
 #[derive(Debug)]
 pub struct Bind {
-    /// Put our finalizer on the actor first (FIN-1).
-    pub add_finalizer: bool,
+    /// About the actor's finalizers, first.
+    pub finalizers: Finalizers,
     /// Write nothing to target and children: this spec has had what it asked for, once (FW-21).
     pub done_once: bool,
     /// About the queue.
@@ -233,7 +244,6 @@ impl ScalingStep {
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     match &observed.drain {
         _ if !observed.actor.metadata.deleting => {}
-        Some(Drain::Works(_)) if has(observed, FOREGROUND) => return Plan::Rest(Rest::default()),
         Some(Drain::Works(_)) => {}
         Some(Drain::Confirms(wait)) => return Plan::Confirm(*wait),
         Some(Drain::Empty | Drain::Abandoned { .. }) | None => {
@@ -243,8 +253,10 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.binding.is_some() {
         return binding::plan(observed, now);
     }
-    let done_once = is_done_once(&observed.actor, &observed.previous);
     let workload = plan_workload(observed);
+    // What is gone is made again while messages wait for it.
+    let made_again = observed.actor.metadata.deleting && workload == WorkloadStep::Create;
+    let done_once = is_done_once(&observed.actor, &observed.previous) && !made_again;
     let stop = stop::plan_stop(observed, now);
     let (unscaled, stopped) = stop.map_or_else(Default::default, |stop| {
         (Some(ScalingStep::Unwanted(stop.scaling)), stop.workloads)
@@ -257,7 +269,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         });
     }
     Plan::Ensure(Ensure {
-        add_finalizer: !has_finalizer(observed),
+        finalizers: plan_finalizers(observed),
         done_once,
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
@@ -274,16 +286,27 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
 }
 
 /// FW-21: once the actor was ready with this spec, what was made for it is left alone, whatever becomes of it, and
-/// whatever the installation would make today.
+/// whatever the installation would make today. The deletion raises the generation without changing the spec, and what
+/// is changed in an actor that is going concerns its end.
 pub(super) fn is_done_once(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
-    actor.annotations.once && previous.ready_generation == Some(actor.generation)
+    let ready = previous.ready_generation;
+    let is_it = |ready: i64| ready == actor.generation || actor.metadata.deleting;
+    actor.annotations.once && ready.is_some_and(is_it)
+}
+
+fn plan_finalizers(observed: &Observed) -> Finalizers {
+    match observed.actor.metadata.deleting {
+        false if !has_finalizer(observed) => Finalizers::Add,
+        true if has(observed, FOREGROUND) => Finalizers::EndForeground,
+        _ => Finalizers::Keep,
+    }
 }
 
 pub(super) fn has_finalizer(observed: &Observed) -> bool {
     has(observed, FINALIZER)
 }
 
-/// The garbage collector's: it deletes what we made as long as this is there, so nothing is made again.
+/// The garbage collector's: it deletes what we made as long as this is there.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
 pub(super) fn has(observed: &Observed, finalizer: &str) -> bool {

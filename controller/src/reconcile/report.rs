@@ -104,6 +104,13 @@ fn note<'a>(before: &'a AsyncActorStatus, after: &'a AsyncActorStatus) -> Option
     })
 }
 
+/// Whether the actor was not ready for this reason already: an Event is written once for each obstacle.
+pub fn was_told(observed: &Observed, reason: Reason) -> bool {
+    let reason = reason.to_string();
+    let mut before = observed.previous.conditions.iter();
+    before.any(|it| it.type_ == READY && it.reason == reason)
+}
+
 /// `None` when there is nobody left to tell.
 pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
     match outcome {
@@ -245,12 +252,13 @@ fn left_alone(observed: &Observed) -> Option<LeftAlone> {
 }
 
 /// FW-21: a fact of its own, because conditions steer nothing (FW-30). While pods of an older template work, the actor
-/// is not ready with this spec.
+/// is not ready with this spec. One that is going has none any more that it could become ready with.
 fn ready_generation(observed: &Observed, status: &AsyncActorStatus) -> Option<i64> {
     let annotations = &observed.actor.annotations;
     let generation = observed.actor.generation;
     let known = observed.previous.ready_generation;
-    let known = known.filter(|known| *known == generation);
+    let deleting = observed.actor.metadata.deleting;
+    let known = known.filter(|known| *known == generation || deleting);
     let mut conditions = status.conditions.iter();
     let is_ready = conditions.any(|it| it.type_ == READY && it.status == "True")
         && status.status != Some(State::Updating)

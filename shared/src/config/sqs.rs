@@ -28,6 +28,8 @@ pub struct SqsConfig {
     pub account_id: Option<String>,
     /// Server to call in place of AWS, without a slash at the end.
     pub endpoint: Option<String>,
+    /// PEM bundle that the endpoint's certificate is checked against, beside the system's.
+    pub ca_secret_ref: Option<SecretKeyRef>,
     /// IAM role of the actors' pods (SA-1).
     pub actor_role_arn: Option<String>,
     /// Seconds that a received message stays hidden.
@@ -79,6 +81,7 @@ struct Raw {
     #[serde(default, deserialize_with = "account_id")]
     account_id: Option<String>,
     endpoint: Option<String>,
+    ca_secret_ref: Option<SecretKeyRef>,
     actor_role_arn: Option<String>,
     visibility_timeout: Option<u32>,
     wait_time_seconds: Option<u32>,
@@ -113,6 +116,7 @@ impl SqsConfig {
             region: non_empty(raw.region),
             account_id: non_empty(raw.account_id),
             endpoint,
+            ca_secret_ref: at.secret("caSecretRef", raw.ca_secret_ref)?,
             actor_role_arn: non_empty(raw.actor_role_arn),
             visibility_timeout: raw.visibility_timeout.filter(|seconds| *seconds > 0),
             wait_time_seconds: raw.wait_time_seconds.filter(|seconds| *seconds > 0),

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-// Each rule by an accepted and a refused actor: crds/corpus.yaml. Here is what needs more than a row.
+// Each rule by an accepted and a refused actor: tests/corpus/specs.yaml. Here is what needs more than a row.
 
 use serde_json::{Value, json};
 

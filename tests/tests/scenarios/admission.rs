@@ -1,5 +1,6 @@
 //! The admission webhook as the chart installs it, called by a real API server through its Service.
 
+mod deletions;
 mod flood;
 mod load;
 mod outage;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{cluster_with_all, own_cluster};
 
-const ACTORS: &str = include_str!("../../../crds/compat/actors.yaml");
+const ACTORS: &str = include_str!("../../corpus/former.yaml");
 const SECRETS: &str = include_str!("../../compat/secrets.yaml");
 const VALUES: &str = include_str!("../../../charts/asya-operator/tests/compat-values.yaml");
 /// The namespace that the manifests name.

@@ -1,5 +1,8 @@
 //! Actors that are deleted while their queues hold messages.
 
+mod outage;
+mod sqs;
+
 use std::time::Duration;
 
 use asya_tests::Result;
@@ -135,6 +138,92 @@ async fn draining_actor_works_until_its_queue_is_empty_and_goes_then() {
         let rabbitmq = scenario.cluster().rabbitmq()?;
         assert!(rabbitmq.queue(&queue).await?.is_none(), "the queue leaked");
         assert!(scenario.api::<Deployment>().get_opt(&name).await?.is_none());
+        Ok(())
+    })
+    .await;
+}
+
+fn image(deployment: &Deployment) -> Option<&str> {
+    let template = &deployment.spec.as_ref()?.template;
+    template.spec.as_ref()?.containers[0].image.as_deref()
+}
+
+/// QUE-41, FW-21: the deletion raises the generation, which is no reason to apply anything again.
+#[tokio::test]
+async fn draining_actor_that_is_reconciled_once_keeps_its_pods_as_they_are_until_its_queue_is_empty()
+ {
+    Scenario::run("drainonce", async |scenario| {
+        let name = scenario.name("once");
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["queue"] = json!({"deletionPolicy": "Drain"});
+        actor["metadata"]["annotations"] = json!({"asya.sh/reconcile": "Once"});
+        scenario.apply(&actor).await?;
+        status_is(scenario, &name, "it was ready", SOON, |it| {
+            it["readyGeneration"].is_i64()
+        })
+        .await?;
+        let deployments = scenario.api::<Deployment>();
+        let drift = json!({"spec": {"template": {"spec": {"containers": [
+            {"name": "asya-runtime", "image": "drifted"},
+        ]}}}});
+        let params = PatchParams::default();
+        deployments
+            .patch(&name, &params, &Patch::Strategic(drift))
+            .await?;
+        fill(scenario, &name).await?;
+        delete(scenario, &name).await?;
+        waits(scenario, &name, "QueueDraining").await?;
+        let kept = deployments.get(&name).await?;
+        assert_eq!(image(&kept), Some("drifted"), "it was rolled");
+
+        deployments.delete(&name, &DeleteParams::default()).await?;
+        let anew = eventually("what receives is made again", SOON, async || {
+            let found = deployments.get_opt(&name).await?;
+            let anew = found.filter(|it| it.metadata.uid != kept.metadata.uid);
+            anew.ok_or_else(|| NotYet::new("it is not"))
+        })
+        .await?;
+        assert_ne!(image(&anew), Some("drifted"));
+        consume_all(scenario, &format!("asya-{name}")).await?;
+        scenario.actor_gone(&name, EMPTIED).await?;
+        assert!(deployments.get_opt(&name).await?.is_none());
+        Ok(())
+    })
+    .await;
+}
+
+/// QUE-43
+#[tokio::test]
+async fn actor_that_is_deleted_in_the_foreground_gets_its_pods_back_until_its_queue_is_empty() {
+    Scenario::run("drainfore", async |scenario| {
+        let (name, queue) = with_messages(scenario, "fore", "Drain").await?;
+        let deployments = scenario.api::<Deployment>();
+        let first = deployments.get(&name).await?.metadata.uid;
+        let delete = [
+            "delete",
+            "asya",
+            &name,
+            "--cascade=foreground",
+            "--wait=false",
+        ];
+        // The garbage collector is quicker than anybody who would hold it up.
+        scenario.kubectl(&delete).await?;
+        waits(scenario, &name, "QueueDraining").await?;
+        eventually("its pods receive again", EMPTIED, async || {
+            let found = deployments.get_opt(&name).await?;
+            let found = found.ok_or_else(|| NotYet::new("there is no Deployment"))?;
+            let ready = found.status.and_then(|it| it.ready_replicas);
+            let anew = found.metadata.uid != first && found.metadata.deletion_timestamp.is_none();
+            check(anew && ready == Some(1), format_args!("{ready:?}, {anew}"))
+        })
+        .await?;
+        let actor = scenario.actors().get(&name).await?;
+        let finalizers = actor.metadata.finalizers.unwrap_or_default();
+        assert_eq!(finalizers, ["asya.sh/finalizer"]);
+
+        consume_all(scenario, &queue).await?;
+        scenario.actor_gone(&name, EMPTIED).await?;
+        assert!(deployments.get_opt(&name).await?.is_none());
         Ok(())
     })
     .await;

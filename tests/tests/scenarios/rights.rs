@@ -1,6 +1,7 @@
 //! What the operator writes in an actor's life: in which order, and by which rights.
 
 mod bounds;
+mod granted;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

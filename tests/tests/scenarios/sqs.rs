@@ -5,11 +5,16 @@ use std::time::{Duration, Instant};
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
-use asya_tests::operator::Operator;
+use asya_tests::operator::{Operator, default_values};
 use asya_tests::scenario::Scenario;
 use asya_tests::sqs::Sqs;
+use asya_tests::tls_proxy::TlsProxy;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
+use crate::binding::{condition, status_is};
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -151,6 +156,71 @@ async fn changed_configuration_reaches_queues_at_the_restart_and_their_messages_
         scenario
             .kubectl(&["delete", "asya", &name, "--timeout=60s"])
             .await?;
+        Ok(())
+    })
+    .await;
+}
+
+/// SQS-1, SQS-7: the system trusts no such authority; the transport that names it does.
+#[tokio::test]
+async fn endpoint_with_a_private_authority_is_trusted_by_the_transport_that_names_it() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        rabbitmq: false,
+        sqs: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok(cluster.clone()), "privateca", async |scenario| {
+        let endpoint = cluster.state().sqs.clone().expect("it was asked for");
+        let proxy = TlsProxy::start(&cluster, &endpoint).await?;
+        let mut trusts = default_values(&cluster)["transports"]["sqs"].clone();
+        trusts["config"]["endpoint"] = json!(proxy.url);
+        let doubts = trusts.clone();
+        trusts["config"]["caSecretRef"] = json!({"name": "sqs-ca", "key": "ca.crt"});
+        let mut strange = trusts.clone();
+        strange["config"]["accountId"] = json!("123456789012");
+        let values = json!({"transports": {"sqs": trusts, "doubts": doubts, "strange": strange}});
+        let operator = Operator::install(&cluster, values).await?;
+        let _instance = operator.start("operator").await?;
+        let names = ["trusts", "doubts", "strange"].map(|name| scenario.name(name));
+        for (name, transport) in names.iter().zip(["sqs", "doubts", "strange"]) {
+            let mut actor = actor(name, 100);
+            actor["spec"]["transport"] = json!(transport);
+            scenario.apply(&actor).await?;
+        }
+        let [trusts, doubts, strange] = &names;
+        let told = async |name: &str, reason: &str, text: &str| {
+            status_is(scenario, name, reason, SOON, |status| {
+                condition(status, "TransportReady") == ("False", reason)
+                    && status["conditions"].to_string().contains(text)
+            })
+            .await
+        };
+        told(doubts, "BrokerUnreachable", "").await?;
+        told(trusts, "CredentialsMissing", "sqs-ca").await?;
+        let secrets: Api<Secret> = Api::namespaced(cluster.client(), operator.namespace());
+        let secret = json!({"metadata": {"name": "sqs-ca"}, "stringData": {"ca.crt": proxy.ca}});
+        let secret = serde_json::from_value(secret)?;
+        secrets.create(&PostParams::default(), &secret).await?;
+        let running = scenario.actor_status(trusts, "Running", 8 * SOON).await?;
+        let url = format!("{}/000000000000/asya-{trusts}", proxy.url);
+        assert_eq!(running.data["status"]["queue"]["url"], url);
+        let queue = format!("asya-{trusts}");
+        assert!(cluster.sqs()?.url(&queue).await?.is_some());
+        told(
+            strange,
+            "QueueConfigInvalid",
+            "belongs to account 000000000000",
+        )
+        .await?;
+        scenario
+            .kubectl(&["delete", "asya", trusts, strange, "--timeout=60s"])
+            .await?;
+        for name in [trusts, strange] {
+            let queue = format!("asya-{name}");
+            assert_eq!(cluster.sqs()?.url(&queue).await?, None);
+        }
         Ok(())
     })
     .await;

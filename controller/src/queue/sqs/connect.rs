@@ -10,7 +10,12 @@ use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::Credentials;
+use aws_sdk_sqs::config::{Credentials, SharedHttpClient};
+use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
+use aws_smithy_http_client::tls::{Provider, TlsContext, TrustStore};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tokio::time::timeout;
 
 use crate::queue::BrokerError;
@@ -28,16 +33,30 @@ pub struct Keys {
     pub secret: Arc<str>,
 }
 
+/// What proves us to SQS, and SQS to us.
+#[derive(Default)]
+pub struct Login {
+    /// Our key.
+    pub keys: Option<Keys>,
+    /// PEM bundle that the endpoint's certificate is checked against, beside the system's.
+    pub ca: Option<Arc<str>>,
+}
+
 /// A client, and the region that it speaks to.
 ///
 /// # Errors
-/// When no region is known.
+/// When no region is known, or the bundle holds no certificate.
 pub async fn connect(
     transport: &str,
     config: &SqsConfig,
-    keys: Option<Keys>,
+    login: Login,
     gate: &Gate,
 ) -> Result<(Client, Region), BrokerError> {
+    let Login { keys, ca } = login;
+    let trusted = match ca {
+        Some(ca) => Some(trusting(transport, &ca)?),
+        None => None,
+    };
     let region = match given(config).await {
         Some(region) => region,
         // The last resort is AWS' own metadata service, which elsewhere does not answer at all.
@@ -59,7 +78,35 @@ pub async fn connect(
         let credentials = Credentials::new(&*id, &*secret, None, None, "Secret");
         loader = loader.credentials_provider(credentials);
     }
-    Ok((Client::new(&loader.load().await), region))
+    // Only SQS is trusted by this bundle, not what AWS credentials come from.
+    let mut client = aws_sdk_sqs::config::Builder::from(&loader.load().await);
+    client.set_http_client(trusted);
+    Ok((Client::from_conf(client.build()), region))
+}
+
+/// The SDK's own client takes for granted that it gets certificates, so they are looked at first.
+fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> {
+    let refused = |why: &dyn std::fmt::Display| {
+        BrokerError::NotThereYet(format!(
+            "transport {transport:?}: caSecretRef holds no certificates: {why}"
+        ))
+    };
+    let mut roots = RootCertStore::empty();
+    for found in CertificateDer::pem_slice_iter(ca.as_bytes()) {
+        let certificate = found.map_err(|error| refused(&error))?;
+        roots.add(certificate).map_err(|error| refused(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(refused(&"nothing in it is PEM"));
+    }
+    let store = TrustStore::default().with_pem_certificate(ca);
+    let context = TlsContext::builder().with_trust_store(store).build();
+    let context = context.map_err(|error| refused(&error))?;
+    let provider = Provider::Rustls(CryptoMode::AwsLc);
+    Ok(aws_smithy_http_client::Builder::new()
+        .tls_provider(provider)
+        .tls_context(context)
+        .build_https())
 }
 
 /// The region that is known without asking anybody.
@@ -147,6 +194,19 @@ mod tests {
         );
         let known = ask(&gate, "t", ready(Some(Region::new("r")))).await;
         assert_eq!(known, Ok(Region::new("r")));
+    }
+
+    /// SQS-1
+    #[test]
+    fn bundle_without_certificates_is_refused_before_it_is_used() {
+        let wrong = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for ca in ["", "no PEM", wrong] {
+            let refused = trusting("t", ca);
+            assert!(
+                matches!(&refused, Err(BrokerError::NotThereYet(text)) if text.contains("caSecretRef")),
+                "{refused:?}"
+            );
+        }
     }
 
     /// QUE-9: with a region or an endpoint nobody is asked.

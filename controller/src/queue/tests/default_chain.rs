@@ -35,7 +35,7 @@ async fn look_without_credentials_of_the_transport() {
         panic!()
     };
     let gate = Arc::new(Gate::new("t", Fence::open(), Arc::default()));
-    let client = Sqs::connect("t", config.clone(), None, HERE.into(), gate)
+    let client = Sqs::connect("t", config.clone(), SqsLogin::default(), HERE.into(), gate)
         .await
         .unwrap();
     let seen = QueueClient::observe(&client, &queue_of(&transport, "q")).await;

@@ -8,6 +8,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::patch::{add, is_failed_test, remove, test};
+use crate::reconcile::plan::FOREGROUND;
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Seen};
 
@@ -39,11 +40,18 @@ pub(super) async fn add_finalizer(
 
 /// Takes our finalizer off the actor, which lets it go.
 pub(super) async fn remove_finalizer(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
-    let Some(index) = actor
-        .finalizers
-        .iter()
-        .position(|finalizer| &**finalizer == FINALIZER)
-    else {
+    take_off(context, actor, FINALIZER).await
+}
+
+/// Takes the garbage collector's finalizer off the actor: without it what is made again for the messages that are left
+/// stays. We delete what we made ourselves, before our own finalizer goes.
+pub(super) async fn end_foreground(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
+    take_off(context, actor, FOREGROUND).await
+}
+
+async fn take_off(context: &Context, actor: &ActorRecord, finalizer: &str) -> Result<(), Error> {
+    let mut all = actor.finalizers.iter();
+    let Some(index) = all.position(|it| &**it == finalizer) else {
         return Ok(());
     };
     let change = vec![

@@ -37,14 +37,14 @@ pub use retired::Looked;
 pub use roll::{By, Rolled};
 pub use template::{TAKEN_BACK, Templated};
 
-use finalizer::{Presence, add_finalizer};
+use finalizer::{Presence, add_finalizer, end_foreground};
 
 use super::conflict::Part;
 use super::conflict::ledger::News;
 use super::injection::Probed;
 use super::observe::Observed;
 use super::observe::known::is_same;
-use super::plan::Plan;
+use super::plan::{Finalizers, Plan};
 use super::{Context, Error, Fault, Reason, Retry};
 use crate::queue::Serving;
 use crate::record::{ScaledObjectRecord, WorkloadRecord};
@@ -98,6 +98,17 @@ impl Outcome {
             }
             other => other,
         }
+    }
+
+    /// Whether the name of a child is taken by an object of others; `None` where nobody looked at all of them.
+    pub fn met_stranger(&self) -> Option<bool> {
+        let Self::Ensured(ensured) = self else {
+            return None;
+        };
+        let scaling = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
+        let mut faults = ensured.fault.iter().chain(scaling);
+        let met = faults.any(|fault| fault.reason == Reason::NotOwned);
+        (met || ensured.interrupted.is_none()).then_some(met)
     }
 
     /// What ended the pass before its plan was done.
@@ -228,8 +239,13 @@ impl QueueState {
 /// # Errors
 /// When the API server fails in a way that is not the actor's fault.
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
-    if plan.adds_finalizer() && add_finalizer(context, &observed.actor).await? == Presence::Gone {
-        return Ok(Outcome::Gone);
+    let actor = &observed.actor;
+    match plan.finalizers() {
+        Finalizers::Add if add_finalizer(context, actor).await? == Presence::Gone => {
+            return Ok(Outcome::Gone);
+        }
+        Finalizers::Keep | Finalizers::Add => {}
+        Finalizers::EndForeground => end_foreground(context, actor).await?,
     }
     match plan {
         Plan::Rest(seen) => {

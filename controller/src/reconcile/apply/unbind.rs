@@ -6,6 +6,7 @@ use super::{Outcome, parent, template};
 use crate::events::Note;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
+use crate::reconcile::report::was_told;
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
 
 /// Runs the plan. Answers what holds the actor; `None`: nothing of it is left in pods.
@@ -37,7 +38,7 @@ pub(super) async fn unbind(
         Unbind::Unknown => return Ok(Some(Outcome::Unknown(Retry::After(AGAIN)))),
         Unbind::Wait(wait) => return Ok(Some(held(None, Retry::After(wait), false))),
         Unbind::Stalled(text, wait) => {
-            if !is_told(observed) {
+            if !was_told(observed, Reason::UnbindBlocked) {
                 context
                     .events
                     .tell(&observed.actor, Note::RolloutHalted, &text);
@@ -91,13 +92,6 @@ pub(super) async fn unbind(
 const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
 /// Until what was asked for, or what there is, shows.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
-
-/// An Event is written once for each obstacle, as the condition is.
-fn is_told(observed: &Observed) -> bool {
-    let blocked = Reason::UnbindBlocked.to_string();
-    let mut conditions = observed.previous.conditions.iter();
-    conditions.any(|it| it.type_ == "Ready" && it.reason == blocked)
-}
 
 /// BIND-44
 fn blocked(text: &str, retry: Retry) -> Outcome {

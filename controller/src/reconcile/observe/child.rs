@@ -9,7 +9,7 @@ use kube::Resource;
 
 use crate::objects::Objects;
 use crate::reconcile::plan::is_done_once;
-use crate::reconcile::{Context, Error, Reason};
+use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Controller, Judged, Key, Metadata, WorkloadRecord};
 
 /// The object under a name that we need.
@@ -76,14 +76,18 @@ fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
 
 /// Whether an actor whose children are `wanted` in this pass asks the API server for one that no watch shows: the
 /// watches see our labels only. What will be applied is not asked for, since that apply itself tells of an object that
-/// has the name; where it has told, a look costs less than another refusal.
-pub fn asks(actor: &ActorRecord, previous: &AsyncActorStatus, wanted: bool) -> bool {
-    let not_owned = Reason::NotOwned.to_string();
-    let mut conditions = previous.conditions.iter();
+/// has the name; where it has told (`stranger`), a look costs less than another refusal. After a start nobody knows yet
+/// (`None`), so an actor whose children were looked after before asks once.
+pub fn asks(
+    actor: &ActorRecord,
+    previous: &AsyncActorStatus,
+    wanted: bool,
+    stranger: Option<bool>,
+) -> bool {
     !wanted
         || actor.annotations.paused
         || is_done_once(actor, previous)
-        || conditions.any(|condition| condition.reason == not_owned)
+        || stranger.unwrap_or(previous.mode.is_some())
 }
 
 /// The object under the workload's name.
@@ -131,27 +135,28 @@ mod tests {
     use super::asks;
     use crate::reconcile::testing::{actor, observed, spec};
 
-    /// SA-3, FW-21
+    /// SA-3, FW-21, FW-30
     #[test]
     fn api_server_is_asked_for_what_no_watch_shows_only_where_no_apply_will_tell() {
-        let told = |reason: &str| {
-            json!({"readyGeneration": 2, "conditions": [
-                {"type": "WorkloadReady", "status": "False", "reason": reason, "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-            ]})
-        };
+        let (new, known) = (
+            json!({}),
+            json!({"readyGeneration": 2, "mode": "Standalone"}),
+        );
         let (plain, paused) = (json!({}), json!({"asya.sh/paused": "true"}));
         let once = json!({"asya.sh/reconcile": "Once"});
-        for (annotations, reason, wanted, asked) in [
-            (&plain, "PodsReady", true, false),
-            (&plain, "PodsReady", false, true),
-            (&plain, "NotOwned", true, true),
-            (&paused, "PodsReady", true, true),
-            (&once, "PodsReady", true, true),
+        for (annotations, status, stranger, wanted, asked) in [
+            (&plain, &new, None, true, false),
+            (&plain, &known, None, true, true),
+            (&plain, &known, Some(false), true, false),
+            (&plain, &known, Some(false), false, true),
+            (&plain, &known, Some(true), true, true),
+            (&paused, &known, Some(false), true, true),
+            (&once, &known, Some(false), true, true),
         ] {
             let metadata = json!({"annotations": annotations});
-            let observed = observed(&actor(&metadata, &spec(&json!({})), &told(reason)));
-            let asks = asks(&observed.actor, &observed.previous, wanted);
-            assert_eq!(asks, asked, "{annotations} {reason} {wanted}");
+            let observed = observed(&actor(&metadata, &spec(&json!({})), status));
+            let asks = asks(&observed.actor, &observed.previous, wanted, stranger);
+            assert_eq!(asks, asked, "{annotations} {status} {stranger:?} {wanted}");
         }
     }
 }

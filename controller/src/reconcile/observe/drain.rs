@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_shared::api::{AsyncActorStatus, QueueStatus};
+use asya_shared::api::{AsyncActorStatus, QueueStatus, State};
 use asya_shared::config::{Transport, TransportKind};
 use asya_shared::names::FINALIZER;
 use asya_shared::transport::{QueueNames, QueueOf};
@@ -12,7 +12,7 @@ use kube::Api;
 
 use super::DeletionPolicy;
 use super::known::{KnownQueues, is_same};
-use crate::queue::depths::Told;
+use crate::queue::depths::{Depths, Told};
 use crate::queue::{BrokerError, Depth, Seen, Standing};
 use crate::reconcile::plan::drain::{Counted, Drain, Facts, Messages, decide};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry};
@@ -43,9 +43,14 @@ pub(super) async fn see(
         };
         lag = lag.max(lags);
         let serves = previous.queue.as_ref().is_none_or(|it| is_same(it, queue));
+        let pace = match previous.status {
+            _ if !serves => Pace::Exact,
+            Some(State::Terminating) => Pace::AsTold,
+            _ => Pace::Anew,
+        };
         counted.push(Counted {
             queue: queue.clone(),
-            messages: messages.paced(context, &actor.metadata.key, serves),
+            messages: messages.paced(&context.depths, &actor.metadata.key, pace),
         });
     }
     let released = previous.queue_released_since.as_ref().map(|time| time.0);
@@ -74,17 +79,31 @@ pub(super) async fn see(
     }))
 }
 
-impl Messages {
+/// Which number of a queue's messages is told.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// What was counted now: status tells no number of this queue.
+    Exact,
+    /// What was counted now, and from now on that: the Event that is written once at the beginning tells no number of a
+    /// minute ago.
+    Anew,
     /// As many as status may tell of now (QUE-20): small changes are no reason to write.
-    fn paced(self, context: &Context, actor: &Key, serves: bool) -> Self {
+    AsTold,
+}
+
+impl Messages {
+    fn paced(self, depths: &Depths, actor: &Key, pace: Pace) -> Self {
         let Self::Known(depth) = self else {
             return self;
         };
-        if !serves || depth == Depth::default() {
-            return self;
+        match pace {
+            Pace::Exact => return self,
+            _ if depth == Depth::default() => return self,
+            Pace::Anew => depths.forget(actor),
+            Pace::AsTold => {}
         }
-        context.depths.take(actor, Some(depth));
-        match context.depths.told(actor) {
+        depths.take(actor, Some(depth));
+        match depths.told(actor) {
             Told::Depth(told) if told != Depth::default() => Self::Known(told),
             _ => self,
         }
@@ -151,5 +170,31 @@ fn lag_of(transport: &Transport) -> Duration {
     match transport.kind {
         TransportKind::Rabbitmq(_) => Duration::from_secs(10),
         TransportKind::Sqs(_) => Duration::from_mins(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Depths, Key, Messages, Pace};
+    use crate::queue::Depth;
+
+    /// QUE-20, QUE-40
+    #[test]
+    fn number_of_messages_is_of_the_moment_when_the_deletion_begins_and_then_follows_slowly() {
+        let (depths, actor) = (Depths::default(), Key::new("ns", "a"));
+        let depth = |queued| Depth {
+            queued,
+            processing: 0,
+        };
+        depths.take(&actor, Some(depth(3)));
+        for (counted, pace, told) in [
+            (7, Pace::Anew, 7),
+            (6, Pace::AsTold, 7),
+            (6, Pace::Exact, 6),
+            (5, Pace::AsTold, 7),
+        ] {
+            let paced = Messages::Known(depth(counted)).paced(&depths, &actor, pace);
+            assert_eq!(paced, Messages::Known(depth(told)));
+        }
     }
 }

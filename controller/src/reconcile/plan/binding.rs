@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::claim;
 use super::drain::may_roll;
 use super::probe::{self, Probing};
-use super::{Bind, Plan, Rest, ScalingStep, Wake, has_finalizer, is_done_once, plan_queue};
+use super::{Bind, Plan, Rest, ScalingStep, Wake, is_done_once, plan_finalizers, plan_queue};
 use super::{contest, replicas, retired, roll, scaling_gate, template};
 use crate::reconcile::Reason;
 use crate::reconcile::bound_pods::actor_part;
@@ -54,7 +54,7 @@ impl Bind {
     /// Nothing but the queue and what keeps a binding from scaling, to begin with.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
         Self {
-            add_finalizer: !has_finalizer(observed),
+            finalizers: plan_finalizers(observed),
             done_once: false,
             queue: plan_queue(observed),
             scaling,

@@ -2,7 +2,7 @@ use asya_shared::api::InventoryEntry;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ensure, Plan, QueueStep, WorkloadStep, plan};
+use super::{Ensure, Finalizers, Plan, QueueStep, WorkloadStep, plan};
 use crate::queue::{BrokerError, Serving, Standing};
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
 use crate::reconcile::testing::{actor, deployment, observed, spec, stateful_set, workload};
@@ -53,14 +53,15 @@ fn reason(step: QueueStep) -> (Reason, Retry) {
 fn finalizer_comes_first_valid_or_not_and_never_twice() {
     for valid in [json!({}), json!({"transport": ""})] {
         let bare = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
-        assert!(ensure(&observed(&bare)).add_finalizer);
+        assert_eq!(ensure(&observed(&bare)).finalizers, Finalizers::Add);
         let foreign = actor(
             &json!({"finalizers": ["other/finalizer"]}),
             &spec(&valid),
             &json!({}),
         );
-        assert!(ensure(&observed(&foreign)).add_finalizer);
-        assert!(!ensure(&observed(&actor(&json!({}), &spec(&valid), &json!({})))).add_finalizer);
+        assert_eq!(ensure(&observed(&foreign)).finalizers, Finalizers::Add);
+        let has = observed(&actor(&json!({}), &spec(&valid), &json!({})));
+        assert_eq!(ensure(&has).finalizers, Finalizers::Keep);
     }
 }
 
@@ -354,7 +355,7 @@ fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
     assert_eq!(ensure(&observed).former, None);
 }
 
-/// VAL-11, VAL-19
+/// VAL-11, VAL-19, FW-30
 #[test]
 fn name_is_judged_until_something_bears_it() {
     let long = "a".repeat(64);
@@ -362,7 +363,7 @@ fn name_is_judged_until_something_bears_it() {
         let seen = observed(&actor(&json!({"name": long}), &spec(&json!({})), status));
         matches!(&seen.desired, Err(fault) if fault.reason == Reason::ValidationError)
     };
-    let refused = json!({"conditions": [{
+    let refused = json!({"mode": "Standalone", "status": "WorkloadError", "conditions": [{
         "type": "WorkloadReady", "status": "False", "reason": "ValidationError", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
     }]});
     assert!(invalid(&json!({})), "new");
@@ -373,6 +374,8 @@ fn name_is_judged_until_something_bears_it() {
         json!({"conditions": [{
             "type": "WorkloadReady", "status": "True", "reason": "PodsHealthy", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}),
+        // As the former operator left it, who recorded neither.
+        json!({"status": "Running", "replicas": 1}),
     ] {
         assert!(!invalid(&made), "{made}");
     }

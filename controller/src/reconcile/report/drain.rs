@@ -6,7 +6,7 @@ use asya_shared::api::{QueueDeletionPolicy, State};
 use k8s_openapi::jiff::Timestamp;
 
 use super::conditions::Conditions;
-use super::{READY, Report, TRANSPORT_READY};
+use super::{READY, Report, TRANSPORT_READY, was_told};
 use crate::events::Note;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::drain::Held;
@@ -34,21 +34,24 @@ pub(super) fn tell(report: &mut Report, observed: &Observed, held: &Held, now: T
     status.conditions = conditions.list;
     status.status = Some(State::Terminating);
     report.retry = report.retry.sooner(Retry::After(COUNTED));
-    let told = reason.to_string();
-    let mut before = observed.previous.conditions.iter();
-    if !before.any(|it| it.type_ == READY && it.reason == told) {
+    if !was_told(observed, reason) {
         report.notes.push((note, text));
     }
 }
 
 fn text(observed: &Observed, held: &Held) -> String {
     let held = held.text();
-    let work = if has(observed, FOREGROUND) {
-        "its pods may be gone already, because it was deleted with propagation policy Foreground"
-    } else if observed.actor.annotations.paused {
-        "the actor is paused: nothing is changed meanwhile"
-    } else {
-        "nothing is taken down, its pods go on receiving"
+    let work = match (observed.actor.annotations.paused, has(observed, FOREGROUND)) {
+        (true, true) => {
+            "its pods may be gone, because it was deleted with propagation policy Foreground, and it is paused, so \
+             nothing is made again"
+        }
+        (true, false) => "the actor is paused: nothing is changed meanwhile",
+        (false, true) => {
+            "its pods may be replaced once, because it was deleted with propagation policy Foreground, and go on \
+             receiving"
+        }
+        (false, false) => "nothing is taken down, its pods go on receiving",
     };
     let now = "Set spec.queue.deletionPolicy to Retain to let the actor go now and keep the messages, or to Delete to \
                lose them";

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::testing::{parse, sqs};
+use crate::transport::Broker;
 
 /// SQS-1
 #[test]
@@ -21,6 +22,29 @@ fn an_account_written_as_a_number_keeps_its_twelve_digits() {
     }
     let wrong = parse(&json!({"a": {"type": "sqs", "config": {"accountId": true}}})).unwrap_err();
     assert_eq!(wrong.path, "transports.a.config.accountId");
+}
+
+/// SQS-1
+#[test]
+fn private_authority_of_an_endpoint_is_named_by_a_secret_and_tells_no_sidecar() {
+    let with = json!({"endpoint": "https://sqs", "caSecretRef": {"name": "ca", "key": "ca.crt"}});
+    let config = sqs(&with);
+    let named = config
+        .ca_secret_ref
+        .as_ref()
+        .map(|it| (&*it.name, &*it.key));
+    assert_eq!(named, Some(("ca", "ca.crt")));
+    // It would roll every pod of the transport's actors.
+    let without = sqs(&json!({"endpoint": "https://sqs"}));
+    assert_eq!(config.sidecar_env(), without.sidecar_env());
+    assert_eq!(config.place("q"), without.place("q"));
+    let wrong = json!({"a": {"type": "sqs", "config": {"caSecretRef": {"key": "ca.crt"}}}});
+    let wrong = parse(&wrong).unwrap_err();
+    assert!(
+        wrong.path.starts_with("transports.a.config.caSecretRef"),
+        "{}",
+        wrong.path
+    );
 }
 
 /// SQS-1

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Counted, Drain, Facts, Held, Messages, decide, may_roll, text};
 use crate::queue::Depth;
 use crate::reconcile::plan::deletion::Then;
-use crate::reconcile::plan::{Plan, QueueStep, Rest, WorkloadStep, plan};
+use crate::reconcile::plan::{Finalizers, Plan, QueueStep, Rest, WorkloadStep, plan};
 use crate::reconcile::testing::{actor, observed, spec};
 use crate::reconcile::{Fault, Reason, Retry};
 
@@ -127,7 +127,7 @@ fn nothing_is_taken_down_before_the_queue_is_empty() {
     let Plan::Ensure(plan) = plan_of(works(), &json!({})) else {
         panic!("its pods are to work")
     };
-    assert!(!plan.add_finalizer);
+    assert_eq!(plan.finalizers, Finalizers::Keep);
     assert_eq!(plan.workload, WorkloadStep::Create);
     assert_eq!(plan.queue, QueueStep::Unmanaged, "nobody looked");
     let confirms = plan_of(Some(Drain::Confirms(LAG)), &json!({}));
@@ -162,11 +162,18 @@ fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
 
 /// QUE-43
 #[test]
-fn what_the_garbage_collector_deletes_is_not_made_again() {
-    let finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
-    let works = Some(Drain::Works(Held::default()));
-    let Plan::Rest(rest) = plan_of(works, &finalizers) else {
-        panic!()
+fn what_the_garbage_collector_deletes_is_made_again_once_its_finalizer_is_off() {
+    let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
+    let works = || Some(Drain::Works(Held::default()));
+    let plan = plan_of(works(), &finalizers);
+    assert_eq!(plan.finalizers(), Finalizers::EndForeground);
+    let Plan::Ensure(ensure) = plan else { panic!() };
+    assert_eq!(ensure.workload, WorkloadStep::Create);
+    assert_eq!(plan_of(works(), &json!({})).finalizers(), Finalizers::Keep);
+
+    finalizers["annotations"] = json!({"asya.sh/paused": "true"});
+    let Plan::Rest(rest) = plan_of(works(), &finalizers) else {
+        panic!("nothing of a paused actor is changed")
     };
     assert_eq!(rest, Rest::default());
     assert!(matches!(

@@ -5,6 +5,7 @@ use super::{ensure, now, recorded};
 use crate::queue::Standing;
 use crate::reconcile::desired::Mode;
 use crate::reconcile::observe::{Child, Observed, QueueSeen};
+use crate::reconcile::plan::drain::{Drain, Held};
 use crate::reconcile::plan::{Plan, QueueStep, WorkloadStep, plan};
 use crate::reconcile::testing::{actor, deployment, observed, spec};
 
@@ -44,6 +45,36 @@ fn actor_that_is_reconciled_once_is_left_alone_after_it_was_ready_until_its_spec
     );
     let both = json!({"asya.sh/reconcile": "Once", "asya.sh/paused": "true"});
     assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Rest(_)));
+}
+
+/// FW-21, QUE-41: the deletion raises the generation, which is no reason to roll pods that work the queue off.
+#[test]
+fn draining_actor_that_is_reconciled_once_keeps_the_pods_that_it_has_and_gets_those_back_that_it_lacks()
+ {
+    let going = |generation: i64, ready: Option<i64>| {
+        let metadata = json!({
+            "annotations": {"asya.sh/reconcile": "Once"},
+            "generation": generation,
+            "deletionTimestamp": "2026-01-01T00:00:10Z",
+        });
+        let extra = json!({"queue": {"deletionPolicy": "Drain"}});
+        let mut seen = observed(&actor(&metadata, &spec(&extra), &json!({})));
+        seen.queue = QueueSeen::Verified;
+        seen.previous.ready_generation = ready;
+        seen.drain = Some(Drain::Works(Held::default()));
+        seen
+    };
+    for (generation, ready, done) in [(3, Some(2), true), (5, Some(2), true), (3, None, false)] {
+        let seen = recorded(going(generation, ready), &deployment(&once(2)));
+        assert_eq!(ensure(&seen).done_once, done, "{generation} {ready:?}");
+    }
+    let mut gone = going(3, Some(2));
+    gone.workload = Child::Absent;
+    let step = ensure(&gone);
+    assert_eq!(
+        (step.done_once, step.workload),
+        (false, WorkloadStep::Create)
+    );
 }
 
 /// FW-21: neither a new script nor a new image of the sidecar is a change of the spec.

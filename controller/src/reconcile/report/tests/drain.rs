@@ -108,3 +108,26 @@ fn release_is_told_once_and_taken_back_when_messages_come() {
     let back = report(&observed, running(&observed));
     assert_eq!(back.status.queue_released_since, None);
 }
+
+/// QUE-43
+#[test]
+fn foreground_deletion_is_told_with_what_it_does_to_the_pods() {
+    for (paused, told) in [
+        (
+            "false",
+            "replaced once, because it was deleted with propagation policy Foreground",
+        ),
+        ("true", "it is paused, so nothing is made again"),
+    ] {
+        let metadata = json!({
+            "deletionTimestamp": "2026-01-01T00:00:10Z",
+            "finalizers": ["foregroundDeletion", "asya.sh/finalizer"],
+            "annotations": {"asya.sh/paused": paused},
+        });
+        let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+        observed.drain = Some(Drain::Works(Held::default()));
+        let told_now = report(&observed, running(&observed)).status;
+        let (_, _, text) = condition(&told_now, "Ready");
+        assert!(text.contains(told), "{text}");
+    }
+}

@@ -6,6 +6,7 @@ use crate::reconcile::apply::{Ensured, QueueState};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, workload};
 use crate::reconcile::{Fault, Reason};
+use crate::record::ActorRecord;
 
 fn annotated(annotations: &Value, before: AsyncActorStatus) -> Observed {
     let metadata = json!({"annotations": annotations});
@@ -47,6 +48,15 @@ fn generation_that_was_ready_is_remembered_while_the_actor_is_reconciled_once() 
     };
     let changed = once(older);
     assert_eq!(generation(&changed, Ensured::default()), None);
+    let mut going = changed;
+    let mut actor = ActorRecord::clone(&going.actor);
+    actor.metadata.deleting = true;
+    going.actor = std::sync::Arc::new(actor);
+    assert_eq!(
+        generation(&going, Ensured::default()),
+        Some(1),
+        "the deletion is no other spec (QUE-41)"
+    );
     let always = annotated(&json!({}), ready);
     assert_eq!(generation(&always, running(&always)), None);
 }
