@@ -10,6 +10,7 @@ pub mod evict;
 pub mod pace;
 pub mod probe;
 mod replicas;
+pub mod restore;
 pub mod retired;
 pub mod roll;
 mod scaling_gate;
@@ -105,6 +106,8 @@ pub struct Ensure {
     /// About what scales it, once it is there.
     pub scaling: Option<ScalingStep>,
     /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
+    /// About what somebody has changed of these.
+    pub restore: restore::Restore,
     pub former: Option<Arc<WorkloadRecord>>,
     /// Workloads that get no pods, because these would take another actor's messages (QUE-3).
     pub stopped: Vec<Arc<WorkloadRecord>>,
@@ -244,12 +247,12 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         return binding::plan(observed, now);
     }
     let done_once = is_done_once(&observed.actor, &observed.previous);
-    let workload = plan_workload(observed);
+    let mut workload = plan_workload(observed);
     let stop = stop::plan_stop(observed, now);
     let (unscaled, stopped) = stop.map_or_else(Default::default, |stop| {
         (Some(ScalingStep::Unwanted(stop.scaling)), stop.workloads)
     });
-    let scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
+    let mut scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
     if observed.actor.annotations.paused {
         return Plan::Rest(Rest {
             workload: workload.fault(),
@@ -257,12 +260,14 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         });
     }
     Plan::Ensure(Ensure {
+    let restore = restore::plan(observed, &mut workload, scaling.as_mut(), now);
         add_finalizer: !has_finalizer(observed),
         done_once,
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
         scaling,
         stopped,
+        restore,
         paced: pace::is_of_installation(observed, &workload),
         workload,
         retired: retired::looks(observed),

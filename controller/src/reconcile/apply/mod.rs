@@ -13,6 +13,7 @@ mod probe;
 mod queue;
 mod recreate;
 mod remove_queue;
+mod restored;
 mod retired;
 mod rival;
 mod roll;
@@ -42,6 +43,7 @@ use finalizer::{Presence, add_finalizer};
 use super::conflict::Part;
 use super::conflict::ledger::News;
 use super::injection::Probed;
+use super::conflict::restoring::Restored;
 use super::observe::Observed;
 use super::observe::known::is_same;
 use super::plan::Plan;
@@ -164,6 +166,8 @@ pub struct Contests {
     /// The target's owner was told that the queue scales it, or that it does no more (SO-5).
     pub claimed: Option<bool>,
 }
+    /// What others had changed of the objects of an actor whose workload we make, and was restored.
+    pub restored: Vec<Restored>,
 
 impl Contests {
     fn look_again(&mut self, wait: Duration) {
