@@ -21,6 +21,7 @@ mod scaling;
 pub mod shared;
 mod stop;
 mod template;
+mod template_probe;
 mod unbind;
 mod wake;
 mod workload;
