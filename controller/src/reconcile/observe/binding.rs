@@ -292,6 +292,7 @@ fn probe_seen(
         generation: actor.generation,
         limits,
         injected: counted.current > 0,
+        admitted: counted.admitted > 0,
     };
     let mut turn = context.bindings.probes.turn(&actor.metadata.key);
     if limits.is_none() {

@@ -61,6 +61,7 @@ fn injection(
         injected: counted.is_some_and(|it| it.current > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
+        admitted: counted.is_some_and(|it| it.admitted > 0),
     known.after(&ensured.probe.outcome, binds, now)
 }
 
