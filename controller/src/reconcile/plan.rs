@@ -17,6 +17,7 @@ mod scaling_gate;
 mod stop;
 pub mod template;
 pub mod unbind;
+pub mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,9 +106,9 @@ pub struct Ensure {
     pub retired: Vec<QueueStatus>,
     /// About what scales it, once it is there.
     pub scaling: Option<ScalingStep>,
-    /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
     /// About what somebody has changed of these.
     pub restore: restore::Restore,
+    /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
     /// Workloads that get no pods, because these would take another actor's messages (QUE-3).
     pub stopped: Vec<Arc<WorkloadRecord>>,
@@ -129,7 +130,7 @@ pub struct Bind {
     /// About who else sets the number of its pods.
     pub replicas: Option<Contest>,
     /// What nobody scales any more, and nobody would wake.
-    pub wake: Option<Wake>,
+    pub wake: Option<wake::Waking>,
     /// About the target's pod template.
     pub template: template::Templating,
     /// About what tells the target's owner that the queue scales it; `None`: nothing does, or not now (SO-5).
@@ -259,15 +260,15 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
             scaling: scaling.as_ref().and_then(ScalingStep::fault),
         });
     }
-    Plan::Ensure(Ensure {
     let restore = restore::plan(observed, &mut workload, scaling.as_mut(), now);
+    Plan::Ensure(Ensure {
         add_finalizer: !has_finalizer(observed),
         done_once,
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
         scaling,
-        stopped,
         restore,
+        stopped,
         paced: pace::is_of_installation(observed, &workload),
         workload,
         retired: retired::looks(observed),

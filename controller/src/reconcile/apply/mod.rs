@@ -43,8 +43,8 @@ use finalizer::{Presence, add_finalizer};
 
 use super::conflict::Part;
 use super::conflict::ledger::News;
-use super::injection::Probed;
 use super::conflict::restoring::Restored;
+use super::injection::Probed;
 use super::observe::Observed;
 use super::observe::known::is_same;
 use super::plan::Plan;
@@ -128,6 +128,8 @@ pub struct Ensured {
     pub postponed: bool,
     /// What scales the workload; `None` while nothing should.
     pub scaling: Option<Box<Scaled>>,
+    /// A target that nobody scales any more is to get pods again, and has none yet (SO-6).
+    pub asleep: bool,
     /// When KEDA's time to let go of a workload that is no longer to be scaled ends.
     pub released_by: Option<Timestamp>,
     /// What ended the pass before its plan was done; what had been done by then is told.
@@ -164,11 +166,11 @@ pub struct Contests {
     pub news: Vec<(Part, News)>,
     /// When to look at them again.
     pub again: Option<Duration>,
+    /// What others had changed of the objects of an actor whose workload we make, and was restored.
+    pub restored: Vec<Restored>,
     /// The target's owner was told that the queue scales it, or that it does no more (SO-5).
     pub claimed: Option<bool>,
 }
-    /// What others had changed of the objects of an actor whose workload we make, and was restored.
-    pub restored: Vec<Restored>,
 
 impl Contests {
     fn look_again(&mut self, wait: Duration) {
