@@ -73,8 +73,8 @@ pub fn least_spec() -> Value {
     })
 }
 
-/// The same pod with containers that ask for nothing, ours left out, where a pod template has them already. A dry run counts against a quota that the target may fill: this one
-/// asks whether there is room for what is added.
+/// The same pod with containers that ask for nothing; ours, which a pod template may have already, ask as before. A dry
+/// run counts against a quota that the target may fill: this one asks whether there is room for what is added.
 pub fn without_requests(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     if let Some(spec) = &mut pod.spec {

@@ -16,8 +16,8 @@ const MOST: u8 = 5;
 /// The longest wait after a loss.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// What a contested field is for. Each has a state of its own, and no actor has more of them than status lists: a binding
-/// has no workload of ours, and all others are a binding's but that of the `ScaledObject`.
+/// What a contested field is for. Each has a state of its own, and no actor has more of them than status lists: a
+/// binding has no workload of ours, and all others are a binding's but that of the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Our containers, volumes and annotations in a pod template (CONF-1).

@@ -16,8 +16,8 @@ use crate::scaling::SOON;
 
 /// Twice as long as the longest pause that may come in this time.
 const WATCHED: Duration = Duration::from_secs(80);
-/// Five at once; then after 10 s, 20 s, 40 s; and a few more, since a pass may come before it has seen what the last one
-/// told. Without an end to it there would be one a second.
+/// Five at once; then after 10 s, 20 s, 40 s; and a few more, since a pass may come before it has seen what the last
+/// one told. Without an end to it there would be one a second.
 const MOST: usize = 14;
 
 async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {

@@ -127,8 +127,8 @@ pub(super) async fn see(
 }
 
 impl UnbindingSeen {
-    /// A target that its user has stopped has neither workload nor pods. What tells it that the queue scales it is taken
-    /// back all the same.
+    /// A target that its user has stopped has neither workload nor pods. What tells it that the queue scales it is
+    /// taken back all the same.
     async fn release_claim(
         &mut self,
         context: &Context,

@@ -22,7 +22,7 @@ async fn asked(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
     Ok(live.spec.and_then(|spec| spec.replicas))
 }
 
-/// SAFE-22, SO-1, KEDA-2
+/// SAFE-40, SAFE-22, SO-1, KEDA-2
 #[tokio::test]
 async fn target_with_many_pods_loses_them_by_the_steps_that_the_user_asks_for_and_none_below_the_least()
  {
