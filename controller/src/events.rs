@@ -56,6 +56,8 @@ pub enum Note {
     RolloutHalted,
     /// What we wrote to a bound target was taken back.
     BindingConflict,
+    /// Somebody changes an object of ours again and again.
+    FieldConflict,
     /// Another had changed or deleted a webhook configuration of ours.
     WebhookConfigurationRestored,
     /// A pod of a required binding's target does not come back with the sidecar.
@@ -85,6 +87,7 @@ impl Note {
             | Self::NotOwned
             | Self::RolloutHalted
             | Self::BindingConflict
+            | Self::FieldConflict
             | Self::WebhookConfigurationRestored
             | Self::InjectionNotProved
             | Self::RequiredNotEnforced => "Warning",
@@ -109,7 +112,7 @@ impl Note {
             Self::Orphaned => "Orphan",
             Self::RollsGpuPods | Self::RolloutHalted => "ReplacePods",
             Self::BindingConflict => "WriteTarget",
-            Self::WebhookConfigurationRestored => "Restore",
+            Self::FieldConflict | Self::WebhookConfigurationRestored => "Restore",
             Self::InjectionNotProved | Self::RequiredNotEnforced => "Prove",
         }
     }

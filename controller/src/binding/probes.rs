@@ -27,8 +27,8 @@ pub enum Failure {
     Unasked(String),
     /// It came back without the sidecar for another reason.
     LeftAlone(String),
-    /// The API server refuses it.
-    Refused,
+    /// The API server refuses it, with this answer.
+    Refused(String),
 }
 
 /// When the next dry run of an actor is due.
@@ -117,7 +117,7 @@ impl Probes {
             Failure::Unasked(_) => UNASKED
                 .saturating_mul(others.saturating_add(1))
                 .min(LONGEST_UNASKED),
-            Failure::LeftAlone(_) | Failure::Refused => {
+            Failure::LeftAlone(_) | Failure::Refused(_) => {
                 let times = entry.failures.min(8);
                 entry.failures += 1;
                 REFUSED.saturating_mul(1 << times).min(LONGEST)

@@ -73,14 +73,15 @@ pub fn least_spec() -> Value {
     })
 }
 
-/// The same pod with containers that ask for nothing. A dry run counts against a quota that the target may fill: this one
-/// asks whether there is room for what is added.
+/// The same pod with containers that ask for nothing; ours, which a pod template may have already, ask as before. A dry
+/// run counts against a quota that the target may fill: this one asks whether there is room for what is added.
 pub fn without_requests(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     if let Some(spec) = &mut pod.spec {
         spec.resources = None;
         let init = spec.init_containers.iter_mut().flatten();
-        for container in spec.containers.iter_mut().chain(init) {
+        let all = spec.containers.iter_mut().chain(init);
+        for container in all.filter(|it| !is_ours(&it.name)) {
             let nothing = ["cpu", "memory"].map(|name| (name.to_owned(), Quantity("0".to_owned())));
             let nothing = Some(BTreeMap::from(nothing));
             container.resources = Some(ResourceRequirements {
@@ -143,6 +144,12 @@ pub async fn ask(
     })
 }
 
+const OURS: [&str; 2] = [RUNTIME_CONTAINER, SIDECAR_CONTAINER];
+
+fn is_ours(container: &str) -> bool {
+    OURS.contains(&container)
+}
+
 const EXCEEDED: &str = "exceeded quota";
 
 fn is_of_quota(answer: &str) -> bool {
@@ -201,10 +208,7 @@ fn judge(answer: &Pod, uid: &str, part: Option<&str>) -> Result<(), String> {
         let unasked = "the webhook was not asked, or left it alone; see whether its pods run";
         return Err(why.unwrap_or(unasked).to_owned());
     }
-    if ![RUNTIME_CONTAINER, SIDECAR_CONTAINER]
-        .into_iter()
-        .all(|name| has(answer, name))
-    {
+    if !OURS.into_iter().all(|name| has(answer, name)) {
         return Err("another webhook removes it; see the MutatingWebhookConfigurations that are asked about pods".to_owned());
     }
     let found = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);

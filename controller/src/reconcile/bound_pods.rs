@@ -57,6 +57,8 @@ pub struct Counted {
     pub current_ready: i32,
     /// Pods with the actor's part of today.
     pub current: i32,
+    /// Pods that have that part, whichever actor's they say that they are.
+    pub admitted: i32,
     /// Every pod that exists.
     pub total: i32,
     /// Pods that would be other ones if they were made anew.
@@ -157,6 +159,7 @@ impl Counted {
             if !counting.exists(&pod.metadata) {
                 continue;
             }
+            counting.counted.admitted += i32::from(has_part(pod, actor_part(hash)));
             match reason_of_marked(pod, uid, since) {
                 None => counting.has_sidecar(pod, hash),
                 Some(reason) => counting.has_none(&pod.metadata, pod.created.as_ref(), reason),
@@ -231,6 +234,11 @@ fn what_to_do(reasons: &[&str]) -> &'static str {
         }
         _ => "status.pods names pods; restart those that started before the binding",
     }
+}
+
+fn has_part(pod: &PodRecord, part: Option<&str>) -> bool {
+    let injection = pod.injection.as_ref().filter(|it| it.intact);
+    part.is_some() && injection.and_then(|it| actor_part(it.hash.as_deref())) == part
 }
 
 /// `None`: it has the sidecar.

@@ -3,6 +3,7 @@
 
 pub mod contest;
 pub mod ledger;
+pub mod restoring;
 pub mod rival;
 
 use std::num::NonZeroU8;
@@ -15,7 +16,8 @@ const MOST: u8 = 5;
 /// The longest wait after a loss.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// What a contested field is for. Each has a state of its own, and there are no more of them than status lists.
+/// What a contested field is for. Each has a state of its own, and no actor has more of them than status lists: a
+/// binding has no workload of ours, and all others are a binding's but that of the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
@@ -26,18 +28,21 @@ pub enum Part {
     Autoscaler,
     /// The number of pods, which is the autoscaler's (CONF-4).
     Replicas,
-    /// What we want of our `ScaledObject` (CONF-5).
+    /// What we want of our `ScaledObject` (CONF-5, WRK-8).
     ScaledObject,
+    /// What we want of our own workload (WRK-8).
+    Workload,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,
         Self::Autoscaler,
         Self::Replicas,
         Self::ScaledObject,
+        Self::Workload,
     ];
 
     /// What status and metrics call it.
@@ -48,6 +53,7 @@ impl Part {
             Self::Autoscaler => "Autoscaler",
             Self::Replicas => "Replicas",
             Self::ScaledObject => "ScaledObject",
+            Self::Workload => "Workload",
         }
     }
 }

@@ -6,7 +6,7 @@ mod child;
 pub mod contested;
 mod drain;
 pub mod known;
-mod probe_pod;
+pub mod probe_pod;
 mod queue;
 pub mod rollout;
 mod shared_target;

@@ -10,12 +10,14 @@ pub mod evict;
 pub mod pace;
 pub mod probe;
 mod replicas;
+pub mod restore;
 pub mod retired;
 pub mod roll;
 mod scaling_gate;
 mod stop;
 pub mod template;
 pub mod unbind;
+pub mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +117,8 @@ pub struct Ensure {
     pub retired: Vec<QueueStatus>,
     /// About what scales it, once it is there.
     pub scaling: Option<ScalingStep>,
+    /// About what somebody has changed of these.
+    pub restore: restore::Restore,
     /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
     /// Workloads that get no pods, because these would take another actor's messages (QUE-3).
@@ -137,7 +141,7 @@ pub struct Bind {
     /// About who else sets the number of its pods.
     pub replicas: Option<Contest>,
     /// What nobody scales any more, and nobody would wake.
-    pub wake: Option<Wake>,
+    pub wake: Option<wake::Waking>,
     /// About the target's pod template.
     pub template: template::Templating,
     /// About what tells the target's owner that the queue scales it; `None`: nothing does, or not now (SO-5).
@@ -253,7 +257,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     if observed.binding.is_some() {
         return binding::plan(observed, now);
     }
-    let workload = plan_workload(observed);
+    let mut workload = plan_workload(observed);
     // What is gone is made again while messages wait for it.
     let made_again = observed.actor.metadata.deleting && workload == WorkloadStep::Create;
     let done_once = is_done_once(&observed.actor, &observed.previous) && !made_again;
@@ -261,19 +265,21 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let (unscaled, stopped) = stop.map_or_else(Default::default, |stop| {
         (Some(ScalingStep::Unwanted(stop.scaling)), stop.workloads)
     });
-    let scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
+    let mut scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
     if observed.actor.annotations.paused {
         return Plan::Rest(Rest {
             workload: workload.fault(),
             scaling: scaling.as_ref().and_then(ScalingStep::fault),
         });
     }
+    let restore = restore::plan(observed, &mut workload, scaling.as_mut(), now);
     Plan::Ensure(Ensure {
         finalizers: plan_finalizers(observed),
         done_once,
         queue: plan_queue(observed),
         service_account: plan_service_account(observed),
         scaling,
+        restore,
         stopped,
         paced: pace::is_of_installation(observed, &workload),
         workload,

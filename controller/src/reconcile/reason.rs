@@ -85,6 +85,7 @@ pub enum Reason {
     // Conflict
     NoConflict,
     BindingConflict,
+    FieldConflict,
     // Any of the above, after the last attempt
     RetriesExhausted,
     // Ready

@@ -7,6 +7,7 @@ mod drain;
 mod inventory;
 mod leftovers;
 mod queue;
+mod restored;
 mod scaling;
 mod settling;
 mod transport;
@@ -43,6 +44,7 @@ const TRANSPORT_READY: &str = "TransportReady";
 const WORKLOAD_READY: &str = "WorkloadReady";
 const SCALING_READY: &str = "ScalingReady";
 const READY: &str = "Ready";
+const CONFLICT: &str = "Conflict";
 
 /// What a pass has to tell, and when it should be followed by another.
 #[derive(Debug)]
@@ -196,8 +198,10 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let queues = queue::tell(observed, ensured, &mut status);
     status.status = Some(verdict.state);
     status.progressing_since = verdict.progressing.then_some(Time(since));
+    let of_rivals = restored::tell(&mut status, observed, ensured, now);
     let verdicts = (&verdict, scaling.as_ref());
     status.conditions = conditions(observed, ensured, transport_fault, verdicts, now);
+    restored::set(&mut status, observed, now);
     // What was left without pods is to be applied again one day.
     status.ready_generation =
         ready_generation(observed, &status).filter(|_| ensured.stopped.is_none());
@@ -214,10 +218,11 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
             .chain(of_scaling)
             .chain(ensured.queue.retry())
             .chain(queues.retry)
+            .chain(of_rivals.retry)
             .chain(unseen_change(ensured))
             .chain(ensured.postponed.then_some(Retry::After(rollouts::AGAIN)))
             .fold(Retry::OnChange, Retry::sooner),
-        notes: queues.notes,
+        notes: queues.notes.into_iter().chain(of_rivals.notes).collect(),
         status,
     }
 }

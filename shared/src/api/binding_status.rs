@@ -166,7 +166,7 @@ pub struct BindingConflict {
     /// The other field manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rival: Option<String>,
-    /// What the field is for: Template, Roll, Autoscaler, Replicas or ScaledObject.
+    /// What the field is for: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another release may write one that this one does not know.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub part: String,

@@ -107,8 +107,8 @@ impl InferenceService {
         let itself = &service.itself;
         let adapter = adapter(service)?;
         let scale_refused = scale_refused(service)?;
-        let claim = claim(service, target)?;
         let object = predictor(service, related)?;
+        let claim = claim(service, target, object)?;
         let workload = ObjectRef::of(object).ok_or_else(|| not_made(itself))?;
         let mut warnings: Vec<_> = service.warning_of_owner().into_iter().collect();
         if has_canary(service)? {
@@ -266,12 +266,15 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
 
 /// SO-5: without a class `KServe` makes an HPA, which goes when we say that others scale. A class that somebody else set
 /// is his.
-fn claim(service: &Fields<'_>, target: &Value) -> Read<Option<Claim>> {
+fn claim(service: &Fields<'_>, target: &Value, workload: &Value) -> Read<Option<Claim>> {
     let is_made = is_claimed(target);
-    let is_free = service.annotation(AUTOSCALER_CLASS)?.is_none();
-    Ok((is_made || is_free).then(|| Claim {
+    let class = service.annotation(AUTOSCALER_CLASS)?;
+    let annotations = workload.pointer("/spec/template/metadata/annotations");
+    let of_pods = annotations.and_then(|it| it.get(AUTOSCALER_CLASS)?.as_str());
+    Ok((is_made || class.is_none()).then(|| Claim {
         owner: service.itself.clone(),
         is_made,
+        is_followed: of_pods == class,
     }))
 }
 

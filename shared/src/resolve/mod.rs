@@ -153,6 +153,9 @@ pub struct Claim {
     pub owner: ObjectRef,
     /// Whether the annotation is there.
     pub is_made: bool,
+    /// Whether the workload's pod template says of it what the owner says. Until then the owner is about to write it,
+    /// and pods are replaced.
+    pub is_followed: bool,
 }
 
 /// Something that was found out about a target.

@@ -27,7 +27,7 @@ const CRD: Kind = Kind::new(
 );
 
 /// Small CRDs of our own, as they would be named in the folder.
-const OWN: [(&str, &str); 13] = [
+const OWN: [(&str, &str); 14] = [
     (
         "kaito.sh_workspaces",
         include_str!("crds/kaito.sh_workspaces.yaml"),
@@ -64,6 +64,10 @@ const OWN: [(&str, &str); 13] = [
     (
         "serving.knative.dev_revisions",
         include_str!("crds/serving.knative.dev_revisions.yaml"),
+    ),
+    (
+        "leaderworkerset.x-k8s.io_leaderworkersets",
+        include_str!("crds/leaderworkerset.x-k8s.io_leaderworkersets.yaml"),
     ),
     (
         "machinelearning.seldon.io_seldondeployments",
@@ -104,7 +108,8 @@ async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
     let params = PatchParams::apply("asya-tests").force();
     api.patch(&name, &params, &Patch::Apply(&crd)).await?;
     let objects = Api::<DynamicObject>::all_with(cluster.client(), &kind.resource());
-    let within = Duration::from_secs(30);
+    // The true ones have megabytes, from which the API server makes its documents first.
+    let within = Duration::from_mins(2);
     eventually(format_args!("CRD {name} is served"), within, async || {
         let conditions = &api.get(&name).await?.data["status"]["conditions"];
         let all = conditions.as_array().map_or(&[][..], Vec::as_slice);

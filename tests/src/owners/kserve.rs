@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::hand::name;
 use super::merge::two_way;
-use super::workload::{annotation, autoscaler, controlled_by, is_of, put_all, without};
+use super::workload::{annotation, autoscaler, controlled_by, delete_of, is_of, put_all, without};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
@@ -22,6 +22,8 @@ pub const INFERENCE_SERVICE: Kind = Kind::new(
 );
 /// The annotation that says who scales.
 pub const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
+/// Takes the workload of a service away until it is gone, or not `true`.
+pub const STOP: &str = "serving.kserve.io/stop";
 /// Annotations of a service that its Deployment and pods do not get.
 const DENIED: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -66,6 +68,12 @@ impl Rule for Kserve {
 
     async fn reconcile(&self, hand: &Hand) -> Result<()> {
         for service in hand.list(INFERENCE_SERVICE).await? {
+            if is_stopped(&service) {
+                for kind in [Kind::HPA, Kind::DEPLOYMENT] {
+                    delete_of(hand, kind, &deployment_of(name(&service)), &service).await?;
+                }
+                continue;
+            }
             deployment(hand, &service).await?;
             scaling(hand, &service).await?;
             let status = json!({"deploymentMode": "Standard"});
@@ -73,6 +81,11 @@ impl Rule for Kserve {
         }
         Ok(())
     }
+}
+
+/// Whether its user has stopped a service, of either kind.
+pub(super) fn is_stopped(service: &Value) -> bool {
+    annotation(service, STOP) == Some("true")
 }
 
 async fn deployment(hand: &Hand, service: &Value) -> Result<()> {

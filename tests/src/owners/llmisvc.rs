@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::hand::{includes, name};
-use super::workload::{controlled_by, put_all, without};
+use super::kserve::is_stopped;
+use super::workload::{controlled_by, delete_of, put_all, without};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
@@ -58,6 +59,16 @@ impl Rule for LlmIsvc {
 
     async fn reconcile(&self, hand: &Hand) -> Result<()> {
         for service in hand.list(LLM_INFERENCE_SERVICE).await? {
+            if is_stopped(&service) {
+                delete_of(
+                    hand,
+                    Kind::DEPLOYMENT,
+                    &deployment_of(name(&service)),
+                    &service,
+                )
+                .await?;
+                continue;
+            }
             deployment(hand, &service).await?;
             let primary = json!({
                 "apiGroup": "apps", "kind": "Deployment", "name": deployment_of(name(&service)),

@@ -13,6 +13,7 @@
 //! | [`kaito`] | KAITO's `Workspace` (SIM-3) |
 //! | [`inference_set`] | KAITO's `InferenceSet`, which makes Workspaces |
 //! | [`knative`] | Knative Serving, since 1.22 and up to 1.20, and its autoscaler (SIM-4) |
+//! | [`leader_worker_set`] | `LeaderWorkerSet`, leaders without workers |
 //! | [`seldon`], [`seldon2`], [`yatai`] | Seldon Core 1 and 2, Yatai (SIM-5) |
 //! | [`ray`] | `KubeRay`'s `RayCluster` and `RayService` (SIM-6) |
 //! | [`argo`] | Argo CD that heals (SIM-7) |
@@ -29,6 +30,7 @@ mod kind;
 pub mod knative;
 pub mod kserve;
 mod last_applied;
+pub mod leader_worker_set;
 pub mod llmisvc;
 mod merge;
 pub mod ray;

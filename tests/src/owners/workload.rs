@@ -59,6 +59,14 @@ pub(super) fn hash(wanted: &Value) -> String {
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
+/// Deletes an object of this name, if this owner's controller made it.
+pub(super) async fn delete_of(hand: &Hand, kind: Kind, name: &str, owner: &Value) -> Result<()> {
+    match hand.get(kind, name).await? {
+        Some(live) if is_of(&live, owner) => hand.delete(kind, &live).await,
+        _ => Ok(()),
+    }
+}
+
 /// Makes an owner's autoscaler of a Deployment, if it is not there.
 pub(super) async fn autoscaler(
     hand: &Hand,

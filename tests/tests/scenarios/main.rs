@@ -31,6 +31,7 @@ mod crd;
 mod dead_letters;
 mod deletion;
 mod drained;
+mod duel;
 mod events;
 mod former;
 mod hanging;

@@ -1,7 +1,10 @@
 //! Bindings that are scaled by the depth of their queues, with KEDA and the HPA controller.
 
+mod all_kinds;
+mod ends;
 mod kinds;
 mod served;
+mod steps;
 
 use std::time::Duration;
 

@@ -10,6 +10,10 @@ fn key(name: &str) -> Key {
     Key::new("ns", name)
 }
 
+fn refused() -> Failure {
+    Failure::Refused("exceeded quota".to_owned())
+}
+
 fn unasked() -> Failure {
     Failure::Unasked("the webhook was not asked".to_owned())
 }
@@ -21,7 +25,7 @@ async fn refused_probe_is_repeated_at_increasing_intervals_and_at_once_when_some
     assert_eq!(probes.turn(&actor), Turn::default());
     let mut waits = Vec::new();
     for _ in 0..6 {
-        let wait = probes.failed(&actor, Failure::Refused, false);
+        let wait = probes.failed(&actor, refused(), false);
         assert_eq!(probes.turn(&actor).wait, Some(wait));
         advance(wait).await;
         assert_eq!(probes.turn(&actor).wait, None);
@@ -29,14 +33,14 @@ async fn refused_probe_is_repeated_at_increasing_intervals_and_at_once_when_some
     }
     assert_eq!(waits, [30, 60, 120, 240, 300, 300]);
 
-    probes.failed(&actor, Failure::Refused, false);
+    probes.failed(&actor, refused(), false);
     probes.request(&actor);
     let turn = probes.turn(&actor);
     assert!(turn.requested);
     assert_eq!(turn.wait, Some(Duration::from_secs(2)), "not many a second");
     advance(Duration::from_secs(2)).await;
     assert_eq!(probes.turn(&actor).wait, None);
-    let wait = probes.failed(&actor, Failure::Refused, false);
+    let wait = probes.failed(&actor, refused(), false);
     assert_eq!((wait.as_secs(), probes.turn(&actor).requested), (30, false));
     probes.admitted(&actor);
     let turn = probes.turn(&actor);
@@ -74,7 +78,7 @@ async fn actors_that_wait_for_the_webhook_share_one_probe_and_are_woken_by_the_f
 #[tokio::test(start_paused = true)]
 async fn what_the_webhook_may_not_have_heard_yet_is_asked_again_within_a_second() {
     let (probes, actor) = (Probes::default(), key("a"));
-    for failure in [unasked(), Failure::Refused] {
+    for failure in [unasked(), refused()] {
         assert_eq!(probes.failed(&actor, failure, true).as_secs(), 1);
     }
 }

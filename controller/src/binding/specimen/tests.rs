@@ -1,7 +1,10 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::judge;
+use super::{PROBE_NAME, Shown, ask, judge, marked, without_requests};
 
 fn containers(names: &[&str]) -> Value {
     names.iter().map(|name| json!({"name": name})).collect()
@@ -76,4 +79,149 @@ fn only_a_pod_with_this_actors_mark_part_and_containers_is_one_of_its() {
             assert!(told.contains(lacks), "{told}");
         }
     }
+}
+
+fn injected() -> (u16, Value) {
+    let names = ["model", "asya-runtime", "asya-sidecar"];
+    let annotations = marks("uid-of-a", "actorpart.any");
+    let pod = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": containers(&names)}});
+    (200, pod)
+}
+
+fn status(code: u16, message: &str) -> (u16, Value) {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "x", "message": message, "code": code});
+    (code, status)
+}
+
+/// What the API server answers to the pod as it is, and to one that asks for nothing; answers what that shows, and how
+/// often it was asked.
+async fn asked(real: (u16, Value), frugal: (u16, Value), complete: bool) -> (Shown, usize) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        assert!(
+            request
+                .uri()
+                .query()
+                .unwrap_or_default()
+                .contains("dryRun=All")
+        );
+        seen.fetch_add(1, Ordering::SeqCst);
+        let (real, frugal) = (real.clone(), frugal.clone());
+        async move {
+            let body = request.into_body().collect_bytes().await?;
+            let pod: Value = serde_json::from_slice(&body)?;
+            let asks = &pod["spec"]["containers"][0]["resources"]["requests"]["memory"];
+            let (code, answer) = if *asks == "0" { frugal } else { real };
+            let answer = kube::client::Body::from(answer.to_string().into_bytes());
+            let response = http::Response::builder().status(code).body(answer)?;
+            Ok::<_, tower::BoxError>(response)
+        }
+    });
+    let client = kube::Client::new(service, "default");
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"generateName": PROBE_NAME},
+        "spec": {"containers": [{"name": "model", "resources": {"requests": {"memory": "64Gi"}}}]},
+    }))
+    .unwrap();
+    let shown = ask(
+        &client,
+        "ns",
+        &pod,
+        ("uid-of-a", Some("actorpart")),
+        complete,
+    )
+    .await;
+    (shown.unwrap(), count.load(Ordering::SeqCst))
+}
+
+/// SAFE-7
+#[tokio::test]
+async fn a_quota_that_the_target_fills_is_asked_about_what_is_added() {
+    let exceeded = || {
+        status(
+            403,
+            "pods \"p\" is forbidden: exceeded quota: q, requested: memory=64Gi",
+        )
+    };
+    let missing = || {
+        status(
+            403,
+            "pods \"p\" is forbidden: failed quota: q: must specify limits.memory for: asya-sidecar",
+        )
+    };
+    let range = || {
+        status(
+            403,
+            "pods \"p\" is forbidden: minimum memory usage per Container is 64Mi",
+        )
+    };
+    let refused =
+        |answer: (u16, Value)| Shown::Refused(answer.1["message"].as_str().unwrap().to_owned());
+    for (real, frugal, complete, shown, times) in [
+        (injected(), injected(), true, Shown::Admitted, 1),
+        (range(), injected(), true, refused(range()), 1),
+        (exceeded(), injected(), true, Shown::Admitted, 2),
+        (exceeded(), exceeded(), true, refused(exceeded()), 2),
+        // The quota is asked last.
+        (exceeded(), range(), true, Shown::Admitted, 2),
+        (missing(), missing(), true, refused(missing()), 2),
+        (missing(), range(), true, refused(missing()), 2),
+        // What is missing is exactly the place that the probe asks for.
+        (exceeded(), injected(), false, refused(exceeded()), 1),
+    ] {
+        let what = format!("{real:?} {frugal:?} {complete}");
+        assert_eq!(
+            asked(real, frugal, complete).await,
+            (shown, times),
+            "{what}"
+        );
+    }
+}
+
+/// SAFE-5
+#[tokio::test]
+async fn a_webhook_that_is_away_is_told_from_one_that_leaves_the_pod_alone() {
+    let bare = |annotations: Value| {
+        (
+            200,
+            json!({"metadata": {"name": "p", "annotations": annotations}}),
+        )
+    };
+    let (unasked, _) = asked(bare(json!({})), injected(), true).await;
+    assert!(matches!(unasked, Shown::Unasked(_)), "{unasked:?}");
+    let failing = status(
+        500,
+        "Internal error occurred: failed calling webhook \"r-1.required.inject.asya.sh\": timeout",
+    );
+    let (unasked, _) = asked(failing, injected(), true).await;
+    assert!(matches!(unasked, Shown::Unasked(_)), "{unasked:?}");
+    let marked = bare(json!({"asya.sh/not-injected": "HostNetwork"}));
+    let (left, _) = asked(marked, injected(), true).await;
+    assert_eq!(left, Shown::LeftAlone("HostNetwork".to_owned()));
+}
+
+/// SAFE-2
+#[test]
+fn the_probe_of_an_actor_bears_its_uid() {
+    let pod = marked(&Pod::default(), "uid-of-a");
+    let annotations = pod.metadata.annotations.unwrap();
+    assert_eq!(annotations["asya.sh/probe"], "uid-of-a");
+}
+
+/// SAFE-7, SAFE-39
+#[test]
+fn what_is_added_asks_for_what_it_asks_for_also_where_the_template_has_it() {
+    let asks = |name: &str| json!({"name": name, "resources": {"limits": {"memory": "64Mi"}}});
+    let pod: Pod = serde_json::from_value(json!({"spec": {
+        "containers": [asks("model"), asks("asya-runtime"), asks("asya-sidecar")],
+        "initContainers": [asks("load")],
+    }}))
+    .unwrap();
+    let frugal = serde_json::to_value(without_requests(&pod)).unwrap();
+    let limit =
+        |list: &str, at: usize| frugal["spec"][list][at]["resources"]["limits"]["memory"].clone();
+    let limits = [0, 1, 2].map(|at| limit("containers", at));
+    assert_eq!(limits, ["0", "64Mi", "64Mi"]);
+    assert_eq!(limit("initContainers", 0), "0");
 }

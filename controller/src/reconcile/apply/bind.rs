@@ -12,6 +12,7 @@ use crate::reconcile::plan::claim::Claiming;
 use crate::reconcile::plan::probe::Probing;
 use crate::reconcile::plan::roll::Rolling;
 use crate::reconcile::plan::template::Templating;
+use crate::reconcile::plan::wake::Waking;
 use crate::reconcile::plan::{Bind, ScalingStep};
 use crate::reconcile::{Context, Error};
 
@@ -82,10 +83,15 @@ pub(super) async fn bind(
     if let Some(claiming) = plan.claim.filter(|_| ensured.bindable) {
         claim::claim(context, observed, claiming, &mut ensured).await?;
     }
-    if let Some(wake) = &plan.wake
-        && let Err(fault) = wake::wake(context, observed, wake).await?
-    {
-        ensured.fault = ensured.fault.or(Some(fault));
+    match &plan.wake {
+        Some(Waking::Now(wake)) => {
+            if let Err(fault) = wake::wake(context, observed, wake).await? {
+                ensured.fault = ensured.fault.or(Some(fault));
+                ensured.asleep = true;
+            }
+        }
+        Some(Waking::Later) => ensured.asleep = true,
+        None => {}
     }
     // Last, because a broker that is not used any more may be slow.
     if ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none() {

@@ -5,7 +5,7 @@ use asya_shared::inject::service_account_name;
 use super::child::{apply_child, delete_child, entry_of};
 use super::queue::ensure_queue;
 use super::workload::ensure_workload;
-use super::{Ensured, QueueState, scaling, seen_scaling, stop};
+use super::{Ensured, QueueState, restored, scaling, seen_scaling, stop};
 use crate::reconcile::desired::Standalone;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::pace::rolls_and_settled;
@@ -53,14 +53,18 @@ pub(super) async fn ensure(
         return Ok(ensured);
     }
     let settings = scaling::ensure_settings(context, observed).await?;
+    let changed = restored::look(context, observed, plan.restore, &mut ensured).await?;
     ensure_workload(context, observed, own, plan.workload, &mut ensured).await?;
     if let Some(step) = plan.scaling {
         let step = (step, settings.err());
         let scaled = scaling::scale(context, observed, step, &mut ensured).await;
         if let Err(error) = scaled {
             ensured.interrupted = Some(Box::new(error));
-            return Ok(ensured);
         }
+    }
+    restored::book(changed, &mut ensured);
+    if ensured.interrupted.is_some() {
+        return Ok(ensured);
     }
     if let Some(former) = plan.former.filter(|_| is_in_place(own, &ensured)) {
         context.workloads.delete(&former).await?;

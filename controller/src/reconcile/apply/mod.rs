@@ -13,6 +13,7 @@ mod probe;
 mod queue;
 mod recreate;
 mod remove_queue;
+mod restored;
 mod retired;
 mod rival;
 mod roll;
@@ -20,6 +21,7 @@ mod scaling;
 pub mod shared;
 mod stop;
 mod template;
+mod template_probe;
 mod unbind;
 mod wake;
 mod workload;
@@ -41,6 +43,7 @@ use finalizer::{Presence, add_finalizer, end_foreground};
 
 use super::conflict::Part;
 use super::conflict::ledger::News;
+use super::conflict::restoring::Restored;
 use super::injection::Probed;
 use super::observe::Observed;
 use super::observe::known::is_same;
@@ -136,6 +139,8 @@ pub struct Ensured {
     pub postponed: bool,
     /// What scales the workload; `None` while nothing should.
     pub scaling: Option<Box<Scaled>>,
+    /// A target that nobody scales any more is to get pods again, and has none yet (SO-6).
+    pub asleep: bool,
     /// When KEDA's time to let go of a workload that is no longer to be scaled ends.
     pub released_by: Option<Timestamp>,
     /// What ended the pass before its plan was done; what had been done by then is told.
@@ -172,6 +177,8 @@ pub struct Contests {
     pub news: Vec<(Part, News)>,
     /// When to look at them again.
     pub again: Option<Duration>,
+    /// What others had changed of the objects of an actor whose workload we make, and was restored.
+    pub restored: Vec<Restored>,
     /// The target's owner was told that the queue scales it, or that it does no more (SO-5).
     pub claimed: Option<bool>,
 }

@@ -12,6 +12,7 @@ use crate::binding::specimen::{self, Shown};
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::injection::Probed;
 use crate::reconcile::observe::Observed;
+use crate::reconcile::observe::binding::BoundPods;
 use crate::reconcile::plan::probe::Probing;
 use crate::reconcile::plan::roll::{Act, Rolling};
 use crate::reconcile::{Context, Error, Reason, Retry};
@@ -172,7 +173,8 @@ async fn ask(
             (Probed::NotInjected(why), Some(wait))
         }
         Shown::Refused(why) => {
-            let wait = probes.failed(key, Failure::Refused, settles && is_first);
+            let failure = Failure::Refused(why.clone());
+            let wait = probes.failed(key, failure, settles && is_first);
             (Probed::Refused(why), Some(wait))
         }
     };
@@ -181,9 +183,11 @@ async fn ask(
 }
 
 /// Whether the target has as many pods as it asks for, as far as it says so.
-fn is_complete(observed: &Observed) -> bool {
+pub(super) fn is_complete(observed: &Observed) -> bool {
     let asked_for = observed.resolved().and_then(|it| it.replicas);
+    let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
     let seen = observed.rollout().map(|seen| seen.counted.pods.matched);
+    let seen = seen.or_else(|| pods.map(BoundPods::staying));
     let lacks = asked_for
         .zip(seen)
         .is_some_and(|(asked_for, seen)| seen < asked_for);

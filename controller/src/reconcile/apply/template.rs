@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::TemplateStatus;
-use asya_shared::inject::bound::{Reason as Left, without_ours};
+use asya_shared::inject::bound::{BoundPlan, Reason as Left, without_ours};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
 use asya_shared::resolve::ObjectRef;
 use kube::Api;
@@ -11,7 +11,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::rival;
+use super::{rival, template_probe};
 use crate::reconcile::conflict::Specs;
 use crate::reconcile::conflict::ledger::Loss;
 use crate::reconcile::conflict::rival::{Segment, first_missing, of_refusal};
@@ -27,6 +27,8 @@ const TEMPLATE: [&str; 2] = ["spec", "template"];
 /// Nothing tells that a rollout has ended, or that a workload is resumed.
 const ROLLS: Duration = Duration::from_secs(5);
 const PAUSED: Duration = Duration::from_secs(10);
+/// Nothing tells that quotas were listed.
+const UNLISTED: Duration = Duration::from_secs(1);
 
 /// What became of our part of a pod template in a pass.
 #[derive(Debug, Default, PartialEq)]
@@ -114,6 +116,13 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     let Some(plan) = &bound.plan else {
         return Ok(Templated::Untouched);
     };
+    let Some(limits) = observed.binding.as_ref().and_then(|it| it.limits.as_ref()) else {
+        let text = "the quotas of the namespace have not been listed yet";
+        return Ok(waits(Reason::NotProven, text, Retry::After(UNLISTED)));
+    };
+    if let Some(waits) = template_probe::waits(context, observed) {
+        return Ok(waits);
+    }
     let body = context.bindings.body(&context.client, namespace, workload);
     let Some(body) = body.await.map_err(Error::Api)? else {
         return Ok(Templated::Untouched);
@@ -137,6 +146,9 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
         // A younger actor's, by the same field manager: it is written over (BIND-45).
         without_ours(&mut template);
     }
+    let limits: Vec<_> = limits.iter().map(ToString::to_string).collect();
+    let installed = &context.installation.settings.sidecar_resources;
+    let plan = BoundPlan::clone(plan).with_limits(&limits, installed);
     let part = match plan.in_template(&template) {
         Ok(part) => part,
         Err((reason, why)) => {
@@ -160,6 +172,9 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
             "{workload}: the sidecar would become the first container of its pod template, which its owner may take for the model; use strategy Pod"
         );
         return Ok(waits(Reason::StrategyNotAllowed, &text, Retry::OnChange));
+    }
+    if let Some(waits) = template_probe::ask(context, observed, resolved, &tried.data).await? {
+        return Ok(waits);
     }
     let answer = match send(context, namespace, workload, (&patch, false)).await {
         Ok(answer) => answer,

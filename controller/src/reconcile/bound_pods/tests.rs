@@ -214,3 +214,27 @@ fn pod_that_the_api_server_no_longer_has_is_not_to_be_replaced() {
         assert_eq!(left[0].uid, uid);
     }
 }
+
+/// SAFE-3
+#[test]
+fn pods_with_the_part_of_today_are_told_from_others_whichever_actor_they_were_given_it_by() {
+    for (by, containers, admitted) in [
+        (UID, &BOTH[..], 1),
+        ("former-uid", &BOTH[..], 1),
+        ("former-uid", &BOTH[..2], 0),
+    ] {
+        let counted = count(vec![marked("p", by, containers, &[])], vec![]);
+        assert_eq!(counted.admitted, admitted, "{by} {containers:?}");
+    }
+    let pods = BoundPods {
+        marked: vec![marked("p", UID, &BOTH, &[])],
+        bare: Vec::new(),
+    };
+    for hash in [Some("other.b"), None] {
+        assert_eq!(
+            Counted::of(&pods, UID, hash, Some(&since())).admitted,
+            0,
+            "{hash:?}"
+        );
+    }
+}

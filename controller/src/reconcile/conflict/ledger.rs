@@ -215,6 +215,8 @@ pub fn text(entry: &BindingConflict, part: Part, evicts: bool) -> String {
         (Part::Replicas, false) => {
             "the autoscaler sets it again; let that manager leave the number of replicas alone, or set spec.scaling.enabled to false"
         }
+        // Told by its own rules, since what is ours is never left to others.
+        (Part::Workload, _) => "it is restored",
         (Part::ScaledObject, true) => {
             "it is not written any more, so KEDA scales by what stands there; change spec.scaling of the actor instead, which also begins anew"
         }

@@ -24,6 +24,7 @@ fn known<'a>(before: Option<&'a InjectionStatus>, limits: &'a BTreeSet<Box<str>>
         generation: 2,
         limits: Some(limits),
         injected: false,
+        admitted: false,
     }
 }
 
@@ -106,6 +107,40 @@ fn binding_of_an_earlier_release_stays_open_until_a_dry_run_tells_otherwise() {
         (status.generation, status.platform.as_deref()),
         (Some(2), Some("release"))
     );
+}
+
+/// SAFE-1, SAFE-3: as where an actor is deleted and created again, and the pods of its target were left alone.
+#[test]
+fn pods_that_run_with_the_part_of_today_prove_it_for_a_new_binding() {
+    let none = limits(&[]);
+    let known = |before, admitted| Known {
+        admitted,
+        ..known(before, &none)
+    };
+    let begun = known(None, true)
+        .after(&Probed::Untried, true, now())
+        .unwrap();
+    assert_eq!(gate(Some(&begun)), Gate::Open);
+    assert!(
+        known(Some(&begun), true).wants_probe(),
+        "it is confirmed by a dry run"
+    );
+    let bare = known(None, false).after(&Probed::Untried, true, now());
+    assert_eq!(gate(bare.as_ref()), Gate::Unproved);
+    let listed = known(bare.as_ref(), true).after(&Probed::Untried, false, now());
+    assert_eq!(
+        gate(listed.as_ref()),
+        Gate::Open,
+        "its pods were listed later"
+    );
+    let away = Probed::NotInjected("webhook".to_owned());
+    let listed = known(bare.as_ref(), true).after(&away, false, now());
+    assert_eq!(gate(listed.as_ref()), Gate::Open, "the webhook is away");
+
+    let refused = known(Some(&begun), true).after(&refusal(), false, now());
+    assert_ne!(gate(refused.as_ref()), Gate::Open);
+    let still = known(refused.as_ref(), true).after(&Probed::Untried, false, now());
+    assert_eq!(still, refused, "what was refused last counts");
 }
 
 /// SAFE-4: one whose status says that it was refused is not proved by pods that are older than that.

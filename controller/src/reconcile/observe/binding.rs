@@ -134,6 +134,16 @@ pub struct BoundPods {
     pub bare: Vec<Arc<BarePodRecord>>,
 }
 
+impl BoundPods {
+    /// How many of them are not on their way out.
+    pub fn staying(&self) -> i32 {
+        let marked = self.marked.iter().map(|pod| pod.metadata.deleting);
+        let bare = self.bare.iter().map(|pod| pod.metadata.deleting);
+        let staying = marked.chain(bare).filter(|deleting| !deleting);
+        staying.count().try_into().unwrap_or(i32::MAX)
+    }
+}
+
 /// Looks at target and pods of an actor that works, and at what is left of one that `unbinds`; `None` where we make the
 /// workload.
 pub(super) async fn see(
@@ -282,6 +292,7 @@ fn probe_seen(
         generation: actor.generation,
         limits,
         injected: counted.current > 0,
+        admitted: counted.admitted > 0,
     };
     let mut turn = context.bindings.probes.turn(&actor.metadata.key);
     if limits.is_none() {

@@ -1,7 +1,7 @@
 //! What of an actor that goes is still in the pods of its target (BIND-43).
 
 use asya_shared::api::{BindingRollout, RollAnnotation};
-use asya_shared::resolve::{ObjectRef, Resolution, Roll, Target};
+use asya_shared::resolve::{FindingReason, ObjectRef, Resolution, Roll, Target};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::plan::evict::Availability;
 use crate::reconcile::plan::roll::Live;
 use crate::reconcile::{Context, Error};
-use crate::record::ActorRecord;
+use crate::record::{ActorRecord, Key};
 
 /// What is left of a binding.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,10 @@ pub(super) async fn see(
             seen.unresolved = Some(why);
             None
         }
+        Looked::Stopped(object) => {
+            seen.release_claim(context, key, object).await?;
+            None
+        }
         Looked::Found(target, part, replicas) => {
             seen.asleep = replicas == Some(0);
             Some((target, part))
@@ -123,6 +127,31 @@ pub(super) async fn see(
 }
 
 impl UnbindingSeen {
+    /// A target that its user has stopped has neither workload nor pods. What tells it that the queue scales it is
+    /// taken back all the same.
+    async fn release_claim(
+        &mut self,
+        context: &Context,
+        key: &Key,
+        object: ObjectRef,
+    ) -> Result<(), Error> {
+        if context.bindings.owner_before(key).is_some() {
+            return Ok(());
+        }
+        let body = context
+            .bindings
+            .body(&context.client, &key.namespace, &object);
+        let body = body.await.map_err(Error::Api)?;
+        // In the version that the API server serves, whichever the actor names.
+        let served = body.and_then(|body| Some((ObjectRef::of(&body)?, body)));
+        let live = served.map(|(object, body)| Live::of(&object, &body, None));
+        if let Some(live) = live.filter(|it| it.claimed) {
+            self.left.push(live.object.clone());
+            self.live.push(live);
+        }
+        Ok(())
+    }
+
     /// Looks at what status says was annotated, where it is none of what the target consists of now (SAFE-19).
     async fn look_for_annotations(
         &mut self,
@@ -162,6 +191,8 @@ enum Looked {
     NotYet,
     /// There is none, or none that is to be looked at.
     Gone,
+    /// It is there, and has no workload, because its user has stopped it.
+    Stopped(ObjectRef),
     /// It is there, and this is why nobody can tell what its pods are.
     Unresolved(String),
     /// With what we own of its pod template, and the number of pods that it asks for.
@@ -187,6 +218,16 @@ async fn target(context: &Context, actor: &ActorRecord) -> Result<Looked, Error>
                 if bindings.owner_before(key).is_some() =>
             {
                 Looked::Gone
+            }
+            Resolution::Waiting(finding) if finding.reason == FindingReason::TargetStopped => {
+                actor.binds_to.as_ref().map_or(Looked::Gone, |to| {
+                    Looked::Stopped(ObjectRef {
+                        api_version: to.api_version.clone(),
+                        kind: to.kind.clone(),
+                        name: to.name.clone(),
+                        uid: Some(reading.uid.clone().into_string()),
+                    })
+                })
             }
             Resolution::Waiting(finding) | Resolution::Refused(finding) => {
                 Looked::Unresolved(finding.message.clone())

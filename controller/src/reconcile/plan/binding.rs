@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::claim;
 use super::drain::may_roll;
 use super::probe::{self, Probing};
+use super::wake::{self, Waking};
 use super::{Bind, Plan, Rest, ScalingStep, Wake, is_done_once, plan_finalizers, plan_queue};
 use super::{contest, replicas, retired, roll, scaling_gate, template};
 use crate::reconcile::Reason;
@@ -41,7 +42,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         retired: retired::looks(observed),
         contest,
         replicas: replicas::plan(observed, scaling.as_ref(), now),
-        wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?)),
+        wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?, roll.as_ref())),
         template: plan_template(observed, now).unwrap_or_default(),
         claim,
         mark: plan_mark(observed),
@@ -188,12 +189,25 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
 }
 
 /// SO-6: KEDA has let go, as status tells that it did not before; no HPA wakes what has no pods.
-fn plan_wake(observed: &Observed, binding: &BindingSeen, scaling: &ScalingStep) -> Option<Wake> {
+fn plan_wake(
+    observed: &Observed,
+    binding: &BindingSeen,
+    scaling: &ScalingStep,
+    roll: Option<&roll::Rolling>,
+) -> Option<Waking> {
     let ScalingStep::Unwanted(Removal { released: true, .. }) = scaling else {
         return None;
     };
     let resolved = binding.target.as_ref()?.as_ref().ok()?;
-    wake(observed, resolved.target.scale.object()?)
+    let wanted = wake(observed, resolved.target.scale.object()?)?;
+    let gate = observed.gate();
+    let facts = wake::Facts {
+        claim: claim_of(observed),
+        roll,
+        gate: gate.as_ref(),
+        probes: plan_probe(observed) == Probing::Ask,
+    };
+    Some(wake::decide(&facts, wanted))
 }
 
 /// What the actor's queue scaled, as status tells.

@@ -76,7 +76,7 @@ pub(super) fn plan(
 }
 
 /// With the rollout, or when none is to come: one restart, not two (ROLL-3).
-fn is_due(roll: Option<&Rolling>) -> bool {
+pub(super) fn is_due(roll: Option<&Rolling>) -> bool {
     matches!(roll, Some(Rolling::Rest | Rolling::Act(Act::Annotate(_))))
 }
 

@@ -39,7 +39,7 @@ pub(super) fn plan(
 }
 
 /// Whether the object that there is is the one that we applied, as we want it today.
-fn is_written(observed: &Observed) -> bool {
+pub(super) fn is_written(observed: &Observed) -> bool {
     let Some(found) = observed.scaling.scaled_object.ours() else {
         return false;
     };

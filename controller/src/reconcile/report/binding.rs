@@ -16,8 +16,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages, progress_limit,
-    queue, ready_generation, scaling, summarize_conditions, transport, unready_limit,
+    CONFLICT, Report, SCALING_READY, TRANSPORT_READY, WORKLOAD_READY, inventory, messages,
+    progress_limit, queue, ready_generation, scaling, summarize_conditions, transport,
+    unready_limit,
 };
 use crate::reconcile::apply::{By, Ensured, Rolled};
 use crate::reconcile::bound_pods::actor_part;
@@ -36,7 +37,8 @@ use state::Facts;
 
 const TARGET_RESOLVED: &str = "TargetResolved";
 const INJECTED: &str = "Injected";
-const CONFLICT: &str = "Conflict";
+/// From one look at a target that is to be woken to the next, should no watch tell that its owner has done its part.
+const ASLEEP: Duration = Duration::from_secs(5);
 
 /// What the webhook and the next pass read of dry runs (SAFE-1).
 fn injection(
@@ -59,6 +61,7 @@ fn injection(
         generation: observed.actor.generation,
         limits: seen.limits.as_ref(),
         injected: counted.is_some_and(|it| it.current > 0),
+        admitted: counted.is_some_and(|it| it.admitted > 0),
     };
     let binds = since.is_some() && observed.previous.bound_since.is_none();
     known.after(&ensured.probe.outcome, binds, now)
@@ -132,6 +135,7 @@ pub(super) fn report(
         .chain(conflicts::again(ensured))
         .chain((begins || told_more).then_some(Retry::Now))
         .chain(ensured.probe.again.map(Retry::After))
+        .chain(ensured.asleep.then_some(Retry::After(ASLEEP)))
         .chain(queues.retry)
         .fold(Retry::OnChange, Retry::sooner);
     status.status = Some(verdict.state);
@@ -229,8 +233,8 @@ fn own(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
 
 fn tell_scaling(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
     scaling::tell(status, observed, ensured);
-    if observed.scaling.scaled_object.ours().is_some() {
-        // Until it is gone: then the target may have to be woken (SO-6).
+    if observed.scaling.scaled_object.ours().is_some() || ensured.asleep {
+        // Until the target, which may have to be woken then, is awake (SO-6).
         let told = &mut status.scaled_object_ref;
         *told = told.take().or(observed.previous.scaled_object_ref.clone());
     }

@@ -55,6 +55,7 @@ pub struct PlanInputs<'a> {
 }
 
 /// What the pods of one actor get, as far as it does not depend on the pod.
+#[derive(Clone)]
 pub struct BoundPlan {
     pub(super) uid: String,
     pub(super) hash: InjectedHash,

@@ -47,6 +47,7 @@ fn in_mode_standard_the_predictors_deployment_is_bound() {
         let claim = Claim {
             owner: it.chain[0].clone(),
             is_made: false,
+            is_followed: true,
         };
         assert_eq!(it.scale, Scale::Claimed(it.workload.clone(), claim));
         assert_eq!(
@@ -88,6 +89,37 @@ fn a_class_of_ours_is_told_from_one_of_the_users_by_who_wrote_it() {
         by("asya-operator/parent", "f:asya.sh/roll"),
     ] {
         assert!(matches!(theirs, Scale::Object(_)), "{theirs:?}");
+    }
+}
+
+/// SAFE-24
+#[test]
+fn pod_template_tells_whether_the_owner_has_followed_a_change_of_the_class() {
+    let class = |object: Value, path: &str, entries: &Value| {
+        let annotated = json!({"annotations": {"serving.kserve.io/autoscalerClass": "external"}, "managedFields": entries});
+        let change = match path {
+            "metadata" => json!({"metadata": annotated}),
+            _ => json!({"spec": {"template": {"metadata": annotated}}}),
+        };
+        with(object, &change)
+    };
+    let entries = json!([{
+        "manager": "asya-operator/parent", "operation": "Apply",
+        "fieldsV1": {"f:metadata": {"f:annotations": {"f:serving.kserve.io/autoscalerClass": {}}}},
+    }]);
+    let bare = inference_service("Standard");
+    let told = class(bare.clone(), "metadata", &entries);
+    let without = deployment(&bare, "iris-predictor", "predictor");
+    let with_it = class(without.clone(), "template", &Value::Null);
+    for (service, workload, is_made, is_followed) in [
+        (&bare, &without, false, true),
+        (&told, &without, true, false),
+        (&told, &with_it, true, true),
+        (&bare, &with_it, false, false),
+    ] {
+        let target = found(service, &[workload]);
+        let claim = target.scale.claim().unwrap();
+        assert_eq!((claim.is_made, claim.is_followed), (is_made, is_followed));
     }
 }
 

@@ -8,7 +8,8 @@ use asya_tests::owners::kaito::{WORKSPACE, workspace};
 use asya_tests::owners::{Hand, Kind, Owner, crds};
 use asya_tests::scenario::Scenario;
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::argo::manifest;
@@ -321,6 +322,60 @@ async fn field_that_another_forces_in_our_part_of_the_template_stays_and_its_own
         assert_eq!(names(spec), ["model", "asya-sidecar"]);
         assert_eq!(spec["containers"][1]["image"], "mirror/sidecar:9");
         Ok(())
+    })
+    .await;
+}
+
+/// SAFE-39, BIND-50: the rollout of a template whose pods are refused would never end.
+#[tokio::test]
+async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room() {
+    Scenario::run("template-refused", async |scenario| {
+        let hand = somebody(scenario);
+        let mut deployment = manifest("model", Some(2));
+        let memory = json!({"limits": {"memory": "64Mi"}});
+        deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = memory;
+        // Room for twice as many pods, and not for one sidecar.
+        let quota = |memory: &str| {
+            serde_json::from_value::<ResourceQuota>(json!({
+                "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": memory}},
+            }))
+        };
+        let quotas = scenario.api::<ResourceQuota>();
+        quotas
+            .create(&PostParams::default(), &quota("300Mi")?)
+            .await?;
+        hand.create(DEPLOYMENT, &deployment).await?;
+        pods_have(&hand, &["model"]).await?;
+        let before = template(&hand).await?;
+        let name = scenario.name("actor");
+        let mut actor = bound_actor(&name, "model");
+        actor["spec"]["binding"] = json!({"strategy": "Template"});
+        actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
+        actor["spec"]["sidecar"] = json!({"resources": {"limits": {"memory": "400Mi"}}});
+        scenario.apply(&actor).await?;
+        let refused = |status: &Value| {
+            let text = status["conditions"].to_string();
+            condition(status, "Injected") == ("False", "ProbeRejected")
+                && text.contains("exceeded quota: tight")
+        };
+        let status = status_is(scenario, &name, "it is refused", SOON, refused).await?;
+        assert_eq!(status["template"], Value::Null, "{status}");
+        // A further look at the target changes nothing.
+        let labelled = json!({"metadata": {"labels": {"team": "b"}}});
+        edit(scenario, DEPLOYMENT, "model", &labelled).await?;
+        status_is(scenario, &name, "it still is", SOON, refused).await?;
+        assert_eq!(template(&hand).await?, before);
+        pods_have(&hand, &["model"]).await?;
+
+        let room = Patch::Merge(json!({"spec": {"hard": {"limits.memory": "4Gi"}}}));
+        quotas
+            .patch("tight", &PatchParams::default(), &room)
+            .await?;
+        status_is(scenario, &name, "all pods have it", SOON, |status| {
+            condition(status, "Injected") == ("True", "AllPodsInjected")
+        })
+        .await?;
+        pods_have(&hand, &["model", "asya-runtime", "asya-sidecar"]).await
     })
     .await;
 }

@@ -16,19 +16,17 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::admission::Stage;
-use crate::binding::{bound_actor, condition, model, status_is};
-use crate::own_cluster;
+use crate::binding::{bound_actor, model, status_is};
 use crate::scaling::{SOON, of_keda};
 use crate::targets::systems::bind_as;
 
 /// Long enough to be told from none, by an audit log of whole seconds.
-const COOLDOWN: Duration = Duration::from_secs(20);
-const NAPS: Duration = Duration::from_mins(3);
+pub(super) const COOLDOWN: Duration = Duration::from_secs(20);
+pub(super) const NAPS: Duration = Duration::from_mins(3);
 /// KEDA and the operator would act several times meanwhile.
-const QUIET: Duration = Duration::from_secs(20);
+pub(super) const QUIET: Duration = Duration::from_secs(20);
 
-fn scaling(cooldown: Duration) -> Value {
+pub(super) fn scaling(cooldown: Duration) -> Value {
     json!({
         "enabled": true, "minReplicas": 0, "maxReplicas": 3, "pollingInterval": 1,
         "cooldownPeriod": cooldown.as_secs(),
@@ -36,7 +34,7 @@ fn scaling(cooldown: Duration) -> Value {
 }
 
 /// What is scaled.
-type Scaled<'a> = (Kind, &'a str);
+pub(super) type Scaled<'a> = (Kind, &'a str);
 
 async fn asked(hand: &Hand, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
     let live = hand.get(kind, name).await?;
@@ -44,7 +42,7 @@ async fn asked(hand: &Hand, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
 }
 
 /// Does this while looking on: the target never asks for fewer pods than before.
-async fn serves_during<T>(
+pub(super) async fn serves_during<T>(
     hand: &Hand,
     scaled: Scaled<'_>,
     work: impl Future<Output = Result<T>>,
@@ -63,9 +61,10 @@ async fn serves_during<T>(
     }
 }
 
-/// When the first pod became Ready that has a sidecar.
-async fn first_ready(scenario: &Scenario) -> Result<Option<Timestamp>> {
-    let pods = scenario.api::<Pod>().list(&ListParams::default()).await?;
+/// When the first pod became Ready that has the sidecar of this actor.
+async fn first_ready(scenario: &Scenario, actor: &str) -> Result<Option<Timestamp>> {
+    let its = ListParams::default().labels(&format!("asya.sh/actor={actor}"));
+    let pods = scenario.api::<Pod>().list(&its).await?;
     let injected = pods.into_iter().filter(|pod| {
         let annotations = pod.metadata.annotations.as_ref();
         annotations.is_some_and(|it| it.contains_key("asya.sh/injected-by"))
@@ -79,7 +78,11 @@ async fn first_ready(scenario: &Scenario) -> Result<Option<Timestamp>> {
 }
 
 /// SAFE-20, SAFE-22: first a Ready pod with the sidecar, then the `ScaledObject`, then the cooldown, then 0.
-async fn is_scaled_in_order(scenario: &Scenario, name: &str, scaled: Scaled<'_>) -> Result<()> {
+pub(super) async fn is_scaled_in_order(
+    scenario: &Scenario,
+    name: &str,
+    scaled: Scaled<'_>,
+) -> Result<()> {
     let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
     let scaled_objects = of_keda(scenario, "ScaledObject");
     let created = serves_during(&hand, scaled, async {
@@ -92,7 +95,7 @@ async fn is_scaled_in_order(scenario: &Scenario, name: &str, scaled: Scaled<'_>)
         .await
     })
     .await?;
-    let ready = first_ready(scenario).await?;
+    let ready = first_ready(scenario, name).await?;
     assert!(
         ready.is_some_and(|ready| ready <= created),
         "{ready:?}, scaled since {created}"
@@ -190,60 +193,6 @@ async fn llm_inference_service_serves_until_a_pod_has_the_sidecar_and_the_cooldo
         let (_owner, name) = bind_as(scenario, LlmIsvc, made, &spec).await?;
         let workload = llmisvc::deployment_of("qwen");
         is_scaled_in_order(scenario, &name, (Kind::DEPLOYMENT, &workload)).await
-    })
-    .await;
-}
-
-/// SAFE-20, SAFE-21: nobody takes pods from a model because messages could not be taken anyway.
-#[tokio::test]
-async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back() {
-    let _turn = own_cluster().await;
-    let mut stage = Stage::set(&[]).await.unwrap();
-    stage.cluster.start_keda().await.unwrap();
-    stage.webhook.kill().await.unwrap();
-    Scenario::run_on(Ok(stage.cluster.clone()), "unserved", async |scenario| {
-        let user = Hand::new(scenario.client(), scenario.namespace(), "user");
-        let mut all = Vec::new();
-        for (target, rollout) in [("always", "Always"), ("on-restart", "OnRestart")] {
-            user.create(Kind::DEPLOYMENT, &serde_json::to_value(model(target, 2)?)?)
-                .await?;
-            let name = scenario.name(target);
-            let mut actor = bound_actor(&name, target);
-            actor["spec"]["binding"] = json!({"rollout": rollout});
-            actor["spec"]["scaling"] = scaling(Duration::ZERO);
-            scenario.apply(&actor).await?;
-            all.push((name, target));
-        }
-        let waits = |status: &Value| condition(status, "ScalingReady") == ("Unknown", "NotProven");
-        for (name, _) in &all {
-            status_is(scenario, name, "it waits", SOON, waits).await?;
-        }
-        serves_during(&user, (Kind::DEPLOYMENT, "always"), async {
-            serves_during(&user, (Kind::DEPLOYMENT, "on-restart"), async {
-                tokio::time::sleep(QUIET).await;
-                Ok(())
-            })
-            .await
-        })
-        .await?;
-        let none = of_keda(scenario, "ScaledObject")
-            .list(&ListParams::default())
-            .await?;
-        assert!(none.items.is_empty(), "{none:?}");
-
-        stage.webhook.fill().await?;
-        let (name, _) = &all[0];
-        let asleep = |status: &Value| status["status"] == "Napping";
-        status_is(scenario, name, "naps", NAPS, asleep).await?;
-        let (later, target) = &all[1];
-        let text = "who is left to restarts waits for one";
-        status_is(scenario, later, text, SOON, waits).await?;
-        let selector = format!("app={target}");
-        scenario
-            .kubectl(&["delete", "pods", "-l", &selector])
-            .await?;
-        status_is(scenario, later, "naps after a restart", NAPS, asleep).await?;
-        Ok(())
     })
     .await;
 }

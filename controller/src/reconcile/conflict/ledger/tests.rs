@@ -142,7 +142,11 @@ fn people_are_told_what_was_lost_to_whom_what_stops_and_what_to_do() {
         .collect();
     texts.sort();
     texts.dedup();
-    assert_eq!(texts.len(), 10, "each says something of its own");
+    assert_eq!(
+        texts.len(),
+        2 * Part::ALL.len(),
+        "each says something of its own"
+    );
 }
 
 /// CONF-2, CONF-9

@@ -10,6 +10,7 @@ use crate::reconcile::observe::rollout::RolloutSeen;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::roll::Rolling;
 use crate::reconcile::plan::template::{Ceded, Heir, Templating};
+use crate::reconcile::plan::wake::Waking;
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
 use crate::reconcile::testing::{actor, observed, proved_status, record};
 use crate::reconcile::{Fault, Reason};
@@ -257,10 +258,14 @@ fn target_is_woken_once_when_nobody_scales_it_any_more() {
         }
     };
     let scaled = json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}});
+    let woken = |status: &Value, min: i32| match off(status, min, false) {
+        Some(Waking::Now(wake)) => wake,
+        other => panic!("{other:?}"),
+    };
     assert_eq!(off(&scaled, 0, true), None, "KEDA has not let go of it yet");
-    let wake = off(&scaled, 0, false).unwrap();
+    let wake = woken(&scaled, 0);
     assert_eq!((&*wake.object.name, wake.replicas), ("web", 1));
-    assert_eq!(off(&scaled, 3, false).unwrap().replicas, 3);
+    assert_eq!(woken(&scaled, 3).replicas, 3);
     assert_eq!(off(&json!({}), 0, false), None, "it was not scaled by us");
 }
 

@@ -22,7 +22,11 @@ fn claim(is_made: bool) -> Claim {
         name: "iris".to_owned(),
         uid: Some("iris-uid".to_owned()),
     };
-    Claim { owner, is_made }
+    Claim {
+        owner,
+        is_made,
+        is_followed: true,
+    }
 }
 
 fn scaled(fault: Option<Fault>) -> ScalingStep {

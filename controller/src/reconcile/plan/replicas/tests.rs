@@ -88,7 +88,14 @@ fn replicas_of_what_an_owner_leaves_to_the_queue_are_looked_into_as_well() {
         let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
         let target = &mut resolved.as_mut().unwrap().target;
         let owner = target.workload.clone();
-        target.scale = Scale::Claimed(target.workload.clone(), Claim { owner, is_made });
+        target.scale = Scale::Claimed(
+            target.workload.clone(),
+            Claim {
+                owner,
+                is_made,
+                is_followed: true,
+            },
+        );
         planned(&seen, 1000)
     };
     assert!(matches!(claimed(true), Contest::Lost(_)));

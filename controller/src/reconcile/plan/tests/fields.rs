@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use super::*;
+use crate::reconcile::conflict::restoring::Restoring;
 
 /// WRK-7
 #[test]
@@ -81,4 +84,46 @@ fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_
         reclaim: false,
     };
     assert_eq!(ensure(&seen).workload, first);
+}
+
+/// WRK-8, WRK-3, WRK-4
+#[test]
+fn what_is_changed_again_and_again_is_left_for_a_while_unless_something_else_is_wanted() {
+    let changed = |status: &Value| {
+        let mut seen = new();
+        let mut object = deployment(&seen);
+        seen = recorded(seen, &object);
+        object["metadata"]["managedFields"] = json!([]);
+        object["metadata"]["annotations"] = json!({});
+        seen.workload = Child::Ours(workload(&object));
+        seen.previous.conflicts = serde_json::from_value(status.clone()).unwrap();
+        seen
+    };
+    let waiting = |uid: &str, until: &str| {
+        json!([{
+            "field": "spec.replicas", "part": "Workload", "uid": uid, "count": 7, "losses": 7, "state": "Waiting",
+            "lastTime": "2026-01-01T00:00:30Z", "retryTime": until,
+        }])
+    };
+    let told = |seen: &Observed| {
+        let plan = ensure(seen);
+        (plan.workload, plan.restore.workload)
+    };
+    let later = waiting("workload-uid", "2026-01-01T00:01:10Z");
+    let wait = Restoring::In(Duration::from_secs(10));
+    assert_eq!(told(&changed(&later)), (WorkloadStep::Keep, Some(wait)));
+    for status in [
+        json!([]),
+        waiting("workload-uid", "2026-01-01T00:01:00Z"),
+        waiting("one-that-is-gone", "2026-01-01T00:01:10Z"),
+    ] {
+        let found = told(&changed(&status));
+        assert_eq!(found, (UPDATE, Some(Restoring::Now)), "{status}");
+    }
+    let mut other = changed(&later);
+    other.previous.inventory[0].hash = Some("of another spec".to_owned());
+    assert_eq!(told(&other), (UPDATE, None), "what is wanted has changed");
+    let mut stands = recorded(new(), &deployment(&new()));
+    stands.previous.conflicts = serde_json::from_value(later).unwrap();
+    assert_eq!(told(&stands), (WorkloadStep::Keep, None));
 }

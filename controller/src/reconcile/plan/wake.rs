@@ -1,0 +1,163 @@
+//! When a target that the queue has scaled to 0 gets pods again after scaling was switched off (SO-6, SAFE-24): its
+//! first pod is to be its last, so what would replace it comes before.
+
+use asya_shared::inject::bound::Gate;
+use asya_shared::resolve::Claim;
+
+use super::Wake;
+use super::claim::is_due;
+use super::roll::Rolling;
+
+/// About a target that nobody scales any more.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Waking {
+    /// Give it pods, where it has none.
+    Now(Wake),
+    /// Not yet: its pods would be replaced at once.
+    Later,
+}
+
+/// All that is decided by.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    /// What tells the target's owner that the queue scales it, where it has to be told.
+    pub claim: Option<&'a Claim>,
+    /// About pods that ran before.
+    pub roll: Option<&'a Rolling>,
+    /// Whether new pods get the sidecar; `None` where the webhook gives them none.
+    pub gate: Option<&'a Gate>,
+    /// A dry run that would tell is made in this pass.
+    pub probes: bool,
+}
+
+/// Decides about one target.
+pub fn decide(facts: &Facts<'_>, wake: Wake) -> Waking {
+    let claim_changes = facts.claim.is_some_and(|claim| {
+        if claim.is_made {
+            // It is given up in this pass, or as soon as the rollout of somebody else is over.
+            is_due(facts.roll) || matches!(facts.roll, Some(Rolling::Wait(..)))
+        } else {
+            !claim.is_followed
+        }
+    });
+    let gate_opens = facts.probes && facts.gate == Some(&Gate::Unproved);
+    if claim_changes || gate_opens {
+        Waking::Later
+    } else {
+        Waking::Now(wake)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use asya_shared::inject::bound::Gate;
+    use asya_shared::resolve::{Claim, ObjectRef};
+
+    use super::{Facts, Waking, decide};
+    use crate::reconcile::Reason;
+    use crate::reconcile::plan::Wake;
+    use crate::reconcile::plan::roll::Rolling;
+
+    /// SAFE-24, SO-6
+    #[test]
+    fn target_at_zero_is_woken_when_nothing_is_left_that_would_replace_its_first_pod() {
+        let claim = |is_made: bool, is_followed: bool| {
+            let owner = ObjectRef::default();
+            Some(Claim {
+                owner,
+                is_made,
+                is_followed,
+            })
+        };
+        let rest = Some(Rolling::Rest);
+        let waits = Some(Rolling::Wait(
+            Reason::RolloutWaiting,
+            String::new(),
+            Duration::from_secs(5),
+        ));
+        let halted = Some(Rolling::Halt(String::new()));
+        let refused = Gate::Refused("quota".to_owned());
+        let wake = Wake {
+            object: ObjectRef::default(),
+            replicas: 1,
+        };
+        for (what, claim, roll, gate, probes, now) in [
+            ("no owner is told", None, &rest, Gate::Open, false, true),
+            (
+                "the claim is given up first",
+                claim(true, true),
+                &rest,
+                Gate::Open,
+                false,
+                false,
+            ),
+            (
+                "as soon as that may be",
+                claim(true, true),
+                &waits,
+                Gate::Open,
+                false,
+                false,
+            ),
+            (
+                "it is never given up",
+                claim(true, true),
+                &halted,
+                Gate::Open,
+                false,
+                true,
+            ),
+            (
+                "the owner has yet to write",
+                claim(false, false),
+                &rest,
+                Gate::Open,
+                false,
+                false,
+            ),
+            (
+                "the owner has written",
+                claim(false, true),
+                &rest,
+                Gate::Open,
+                false,
+                true,
+            ),
+            (
+                "a dry run opens the gate",
+                None,
+                &rest,
+                Gate::Unproved,
+                true,
+                false,
+            ),
+            (
+                "the webhook is away",
+                None,
+                &rest,
+                Gate::Unproved,
+                false,
+                true,
+            ),
+            ("pods get no sidecar", None, &rest, refused, true, true),
+        ] {
+            let told = decide(
+                &Facts {
+                    claim: claim.as_ref(),
+                    roll: roll.as_ref(),
+                    gate: Some(&gate),
+                    probes,
+                },
+                wake.clone(),
+            );
+            let wanted = if now {
+                Waking::Now(wake.clone())
+            } else {
+                Waking::Later
+            };
+            assert_eq!(told, wanted, "{what}");
+        }
+    }
+}

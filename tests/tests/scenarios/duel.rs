@@ -1,0 +1,83 @@
+//! Somebody else who sets the number of pods of an actor that does not scale, and never tires of it.
+
+use std::time::Duration;
+
+use asya_tests::Result;
+use asya_tests::eventually::check;
+use asya_tests::eventually::eventually;
+use asya_tests::scenario::Scenario;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use crate::binding::{condition, status_is};
+use crate::minimal_actor;
+use crate::scaling::SOON;
+
+/// Twice as long as the longest pause that may come in this time.
+const WATCHED: Duration = Duration::from_secs(80);
+/// Five at once; then after 10 s, 20 s, 40 s; and a few more, since a pass may come before it has seen what the last
+/// one told. Without an end to it there would be one a second.
+const MOST: usize = 14;
+
+async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
+    let live = scenario.api::<Deployment>().get(name).await?;
+    Ok(live.spec.and_then(|spec| spec.replicas))
+}
+
+/// Sets the number as often as it is another one. Answers how often it was.
+async fn insists(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> {
+    let params = PatchParams {
+        field_manager: Some("night-shift".to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"spec": {"replicas": wanted}}));
+    let deployments = scenario.api::<Deployment>();
+    let mut times = 0;
+    let ends = tokio::time::Instant::now() + WATCHED;
+    while tokio::time::Instant::now() < ends {
+        if replicas(scenario, name).await? != Some(wanted) {
+            deployments.patch_scale(name, &params, &patch).await?;
+            times += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(times)
+}
+
+/// WRK-8, WRK-3
+#[tokio::test]
+async fn who_sets_replicas_again_and_again_is_named_and_answered_more_and_more_slowly() {
+    Scenario::run("duel", async |scenario| {
+        let name = scenario.name("calm");
+        let mut actor = minimal_actor(&name);
+        actor["spec"]["workload"]["replicas"] = json!(1);
+        scenario.apply(&actor).await?;
+        scenario.actor_status(&name, "Running", SOON).await?;
+        let times = insists(scenario, &name, 3).await?;
+        assert!((2..=MOST).contains(&times), "{times}");
+        let told = |status: &Value| condition(status, "Conflict") == ("True", "FieldConflict");
+        let status = status_is(scenario, &name, "it is told", SOON, told).await?;
+        let text = status["conditions"].to_string();
+        for part in [
+            "spec.replicas was changed",
+            "night-shift (Update)",
+            "spec.workload.replicas",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(condition(&status, "Ready").0, "True", "{status}");
+        scenario.event("FieldConflict", SOON).await?;
+
+        // What the actor itself asks for waits for nothing.
+        actor["spec"]["workload"]["replicas"] = json!(2);
+        scenario.apply(&actor).await?;
+        eventually("the actor's new number counts", SOON, async || {
+            let now = replicas(scenario, &name).await?;
+            check(now == Some(2), format_args!("{now:?}"))
+        })
+        .await?;
+        Ok(())
+    })
+    .await;
+}
