@@ -100,11 +100,12 @@ async fn converge(gate: &Arc<Gate>, takes: Duration) -> Result<(), BrokerError> 
 /// How long it takes until all actors on a fine broker have converged, and all on one that answers in 1 to 4 s.
 async fn converged(slow_actors: usize) -> [Duration; 2] {
     const FINE_ACTORS: usize = 200;
+    // By then the slow broker has all the workers that it can get.
+    const BUSY_SINCE: Duration = Duration::from_secs(30);
     let settings = Settings::default();
     let workers = settings.workers;
     let queue: WorkQueue<(char, usize)> = WorkQueue::observed(settings, Arc::new(Metrics::new()));
     (0..slow_actors).for_each(|number| queue.now(('a', number)));
-    (0..FINE_ACTORS).for_each(|number| queue.now(('b', number)));
     let gate = |name| {
         let gate = Gate::new(name, Fence::open(), Arc::default());
         Arc::new(gate.for_workers(workers))
@@ -112,6 +113,7 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
     let (slow, fine) = (gate("a"), gate("b"));
     let seen: Arc<Mutex<[(usize, Duration); 2]>> = Arc::default();
     let (began, ended, all) = (Instant::now(), Arc::clone(&seen), queue.clone());
+    let others = queue.clone();
     let run = queue.run(move |(broker, number), _| {
         let (slow, fine, ended) = (Arc::clone(&slow), Arc::clone(&fine), Arc::clone(&ended));
         let all = all.clone();
@@ -129,7 +131,10 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
                 return Outcome::Again(error.comes_again().unwrap());
             }
             let mut ended = ended.lock().unwrap();
-            let of = &mut ended[usize::from(broker == 'a')];
+            let (of, began) = match broker {
+                'a' => (&mut ended[1], began),
+                _ => (&mut ended[0], began + BUSY_SINCE),
+            };
             *of = (of.0 + 1, began.elapsed());
             if ended[0].0 == FINE_ACTORS && ended[1].0 == slow_actors {
                 all.close();
@@ -137,7 +142,12 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
             Outcome::Done
         }
     });
-    timeout(Duration::from_hours(1), run).await.unwrap();
+    let fine_ones = async {
+        sleep(BUSY_SINCE).await;
+        (0..FINE_ACTORS).for_each(|number| others.now(('b', number)));
+    };
+    let both = async { tokio::join!(run, fine_ones) };
+    timeout(Duration::from_hours(1), both).await.unwrap();
     seen.lock().unwrap().map(|(_, last)| last)
 }
 

@@ -1,13 +1,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use asya_shared::api::QueueStatus;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
-use super::{Outcome, Rolled, apply, parent, roll, template, wake};
+use super::{Outcome, Rolled, apply, ensure, parent, retired, roll, template, wake};
 use crate::applier::Applier;
 use crate::queue::Depth;
 use crate::queue::depths::Told;
@@ -15,7 +16,7 @@ use crate::reconcile::bound_pods::Lacking;
 use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::observe;
 use crate::reconcile::plan::roll::Rolling;
-use crate::reconcile::plan::{Wake, plan};
+use crate::reconcile::plan::{Wake, WorkloadStep, plan};
 use crate::reconcile::testing::{actor, context, context_with, observed, spec};
 use crate::reconcile::{Error, Reason, Retry};
 use crate::record::Key;
@@ -290,4 +291,37 @@ fn pod(name: &str) -> Lacking {
         uid: "uid-of-pod".into(),
         ..Lacking::default()
     }
+}
+
+/// QUE-30
+#[tokio::test]
+async fn retired_queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
+    let context = context_with(|asked| {
+        let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
+        let live = actor(&json!({"generation": 7}), &retained, &json!({}));
+        (asked == format!("GET {ACTOR}")).then_some((200, live))
+    });
+    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let queue = QueueStatus {
+        transport: "other".to_owned(),
+        name: "asya-a".to_owned(),
+        ..QueueStatus::default()
+    };
+    let looked = retired::look(&context, &seen, vec![queue]).await;
+    assert!(matches!(looked, Err(Error::Stale(_))), "{looked:?}");
+}
+
+/// SAFE-36
+#[tokio::test]
+async fn workload_that_changes_with_the_installation_waits_for_its_turn_and_no_other() {
+    let context = context();
+    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let may_roll = |paced| ensure::may_roll(&context, &seen, (paced, &WorkloadStep::Create));
+    let other = Key::new("ns", "other");
+    assert!(context.rollouts.begin(&other), "one at a time");
+    assert!(!may_roll(true));
+    assert!(may_roll(false), "its spec was changed");
+    context.rollouts.forget(&other);
+    assert!(may_roll(true));
+    assert!(!context.rollouts.begin(&other));
 }

@@ -83,7 +83,12 @@ async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_side
                 assert_eq!(next, step);
                 None
             }
-            Err(Rolled::Waits(reason, ..)) => Some(Some(reason)),
+            Err(Rolled::Waits(reason, text, _)) => {
+                // Without an answer of the webhook there is no rollout to wait for.
+                let asks = ensured.probe.outcome != Probed::Untried;
+                assert_eq!(text.contains("waiting for the webhook"), asks, "{text}");
+                Some(Some(reason))
+            }
             Err(Rolled::Untouched) => Some(None),
             Err(other) => panic!("{other:?}"),
         };
