@@ -83,21 +83,21 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
 }
 
 /// What a pass over an actor asks of its broker: to look, and to make a queue of two calls.
-async fn converge(gate: &Arc<Gate>, takes: Duration) -> Result<(), BrokerError> {
-    let call = async || {
+async fn converge(gate: &Arc<Gate>, looks: Duration, takes: Duration) -> Result<(), BrokerError> {
+    let call = async |takes| {
         sleep(takes).await;
         Ok(Yes)
     };
-    let looks = gate.enter(Entry::First)?;
-    gate.call(LOOK, call()).await?;
-    drop(looks);
+    let looking = gate.enter(Entry::First)?;
+    gate.call(LOOK, call(looks)).await?;
+    drop(looking);
     let _makes = gate.enter(Entry::Again)?;
-    gate.call(LOOK, call()).await?;
-    gate.call(LOOK, call()).await?;
+    gate.call(LOOK, call(takes)).await?;
+    gate.call(LOOK, call(takes)).await?;
     Ok(())
 }
 
-/// How long it takes until all actors on a fine broker have converged, and all on one that answers in 1 to 4 s.
+/// How long it takes until all actors on a fine broker have converged, and all on one that answers in 2.5 s.
 async fn converged(slow_actors: usize) -> [Duration; 2] {
     const FINE_ACTORS: usize = 200;
     // By then the slow broker has all the workers that it can get.
@@ -118,16 +118,18 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
         let (slow, fine, ended) = (Arc::clone(&slow), Arc::clone(&fine), Arc::clone(&ended));
         let all = all.clone();
         async move {
-            let (gate, takes) = if broker == 'a' {
-                // Never all at a standstill: some call always ends soon.
-                (
-                    slow,
-                    Duration::from_millis(1000 + number as u64 * 37 % 3000),
-                )
+            let (gate, looks, takes) = if broker == 'a' {
+                let takes = Duration::from_millis(2500);
+                // Of the 10 calls at once one ends every 250 ms, so nobody who waits gives up: only that few may wait
+                // leaves workers to others.
+                let later = Duration::from_millis(250) * u32::try_from(number % 10).unwrap();
+                let looks = if number < 10 { takes + later } else { takes };
+                (slow, looks, takes)
             } else {
-                (fine, Duration::from_millis(100))
+                let takes = Duration::from_millis(100);
+                (fine, takes, takes)
             };
-            if let Err(error) = converge(&gate, takes).await {
+            if let Err(error) = converge(&gate, looks, takes).await {
                 return Outcome::Again(error.comes_again().unwrap());
             }
             let mut ended = ended.lock().unwrap();
