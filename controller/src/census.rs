@@ -46,6 +46,7 @@ mod tests {
 
     use super::count;
     use crate::metrics::Metrics;
+    use crate::record::{ActorRecord, Seen};
     use crate::store::Store;
 
     /// OPS-4, OPS-24
@@ -81,7 +82,12 @@ mod tests {
             let metadata =
                 json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
             let object = json!({"metadata": metadata, "spec": spec, "status": status});
-            store.show(&None, &serde_json::from_str(&object.to_string()).unwrap());
+            let mut seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+            let mut record = ActorRecord::clone(&seen.record);
+            // Neither is there to be read at a scrape.
+            (record.spec, record.status) = (None, None);
+            seen.record = Arc::new(record);
+            store.show(&None, &seen);
         }
         let metrics = Arc::new(Metrics::new());
         count(&store, &metrics);

@@ -48,8 +48,8 @@ fn candidates(context: &Context) -> BTreeSet<Arc<str>> {
 mod tests {
     use serde_json::json;
 
-    use super::candidates;
-    use crate::reconcile::testing::context;
+    use super::{candidates, shared};
+    use crate::reconcile::testing::{context, context_with};
     use crate::record::{ActorRecord, ConfigMapRecord, PodRecord, Seen};
 
     fn metadata(namespace: &str, name: &str) -> serde_json::Value {
@@ -85,5 +85,28 @@ mod tests {
         }
         let found: Vec<_> = candidates(&context).into_iter().collect();
         assert_eq!(found, ["empty".into(), "ended".into()]);
+    }
+
+    /// SAFE-33
+    #[tokio::test]
+    async fn what_a_pod_mounts_stays_though_no_watch_shows_the_pod() {
+        fn pods(asked: &str) -> Option<(u16, serde_json::Value)> {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "p", "namespace": "full", "labels": {"asya.sh/asya": "gone"}},
+            });
+            match asked {
+                "GET /api/v1/namespaces/full/pods" => {
+                    Some((200, json!({"metadata": {}, "items": [pod]})))
+                }
+                "GET /api/v1/namespaces/empty/pods" => {
+                    Some((200, json!({"metadata": {}, "items": []})))
+                }
+                _ => None,
+            }
+        }
+        let context = context_with(pods);
+        assert!(!shared::sweep(&context, "full").await.unwrap());
+        assert!(shared::sweep(&context, "empty").await.unwrap());
     }
 }

@@ -293,6 +293,9 @@ class Objects(ChartCase):
         policy = self.default["ValidatingAdmissionPolicy", NAME + "-guard"]["spec"]
         (condition,) = policy["matchConditions"]
         self.assertEqual(condition["expression"], "request.userInfo.username == 'system:serviceaccount:asya-system:asya-operator'")
+        namespaces, pods = (each["expression"] for each in policy["validations"])
+        self.assertIn("!request.namespace.startsWith('kube-')", namespaces)
+        self.assertIn("request.dryRun", pods)
         self.assertEqual(self.default["ValidatingAdmissionPolicyBinding", NAME + "-guard"]["spec"]["policyName"], NAME + "-guard")
         off = self.helm.objects({"rbac": {"guard": False}})
         self.assertFalse([kind for kind, _ in off if kind.startswith("ValidatingAdmissionPolicy")])

@@ -1,6 +1,7 @@
 //! What the API server judges pods by in namespaces with bindings: quotas, `LimitRange`s and the labels of the namespace
 //! (SAFE-4, SAFE-6).
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,6 +33,15 @@ impl Constraints {
         let mut limits: BTreeSet<_> = quotas.iter().flat_map(|quota| quota.limits()).collect();
         limits.retain(|name| !given.contains(name));
         Some(limits)
+    }
+
+    /// How many records there are of each kind (FW-14).
+    pub(super) fn sizes(&self) -> [(Cow<'static, str>, usize); 3] {
+        [
+            self.quotas.size(),
+            self.ranges.size(),
+            self.namespaces.size(),
+        ]
     }
 
     /// Nobody watches there any more.
@@ -84,6 +94,10 @@ fn is_in(key: &Key, scope: &Scope) -> bool {
 }
 
 impl<R: Record> Known<R> {
+    fn size(&self) -> (Cow<'static, str>, usize) {
+        (R::what(), self.lock().records.len())
+    }
+
     fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
         let inner = self.lock();
         let is_listed = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);

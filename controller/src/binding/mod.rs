@@ -94,13 +94,17 @@ impl Bindings {
     }
 
     /// How many records each store holds, by what they are of (FW-14).
-    pub fn sizes(&self) -> [(Cow<'static, str>, usize); 5] {
+    pub fn sizes(&self) -> [(Cow<'static, str>, usize); 8] {
+        let [quotas, ranges, namespaces] = self.constraints.sizes();
         [
             ("Binding".into(), self.index.len()),
             ("Target".into(), self.targets.len()),
             ("Object (metadata)".into(), self.tree.len()),
             ("Pod (metadata)".into(), self.pods.len()),
             (CrdNameRecord::what(), self.kinds.crds()),
+            quotas,
+            ranges,
+            namespaces,
         ]
     }
 

@@ -3,8 +3,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::binding::probes::Failure;
 use crate::reconcile::testing::context;
-use crate::record::{ActorRecord, Concerns, Seen};
+use crate::record::{ActorRecord, Concerns, QuotaRecord, Seen};
+use crate::watch::Keeps;
 use crate::work_queue::Settings;
 
 /// Of no cluster.
@@ -85,6 +87,12 @@ async fn every_store_tells_how_much_it_holds() {
     let bindings = &operator.context.bindings;
     bindings.refresh(&actor, Some(&seen.record));
     bindings.wrote(&actor);
+    let quota = json!({
+        "metadata": {"name": "all", "namespace": "ns", "uid": "all", "resourceVersion": "1"},
+        "spec": {"hard": {"limits.cpu": "4"}},
+    });
+    let quota: Seen<QuotaRecord> = serde_json::from_str(&quota.to_string()).unwrap();
+    bindings.show(&None, &quota);
     operator.measure();
     let text = operator.context.metrics.text().unwrap();
     for (kind, count) in [
@@ -94,8 +102,29 @@ async fn every_store_tells_how_much_it_holds() {
         ("Pod (metadata)", 0),
         ("CustomResourceDefinition (metadata)", 0),
         ("CustomResourceDefinition", 0),
+        ("ResourceQuota", 1),
+        ("LimitRange", 0),
+        ("Namespace labels", 0),
     ] {
         let line = format!(r#"asya_operator_records{{kind="{kind}"}} {count}"#);
         assert!(text.contains(&line), "{line} is not in\n{text}");
     }
+}
+
+/// SAFE-5
+#[tokio::test]
+async fn dry_run_that_the_webhook_answers_wakes_all_who_wait_for_it() {
+    let operator = operator();
+    let due = || operator.queue.numbers().ready;
+    let [first, second, refused] = ["first", "second", "refused"].map(|name| Key::new("ns", name));
+    let probes = &operator.context.bindings.probes;
+    for actor in [&first, &second] {
+        probes.failed(actor, Failure::Unasked("no endpoints".to_owned()), false);
+    }
+    probes.failed(&refused, Failure::Refused, false);
+    operator.refresh_claim(&first);
+    assert_eq!(due(), 0, "the webhook is away");
+    probes.admitted(&first);
+    operator.refresh_claim(&first);
+    assert_eq!(due(), 1, "the second");
 }

@@ -72,9 +72,12 @@ mod tests {
             entry["clientConfig"]["service"]["path"],
             "/validate/deletions"
         );
-        for rule in entry["rules"].as_array().unwrap() {
+        let rules = entry["rules"].as_array().unwrap();
+        for rule in rules {
             assert_eq!(rule["operations"], json!(["DELETE"]));
         }
+        let asked: Vec<_> = rules.iter().map(|rule| &rule["resources"][0]).collect();
+        assert_eq!(asked, ["asyncactors", "customresourcedefinitions"]);
         let conditions = entry["matchConditions"].to_string();
         for part in [
             "namespace-controller",

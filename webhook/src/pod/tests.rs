@@ -280,3 +280,20 @@ fn other_scripts_change_what_pods_are_told_to_have() {
     assert_ne!(one, two);
     assert_eq!(hash("1111"), one);
 }
+
+/// SAFE-2
+#[test]
+fn only_a_dry_run_is_taken_for_a_probe() {
+    let world = World::new();
+    let mut unproved = bound("models", "new", "new");
+    unproved["status"]["injection"] = json!({});
+    show(&world.judge.index, &unproved);
+    let mut probe = pod("new");
+    probe["metadata"]["annotations"] = json!({"asya.sh/probe": "uid-of-new"});
+    let reason = |dry_run| {
+        let review = pod_review("models", &probe, dry_run);
+        world.ask(Path::Pods, &review).reason
+    };
+    assert_eq!(reason(true), Reason::Pod(Row::Injected));
+    assert_eq!(reason(false), Reason::Pod(Row::NotProved), "it is stored");
+}

@@ -83,28 +83,29 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
 }
 
 /// What a pass over an actor asks of its broker: to look, and to make a queue of two calls.
-async fn converge(gate: &Arc<Gate>, takes: Duration) -> Result<(), BrokerError> {
-    let call = async || {
+async fn converge(gate: &Arc<Gate>, looks: Duration, takes: Duration) -> Result<(), BrokerError> {
+    let call = async |takes| {
         sleep(takes).await;
         Ok(Yes)
     };
-    let looks = gate.enter(Entry::First)?;
-    gate.call(LOOK, call()).await?;
-    drop(looks);
+    let looking = gate.enter(Entry::First)?;
+    gate.call(LOOK, call(looks)).await?;
+    drop(looking);
     let _makes = gate.enter(Entry::Again)?;
-    gate.call(LOOK, call()).await?;
-    gate.call(LOOK, call()).await?;
+    gate.call(LOOK, call(takes)).await?;
+    gate.call(LOOK, call(takes)).await?;
     Ok(())
 }
 
-/// How long it takes until all actors on a fine broker have converged, and all on one that answers in 1 to 4 s.
+/// How long it takes until all actors on a fine broker have converged, and all on one that answers in 2.5 s.
 async fn converged(slow_actors: usize) -> [Duration; 2] {
     const FINE_ACTORS: usize = 200;
+    // By then the slow broker has all the workers that it can get.
+    const BUSY_SINCE: Duration = Duration::from_secs(30);
     let settings = Settings::default();
     let workers = settings.workers;
     let queue: WorkQueue<(char, usize)> = WorkQueue::observed(settings, Arc::new(Metrics::new()));
     (0..slow_actors).for_each(|number| queue.now(('a', number)));
-    (0..FINE_ACTORS).for_each(|number| queue.now(('b', number)));
     let gate = |name| {
         let gate = Gate::new(name, Fence::open(), Arc::default());
         Arc::new(gate.for_workers(workers))
@@ -112,20 +113,30 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
     let (slow, fine) = (gate("a"), gate("b"));
     let seen: Arc<Mutex<[(usize, Duration); 2]>> = Arc::default();
     let (began, ended, all) = (Instant::now(), Arc::clone(&seen), queue.clone());
+    let others = queue.clone();
     let run = queue.run(move |(broker, number), _| {
         let (slow, fine, ended) = (Arc::clone(&slow), Arc::clone(&fine), Arc::clone(&ended));
         let all = all.clone();
         async move {
-            let (gate, takes) = if broker == 'a' {
-                (slow, Duration::from_secs(1 + number as u64 % 4))
+            let (gate, looks, takes) = if broker == 'a' {
+                let takes = Duration::from_millis(2500);
+                // Of the 10 calls at once one ends every 250 ms, so nobody who waits gives up: only that few may wait
+                // leaves workers to others.
+                let later = Duration::from_millis(250) * u32::try_from(number % 10).unwrap();
+                let looks = if number < 10 { takes + later } else { takes };
+                (slow, looks, takes)
             } else {
-                (fine, Duration::from_millis(100))
+                let takes = Duration::from_millis(100);
+                (fine, takes, takes)
             };
-            if let Err(error) = converge(&gate, takes).await {
+            if let Err(error) = converge(&gate, looks, takes).await {
                 return Outcome::Again(error.comes_again().unwrap());
             }
             let mut ended = ended.lock().unwrap();
-            let of = &mut ended[usize::from(broker == 'a')];
+            let (of, began) = match broker {
+                'a' => (&mut ended[1], began),
+                _ => (&mut ended[0], began + BUSY_SINCE),
+            };
             *of = (of.0 + 1, began.elapsed());
             if ended[0].0 == FINE_ACTORS && ended[1].0 == slow_actors {
                 all.close();
@@ -133,7 +144,12 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
             Outcome::Done
         }
     });
-    timeout(Duration::from_hours(1), run).await.unwrap();
+    let fine_ones = async {
+        sleep(BUSY_SINCE).await;
+        (0..FINE_ACTORS).for_each(|number| others.now(('b', number)));
+    };
+    let both = async { tokio::join!(run, fine_ones) };
+    timeout(Duration::from_hours(1), both).await.unwrap();
     seen.lock().unwrap().map(|(_, last)| last)
 }
 

@@ -78,7 +78,11 @@ pub(super) async fn ensure(
 
 /// Whether the workload may be brought to what is wanted in this pass. Whoever replaces pods on behalf of the
 /// installation takes a place among the few that do so at a time (SAFE-36).
-fn may_roll(context: &Context, observed: &Observed, (paced, step): (bool, &WorkloadStep)) -> bool {
+pub(super) fn may_roll(
+    context: &Context,
+    observed: &Observed,
+    (paced, step): (bool, &WorkloadStep),
+) -> bool {
     let (key, rollouts) = (observed.key(), &context.rollouts);
     if paced {
         return rollouts.begin(key);

@@ -205,3 +205,6 @@ fn settles(observed: &Observed, now: Timestamp) -> bool {
     let last = since.into_iter().flatten().map(|time| time.0).max();
     last.is_some_and(|last| now.duration_since(last).unsigned_abs() < SETTLES)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,24 @@
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use asya_shared::api::QueueStatus;
 use asya_shared::resolve::{ObjectRef, Roll};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
-use super::{Outcome, apply, parent, roll, template, wake};
+use super::{Outcome, Rolled, apply, ensure, parent, retired, roll, template, wake};
 use crate::applier::Applier;
 use crate::queue::Depth;
 use crate::queue::depths::Told;
-use crate::reconcile::Error;
 use crate::reconcile::bound_pods::Lacking;
 use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::observe;
-use crate::reconcile::plan::{Wake, plan};
+use crate::reconcile::plan::roll::Rolling;
+use crate::reconcile::plan::{Wake, WorkloadStep, plan};
 use crate::reconcile::testing::{actor, context, context_with, observed, spec};
+use crate::reconcile::{Error, Reason, Retry};
 use crate::record::Key;
 
 const MESSAGES: Depth = Depth {
@@ -128,12 +131,7 @@ async fn targets_are_written_in_the_name_of_their_namespaces_account() {
         replicas: 1,
     };
     wake::wake(&context, &seen, &woken).await.unwrap().unwrap();
-    let pod = Lacking {
-        name: "web-1".into(),
-        uid: "uid-of-pod".into(),
-        ..Lacking::default()
-    };
-    roll::evict(&context, &seen, &pod).await.unwrap();
+    roll::evict(&context, &seen, &pod("web-1")).await.unwrap();
 
     let asked = asked.lock().unwrap();
     let paths: Vec<_> = asked.iter().map(|(path, _)| &**path).collect();
@@ -215,4 +213,115 @@ async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
             "{case}: the next pass knows"
         );
     }
+}
+
+/// SAFE-15, ROLL-4
+#[tokio::test]
+async fn slot_is_held_while_a_rollout_of_ours_gets_on_and_for_a_bounded_time() {
+    const EVICTION: &str = "POST /api/v1/namespaces/ns/pods/web-1/eviction";
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
+    let asked = Timestamp::now();
+    let seen = |progress: Option<u32>, rollout: bool| {
+        let bound =
+            json!({"transport": "mq", "workloadRef": target, "timeout": {"progress": progress}});
+        let since = asked.to_string();
+        let status = if rollout {
+            json!({"rollout": {"value": "v", "tries": 1, "generation": 2, "target": "spec", "since": since}})
+        } else {
+            json!({})
+        };
+        observed(&actor(&json!({}), &bound, &status))
+    };
+    let other = Key::new("elsewhere", "other");
+    let at = |after: Duration| asked.checked_add(after).unwrap();
+    let waits = |reason| Rolling::Wait(reason, "text".to_owned(), minute);
+    let (runs, waiting) = (Reason::RolloutInProgress, Reason::RolloutWaiting);
+    for (progress, rollout, plan, held) in [
+        (Some(300), true, waits(runs), Some(minute * 5)),
+        (None, true, waits(runs), Some(minute * 10)),
+        (Some(0), true, waits(runs), Some(hour)),
+        (Some(36_000), true, waits(runs), Some(hour)),
+        // Somebody else's.
+        (Some(300), false, waits(runs), None),
+        (Some(300), true, waits(waiting), None),
+        (Some(300), true, Rolling::Stall("text".to_owned()), None),
+        (Some(300), true, Rolling::Halt("text".to_owned()), None),
+        (Some(300), true, Rolling::Rest, None),
+    ] {
+        let (context, seen) = (context(), seen(progress, rollout));
+        context.slots.hold(seen.key(), Timestamp::MAX);
+        let told = format!("{progress:?} {rollout} {plan:?}");
+        roll::roll(&context, &seen, (plan, None)).await.unwrap();
+        let has_room = |now| context.slots.has_room_for(&other, now);
+        match held {
+            None => assert!(has_room(asked), "{told}"),
+            Some(held) => {
+                let end = at(held);
+                assert!(!has_room(end - SignedDuration::from_secs(5)), "{told}");
+                assert!(has_room(end + SignedDuration::from_secs(5)), "{told}");
+            }
+        }
+    }
+    let context = context_with(|asked| {
+        let refused = json!({"kind": "Status", "status": "Failure", "reason": "TooManyRequests", "code": 429});
+        (asked == EVICTION).then_some((429, refused))
+    });
+    let (seen, pod) = (seen(None, true), pod("web-1"));
+    let mut pauses = Vec::new();
+    for _ in 0..3 {
+        context.slots.hold(seen.key(), Timestamp::MAX);
+        let Rolled::Waits(_, _, Retry::After(pause)) =
+            roll::evict(&context, &seen, &pod).await.unwrap()
+        else {
+            panic!()
+        };
+        assert!(
+            context.slots.has_room_for(&other, asked),
+            "it is given back"
+        );
+        pauses.push(pause.as_secs());
+    }
+    assert_eq!(pauses, [10, 20, 40]);
+}
+
+fn pod(name: &str) -> Lacking {
+    Lacking {
+        name: name.into(),
+        uid: "uid-of-pod".into(),
+        ..Lacking::default()
+    }
+}
+
+/// QUE-30
+#[tokio::test]
+async fn retired_queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
+    let context = context_with(|asked| {
+        let retained = spec(&json!({"queue": {"deletionPolicy": "Retain"}}));
+        let live = actor(&json!({"generation": 7}), &retained, &json!({}));
+        (asked == format!("GET {ACTOR}")).then_some((200, live))
+    });
+    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let queue = QueueStatus {
+        transport: "other".to_owned(),
+        name: "asya-a".to_owned(),
+        ..QueueStatus::default()
+    };
+    let looked = retired::look(&context, &seen, vec![queue]).await;
+    assert!(matches!(looked, Err(Error::Stale(_))), "{looked:?}");
+}
+
+/// SAFE-36
+#[tokio::test]
+async fn workload_that_changes_with_the_installation_waits_for_its_turn_and_no_other() {
+    let context = context();
+    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let may_roll = |paced| ensure::may_roll(&context, &seen, (paced, &WorkloadStep::Create));
+    let other = Key::new("ns", "other");
+    assert!(context.rollouts.begin(&other), "one at a time");
+    assert!(!may_roll(true));
+    assert!(may_roll(false), "its spec was changed");
+    context.rollouts.forget(&other);
+    assert!(may_roll(true));
+    assert!(!context.rollouts.begin(&other));
 }

@@ -443,7 +443,11 @@ fn already_bound(target: &Object, owner: &str) -> Fault {
     Fault::until_change(Reason::AlreadyBound, text)
 }
 
-fn pods(context: &Context, actor: &ActorRecord, expected: &PodMatch) -> Option<BoundPods> {
+pub(super) fn pods(
+    context: &Context,
+    actor: &ActorRecord,
+    expected: &PodMatch,
+) -> Option<BoundPods> {
     let key = &actor.metadata.key;
     context.bindings.expect(key, expected);
     let bare = context.bindings.pods.of(&key.namespace, expected)?;

@@ -1,16 +1,20 @@
 use std::time::Duration;
 
 use asya_shared::api::WorkloadKind;
+use asya_shared::resolve::resolver;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::contested::Contested;
 use super::queue::not_seen;
-use super::{Observed, QueueSeen, wanted_kind};
+use super::{Observed, QueueSeen, binding, scaled_kinds, wanted_kind};
+use crate::binding::MarkedPods;
 use crate::queue::BrokerError;
 use crate::queue::health::Doubts;
 use crate::reconcile::testing::{actor, context, observed, spec};
 use crate::reconcile::{Fault, Reason, Retry};
-use crate::record::Key;
+use crate::record::{BarePodRecord, HpaRecord, Key, PodRecord, Seen};
+use crate::watch::Keeps;
 
 /// QUE-10
 #[test]
@@ -113,4 +117,66 @@ fn queue_is_verified_for_its_name_the_generation_and_the_configuration() {
     let mut old = good;
     old["verifiedHash"] = json!(null);
     assert!(verified(&old), "of a release that kept no hash");
+}
+
+/// SAFE-25
+#[tokio::test]
+async fn workload_that_an_autoscaler_of_the_user_scales_is_scaled_and_no_other() {
+    let (context, now) = (context(), Timestamp::UNIX_EPOCH);
+    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let scaled = || scaled_kinds(&context, &seen.actor, now);
+    let shown = |name: &str, kind: &str, target: &str| {
+        let object = json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "7"},
+            "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}},
+        });
+        let hpa: Seen<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
+        context.stores.hpas.show(&None, &hpa);
+    };
+    assert_eq!(scaled(), []);
+    shown("another", "Deployment", "b");
+    assert_eq!(scaled(), []);
+    shown("theirs", "StatefulSet", "a");
+    assert_eq!(scaled(), [WorkloadKind::StatefulSet]);
+    shown("too", "Deployment", "a");
+    assert_eq!(
+        scaled(),
+        [WorkloadKind::Deployment, WorkloadKind::StatefulSet]
+    );
+}
+
+/// SAFE-10, SAFE-18
+#[tokio::test]
+async fn finished_pod_with_a_sidecar_is_none_of_the_targets() {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let bound = json!({"transport": "mq", "workloadRef": target});
+    let (context, seen) = (context(), observed(&actor(&json!({}), &bound, &json!({}))));
+    let marked = MarkedPods::new(&context.stores.pods, &context.bindings);
+    Keeps::<BarePodRecord>::relisted(&*context.bindings, &None);
+    for (name, phase) in [
+        ("runs", "Running"),
+        ("evicted", "Failed"),
+        ("ended", "Succeeded"),
+    ] {
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
+                "labels": {"pod-template-hash": "abc", "asya.sh/asya": "a"},
+                "annotations": {"asya.sh/injected-by": "actor-uid"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "rs", "controller": true}],
+            },
+            "status": {"phase": phase},
+        });
+        let pod: Seen<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+        marked.show(&None, &pod);
+    }
+    marked.relisted(&None);
+    let expected = resolver("apps", "Deployment").convention("web");
+    let pods = binding::pods(&context, &seen.actor, &expected).unwrap();
+    let names: Vec<_> = pods
+        .marked
+        .iter()
+        .map(|it| &*it.metadata.key.name)
+        .collect();
+    assert_eq!(names, ["runs"]);
 }

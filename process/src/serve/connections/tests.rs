@@ -110,6 +110,8 @@ async fn a_connection_that_weighs_more_closes_more_others_and_never_itself() {
     assert!(is_open(&heavy));
     assert_eq!(others.iter().filter(|it| is_open(it)).count(), 1);
     assert_eq!(all.count().open, 2);
+    let _next = all.admit(peer(3), Instant::now()).unwrap();
+    assert_eq!(all.count().evicted, 3, "what it weighs is taken");
 }
 
 /// ADM-21

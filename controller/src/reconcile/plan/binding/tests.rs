@@ -146,11 +146,26 @@ fn what_keeps_scaling_from_working_at_all_is_told_before_what_it_waits_for() {
 #[test]
 fn binding_that_is_reconciled_once_writes_nothing_to_its_target_after_it_was_ready() {
     let planned = |ready: Option<i64>| {
-        let mut seen = scaling(Ok(deployment()));
+        let mut target = deployment();
+        target.server.url = Some("http://127.0.0.1:8000".to_owned());
+        let mut seen = scaling(Ok(target));
         let mut actor = ActorRecord::clone(&seen.actor);
         actor.annotations.once = true;
         seen.actor = std::sync::Arc::new(actor);
         seen.previous.ready_generation = ready;
+        let lacking = Lacking {
+            name: "bare".into(),
+            uid: "bare".into(),
+            ..Lacking::default()
+        };
+        let mut rollout = RolloutSeen {
+            has_slot: true,
+            ..RolloutSeen::default()
+        };
+        rollout.counted.pods.matched = 1;
+        rollout.counted.total = 1;
+        rollout.counted.lacking = vec![lacking];
+        seen.binding.as_mut().unwrap().rollout = Some(rollout);
         match plan(&seen, Timestamp::UNIX_EPOCH) {
             Plan::Bind(plan) => plan,
             other => panic!("{other:?}"),
@@ -163,6 +178,8 @@ fn binding_that_is_reconciled_once_writes_nothing_to_its_target_after_it_was_rea
     assert_eq!((&done.mark, &done.claim, &done.wake), (&None, &None, &None));
     assert_eq!(done.template, Templating::default());
     assert!(done.contest.is_none() && done.replicas.is_none() && done.retired.is_empty());
+    assert!(matches!(before.roll, Some(Rolling::Act(_))));
+    assert_eq!(done.roll, None, "no pod is replaced");
 }
 
 /// SO-8

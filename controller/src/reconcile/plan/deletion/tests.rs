@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use asya_shared::api::QueueStatus;
-use asya_shared::resolve::ObjectRef;
+use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::known::Hold;
 use crate::reconcile::observe::unbinding::UnbindingSeen;
 use crate::reconcile::observe::{Child, Observed};
+use crate::reconcile::plan::roll::Live;
 use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
 use crate::record::{Key, PodRecord};
 use crate::scaling::plan::Removal;
@@ -396,4 +397,51 @@ fn target_that_its_queue_had_scaled_is_woken_when_keda_has_let_go() {
     seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     assert_eq!(deletion(&seen).wake, None, "KEDA has not let go of it yet");
     assert_eq!(deletion(&going(&json!({}))).wake, None, "it was not scaled");
+}
+
+/// SAFE-24
+#[test]
+fn target_is_woken_only_after_its_pods_would_start_without_the_sidecar() {
+    let object = ObjectRef {
+        api_version: "serving.kserve.io/v1beta1".to_owned(),
+        kind: "InferenceService".to_owned(),
+        name: "web".to_owned(),
+        uid: None,
+    };
+    let path = vec!["metadata", "annotations"];
+    let spec = json!({
+        "transport": "mq", "scaling": {"enabled": true},
+        "workloadRef": {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "web"},
+    });
+    let status = |rollout: &Value| json!({"scaledObjectRef": {"kind": "ScaledObject", "name": "a"}, "rollout": rollout});
+    let planned = |value: Option<&str>, rollout: &Value| {
+        let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+        let mut seen = observed(&actor(&deleted, &spec, &status(rollout)));
+        let live = Live {
+            object: object.clone(),
+            value: value.map(str::to_owned),
+            ..Live::default()
+        };
+        let unbinding = UnbindingSeen {
+            asleep: true,
+            scaled: Some(object.clone()),
+            roll: Some(Roll::Annotate(object.clone(), path.clone())),
+            live: vec![live],
+            ..UnbindingSeen::default()
+        };
+        seen.binding = Some(BindingSeen {
+            unbinding: Some(unbinding),
+            ..BindingSeen::default()
+        });
+        let plan = deletion(&seen);
+        (plan.unbind, plan.wake.is_some())
+    };
+    let asked = |value: &str, since: Option<&str>| json!({"value": value, "tries": 1, "generation": 2, "target": "spec", "since": since});
+    let annotated = planned(Some("v"), &asked("v", None));
+    assert_eq!(annotated, (Unbind::Release, false), "first the annotation");
+    let released = asked("unbound", Some("2026-01-01T00:00:50Z"));
+    let (unbind, woken) = planned(None, &released);
+    assert!(matches!(unbind, Unbind::Wait(_)) && !woken, "{unbind:?}");
+    let long_ago = asked("unbound", Some("2026-01-01T00:00:20Z"));
+    assert_eq!(planned(None, &long_ago), (Unbind::Done, true));
 }

@@ -2,12 +2,14 @@ use std::sync::Arc;
 
 use asya_shared::api::QueueStatus;
 use asya_shared::resolve::{Related, Resolution, Target, resolver};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Retired, list, looks};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
 use crate::reconcile::observe::known::Hold;
+use crate::reconcile::plan::{Plan, plan};
 use crate::reconcile::testing::{actor, observed, pod, record, spec};
 use crate::record::{Key, PodRecord};
 
@@ -232,7 +234,12 @@ fn queue_that_a_binding_left_goes_once_no_pod_has_a_sidecar_that_receives_from_i
             pods,
             ..BindingSeen::default()
         });
-        transports(&looks(&seen)).len()
+        let looks = looks(&seen);
+        match plan(&seen, Timestamp::UNIX_EPOCH) {
+            Plan::Bind(plan) => assert_eq!(plan.retired, looks),
+            other => panic!("{other:?}"),
+        }
+        transports(&looks).len()
     };
     assert_eq!(looked(None), 0, "nobody has listed the pods");
     assert_eq!(looked(Some(vec!["wanted", "older.platform"])), 0);

@@ -17,6 +17,7 @@ use crate::reconcile::{Fault, Reason, Retry};
 use crate::scaling::testing::scaled_object;
 
 mod rollout;
+mod told;
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00.5Z".parse().unwrap()

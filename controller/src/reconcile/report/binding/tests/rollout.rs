@@ -1,13 +1,15 @@
 use asya_shared::api::AsyncActorStatus;
+use asya_shared::resolve::Roll;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
-use super::{bound, now, status_of};
+use super::{bound, found, now, status_of};
 use crate::reconcile::Retry;
 use crate::reconcile::apply::{By, Rolled};
 use crate::reconcile::bound_pods::{Lacking, Lacks};
 use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::rollout::RolloutSeen;
+use crate::reconcile::plan::roll::Live;
 
 /// What is known of the rollout after a pass that asked for a replacement, and saw a pod without the sidecar if one has
 /// come for the last.
@@ -47,4 +49,52 @@ fn replacements_of_evicted_pods_without_the_sidecar_are_counted_from_pass_to_pas
     assert_eq!(bare(&asked(By::Eviction, &third, false)), 0, "in a row");
     let rolled = asked(By::Annotation, &third, true);
     assert_eq!(bare(&rolled), 0, "its controller replaces all");
+}
+
+/// SAFE-19
+#[test]
+fn object_that_has_our_annotation_is_remembered_though_it_is_the_targets_no_more() {
+    let marks = |before: &AsyncActorStatus, target: &str, value: Option<&str>, rolled| {
+        let (mut observed, _, mut ensured) = bound(&json!({}), before);
+        let mut seen = found();
+        let resolved = seen.target.as_mut().unwrap().as_mut().unwrap();
+        let Roll::AnnotateTemplate(workloads) = &mut resolved.target.roll else {
+            panic!()
+        };
+        target.clone_into(&mut workloads[0].name);
+        let live = Live {
+            object: workloads[0].clone(),
+            value: value.map(str::to_owned),
+            ..Live::default()
+        };
+        seen.rollout = Some(RolloutSeen {
+            live: vec![live],
+            ..RolloutSeen::default()
+        });
+        observed.binding = Some(seen);
+        *ensured.rolled = rolled;
+        status_of(&(observed, found(), ensured))
+    };
+    let names = |status: &AsyncActorStatus| {
+        let all = status.roll_annotations.iter();
+        all.map(|it| format!("{} {}", it.name, it.path))
+            .collect::<Vec<_>>()
+    };
+    let [web, other] =
+        ["web", "web-2"].map(|it| format!("{it} spec.template.metadata.annotations"));
+    let none = AsyncActorStatus::default();
+    assert!(names(&marks(&none, "web", None, Rolled::Rest)).is_empty());
+    let seen = marks(&none, "web", Some("v"), Rolled::Rest);
+    assert_eq!(names(&seen), [&*web], "a former release wrote it");
+    let asked = Rolled::Asked(By::Annotation, String::new(), Retry::OnChange);
+    let wrote = marks(&none, "web", None, asked);
+    assert_eq!(names(&wrote), [&*web]);
+    let next = marks(&wrote, "web-2", Some("v"), Rolled::Rest);
+    assert_eq!(names(&next), [&*web, &*other]);
+    let again = marks(&next, "web-2", None, Rolled::Rest);
+    assert_eq!(
+        names(&again),
+        [web, other],
+        "only the end of the actor knows"
+    );
 }
