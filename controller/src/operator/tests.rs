@@ -121,7 +121,7 @@ async fn dry_run_that_the_webhook_answers_wakes_all_who_wait_for_it() {
     for actor in [&first, &second] {
         probes.failed(actor, Failure::Unasked("no endpoints".to_owned()), false);
     }
-    probes.failed(&refused, Failure::Refused, false);
+    probes.failed(&refused, Failure::Refused("no".to_owned()), false);
     operator.refresh_claim(&first);
     assert_eq!(due(), 0, "the webhook is away");
     probes.admitted(&first);
