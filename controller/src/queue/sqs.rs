@@ -163,7 +163,6 @@ impl Sqs {
                 depth: None,
             });
         };
-        self.check_account(&wanted.name, found.queue.account())?;
         let (dlq, arn) = self.look_at_dlq(&wanted).await?;
         let comparison = wanted.compare(&found.queue, arn.as_deref(), &self.cluster);
         let standing = match comparison {
@@ -206,10 +205,7 @@ impl Sqs {
         let attributes = wanted.attributes_with(arn.as_deref());
         let tags = wanted.tags_with(&self.cluster);
         match self.put(&wanted.name, &attributes, &tags).await? {
-            Some(url) => {
-                self.check_account(&wanted.name, account_in(&url))?;
-                Ok(serving(&url))
-            }
+            Some(url) => Ok(serving(&url)),
             // Made meanwhile, and by somebody who wants it otherwise: it is looked at again.
             None => self.update(queue).await,
         }
@@ -275,20 +271,6 @@ impl Sqs {
         Ok(serving(&found.url))
     }
 
-    /// KEDA is told where a queue is by the account that the configuration says (KEDA-4).
-    fn check_account(&self, queue: &str, found: Option<&str>) -> Result<(), BrokerError> {
-        let configured = self.config.account_id.as_deref();
-        match (configured, found) {
-            (Some(configured), Some(found)) if configured != found => {
-                Err(BrokerError::NotThereYet(format!(
-                    "queue {queue} belongs to account {found}, which the credentials are of, and accountId of the \
-                     transport says {configured}: correct it, or leave it out"
-                )))
-            }
-            _ => Ok(()),
-        }
-    }
-
     async fn set(&self, name: &str, url: &str, drift: &Drift) -> Result<(), BrokerError> {
         if !drift.attributes.is_empty() {
             let call = self
@@ -339,13 +321,6 @@ fn named(attributes: &BTreeMap<&'static str, String>) -> HashMap<QueueAttributeN
         .iter()
         .map(|(key, value)| (QueueAttributeName::from(*key), value.clone()))
         .collect()
-}
-
-/// The account in a queue's URL, `…/123456789012/NAME`.
-fn account_in(url: &str) -> Option<&str> {
-    let account = url.rsplit('/').nth(1)?;
-    let is_one = account.len() == 12 && account.bytes().all(|b| b.is_ascii_digit());
-    is_one.then_some(account)
 }
 
 fn serving(url: &str) -> Serving {

@@ -32,6 +32,11 @@ pub trait Broker {
     fn way_out_of_mismatch(&self) -> &'static str;
     /// Whether a queue can have this name (VAL-11).
     fn accepts_name(&self, name: &str) -> bool;
+    /// Why a queue that serves at this address is not where the configuration says; sidecars or KEDA would look
+    /// elsewhere.
+    fn misplaced(&self, _queue: &str, _url: &str) -> Option<String> {
+        None
+    }
     /// What a sidecar must know to reach it, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
     /// Where a queue of this name is, and in whose account: two transports may lead to one broker.

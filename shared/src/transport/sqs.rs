@@ -90,6 +90,17 @@ impl Broker for SqsConfig {
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     }
 
+    /// KEDA is told where a queue is by the account that the configuration says (KEDA-4).
+    fn misplaced(&self, queue: &str, url: &str) -> Option<String> {
+        let (configured, found) = (self.account_id.as_deref()?, account_in(url)?);
+        (configured != found).then(|| {
+            format!(
+                "queue {queue} belongs to account {found}, which the credentials are of, and accountId of the \
+                 transport says {configured}: correct it, or leave it out"
+            )
+        })
+    }
+
     fn sidecar_env(&self) -> Vec<EnvVar> {
         let number = |name, value: Option<u32>| value.map(|value| text(name, &value.to_string()));
         let given = |name, value: &Option<String>| value.as_deref().map(|value| text(name, value));
@@ -221,6 +232,13 @@ impl DlqDeclaration {
     pub fn redrive_policy(&self, arn: &str) -> String {
         json!({"deadLetterTargetArn": arn, "maxReceiveCount": self.max_receive_count}).to_string()
     }
+}
+
+/// The account in a queue's URL, `…/123456789012/NAME`.
+fn account_in(url: &str) -> Option<&str> {
+    let account = url.rsplit('/').nth(1)?;
+    let is_one = account.len() == 12 && account.bytes().all(|b| b.is_ascii_digit());
+    is_one.then_some(account)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use super::QueueState;
 use crate::events::Note;
-use crate::reconcile::Context;
+use crate::queue::Serving;
 use crate::reconcile::desired::Desired;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::plan::QueueStep;
+use crate::reconcile::{Context, Fault, Reason, Retry};
 
 /// Does about the queue what the plan says.
 pub(super) async fn ensure_queue(
@@ -22,7 +23,8 @@ pub(super) async fn ensure_queue(
     let made = match step {
         QueueStep::Keep(serving) => {
             context.doubts.settle(observed.key(), observed.began);
-            return QueueState::Ready(serving);
+            let wrong = serving.as_ref().and_then(|it| misplaced(desired, it));
+            return wrong.map_or(QueueState::Ready(serving), QueueState::Fault);
         }
         QueueStep::Await(retry) => return QueueState::Unanswered(retry),
         QueueStep::Unmanaged => return QueueState::Unmanaged,
@@ -37,7 +39,9 @@ pub(super) async fn ensure_queue(
                 tell_creation(context, observed, desired);
             }
             context.doubts.settle(observed.key(), observed.began);
-            if creates {
+            if let Some(fault) = misplaced(desired, &serving) {
+                QueueState::Fault(fault)
+            } else if creates {
                 QueueState::Created(serving)
             } else {
                 QueueState::Ready(Some(serving))
@@ -46,6 +50,18 @@ pub(super) async fn ensure_queue(
         Err(error) if error.comes_again().is_some() => QueueState::Unanswered(error.retry()),
         Err(error) => QueueState::Fault(error.fault()),
     }
+}
+
+/// Told when a queue is looked at, and nothing else comes of it: the queue is deleted with its actor as ever.
+fn misplaced(desired: &Desired, serving: &Serving) -> Option<Fault> {
+    let queue = &desired.names.queue;
+    let broker = desired.transport.broker();
+    let message = broker.misplaced(queue, serving.url.as_deref()?)?;
+    Some(Fault {
+        reason: Reason::QueueConfigInvalid,
+        message,
+        retry: Retry::Slowly,
+    })
 }
 
 fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {

@@ -106,12 +106,6 @@ impl FoundQueue {
         self.attributes.get("QueueArn").map(String::as_str)
     }
 
-    /// The account that it belongs to.
-    #[must_use]
-    pub fn account(&self) -> Option<&str> {
-        self.arn()?.split(':').nth(4).filter(|it| !it.is_empty())
-    }
-
     /// Who owns it, if not `owner`. A queue without our tags is nobody's; a uid is no part of the
     /// identity (FW-35).
     #[must_use]

@@ -169,3 +169,15 @@ fn queues_of_two_accounts_are_two_queues() {
     other_key["accountId"] = a["accountId"].clone();
     assert_eq!(place(a), place(other_key), "two keys of one account");
 }
+
+/// SQS-7, KEDA-4
+#[test]
+fn queue_of_another_account_than_the_configuration_says_is_told() {
+    let of = |config: &Value| sqs(config).misplaced("q", "https://sqs/000000000001/q");
+    assert_eq!(of(&json!({"accountId": "000000000001"})), None);
+    assert_eq!(of(&json!({})), None);
+    let told = of(&json!({"accountId": "000000000002"})).unwrap();
+    assert!(told.contains("belongs to account 000000000001"), "{told}");
+    let elsewhere = sqs(&json!({"accountId": "000000000002"}));
+    assert_eq!(elsewhere.misplaced("q", "http://queues/q"), None);
+}
