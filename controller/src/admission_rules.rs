@@ -340,3 +340,6 @@ impl Keeper {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

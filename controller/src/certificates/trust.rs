@@ -123,7 +123,7 @@ impl Trust {
 /// For the task that keeps the certificates.
 impl Trust {
     /// From now on every `caBundle` must hold this.
-    pub(super) fn want(&self, bundle: CaBundle) {
+    pub(crate) fn want(&self, bundle: CaBundle) {
         self.wanted.send_if_modified(|before| {
             let is_new = before.as_ref() != Some(&bundle);
             if is_new {

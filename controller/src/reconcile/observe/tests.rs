@@ -1,17 +1,20 @@
 use std::time::Duration;
 
-use asya_shared::api::WorkloadKind;
+use asya_shared::api::{RollAnnotation, WorkloadKind};
 use asya_shared::resolve::resolver;
 use k8s_openapi::jiff::Timestamp;
+use kube::api::ApiResource;
+use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::contested::Contested;
 use super::queue::not_seen;
+use super::unbinding::UnbindingSeen;
 use super::{Observed, QueueSeen, binding, scaled_kinds, wanted_kind};
 use crate::binding::MarkedPods;
 use crate::queue::BrokerError;
 use crate::queue::health::Doubts;
-use crate::reconcile::testing::{actor, context, observed, spec};
+use crate::reconcile::testing::{actor, context, context_with, observed, spec};
 use crate::reconcile::{Fault, Reason, Retry};
 use crate::record::{BarePodRecord, HpaRecord, Key, PodRecord, Seen};
 use crate::watch::Keeps;
@@ -179,4 +182,47 @@ async fn finished_pod_with_a_sidecar_is_none_of_the_targets() {
         .map(|it| &*it.metadata.key.name)
         .collect();
     assert_eq!(names, ["runs"]);
+}
+
+/// SAFE-19
+#[tokio::test]
+async fn annotation_is_found_where_status_says_though_the_target_has_another_object_by_now() {
+    fn web(asked: &str) -> Option<(u16, Value)> {
+        let found = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "uid": "uid"},
+            "spec": {"template": {"metadata": {"annotations": {"asya.sh/roll": "v"}}}},
+        });
+        let gone =
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        match asked.strip_prefix("GET /apis/apps/v1/namespaces/ns/deployments/")? {
+            "web" => Some((200, found)),
+            _ => Some((404, gone)),
+        }
+    }
+    let context = context_with(web);
+    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ApiResource::from_gvk(&kind);
+    context.bindings.kinds.serve("apps", "Deployment", resource);
+    let roll = "spec.template.metadata.annotations";
+    for (name, uid, path, wanted) in [
+        ("web", "uid", roll, Some("v")),
+        ("web", "another of that name", roll, None),
+        ("web", "uid", "metadata.annotations", None),
+        ("gone", "uid", roll, None),
+    ] {
+        let mark = RollAnnotation {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: name.to_owned(),
+            uid: Some(uid.to_owned()),
+            path: path.to_owned(),
+        };
+        let mut seen = UnbindingSeen::default();
+        let looked = seen.look_for_annotations(&context, "ns", &[mark]).await;
+        looked.unwrap();
+        let found: Vec<_> = seen.live.iter().map(|it| it.value.as_deref()).collect();
+        let wanted: Vec<_> = wanted.iter().map(|it| Some(*it)).collect();
+        assert_eq!(found, wanted, "{name} {uid} {path}");
+        assert_eq!(seen.left.len(), wanted.len());
+    }
 }

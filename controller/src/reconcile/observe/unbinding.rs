@@ -153,7 +153,7 @@ impl UnbindingSeen {
     }
 
     /// Looks at what status says was annotated, where it is none of what the target consists of now (SAFE-19).
-    async fn look_for_annotations(
+    pub(super) async fn look_for_annotations(
         &mut self,
         context: &Context,
         namespace: &str,

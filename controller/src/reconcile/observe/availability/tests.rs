@@ -2,8 +2,10 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, Roll, resolver};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::{availability, clusters, ray_workers};
+use super::{availability, clusters, ray_workers, see};
 use crate::reconcile::plan::roll::Live;
+use crate::reconcile::testing::context;
+use crate::record::Key;
 
 fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
     let mut pod = json!({
@@ -81,4 +83,35 @@ fn clusters_of_a_ray_service_tell_how_many_workers_there_should_be() {
         });
     let known: Vec<_> = known.collect();
     assert_eq!(clusters(&target, &known).count(), 0);
+}
+
+/// SAFE-10: an evicted pod stays listed, and is not ready.
+#[tokio::test]
+async fn finished_pod_is_none_that_a_rollout_waits_for() {
+    // The API server's part: it selects by the phase.
+    let server = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let unfinished = ["Succeeded", "Failed"].map(|it| format!("status.phase%21%3D{it}"));
+        let mut pods = vec![pod("runs", "rc", &json!({}))];
+        if !unfinished.iter().all(|it| query.contains(it)) {
+            let evicted = json!({"status": {"phase": "Failed", "conditions": []}});
+            pods.push(pod("evicted", "rc", &evicted));
+        }
+        let list = json!({"metadata": {}, "items": pods}).to_string();
+        let answer = http::Response::new(kube::client::Body::from(list.into_bytes()));
+        Ok::<_, tower::BoxError>(answer)
+    });
+    let mut context = context();
+    context.client = kube::Client::new(server, "default");
+    let object = json!({
+        "apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "rc", "namespace": "ns", "uid": "c"},
+        "spec": {"workerGroupSpecs": [{"groupName": "w"}]},
+    });
+    let resolver = resolver("ray.io", "RayCluster");
+    let Resolution::Found(target) = resolver.resolve(&object, &Related::default()) else {
+        panic!()
+    };
+    let seen = see(&context, &Key::new("ns", "a"), &target, &[]).await;
+    let seen = seen.unwrap();
+    assert_eq!((seen.present, seen.unready.len()), (1, 0));
 }
