@@ -108,9 +108,9 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
     .await;
 }
 
-const SLOW: usize = 500;
+const SLOW: usize = 200;
 /// The best of so many runs, without and with the slow broker: other programs disturb each of them.
-const RUNS: usize = 5;
+const RUNS: usize = 3;
 
 /// How long after its creation an actor has its Deployment, on average: the rest of the way to Running is up to the
 /// cluster, where pods become ready on the second.
