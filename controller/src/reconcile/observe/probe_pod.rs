@@ -20,15 +20,20 @@ pub fn least_of(specimen: &Specimen) -> Option<Value> {
     from_template(&json!({"spec": least_spec()}), None, specimen)
 }
 
-/// A pod as a workload's controller would make it, without what an actor has put into its template: that of another one
-/// is taken out before this one's sidecar is injected (BIND-45).
+/// A pod template without what an actor has put there: that of another one is taken out before this one's sidecar is
+/// injected (BIND-45).
+pub fn without_sidecar(template: &Value) -> Value {
+    let mut template = template.clone();
+    without_ours(&mut template);
+    template
+}
+
+/// A pod as a workload's controller would make it.
 pub fn from_template(
     template: &Value,
     claims: Option<&Value>,
     specimen: &Specimen,
 ) -> Option<Value> {
-    let mut template = template.clone();
-    without_ours(&mut template);
     let mut labels = template
         .pointer("/metadata/labels")
         .and_then(Value::as_object)

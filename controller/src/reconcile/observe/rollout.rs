@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::availability::{self, ray_workers};
 use super::binding::{BoundPods, Resolved};
-use super::probe_pod::{from_pod, from_template, least_of};
+use super::probe_pod::{from_pod, from_template, least_of, without_sidecar};
 use crate::binding::spec::without_ours;
 use crate::binding::specimen::Specimen;
 use crate::reconcile::bound_pods::Counted;
@@ -104,7 +104,11 @@ async fn look(
     let specimen = Specimen::of(&target.pods, family);
     let of_template = bodies.iter().find_map(|body| {
         let claims = body.pointer("/spec/volumeClaimTemplates");
-        from_template(template(body)?, claims, specimen.as_ref()?)
+        from_template(
+            &without_sidecar(template(body)?),
+            claims,
+            specimen.as_ref()?,
+        )
     });
     seen.probe = match of_template {
         Some(pod) => Some(pod),

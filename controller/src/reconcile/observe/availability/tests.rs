@@ -112,6 +112,7 @@ async fn finished_pod_is_none_that_a_rollout_waits_for() {
         panic!()
     };
     let seen = see(&context, &Key::new("ns", "a"), &target, &[]).await;
-    let seen = seen.unwrap();
+    let (seen, staying) = seen.unwrap();
     assert_eq!((seen.present, seen.unready.len()), (1, 0));
+    assert_eq!(staying.len(), 1);
 }

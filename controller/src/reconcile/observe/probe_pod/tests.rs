@@ -1,7 +1,7 @@
 use asya_shared::resolve::{Family, PodMatch, Related, Resolution, resolver};
 use serde_json::{Value, json};
 
-use super::{from_pod, from_template, least_of};
+use super::{from_pod, from_template, least_of, without_sidecar};
 use crate::binding::specimen::Specimen;
 
 fn deployment() -> Value {
@@ -54,8 +54,10 @@ fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
     templated["metadata"]["labels"]["asya.sh/asya"] = json!("other");
     let containers = templated["spec"]["containers"].as_array_mut().unwrap();
     containers.push(json!({"name": "asya-sidecar", "image": "s"}));
-    let without = from_template(&templated, Some(&claims), &specimen).unwrap();
-    assert_eq!(without, pod);
+    let with = from_template(&templated, Some(&claims), &specimen).unwrap();
+    assert_ne!(with, pod);
+    let without = from_template(&without_sidecar(&templated), Some(&claims), &specimen);
+    assert_eq!(without.unwrap(), pod);
 
     let set = resolver("kaito.sh", "InferenceSet").convention("phis");
     let made_up = Specimen::of(&set, Family::Kaito).unwrap();
