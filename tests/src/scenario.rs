@@ -47,6 +47,19 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
+    /// The same for what waits for minutes and does little meanwhile: it may run beside what is timed, which would
+    /// otherwise keep everything else waiting for it.
+    ///
+    /// # Panics
+    /// When the body fails or panics.
+    pub async fn run_patiently<F>(name: &str, body: F)
+    where
+        F: AsyncFnOnce(&Self) -> Result<()>,
+    {
+        let _stopwatch = Stopwatch::start();
+        Self::run_on(shared_cluster(), name, body).await;
+    }
+
     /// The same while nobody else uses that cluster: something is timed.
     ///
     /// # Panics

@@ -10,7 +10,7 @@ use crate::binding::{condition, status_is};
 /// QUE-40, QUE-42
 #[tokio::test]
 async fn actors_at_sqs_go_when_no_message_was_counted_twice() {
-    Scenario::run("drainsqs", async |scenario| {
+    Scenario::run_patiently("drainsqs", async |scenario| {
         let sqs = scenario.cluster().sqs()?;
         let policies = ["Drain", "DeleteIfEmpty"];
         let names = policies.map(|policy| scenario.name(&policy.to_lowercase()));

@@ -109,8 +109,13 @@ impl Twins<'_> {
                         deployments.patch(name, &params, &scale).await?;
                     }
                     _ => {
-                        let restart = ["rollout", "restart", &format!("deployment/{name}")];
-                        self.scenario.kubectl(&restart).await?;
+                        // As `kubectl rollout restart` does, which refuses a second one within a second.
+                        let annotations =
+                            json!({"kubectl.kubernetes.io/restartedAt": format!("round {round}")});
+                        let template = json!({"metadata": {"annotations": annotations}});
+                        let restart = Patch::Merge(json!({"spec": {"template": template}}));
+                        let params = PatchParams::default();
+                        deployments.patch(name, &params, &restart).await?;
                     }
                 }
             }
