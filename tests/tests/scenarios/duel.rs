@@ -48,7 +48,7 @@ async fn insists(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> 
 /// WRK-8, WRK-3
 #[tokio::test]
 async fn who_sets_replicas_again_and_again_is_named_and_answered_more_and_more_slowly() {
-    Scenario::run("duel", async |scenario| {
+    Scenario::run_patiently("duel", async |scenario| {
         let name = scenario.name("calm");
         let mut actor = minimal_actor(&name);
         actor["spec"]["workload"]["replicas"] = json!(1);

@@ -40,7 +40,7 @@ async fn changes(scenario: &Scenario, name: &str) -> Result<Vec<Option<i32>>> {
 /// SAFE-25, KEDA-9
 #[tokio::test]
 async fn number_of_pods_is_left_to_the_users_own_autoscaler_which_is_named_with_both_ways_out() {
-    Scenario::run("own-hpa", async |scenario| {
+    Scenario::run_patiently("own-hpa", async |scenario| {
         let name = scenario.name("own");
         let mut actor = minimal_actor(&name);
         actor["spec"]["workload"]["replicas"] = json!(1);
