@@ -44,7 +44,7 @@ impl Bindings {
             Asked::Anew(question) => question,
         };
         let mut versions = HashMap::new();
-        let live = match get_entire(client, &resource, &target.key).await {
+        let live = match get(client, &resource, &target.key).await {
             Ok(live) => live,
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 self.kinds.doubt(&target.kind);
@@ -54,7 +54,7 @@ impl Bindings {
         };
         let found = match live {
             None => Found::Absent,
-            Some((live, entries)) => {
+            Some(live) => {
                 versions.insert(target.clone(), version_of(&live));
                 let Some(uid) = uid_of(&live) else {
                     return Ok(Found::Absent);
@@ -76,9 +76,9 @@ impl Bindings {
                         resolution: row.resolve(&live, &related),
                         uid,
                         spec: spec::hash(&live),
-                        templated: part_of(&live, &entries),
+                        templated: None,
                     }
-                    .counted(&live, &related),
+                    .with_workloads(&live, &related),
                 ))
             }
         };
@@ -197,24 +197,30 @@ impl Bindings {
 }
 
 impl Reading {
-    /// With the pods that are asked for: those of the workload, or of all workloads that the target groups.
-    fn counted(mut self, live: &Value, related: &Related) -> Self {
+    /// With what the target's workloads tell: the pods that are asked for, those of the workload or of all workloads that
+    /// the target groups, and an actor's part of a pod template, whichever target that actor binds.
+    fn with_workloads(mut self, live: &Value, related: &Related) -> Self {
         let Resolution::Found(target) = &self.resolution else {
             return self;
         };
         let all = || related.objects.values().flatten().chain([live]);
-        let of = |workload: &ObjectRef| {
-            all()
-                .find(|it| {
-                    workload.uid.is_some() && uid_of(it).as_deref() == workload.uid.as_deref()
-                })
-                .and_then(|it| it.pointer("/spec/replicas")?.as_i64())
+        let body = |workload: &ObjectRef| {
+            all().find(|it| {
+                workload.uid.is_some() && uid_of(it).as_deref() == workload.uid.as_deref()
+            })
         };
+        let of = |workload: &ObjectRef| body(workload)?.pointer("/spec/replicas")?.as_i64();
         let replicas = match (&target.roll, is_counted(target)) {
             (_, true) => of(&target.workload),
             (Roll::AnnotateTemplate(workloads), false) => workloads.iter().map(of).sum(),
             (Roll::Annotate(..) | Roll::Evict, false) => None,
         };
+        let grouped = match &target.roll {
+            Roll::AnnotateTemplate(workloads) => &workloads[..],
+            Roll::Annotate(..) | Roll::Evict => &[],
+        };
+        let workloads = [&target.workload].into_iter().chain(grouped);
+        self.templated = workloads.filter_map(body).find_map(part_of);
         self.replicas = replicas.and_then(|replicas| replicas.try_into().ok());
         self
     }
@@ -227,11 +233,13 @@ fn is_counted(target: &Target) -> bool {
 }
 
 /// BIND-50
-fn part_of(live: &Value, entries: &[ManagedFieldsEntry]) -> Option<TemplatePart> {
+fn part_of(live: &Value) -> Option<TemplatePart> {
+    let entries = live.pointer("/metadata/managedFields")?;
+    let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
     let annotations = live.pointer("/spec/template/metadata/annotations");
     let actor = annotations.and_then(|it| it.get(annotation::INJECTED_BY)?.as_str());
     Some(TemplatePart {
-        fields: applied_by(entries, manager::TEMPLATE)?,
+        fields: applied_by(&entries, manager::TEMPLATE)?,
         actor: actor.map(Box::from),
     })
 }
@@ -261,24 +269,16 @@ async fn get(
     resource: &ApiResource,
     key: &Key,
 ) -> Result<Option<Value>, kube::Error> {
-    let live = get_entire(client, resource, key).await?;
-    Ok(live.map(|(live, _)| live))
-}
-
-/// The object as it is stored, and who wrote what of it.
-async fn get_entire(
-    client: &Client,
-    resource: &ApiResource,
-    key: &Key,
-) -> Result<Option<(Value, Vec<ManagedFieldsEntry>)>, kube::Error> {
     let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), &key.namespace, resource);
     let Some(mut live) = api.get_opt(&key.name).await? else {
         return Ok(None);
     };
-    let entries = live.metadata.managed_fields.clone().unwrap_or_default();
     if let Some(ours) = &mut live.metadata.managed_fields {
         ours.retain(|it| it.manager.as_deref().is_some_and(is_our_manager));
     }
     let live = serde_json::to_value(live).map_err(kube::Error::SerdeError)?;
-    Ok(Some((live, entries)))
+    Ok(Some(live))
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,10 @@ use asya_shared::inject::bound::Gate;
 /// The webhook hears of a status, and the API server of the webhook's configuration, a moment later.
 const SETTLES: Duration = Duration::from_secs(20);
 
+/// A dry run asks one replica of the webhook. By then the others have read the status that opened the gate, too: a pod
+/// that one of them leaves alone would be replaced once more.
+const HEARD: Duration = Duration::from_secs(1);
+
 /// Which of the two dry runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
@@ -69,19 +73,35 @@ pub(super) async fn probe(
             Some(failed(context, observed, ensured))
         }
         // Pods get it once the webhook has read this pass's status.
-        (Probed::Admitted, Some(Gate::Unproved | Gate::Refused(_))) => Some(Rolled::Waits(
-            Reason::RolloutInProgress,
-            "pods with the sidecar are admitted; replacing those without it begins in a moment"
-                .to_owned(),
-            Retry::Now,
-        )),
-        _ => before_step(context, observed, ensured).await?,
+        (Probed::Admitted, Some(Gate::Unproved | Gate::Refused(_))) => Some(begins(HEARD)),
+        _ => match unheard(observed, Timestamp::now()) {
+            Some(wait) => Some(begins(wait)),
+            None => before_step(context, observed, ensured).await?,
+        },
     };
     if waits.as_ref().is_some_and(|it| *it != Rolled::Proved) {
         // Others need not wait for what cannot go on.
         context.slots.release(observed.key());
     }
     Ok(Some(waits.map_or(Ok(rolling), Err)))
+}
+
+fn begins(wait: Duration) -> Rolled {
+    let text = "pods with the sidecar are admitted; replacing those without it begins in a moment";
+    Rolled::Waits(
+        Reason::RolloutInProgress,
+        text.to_owned(),
+        Retry::After(wait),
+    )
+}
+
+/// How long a replica of the webhook may still not have read what status says of the gate.
+fn unheard(observed: &Observed, now: Timestamp) -> Option<Duration> {
+    let since = observed.previous.injection.as_ref()?.since.as_ref()?;
+    let age = Duration::try_from(now.duration_since(since.0)).ok()?;
+    // Status tells whole seconds.
+    let left = (HEARD + Duration::from_secs(1)).checked_sub(age)?;
+    (!left.is_zero()).then_some(left)
 }
 
 /// What keeps the next step of a rollout from giving a pod the sidecar; `None`: nothing does.

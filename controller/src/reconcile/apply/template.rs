@@ -18,7 +18,7 @@ use crate::reconcile::conflict::rival::{Segment, first_missing, of_refusal};
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::Resolved;
 use crate::reconcile::plan::roll::Live;
-use crate::reconcile::plan::template::Templating;
+use crate::reconcile::plan::template::{LOOK_AGAIN, Templating};
 use crate::reconcile::{Context, Error, Fault, Reason, Retry, refused};
 use crate::record::{Key, applied_by};
 
@@ -70,9 +70,13 @@ pub(super) async fn template(
             release(context, observed, &workload).await?;
             Ok(Templated::Released(why))
         }
-        Templating::Later(wait) => {
-            let text = "another actor's sidecar comes first";
-            Ok(waits(Reason::AlreadyBound, text, Retry::After(wait)))
+        Templating::Later(wait) => Ok(comes_first(wait)),
+        Templating::HandOver(workload, proof) => {
+            if !template_probe::holds(context, observed, &proof).await? {
+                return Ok(comes_first(LOOK_AGAIN));
+            }
+            release(context, observed, &workload).await?;
+            Ok(Templated::Released(None))
         }
         Templating::Wait(wait) => Ok(waits(
             Reason::RolloutWaiting,
@@ -93,6 +97,11 @@ pub(super) async fn template(
 
 /// What is told until our part is applied again.
 pub const TAKEN_BACK: &str = "what Asya has in the target's pod template was taken back; it is put there again after a pause (condition Conflict says what, and by whom)";
+
+fn comes_first(wait: Duration) -> Templated {
+    let text = "another actor's sidecar comes first";
+    waits(Reason::AlreadyBound, text, Retry::After(wait))
+}
 
 fn waits(reason: Reason, text: &str, retry: Retry) -> Templated {
     Templated::Waits(reason, text.to_owned(), retry)

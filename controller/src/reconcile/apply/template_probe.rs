@@ -13,6 +13,7 @@ use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::observe::Observed;
 use crate::reconcile::observe::binding::Resolved;
 use crate::reconcile::observe::probe_pod::from_template;
+use crate::reconcile::plan::template::Proof;
 use crate::reconcile::{Context, Error, Reason, Retry};
 
 /// What the last dry run has shown, while the next is not due.
@@ -47,6 +48,22 @@ pub(super) async fn ask(
     };
     let wait = probes.failed(key, failure.clone(), false);
     Ok(Some(told(&failure, wait)))
+}
+
+/// Whether a pod of the target's, made now, would get the sidecar of the actor that the target changes hands to (BIND-45).
+pub(super) async fn holds(
+    context: &Context,
+    observed: &Observed,
+    proof: &Proof,
+) -> Result<bool, Error> {
+    let namespace = &observed.key().namespace;
+    let pod = serde_json::from_value(proof.pod.clone());
+    let Ok(pod) = pod else {
+        return Ok(false);
+    };
+    let marks = (&*proof.uid, Some(&*proof.part));
+    let shown = specimen::ask(&context.client, namespace, &pod, marks, true);
+    Ok(shown.await.map_err(Error::Api)? == Shown::Admitted)
 }
 
 fn pod_of(observed: &Observed, resolved: &Resolved, workload: &Value) -> Option<Pod> {

@@ -6,9 +6,9 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Outcome, Rolled, apply, ensure, parent, retired, roll, template, wake};
+use super::{Outcome, Rolled, Templated, apply, ensure, parent, retired, roll, template, wake};
 use crate::applier::Applier;
 use crate::queue::Depth;
 use crate::queue::depths::Told;
@@ -16,6 +16,7 @@ use crate::reconcile::bound_pods::Lacking;
 use crate::reconcile::observe::binding::BindingSeen;
 use crate::reconcile::observe::observe;
 use crate::reconcile::plan::roll::Rolling;
+use crate::reconcile::plan::template::{Proof, Templating};
 use crate::reconcile::plan::{Wake, WorkloadStep, plan};
 use crate::reconcile::testing::{actor, context, context_with, observed, spec};
 use crate::reconcile::{Error, Reason, Retry};
@@ -324,4 +325,60 @@ async fn workload_that_changes_with_the_installation_waits_for_its_turn_and_no_o
     context.rollouts.forget(&other);
     assert!(may_roll(true));
     assert!(!context.rollouts.begin(&other));
+}
+
+/// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or of nobody while the webhook has not
+/// heard of it.
+fn pods_of_the_older(asked: &str) -> Option<(u16, Value)> {
+    let annotations = json!({"asya.sh/injected-by": "older", "asya.sh/injected-hash": "part.0"});
+    let containers = json!([{"name": "asya-runtime"}, {"name": "asya-sidecar"}]);
+    match asked {
+        "POST /api/v1/namespaces/ns/pods" => Some((
+            201,
+            json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}}),
+        )),
+        "PATCH /apis/apps/v1/namespaces/ns/deployments/web" => Some((
+            200,
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}),
+        )),
+        _ => None,
+    }
+}
+
+fn pods_of_nobody(asked: &str) -> Option<(u16, Value)> {
+    let annotations = json!({"asya.sh/not-injected": "NotProved"});
+    (asked == "POST /api/v1/namespaces/ns/pods").then(|| {
+        (
+            201,
+            json!({"metadata": {"annotations": annotations}, "spec": {"containers": []}}),
+        )
+    })
+}
+
+/// BIND-45
+#[tokio::test]
+async fn template_changes_hands_only_when_its_pods_would_get_the_older_actors_sidecar() {
+    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
+    let web = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("uid-of-web".to_owned()),
+    };
+    let plan = Templating::HandOver(
+        web,
+        Proof {
+            pod: json!({"metadata": {}, "spec": {"containers": []}}),
+            uid: "older".into(),
+            part: "part".to_owned(),
+        },
+    );
+    let context = context_with(pods_of_nobody);
+    let kept = template::template(&context, &seen, plan.clone()).await;
+    let Ok(Templated::Waits(Reason::AlreadyBound, ..)) = kept else {
+        panic!("{kept:?}")
+    };
+    let context = context_with(pods_of_the_older);
+    let given_up = template::template(&context, &seen, plan).await.unwrap();
+    assert_eq!(given_up, Templated::Released(None));
 }

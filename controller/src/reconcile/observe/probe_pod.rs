@@ -2,6 +2,7 @@
 //! asks for.
 
 use asya_shared::inject::bound::without_ours;
+use asya_shared::resolve;
 use serde_json::{Value, json};
 
 use crate::binding::specimen::{PROBE_NAME, Specimen, least_spec};
@@ -22,10 +23,20 @@ pub fn least_of(specimen: &Specimen) -> Option<Value> {
 
 /// A pod template without what an actor has put there: that of another one is taken out before this one's sidecar is
 /// injected (BIND-45).
-pub fn without_sidecar(template: &Value) -> Value {
+fn without_sidecar(template: &Value) -> Value {
     let mut template = template.clone();
     without_ours(&mut template);
     template
+}
+
+/// A pod of a workload's, for a dry run, without the sidecar that stands in its template.
+pub fn bare_pod(workload: &Value, specimen: &Specimen) -> Option<Value> {
+    let claims = workload.pointer("/spec/volumeClaimTemplates");
+    from_template(
+        &without_sidecar(resolve::template(workload)?),
+        claims,
+        specimen,
+    )
 }
 
 /// A pod as a workload's controller would make it.

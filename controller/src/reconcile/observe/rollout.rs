@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::availability::{self, ray_workers};
 use super::binding::{BoundPods, Resolved};
-use super::probe_pod::{from_pod, from_template, least_of, without_sidecar};
+use super::probe_pod::{bare_pod, from_pod, least_of};
 use crate::binding::spec::without_ours;
 use crate::binding::specimen::Specimen;
 use crate::reconcile::bound_pods::Counted;
@@ -102,14 +102,9 @@ async fn look(
         .as_ref()
         .map_or(Family::Generic, Family::of_target);
     let specimen = Specimen::of(&target.pods, family);
-    let of_template = bodies.iter().find_map(|body| {
-        let claims = body.pointer("/spec/volumeClaimTemplates");
-        from_template(
-            &without_sidecar(template(body)?),
-            claims,
-            specimen.as_ref()?,
-        )
-    });
+    let of_template = specimen
+        .as_ref()
+        .and_then(|specimen| bodies.iter().find_map(|body| bare_pod(body, specimen)));
     seen.probe = match of_template {
         Some(pod) => Some(pod),
         None => match live_pod(context, key, pods).await? {

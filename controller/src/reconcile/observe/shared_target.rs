@@ -1,11 +1,13 @@
 //! What two actors make of one target while it changes hands (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, ModeSpec};
-use asya_shared::resolve::{Resolution, Target};
+use asya_shared::resolve::{Family, Resolution, Target};
 use asya_shared::validate;
 
+use super::probe_pod::bare_pod;
 use crate::binding::Found;
-use crate::reconcile::plan::template::{Ceded, Heir};
+use crate::binding::specimen::Specimen;
+use crate::reconcile::plan::template::{Ceded, Successor};
 use crate::reconcile::{Context, Error};
 use crate::record::{ActorRecord, Key};
 
@@ -19,7 +21,7 @@ pub(super) async fn ceded(
     let (Some(applied), Some(target)) = (&previous.template, bindings.target_of(key)) else {
         return Ok(None);
     };
-    let Some(heir) = bindings.owner_before(key) else {
+    let Some(older) = bindings.owner_before(key) else {
         return Ok(None);
     };
     let found = bindings.read(&context.client, &target);
@@ -32,32 +34,49 @@ pub(super) async fn ceded(
         return Ok(None);
     };
     let Target {
-        workload, owner, ..
+        workload,
+        owner,
+        pods,
+        ..
     } = &**target;
     let part = reading.templated.as_ref();
     let is_its = workload.uid.as_deref() == Some(&*applied.uid)
         && part.is_some_and(|it| it.is_of(&actor.metadata.uid));
-    Ok(Some(if is_its {
-        Ceded::Stands {
-            workload: workload.clone(),
-            owned: owner.is_some(),
-            heir: heir_of(context, &heir),
-        }
+    if !is_its {
+        return Ok(Some(Ceded::Gone));
+    }
+    let successor = successor(context, &older);
+    let pod = if successor.in_force {
+        let body = bindings.body(&context.client, &key.namespace, workload);
+        let body = body.await.map_err(Error::Api)?;
+        let family = actor.binds_to.as_ref().map(Family::of_target);
+        let specimen = Specimen::of(pods, family.unwrap_or(Family::Generic));
+        body.zip(specimen)
+            .and_then(|(body, specimen)| bare_pod(&body, &specimen))
     } else {
-        Ceded::Gone
+        None
+    };
+    Ok(Some(Ceded::Stands {
+        workload: workload.clone(),
+        owned: owner.is_some(),
+        successor,
+        pod,
     }))
 }
 
-fn heir_of(context: &Context, key: &Key) -> Heir {
+fn successor(context: &Context, key: &Key) -> Successor {
     let actor = context.stores.actors.get(key);
     let Some(actor) = actor.filter(|it| it.works()) else {
-        return Heir::default();
+        return Successor::default();
     };
     let status = actor.told_status();
     let spec = actor.spec.as_ref();
     let spec = spec.and_then(|raw| validate::decode(raw.get()).ok());
     match spec.as_ref().and_then(|spec| spec.mode().ok()) {
-        Some(ModeSpec::Binding(it)) => Heir::of(&status, actor.generation, it.strategy),
-        _ => Heir::default(),
+        Some(ModeSpec::Binding(it)) => {
+            let actor = (&*actor.metadata.uid, actor.generation);
+            Successor::of(actor, &status, it.strategy)
+        }
+        _ => Successor::default(),
     }
 }

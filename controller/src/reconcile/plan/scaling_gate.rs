@@ -15,6 +15,8 @@ pub struct Facts {
     /// Pods with a sidecar of the actor that are Ready, and how many of them have today's; `None` while pods have not
     /// been listed.
     pub ready: Option<ReadyPods>,
+    /// Pods that the target asks for, where it says so.
+    pub wanted: Option<i32>,
     /// Pods that run are left alone until they restart for another reason.
     pub on_restart: bool,
 }
@@ -22,8 +24,8 @@ pub struct Facts {
 /// Pods of a target.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadyPods {
-    /// All that stay, with a sidecar or without.
-    pub matched: i32,
+    /// Every pod, those on their way out included.
+    pub total: i32,
     /// Ready, with a sidecar of the actor.
     pub injected: i32,
     /// Ready, with the sidecar that the actor wants today.
@@ -33,7 +35,7 @@ pub struct ReadyPods {
 impl ReadyPods {
     fn of(counted: &Counted) -> Self {
         Self {
-            matched: counted.pods.matched,
+            total: counted.total,
             injected: counted.ready,
             current: counted.current_ready,
         }
@@ -49,7 +51,9 @@ pub fn waits_for(facts: &Facts) -> Option<&'static str> {
         return Some("the target is scaled once its pods have been listed");
     };
     let proved = facts.proved || pods.current > 0;
-    if pods.matched == 0 {
+    // Between the pod that a rollout has taken and its replacement there is none.
+    let runs = pods.total > 0 || facts.wanted.is_some_and(|wanted| wanted > 0);
+    if !runs {
         return (!proved).then_some(
             "the target is scaled once a dry run has shown that new pods get the sidecar (condition Injected)",
         );
@@ -86,6 +90,7 @@ pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str
         exists: observed.scaling.scaled_object.ours().is_some(),
         proved: observed.proved(),
         ready: counted.as_ref().map(ReadyPods::of),
+        wanted: observed.resolved().and_then(|it| it.replicas),
         on_restart: bound.rollout == asya_shared::api::BindingRollout::OnRestart,
     })
 }

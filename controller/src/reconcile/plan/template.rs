@@ -5,6 +5,7 @@ use std::time::Duration;
 use asya_shared::api::{AsyncActorStatus, BindingStrategy, TemplateStatus};
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
 
 use crate::reconcile::bound_pods::actor_part;
 use crate::reconcile::conflict::{Sight, Specs, State, Step};
@@ -51,6 +52,8 @@ pub enum Templating {
     Release(ObjectRef, Option<Fault>),
     /// Nothing, but a look when this has passed: another actor's part is to come first.
     Later(Duration),
+    /// Give our part of this workload up, if a dry run shows that its pods get the sidecar of the actor that has it now.
+    HandOver(ObjectRef, Proof),
     /// Nothing: our part has gone, and with it what was known of it.
     Forget,
     /// Nothing may stand there.
@@ -75,23 +78,45 @@ pub enum Ceded {
         /// Somebody else writes that, too, so nothing of ours is to stand there.
         owned: bool,
         /// The older actor.
-        heir: Heir,
+        successor: Successor,
+        /// A pod of the target without anybody's sidecar; `None`: none can be made up, or none is needed.
+        pod: Option<Value>,
     },
 }
 
-/// The actor that a target is now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heir {
+/// What has to be true of a pod of the target before a younger actor gives its part up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proof {
+    /// The pod to try.
+    pub pod: Value,
+    /// UID of the actor whose sidecar it has to come back with.
+    pub uid: Box<str>,
+    /// The actor part of the hash it has to come back with.
+    pub part: String,
+}
+
+/// The older actor, which a target is bound by now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Successor {
+    /// Its UID.
+    pub uid: Box<str>,
     /// New pods of the target get its sidecar.
     pub in_force: bool,
     /// It has strategy Template, too.
     pub templates: bool,
+    /// The actor part of the hash that a dry run has passed with; `None`: its status has no gate (SAFE-3).
+    pub proved: Option<String>,
 }
 
-impl Heir {
-    /// By what status says of an actor of this generation. Pods of the target would restart twice if they came without
-    /// its sidecar first (BIND-45), so a dry run has to have passed; a status of an earlier release has no gate (SAFE-3).
-    pub fn of(status: &AsyncActorStatus, generation: i64, strategy: BindingStrategy) -> Self {
+impl Successor {
+    /// By what status says of the actor with this UID, of this generation. Pods of the target would restart twice if they
+    /// came without its sidecar first (BIND-45), so a dry run has to have passed; a status of an earlier release has no
+    /// gate (SAFE-3).
+    pub fn of(
+        (uid, generation): (&str, i64),
+        status: &AsyncActorStatus,
+        strategy: BindingStrategy,
+    ) -> Self {
         let templates = strategy == BindingStrategy::Template;
         let injection = status.injection.as_ref();
         let admits = injection.is_none_or(|it| {
@@ -99,25 +124,43 @@ impl Heir {
         });
         let bound = status.bound_since.is_some() && status.resolved_target.is_some();
         Self {
+            uid: uid.into(),
             in_force: bound && (admits || templates),
             templates,
+            proved: injection.and_then(|it| it.proved.clone()),
         }
     }
 }
 
-/// Whoever has come too late and has written something gives it up (BIND-45): pods restart once, and have the other
-/// sidecar then.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Nothing tells the younger actor that the older one is ready.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Decides about a target that is another actor's.
+/// Decides about a target that is another actor's (BIND-45): pods restart once, and have the other sidecar then.
 pub fn cede(ceded: &Ceded) -> Templating {
-    match ceded {
-        Ceded::Gone => Templating::Forget,
-        Ceded::Stands { heir, owned, .. } if !heir.in_force || (heir.templates && !owned) => {
-            // Who templates writes his part over ours.
-            Templating::Later(LOOK_AGAIN)
+    let Ceded::Stands {
+        workload,
+        owned,
+        successor,
+        pod,
+    } = ceded
+    else {
+        return Templating::Forget;
+    };
+    let overwrites = successor.templates && !owned;
+    if !successor.in_force || overwrites {
+        return Templating::Later(LOOK_AGAIN);
+    }
+    match (&successor.proved, pod) {
+        // The webhook may not have read the older actor's status yet.
+        (Some(part), Some(pod)) if !successor.templates => {
+            let proof = Proof {
+                pod: pod.clone(),
+                uid: successor.uid.clone(),
+                part: part.clone(),
+            };
+            Templating::HandOver(workload.clone(), proof)
         }
-        Ceded::Stands { workload, .. } => Templating::Release(workload.clone(), None),
+        _ => Templating::Release(workload.clone(), None),
     }
 }
 

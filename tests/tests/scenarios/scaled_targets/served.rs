@@ -98,7 +98,7 @@ pub(super) async fn is_scaled_in_order(
     let ready = first_ready(scenario, name).await?;
     assert!(
         ready.is_some_and(|ready| ready <= created),
-        "{ready:?}, scaled since {created}"
+        "{scaled:?}: the first pod was ready at {ready:?}, scaled since {created}"
     );
     let asleep = |status: &Value| status["status"] == "Napping";
     status_is(scenario, name, "naps", NAPS, asleep).await?;

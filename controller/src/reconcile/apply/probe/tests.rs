@@ -57,6 +57,29 @@ const REFUSED: Answers = |asked| {
     answer(asked, 403, refused)
 };
 
+/// ROLL-2: the other replicas of the webhook may not have read it yet.
+#[tokio::test]
+async fn no_pod_is_replaced_in_the_moment_in_which_the_gate_was_opened() {
+    let hash = hash();
+    let part = hash.split('.').next();
+    let act = Rolling::Act(Act::Annotate("v".to_owned()));
+    for (age, begins) in [(0, false), (10, true)] {
+        let since = Timestamp::now() - Duration::from_secs(age);
+        let injection = json!({"proved": part, "since": since});
+        let (context, seen) = (context_with(INJECTED), bound(Some(injection)));
+        let planned = (Probing::Rest, Some(act.clone()));
+        let mut ensured = Ensured::default();
+        let probed = probe(&context, &seen, planned, &mut ensured).await;
+        match probed.unwrap().unwrap() {
+            Ok(next) => assert!(begins && next == act, "{age}"),
+            Err(Rolled::Waits(Reason::RolloutInProgress, _, Retry::After(wait))) => {
+                assert!(!begins && wait <= Duration::from_secs(2), "{age}: {wait:?}");
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+}
+
 /// SAFE-1, ROLL-2
 #[tokio::test]
 async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_sidecar() {

@@ -1,7 +1,12 @@
-use asya_shared::resolve::ObjectRef;
+use asya_shared::api::BindingRollout;
+use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
+use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{Live, TEMPLATE, unavailable};
+use super::{Asked, Live, RolloutSeen, TEMPLATE, see, unavailable};
+use crate::reconcile::bound_pods::{Counted, Lacking};
+use crate::reconcile::observe::binding::{BoundPods, Resolved};
+use crate::reconcile::testing::{actor, context_with, observed, proved_status};
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -77,4 +82,86 @@ fn percentages_are_rounded_down() {
     assert!(unavailable(Some(&json!("25%")), 4) && !unavailable(Some(&json!("25%")), 3));
     assert!(unavailable(None, 4) && !unavailable(None, 1));
     assert!(unavailable(Some(&json!(1)), 1) && !unavailable(Some(&json!(0)), 9));
+}
+
+/// The API server: Deployment `web`, in whose template another actor's sidecar stands, and the one pod that is left of it.
+fn served(asked: &str) -> Option<(u16, Value)> {
+    let (none, list) = (json!({}), |items| json!({"metadata": {}, "items": items}));
+    let answer = match asked {
+        "GET /apis/apps/v1/namespaces/ns/deployments/web" => {
+            let mut web = deployment(&none, &none);
+            let template = &mut web["spec"]["template"];
+            template["metadata"]["annotations"] = json!({"asya.sh/injected-by": "another"});
+            let containers = template["spec"]["containers"].as_array_mut().unwrap();
+            containers.push(json!({"name": "asya-sidecar", "image": "sidecar"}));
+            web
+        }
+        "GET /api/v1/namespaces/ns/pods" => list(json!([{
+            "metadata": {"name": "stays", "uid": "stays", "labels": {"app": "web"}},
+            "status": {"phase": "Running"},
+        }])),
+        "GET /apis/policy/v1/namespaces/ns/poddisruptionbudgets" => list(json!([])),
+        _ => return None,
+    };
+    Some((200, answer))
+}
+
+/// What a look shows of a rollout of Deployment `web`, whose watch still has pods `stays` and `gone`.
+async fn looked() -> RolloutSeen {
+    let context = context_with(served);
+    let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let resource = ApiResource::from_gvk(&kind);
+    context.bindings.kinds.serve("apps", "Deployment", resource);
+    let web = deployment(&json!({}), &json!({}));
+    let resolver = resolver("apps", "Deployment");
+    let Resolution::Found(target) = resolver.resolve(&web, &Related::default()) else {
+        panic!()
+    };
+    let resolved = Resolved {
+        target: *target,
+        replicas: Some(4),
+        spec: "spec".into(),
+        templated: None,
+    };
+    let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({"transport": "mq", "workloadRef": binds_to});
+    let actor = observed(&actor(&json!({}), &spec, &proved_status())).actor;
+    let lacking = ["stays", "gone"].map(|uid| Lacking {
+        uid: uid.into(),
+        ..Lacking::default()
+    });
+    let counted = Counted {
+        lacking: lacking.to_vec(),
+        older: lacking.to_vec(),
+        ..Counted::default()
+    };
+    let asked = Asked {
+        rollout: BindingRollout::Always,
+        proved: true,
+        due: false,
+        resolved: &resolved,
+        pods: &BoundPods::default(),
+    };
+    see(&context, &actor, asked, counted).await.unwrap()
+}
+
+/// SAFE-10
+#[tokio::test]
+async fn pods_that_the_api_server_no_longer_has_are_not_replaced() {
+    let counted = looked().await.counted;
+    for pods in [&counted.lacking, &counted.older] {
+        let uids: Vec<_> = pods.iter().map(|pod| &*pod.uid).collect();
+        assert_eq!(uids, ["stays"]);
+    }
+}
+
+/// BIND-45
+#[tokio::test]
+async fn dry_run_is_of_a_pod_without_the_sidecar_of_another_actor() {
+    let pod = looked().await.probe.unwrap();
+    let containers = pod["spec"]["containers"].as_array().unwrap();
+    let names: Vec<_> = containers.iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["c"], "{pod}");
+    let annotations = &pod["metadata"]["annotations"];
+    assert!(annotations["asya.sh/injected-by"].is_null(), "{pod}");
 }

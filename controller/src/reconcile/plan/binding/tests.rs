@@ -9,7 +9,7 @@ use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved, scali
 use crate::reconcile::observe::rollout::RolloutSeen;
 use crate::reconcile::observe::{Child, Observed};
 use crate::reconcile::plan::roll::Rolling;
-use crate::reconcile::plan::template::{Ceded, Heir, Templating};
+use crate::reconcile::plan::template::{Ceded, Successor, Templating};
 use crate::reconcile::plan::wake::Waking;
 use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
 use crate::reconcile::testing::{actor, observed, proved_status, record};
@@ -47,7 +47,7 @@ fn bound(scaling: &Value, target: Result<Target, Fault>) -> Observed {
     let target = target.map(|target| {
         Box::new(Resolved {
             target,
-            replicas: Some(1),
+            replicas: Some(0),
             spec: "spec".into(),
             templated: None,
         })
@@ -311,10 +311,11 @@ fn who_may_not_bind_gives_up_what_it_has_in_a_template() {
     seen.binding.as_mut().unwrap().ceded = Some(Ceded::Stands {
         workload: workload.clone(),
         owned: false,
-        heir: Heir {
+        successor: Successor {
             in_force: true,
-            templates: false,
+            ..Successor::default()
         },
+        pod: None,
     });
     assert_eq!(template(&seen), Templating::Release(workload, None));
 }

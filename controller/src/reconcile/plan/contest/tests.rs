@@ -174,5 +174,7 @@ fn what_the_user_or_the_target_changes_is_applied_at_once() {
     ));
     let mut gone = applied(true, vec![entry("Stopped", 5)]);
     gone.scaling.scaled_object = Child::Absent;
+    let target = gone.binding.as_mut().unwrap().target.as_mut().unwrap();
+    target.as_mut().unwrap().replicas = Some(0);
     assert_eq!(planned(&gone, at(9000)).1, APPLY, "it was deleted");
 }

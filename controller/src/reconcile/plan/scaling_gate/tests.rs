@@ -1,9 +1,9 @@
 use super::{Facts, ReadyPods, waits_for};
 
 #[expect(clippy::unnecessary_wraps, reason = "rows hold them so")]
-fn pods(matched: i32, injected: i32, current: i32) -> Option<ReadyPods> {
+fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
     Some(ReadyPods {
-        matched,
+        total,
         injected,
         current,
     })
@@ -30,11 +30,35 @@ fn scaled_object_waits_for_a_probe_and_where_pods_run_for_one_that_is_ready_with
                 exists: false,
                 proved,
                 ready,
+                wanted: None,
                 on_restart,
             };
             assert_eq!(waits_for(&facts).is_some(), waits, "{facts:?}");
         }
     }
+}
+
+/// SAFE-20
+#[test]
+fn target_that_asks_for_pods_is_not_scaled_between_a_pod_and_its_replacement() {
+    for (wanted, waits) in [(Some(1), true), (Some(0), false), (None, false)] {
+        let facts = Facts {
+            proved: true,
+            ready: pods(0, 0, 0),
+            wanted,
+            ..Facts::default()
+        };
+        assert_eq!(waits_for(&facts).is_some(), waits, "{wanted:?}");
+    }
+    let going = Facts {
+        proved: true,
+        ready: Some(ReadyPods {
+            total: 1,
+            ..ReadyPods::default()
+        }),
+        ..Facts::default()
+    };
+    assert!(waits_for(&going).is_some());
 }
 
 /// SAFE-20

@@ -5,7 +5,7 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ceded, Facts, Heir, Templating, cede, decide};
+use super::{Ceded, Facts, Proof, Successor, Templating, cede, decide};
 use crate::reconcile::Reason;
 use crate::reconcile::conflict::{Losses, Specs, State};
 
@@ -179,38 +179,58 @@ fn a_part_that_was_taken_back_is_applied_again_after_a_wait_and_not_for_ever() {
 /// BIND-45
 #[test]
 fn part_of_who_came_too_late_goes_when_pods_get_the_older_ones_instead() {
-    let web = object("Deployment", "web");
+    let (web, pod) = (object("Deployment", "web"), json!({"kind": "Pod"}));
     let stands = |owned, in_force, templates| {
         cede(&Ceded::Stands {
             workload: web.clone(),
             owned,
-            heir: Heir {
+            successor: Successor {
+                uid: "older".into(),
                 in_force,
                 templates,
+                proved: Some("part".to_owned()),
             },
+            pod: Some(pod.clone()),
         })
     };
     let later = Templating::Later(Duration::from_secs(2));
-    let release = Templating::Release(web.clone(), None);
-    assert_eq!(stands(false, true, false), release);
-    assert_eq!(stands(true, true, false), release);
+    let proof = Proof {
+        pod: pod.clone(),
+        uid: "older".into(),
+        part: "part".to_owned(),
+    };
+    let hand_over = Templating::HandOver(web.clone(), proof);
+    assert_eq!(stands(false, true, false), hand_over);
+    assert_eq!(stands(true, true, false), hand_over);
     let too_early = "pods would restart without a sidecar, and once more to get one";
     assert_eq!(stands(false, false, false), later, "{too_early}");
     assert_eq!(stands(true, false, true), later, "{too_early}");
     assert_eq!(stands(false, true, true), later, "it is written over");
+    let release = Templating::Release(web.clone(), None);
     assert_eq!(stands(true, true, true), release, "nobody may write there");
+    let without_gate = Ceded::Stands {
+        workload: web,
+        owned: false,
+        successor: Successor {
+            in_force: true,
+            ..Successor::default()
+        },
+        pod: Some(pod),
+    };
+    assert_eq!(cede(&without_gate), release, "an earlier release");
     assert_eq!(cede(&Ceded::Gone), Templating::Forget);
 }
 
 /// BIND-45, SAFE-1, SAFE-3
 #[test]
 fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed() {
-    let heir = |injection: &Value, strategy| {
+    let successor = |injection: &Value, strategy| {
         let status = json!({
             "boundSince": "2026-01-01T00:00:00Z", "injection": injection,
             "resolvedTarget": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "ns", "uid": "u"},
         });
-        Heir::of(&serde_json::from_value(status).unwrap(), 2, strategy)
+        let status = serde_json::from_value(status).unwrap();
+        Successor::of(("older", 2), &status, strategy)
     };
     for (injection, in_force) in [
         (json!(null), true),
@@ -223,17 +243,16 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
         ),
         (json!({"refused": "part", "generation": 2}), false),
     ] {
-        let heir = heir(&injection, BindingStrategy::Pod);
-        assert_eq!(
-            (heir.in_force, heir.templates),
-            (in_force, false),
-            "{injection}"
-        );
+        let older = successor(&injection, BindingStrategy::Pod);
+        let told = (older.in_force, older.templates, older.proved.as_deref());
+        let proved = injection["proved"].as_str();
+        assert_eq!(told, (in_force, false, proved), "{injection}");
     }
-    let templates = heir(&json!({}), BindingStrategy::Template);
+    let templates = successor(&json!({}), BindingStrategy::Template);
     assert_eq!((templates.in_force, templates.templates), (true, true));
-    let unbound = Heir::of(&AsyncActorStatus::default(), 2, BindingStrategy::Pod);
-    assert_eq!(unbound, Heir::default());
+    let status = AsyncActorStatus::default();
+    let unbound = Successor::of(("older", 2), &status, BindingStrategy::Pod);
+    assert!(!unbound.in_force);
 }
 
 /// SAFE-35, ROLL-8: the part behind the dot is that of the operator's release.

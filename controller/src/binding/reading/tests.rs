@@ -1,0 +1,55 @@
+use asya_shared::names::manager;
+use asya_shared::resolve::{GroupKind, Related, resolver};
+use serde_json::json;
+
+use super::Reading;
+
+/// BIND-45, BIND-50
+#[test]
+fn sidecar_in_the_template_of_a_workload_is_seen_by_who_binds_the_owner_of_that_workload() {
+    let workspace = json!({
+        "apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "metadata": {"name": "phi", "namespace": "ns", "uid": "phi"},
+        "inference": {"preset": {"name": "phi-4"}}, "resource": {"count": 1},
+    });
+    let owner = json!({"apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "name": "phi", "uid": "phi", "controller": true});
+    let deployment = |manager: &str| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {
+                "name": "model", "namespace": "ns", "uid": "model", "ownerReferences": [owner],
+                "managedFields": [{
+                    "manager": manager, "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1",
+                    "fieldsV1": {"f:spec": {"f:template": {}}},
+                }],
+            },
+            "spec": {
+                "replicas": 2, "selector": {"matchLabels": {"app": "model"}},
+                "template": {
+                    "metadata": {"labels": {"app": "model", "kaito.sh/workspace": "phi"}, "annotations": {"asya.sh/injected-by": "younger"}},
+                    "spec": {"containers": [{"name": "model", "image": "model:1"}]},
+                },
+            },
+        })
+    };
+    for (manager, templated) in [(manager::TEMPLATE, true), ("kubectl", false)] {
+        let mut related = Related::default();
+        let kind = GroupKind {
+            group: "apps",
+            kind: "Deployment",
+        };
+        related.objects.insert(kind, vec![deployment(manager)]);
+        let reading = Reading {
+            resolution: resolver("kaito.sh", "Workspace").resolve(&workspace, &related),
+            replicas: None,
+            uid: "phi".into(),
+            spec: "spec".into(),
+            templated: None,
+            refused: None,
+        };
+        let reading = reading.with_workloads(&workspace, &related);
+        assert_eq!(reading.replicas, Some(2));
+        let part = reading.templated;
+        assert_eq!(part.is_some(), templated, "{manager}");
+        assert!(part.is_none_or(|part| !part.is_of("older") && part.is_of("younger")));
+    }
+}
