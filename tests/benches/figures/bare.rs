@@ -86,8 +86,8 @@ impl Bare {
         let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
             .await
             .map_err(Error::other)?;
-        let values = default_values(cluster).to_string();
-        let transports = TransportsConfig::parse(&values).map_err(Error::other)?;
+        let values = json!({"transports": default_values(cluster)["transports"]});
+        let transports = TransportsConfig::parse(&values.to_string()).map_err(Error::other)?;
         let transport = transports.usable("rabbitmq").map_err(Error::other)?;
         Ok(Self {
             client: Client::try_from(config)?,
