@@ -3,8 +3,8 @@
 
 import re
 
-# Where it is decided and acted; what tells (report) reads what was told before.
-DECIDES = re.compile(r"^(controller/src/(?!reconcile/report(/|\.rs))|webhook/src/|shared/src/)")
+# Where it is decided and acted; what tells (status) reads what was told before.
+DECIDES = re.compile(r"^(controller/src/(?!reconcile/(status(/|\.rs)|model/announced))|webhook/src/|shared/src/)")
 # Conditions of other objects: pods, workloads, ScaledObjects, HPAs, CRDs.
 OF_OTHERS = {"controller/src/reconcile/observe/availability.rs"}
 OTHERS = re.compile(r"^controller/src/record/(?!actor)")

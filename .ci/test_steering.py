@@ -16,8 +16,8 @@ class Steering(unittest.TestCase):
     def test_who_tells_and_who_reads_other_objects_may(self):
         code = "observed.previous.conditions.iter()"
         for name in [
-            "controller/src/reconcile/report.rs",
-            "controller/src/reconcile/report/transport.rs",
+            "controller/src/reconcile/status.rs",
+            "controller/src/reconcile/status/transport.rs",
             "controller/src/reconcile/observe/availability.rs",
             "controller/src/record/crd.rs",
             "tests/src/scenario.rs",

@@ -8,10 +8,10 @@ use std::ffi::OsStr;
 use asya_process::flags::InstallationFlags;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, CommandFactory, Parser};
-use jiff::SignedDuration;
 
-use crate::admission_rules::flags::RuleFlags;
+use crate::admission::flags::RuleFlags;
 use crate::certificates::flags::CertificateFlags;
+use crate::flags::interval;
 
 /// The controller of Asya's `AsyncActors`.
 #[derive(Parser, Debug)]
@@ -182,19 +182,6 @@ impl Args {
             naming_its_source(error, given, set).exit()
         })
     }
-}
-
-/// A time like 30s, 5m or 10h; 0 needs no unit.
-///
-/// # Errors
-/// When it is none.
-pub fn interval(text: &str) -> Result<Duration, String> {
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let wrong = || "must be a time such as 30s, 5m or 10h".to_owned();
-    let parsed: SignedDuration = text.parse().map_err(|_| wrong())?;
-    Duration::try_from(parsed).map_err(|_| wrong())
 }
 
 /// clap names the flag of a bad value, even when that comes from a variable.

@@ -57,7 +57,7 @@ pub struct Plan {
 }
 
 /// The leader's task.
-pub struct Keeper {
+pub struct CertificateManager {
     plan: Plan,
     trust: Trust,
     store: Store,
@@ -74,7 +74,7 @@ pub struct Keeper {
     told: Option<String>,
 }
 
-impl Keeper {
+impl CertificateManager {
     /// `client` passes the fence.
     #[must_use]
     pub fn new(plan: Plan, trust: Trust, client: Client) -> Self {

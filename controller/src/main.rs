@@ -1,45 +1,21 @@
 //! The controller of Asya's `AsyncActor`s.
 
-mod admission_rules;
-mod applier;
+mod admission;
+mod app;
 mod args;
 mod binding;
-mod census;
+mod broker;
 mod certificates;
-mod claims;
-mod client;
-mod config_maps;
-mod crd;
-mod events;
-mod fence;
-mod health;
-mod health_pass;
-mod keda;
-mod lead;
-mod leader;
-mod leftovers;
-mod metrics;
-mod mounts;
-mod namespaces;
-mod objects;
-mod operator;
-mod pass;
-mod patch;
-mod queue;
+mod cluster;
+mod context;
+mod fault;
+mod flags;
+mod pods;
 mod reconcile;
 mod record;
-mod refusals;
-mod rollouts;
-mod runtime;
+mod runtime_script;
 mod scaling;
-mod script;
-mod store;
-mod strangers;
-mod uninstall;
-mod watch;
-mod watches;
-mod work_queue;
-mod workload;
+mod telemetry;
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -50,30 +26,35 @@ use asya_process::{BoxError, api_server, metrics as exposed, probes, program};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::applier::Applier;
+use self::app::leadership;
+use self::app::leadership::Singletons;
+use self::app::worker::Pace;
+use self::binding::rollout_slots::RolloutSlots;
+use self::cluster::impersonation::Applier;
+use self::runtime_script::config_map::RuntimeScript;
+use self::runtime_script::source;
+use crate::app::namespaces::Namespaces;
+use crate::app::operator::Operator;
+use crate::app::uninstall;
+use crate::app::watches::Watches;
 use crate::args::Args;
-use crate::binding::slots::Slots;
-use crate::claims::Claims;
-use crate::config_maps::ConfigMaps;
-use crate::fence::Fence;
-use crate::health::Readiness;
-use crate::keda::Keda;
-use crate::lead::Singletons;
-use crate::leader::Candidate;
-use crate::metrics::Metrics;
-use crate::namespaces::Namespaces;
-use crate::objects::Objects;
-use crate::operator::Operator;
-use crate::pass::Pace;
-use crate::queue::Brokers;
-use crate::queue::health::{Doubts, Schedule};
-use crate::queue::looks::Looks;
-use crate::reconcile::{Context, Deadlines, Installation, Stores};
-use crate::rollouts::Rollouts;
-use crate::runtime::RuntimeScript;
-use crate::watches::Watches;
-use crate::work_queue::{Backoff, Settings, WorkQueue};
-use crate::workload::Workloads;
+use crate::broker::Brokers;
+use crate::broker::claims::Claims;
+use crate::broker::health::{QueueRechecks, Schedule};
+use crate::broker::looks::RetiredQueueSchedule;
+use crate::cluster::config_maps::ConfigMaps;
+use crate::cluster::fence::Fence;
+use crate::cluster::keda::Keda;
+use crate::cluster::leader::Candidate;
+use crate::cluster::objects::Objects;
+use crate::cluster::rollouts::Rollouts;
+use crate::cluster::work_queue::{Backoff, Settings, WorkQueue};
+use crate::cluster::workload::Workloads;
+use crate::cluster::{client, leader};
+use crate::context::{Context, Deadlines, Installation, Stores};
+use crate::telemetry::health::Readiness;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::{events, health};
 
 /// What is asked by --check has so long to become ready.
 const CHECK: Duration = Duration::from_mins(1);
@@ -108,11 +89,16 @@ async fn check(urls: &[String]) -> ExitCode {
     }
 }
 
+fn runtime_script(args: &Args) -> Result<Arc<str>, source::Error> {
+    let [script, local] = [&args.runtime_script_path, &args.runtime_local_path];
+    source::load(script.as_deref(), local.as_deref())
+}
+
 async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let transports = args.installation.transports()?;
     let settings = args.installation.settings()?;
     let certificates = args.certificates.plan(&args.namespace)?;
-    let script = script::load(&args)?;
+    let script = runtime_script(&args)?;
     transports
         .warnings
         .iter()
@@ -142,7 +128,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
             transports,
             settings,
             runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
-            scripts_hash: script::hash_with_adapters(&script),
+            scripts_hash: source::hash_with_adapters(&script),
             namespace: args.namespace.clone(),
             webhook: keeps_webhook(&args),
             queues_managed: !args.disable_queue_management,
@@ -150,10 +136,10 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         },
         claims: Claims::default(),
         bindings: Arc::default(),
-        slots: Slots::new(usize::from(args.max_rollouts)),
+        rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
         rollouts: Rollouts::new(usize::from(args.max_workload_rollouts)),
-        doubts: Doubts::default(),
-        looks: Looks::new(args.queue_health_check_interval),
+        queue_rechecks: QueueRechecks::default(),
+        retired_queue_schedule: RetiredQueueSchedule::new(args.queue_health_check_interval),
         depths: Arc::default(),
         workloads: Workloads::new(&applier),
         service_accounts: Objects::new(&applier),
@@ -205,7 +191,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         fence,
     };
     let singletons = Singletons::new(&args, certificates, &operator, &client);
-    let code = lead::until_told(&args, operator, candidate, client, singletons).await;
+    let code = leadership::until_told(&args, operator, candidate, client, singletons).await;
     watches.abort();
     stop.cancel();
     code

@@ -9,14 +9,14 @@ use crate::names::{self, annotation, label};
 
 /// An object as we apply it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sealed {
+pub struct HashedManifest {
     /// The whole object.
     pub object: Value,
     /// Its hash, which it carries as annotation.
     pub hash: String,
 }
 
-impl Sealed {
+impl HashedManifest {
     /// The object's kind.
     #[must_use]
     pub fn kind(&self) -> &str {

@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
-use crate::outcome::{Path, Reason};
+use crate::outcome::{Ended, Path, Reason};
 
 /// Seconds.
 const DURATIONS: [f64; 12] = [
@@ -49,33 +49,6 @@ pub struct Metrics {
     cert_reloads: Family<Labels<1>, Counter>,
     connections: Gauge,
     connections_closed: Family<Labels<1>, Counter>,
-}
-
-/// How a review ended, in the words of the label `result`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The pod gets a patch.
-    Patched,
-    /// The pod has all that it needs.
-    Empty,
-    /// Nothing is changed.
-    Allowed,
-    /// The request is refused.
-    Denied,
-    /// No verdict was reached.
-    Error,
-}
-
-impl Ended {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Patched => "patched",
-            Self::Empty => "empty",
-            Self::Allowed => "allowed",
-            Self::Denied => "denied",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// A review that has been answered.
@@ -170,7 +143,7 @@ impl Metrics {
         let labels = [
             ("path", review.path.label()),
             ("operation", review.operation),
-            ("result", review.ended.label()),
+            ("result", review.ended.result()),
             ("reason", review.reason.label()),
             ("dry_run", if review.dry_run { "true" } else { "false" }),
         ];

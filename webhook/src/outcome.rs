@@ -4,7 +4,6 @@ use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_P
 use asya_shared::inject::bound::Reason as Row;
 
 use crate::events::Told;
-use crate::metrics::Ended;
 use crate::review::{Answer, Request};
 
 /// The paths that reviews are sent to.
@@ -173,5 +172,33 @@ pub fn operation(name: &str) -> &'static str {
         "DELETE" => "DELETE",
         "CONNECT" => "CONNECT",
         _ => "other",
+    }
+}
+
+/// How a review ended, in the words of the label `result`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The pod gets a patch.
+    Patched,
+    /// The pod has all that it needs.
+    Empty,
+    /// Nothing is changed.
+    Allowed,
+    /// The request is refused.
+    Denied,
+    /// No verdict was reached.
+    Error,
+}
+
+impl Ended {
+    /// As metrics name it.
+    pub fn result(self) -> &'static str {
+        match self {
+            Self::Patched => "patched",
+            Self::Empty => "empty",
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Error => "error",
+        }
     }
 }

@@ -19,8 +19,8 @@ use tracing::error;
 
 use crate::bodies::{Bodies, GivenUp, Memory};
 use crate::events::Told;
-use crate::metrics::{Ended, Metrics, Reviewed};
-use crate::outcome::{Path, Reason, Verdict, operation};
+use crate::metrics::{Metrics, Reviewed};
+use crate::outcome::{Ended, Path, Reason, Verdict, operation};
 use crate::review::Request;
 
 /// Largest body: an UPDATE carries an object twice.

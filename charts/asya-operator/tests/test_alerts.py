@@ -40,16 +40,16 @@ def texts(path, function):
 
 
 STATES = variants("shared/src/api/status.rs", "State")
-REASONS = variants("controller/src/reconcile/reason.rs", "Reason")
-NOTES = variants("controller/src/events.rs", "Note")
+REASONS = variants("controller/src/fault/reason.rs", "Reason")
+NOTES = variants("controller/src/telemetry/events.rs", "EventReason")
 
 # Every label that an expression may select by, and the values that it has.
 VALUES = {
     "status": STATES,
     "reason": REASONS | variants("webhook/src/outcome.rs", "Reason"),
-    "state": texts("controller/src/metrics.rs", "bound_pods"),
-    "result": texts("webhook/src/metrics.rs", "label"),
-    "controller": {re.search(r'const CONTROLLER: &str = "(\w+)"', source("controller/src/metrics.rs")).group(1)},
+    "state": texts("controller/src/telemetry/metrics.rs", "bound_pods"),
+    "result": texts("webhook/src/outcome.rs", "result"),
+    "controller": {re.search(r'const CONTROLLER: &str = "(\w+)"', source("controller/src/telemetry/metrics.rs")).group(1)},
 }
 
 

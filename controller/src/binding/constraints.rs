@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::Bindings;
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
 use crate::record::{
-    Concerns, CreationFailureRecord, Key, LimitRangeRecord, NamespaceRecord, QuotaRecord, Record,
+    CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord, QuotaRecord, Record,
     Seen,
 };
-use crate::store::Scope;
-use crate::watch::Keeps;
 
 /// All of it.
 #[derive(Debug, Default)]
@@ -192,22 +192,22 @@ impl Constraint for NamespaceRecord {
 }
 
 /// What has changed is asked about by a dry run of each binding of the namespace (SAFE-4).
-impl<R: Constraint> Keeps<R> for Bindings {
+impl<R: Constraint> WatchSink<R> for Bindings {
     fn relisting(&self, scope: &Scope) {
         R::known(&self.constraints).relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
         let changed = R::known(&self.constraints).show(scope, &seen.record);
         changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<R>) -> Vec<Concerns> {
+    fn removed(&self, _: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
         let changed = R::known(&self.constraints).removed(&seen.record);
         changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
     }
 
-    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let (first, gone) = R::known(&self.constraints).relisted(scope);
         if first {
             return self.bindings_in(scope);
@@ -224,20 +224,20 @@ impl<R: Constraint> Keeps<R> for Bindings {
 
 impl Bindings {
     /// Pods of all bindings of a namespace may be judged otherwise by now.
-    fn judged_anew(&self, namespace: Arc<str>) -> Vec<Concerns> {
+    fn judged_anew(&self, namespace: Arc<str>) -> Vec<Enqueue> {
         let actors = self.index.actors_in(&Some(namespace));
         for actor in &actors {
             self.probes.request(actor);
         }
-        actors.into_iter().map(Concerns::Actor).collect()
+        actors.into_iter().map(Enqueue::Actor).collect()
     }
 }
 
 /// A controller that may not make a pod of a target: perhaps because of the sidecar (SAFE-4).
-impl Keeps<CreationFailureRecord> for Bindings {
+impl WatchSink<CreationFailureRecord> for Bindings {
     fn relisting(&self, _: &Scope) {}
 
-    fn show(&self, _: &Scope, seen: &Seen<CreationFailureRecord>) -> Vec<Concerns> {
+    fn show(&self, _: &Scope, seen: &Seen<CreationFailureRecord>) -> Vec<Enqueue> {
         let failure = &seen.record;
         let Some(maker) = failure.maker.as_ref().filter(|_| is_recent(failure.last)) else {
             return Vec::new();
@@ -246,14 +246,14 @@ impl Keeps<CreationFailureRecord> for Bindings {
         for actor in &actors {
             self.probes.request(actor);
         }
-        actors.into_iter().map(Concerns::Actor).collect()
+        actors.into_iter().map(Enqueue::Actor).collect()
     }
 
-    fn removed(&self, _: &Scope, _: &Seen<CreationFailureRecord>) -> Vec<Concerns> {
+    fn removed(&self, _: &Scope, _: &Seen<CreationFailureRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 
-    fn relisted(&self, _: &Scope) -> Vec<Concerns> {
+    fn relisted(&self, _: &Scope) -> Vec<Enqueue> {
         Vec::new()
     }
 }

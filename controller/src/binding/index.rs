@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::kinds::Kind;
+use crate::cluster::store::Scope;
 use crate::record::{ActorRecord, Key, Maker, PodOfTarget};
-use crate::store::Scope;
 
 /// Above so many namespaces one watch of the whole cluster is cheaper (BIND-61).
 const MOST_NAMESPACES: usize = 50;
@@ -31,14 +31,16 @@ impl Object {
 
 /// What has to be watched, and where.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) what: What,
-    pub(super) scope: Scope,
+pub struct Place {
+    /// What is watched.
+    pub what: What,
+    /// Where.
+    pub scope: Scope,
 }
 
 /// What has to be watched.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
+pub enum What {
     /// Pods without an actor's label.
     Pods,
     /// What the API server judges pods by, and whom it lets make none (SAFE-4).

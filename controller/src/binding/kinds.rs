@@ -18,9 +18,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
-use crate::record::{Concerns, CrdNameRecord, Record, Seen};
-use crate::store::Scope;
-use crate::watch::Keeps;
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
+use crate::record::{CrdNameRecord, Enqueue, Record, Seen};
 
 /// A CRD that has come, or gone, is so for discovery a moment later: this is how often it is looked for, and for how long.
 const ARRIVES: Duration = Duration::from_millis(500);
@@ -147,7 +147,7 @@ impl Kinds {
     }
 
     /// Tells whenever that changes; from now on it is to be known.
-    pub(super) fn subscribe(&self, kind: &Kind) -> watch::Receiver<Standing> {
+    pub fn subscribe(&self, kind: &Kind) -> watch::Receiver<Standing> {
         self.want(kind);
         let mut inner = self.lock();
         let looked = inner.known.entry(kind.clone()).or_default();
@@ -305,13 +305,13 @@ fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(1 << times.min(8)).min(longest)
 }
 
-impl Keeps<CrdNameRecord> for Kinds {
+impl WatchSink<CrdNameRecord> for Kinds {
     fn relisting(&self, _: &Scope) {
         let mut inner = self.lock();
         inner.missing = inner.crds.keys().cloned().collect();
     }
 
-    fn show(&self, _: &Scope, seen: &Seen<CrdNameRecord>) -> Vec<Concerns> {
+    fn show(&self, _: &Scope, seen: &Seen<CrdNameRecord>) -> Vec<Enqueue> {
         let metadata = seen.record.metadata();
         let name = &metadata.key.name;
         let mut inner = self.lock();
@@ -325,7 +325,7 @@ impl Keeps<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<CrdNameRecord>) -> Vec<Concerns> {
+    fn removed(&self, _: &Scope, seen: &Seen<CrdNameRecord>) -> Vec<Enqueue> {
         let name = &seen.record.metadata().key.name;
         let mut inner = self.lock();
         inner.crds.remove(name);
@@ -334,7 +334,7 @@ impl Keeps<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn relisted(&self, _: &Scope) -> Vec<Concerns> {
+    fn relisted(&self, _: &Scope) -> Vec<Enqueue> {
         let mut inner = self.lock();
         for name in std::mem::take(&mut inner.missing) {
             inner.crds.remove(&name);

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::Bindings;
-use crate::record::{Concerns, PodRecord, Seen};
-use crate::store::{Scope, Store};
-use crate::watch::Keeps;
+use crate::cluster::store::{Scope, Store};
+use crate::cluster::watch::WatchSink;
+use crate::record::{Enqueue, PodRecord, Seen};
 
 /// What the watch of these pods keeps true.
 pub struct MarkedPods {
@@ -27,9 +27,9 @@ impl MarkedPods {
 
     fn with_bindings(
         &self,
-        mut concerned: Vec<Concerns>,
+        mut concerned: Vec<Enqueue>,
         changed: &[Arc<PodRecord>],
-    ) -> Vec<Concerns> {
+    ) -> Vec<Enqueue> {
         for pod in changed {
             for actor in self.bindings.concerned_by(&**pod) {
                 if !concerned.contains(&actor) {
@@ -41,13 +41,13 @@ impl MarkedPods {
     }
 }
 
-impl Keeps<PodRecord> for MarkedPods {
+impl WatchSink<PodRecord> for MarkedPods {
     fn relisting(&self, scope: &Scope) {
         self.store.relisting(scope);
         self.bindings.marked.relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<PodRecord>) -> Vec<Concerns> {
+    fn show(&self, scope: &Scope, seen: &Seen<PodRecord>) -> Vec<Enqueue> {
         let concerned = self.store.show(scope, seen);
         let marked = &self.bindings.marked;
         let changed = if seen.record.may_be_bound() {
@@ -58,7 +58,7 @@ impl Keeps<PodRecord> for MarkedPods {
         self.with_bindings(concerned, &changed)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Seen<PodRecord>) -> Vec<Concerns> {
+    fn removed(&self, scope: &Scope, seen: &Seen<PodRecord>) -> Vec<Enqueue> {
         let concerned = self.store.removed(scope, seen);
         let gone: Vec<_> = self
             .bindings
@@ -69,7 +69,7 @@ impl Keeps<PodRecord> for MarkedPods {
         self.with_bindings(concerned, &gone)
     }
 
-    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let concerned = self.store.relisted(scope);
         let (_, gone) = self.bindings.marked.relisted(scope);
         self.with_bindings(concerned, &gone)

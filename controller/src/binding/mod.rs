@@ -1,21 +1,20 @@
 //! What the controller knows of bindings: which actor binds what, the targets, and their pods without a label of ours.
 
 mod constraints;
-mod index;
+pub mod index;
 pub mod kinds;
 mod marked;
-mod objects;
+pub mod objects;
 mod pods;
 pub mod probes;
 mod reading;
+pub mod rollout_slots;
 mod scaled;
-pub mod slots;
 pub mod spec;
 pub mod specimen;
-mod surplus;
 mod targets;
 mod tree;
-pub mod watches;
+pub mod unenforced;
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -24,11 +23,12 @@ use std::sync::Arc;
 use asya_shared::resolve::PodMatch;
 use tokio::sync::{Notify, watch};
 
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, BarePodRecord, Concerns, CrdNameRecord, Key, PodOfTarget, PodRecord, Record, Seen,
+    ActorRecord, CrdNameRecord, Enqueue, Key, PodOfTarget, PodRecord, Record, Seen,
+    UninjectedPodRecord,
 };
-use crate::store::Scope;
-use crate::watch::Keeps;
 
 pub use index::Object;
 pub use kinds::{Kinds, Standing};
@@ -36,14 +36,14 @@ pub use marked::MarkedPods;
 pub use targets::{Found, Reading, TemplatePart};
 
 use constraints::Constraints;
-use index::{Index, Place};
+use index::{Index, Place, What};
 use kinds::Kind;
 use pods::PodIndex;
 use probes::Probes;
 use scaled::Scaled;
-use surplus::Surplus;
 use targets::Targets;
 use tree::Tree;
+use unenforced::Unenforced;
 
 /// All of it; kept by watches that run where there are bindings, and nowhere else.
 #[derive(Debug, Default)]
@@ -56,7 +56,7 @@ pub struct Bindings {
     /// What belongs to whom.
     tree: Tree,
     /// Pods in namespaces with bindings that carry no actor's label.
-    pub pods: PodIndex<BarePodRecord>,
+    pub pods: PodIndex<UninjectedPodRecord>,
     /// Pods that carry an actor's label, but for those of workloads that actors make.
     pub marked: PodIndex<PodRecord>,
     scaled: Scaled,
@@ -65,7 +65,7 @@ pub struct Bindings {
     /// What the API server judges pods by, in namespaces with bindings.
     pub constraints: Constraints,
     /// Required bindings that are not enforced.
-    pub surplus: Surplus,
+    pub unenforced: Unenforced,
     /// Something about a binding may have changed.
     changed: Arc<Notify>,
 }
@@ -151,27 +151,37 @@ impl Bindings {
     }
 
     /// Where watches are needed; tells whenever that changes.
-    fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
+    /// Drops what a watch that has ended kept.
+    pub fn forget(&self, place: &Place) {
+        match &place.what {
+            What::Pods => self.pods.forget(&place.scope),
+            What::Constraints => self.constraints.forget(&place.scope),
+            What::Objects(kind) => self.tree.forget(kind, &place.scope),
+        }
+    }
+
+    /// What has to be watched.
+    pub fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
         self.index.places()
     }
 
-    fn concerned_by<R: PodOfTarget>(&self, pod: &R) -> impl Iterator<Item = Concerns> + use<R> {
+    fn concerned_by<R: PodOfTarget>(&self, pod: &R) -> impl Iterator<Item = Enqueue> + use<R> {
         let actors = self.index.actors_with(pod);
-        actors.into_iter().map(Concerns::Actor)
+        actors.into_iter().map(Enqueue::Actor)
     }
 
-    fn bindings_in(&self, scope: &Scope) -> Vec<Concerns> {
+    fn bindings_in(&self, scope: &Scope) -> Vec<Enqueue> {
         let actors = self.index.actors_in(scope).into_iter();
-        actors.map(Concerns::Actor).collect()
+        actors.map(Enqueue::Actor).collect()
     }
 
-    fn actors_of(&self, target: &Object) -> impl Iterator<Item = Concerns> + use<> {
+    fn actors_of(&self, target: &Object) -> impl Iterator<Item = Enqueue> + use<> {
         let actors = self.index.actors_of(target);
-        actors.into_iter().map(Concerns::Actor)
+        actors.into_iter().map(Enqueue::Actor)
     }
 
     /// Something else is known of a kind: whom that concerns.
-    fn kind_changed(&self, kind: &Kind) -> Vec<Concerns> {
+    pub fn kind_changed(&self, kind: &Kind) -> Vec<Enqueue> {
         self.changed.notify_one();
         let actors = self.index.actors_told_by(kind, &None);
         for actor in &actors {
@@ -179,16 +189,16 @@ impl Bindings {
                 self.targets.touched(&target);
             }
         }
-        actors.into_iter().map(Concerns::Actor).collect()
+        actors.into_iter().map(Enqueue::Actor).collect()
     }
 }
 
-impl Keeps<BarePodRecord> for Bindings {
+impl WatchSink<UninjectedPodRecord> for Bindings {
     fn relisting(&self, scope: &Scope) {
         self.pods.relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<BarePodRecord>) -> Vec<Concerns> {
+    fn show(&self, scope: &Scope, seen: &Seen<UninjectedPodRecord>) -> Vec<Enqueue> {
         let changed = self.pods.show(scope, &seen.record);
         let mut concerned: Vec<_> = changed
             .iter()
@@ -198,14 +208,14 @@ impl Keeps<BarePodRecord> for Bindings {
         concerned
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<BarePodRecord>) -> Vec<Concerns> {
+    fn removed(&self, _: &Scope, seen: &Seen<UninjectedPodRecord>) -> Vec<Enqueue> {
         let gone = self.pods.removed(&seen.record);
         let concerned = gone.into_iter().flat_map(|pod| self.concerned_by(&*pod));
         concerned.collect()
     }
 
     /// Every binding of the place: until now it did not know its pods.
-    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let (first, gone) = self.pods.relisted(scope);
         if first {
             return self.bindings_in(scope);

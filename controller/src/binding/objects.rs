@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::kinds::Kind;
 use super::{Bindings, Object};
-use crate::record::{Concerns, ForeignRecord, Key, Record, Seen};
-use crate::store::Scope;
-use crate::watch::Keeps;
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
+use crate::record::{Enqueue, ForeignRecord, Key, Record, Seen};
 
 /// Only what is bound, what that belongs to, and what belongs to anybody is remembered.
-pub(super) struct ObjectWatch {
+pub struct ObjectWatch {
     bindings: Arc<Bindings>,
     kind: Kind,
     /// What a running relist has yet to show.
@@ -19,7 +19,7 @@ pub(super) struct ObjectWatch {
 }
 
 impl ObjectWatch {
-    pub(super) fn new(bindings: &Arc<Bindings>, kind: &Kind) -> Self {
+    pub fn new(bindings: &Arc<Bindings>, kind: &Kind) -> Self {
         Self {
             bindings: Arc::clone(bindings),
             kind: kind.clone(),
@@ -39,7 +39,7 @@ impl ObjectWatch {
     }
 
     /// Whom a change concerns of what belongs to the objects with these uids.
-    fn touched(&self, above: &[Box<str>]) -> Vec<Concerns> {
+    fn touched(&self, above: &[Box<str>]) -> Vec<Enqueue> {
         let bindings = &self.bindings;
         let mut concerned = Vec::new();
         for target in bindings.index.targets_with(above) {
@@ -49,7 +49,7 @@ impl ObjectWatch {
         concerned
     }
 
-    fn gone(&self, object: &Object) -> Vec<Concerns> {
+    fn gone(&self, object: &Object) -> Vec<Enqueue> {
         let bindings = &self.bindings;
         let above = bindings.tree.gone(object);
         let mut concerned = self.touched(&above);
@@ -68,7 +68,7 @@ impl ObjectWatch {
     }
 }
 
-impl Keeps<ForeignRecord> for ObjectWatch {
+impl WatchSink<ForeignRecord> for ObjectWatch {
     fn what(&self) -> Option<Cow<'static, str>> {
         Some(self.kind.to_string().into())
     }
@@ -80,7 +80,7 @@ impl Keeps<ForeignRecord> for ObjectWatch {
         *self.missing() = known.chain(below).collect();
     }
 
-    fn show(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Concerns> {
+    fn show(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Enqueue> {
         let metadata = seen.record.metadata();
         let object = self.object(&metadata.key);
         self.missing().remove(&object);
@@ -100,22 +100,22 @@ impl Keeps<ForeignRecord> for ObjectWatch {
         concerned
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Concerns> {
+    fn removed(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Enqueue> {
         self.gone(&self.object(&seen.record.metadata().key))
     }
 
     /// Whoever waited for it can be told now what there is.
-    fn relisted(&self, scope: &Scope) -> Vec<Concerns> {
+    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let missing = std::mem::take(&mut *self.missing());
         let mut concerned: Vec<_> = missing.iter().flat_map(|it| self.gone(it)).collect();
         if self.bindings.tree.listed(&self.kind, scope) {
             let waiting = self.bindings.index.actors_told_by(&self.kind, scope);
-            concerned.extend(waiting.into_iter().map(Concerns::Actor));
+            concerned.extend(waiting.into_iter().map(Enqueue::Actor));
         }
         concerned
     }
 
-    fn unserved(&self, scope: &Scope) -> Vec<Concerns> {
+    fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
         self.relisting(scope);
         let missing = std::mem::take(&mut *self.missing());
         let concerned = missing.iter().flat_map(|it| self.gone(it)).collect();

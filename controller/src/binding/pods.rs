@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asya_shared::resolve::PodMatch;
 
+use crate::cluster::store::Scope;
 use crate::record::{Key, PodOfTarget};
-use crate::store::Scope;
 
 /// Their newest records.
 #[derive(Debug)]

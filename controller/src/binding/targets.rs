@@ -7,7 +7,7 @@ use asya_shared::resolve::Resolution;
 
 use super::Object;
 use super::kinds::{Kind, Standing};
-use crate::store::Scope;
+use crate::cluster::store::Scope;
 
 /// What a target says.
 #[derive(Debug)]

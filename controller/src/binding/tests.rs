@@ -16,12 +16,13 @@ use tower::BoxError;
 use super::index::{Place, What};
 use super::kinds::Kind;
 use super::objects::ObjectWatch;
-use super::{Bindings, Found, MarkedPods, watches};
+use super::{Bindings, Found, MarkedPods};
+use crate::app::binding_watches;
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, BarePodRecord, Concerns, ForeignRecord, Key, PodRecord, Record, Seen,
+    ActorRecord, Enqueue, ForeignRecord, Key, PodRecord, Record, Seen, UninjectedPodRecord,
 };
-use crate::store::Scope;
-use crate::watch::Keeps;
 
 fn seen<R: Record>(object: &Value) -> Seen<R> {
     serde_json::from_str(&object.to_string()).unwrap()
@@ -47,7 +48,7 @@ fn key(name: &str) -> Key {
 }
 
 /// A pod of a Deployment.
-fn pod(namespace: &str, name: &str, deployment: &str, extra: &Value) -> Seen<BarePodRecord> {
+fn pod(namespace: &str, name: &str, deployment: &str, extra: &Value) -> Seen<UninjectedPodRecord> {
     let mut labels = json!({"pod-template-hash": "abc"});
     labels
         .as_object_mut()
@@ -184,8 +185,8 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
     bind(&bindings, &key("a"), "web", EARLY);
     bind(&bindings, &key("b"), "db", EARLY);
     let scope: Scope = Some("ns".into());
-    let a = vec![Concerns::Actor(key("a"))];
-    Keeps::<BarePodRecord>::relisting(&bindings, &scope);
+    let a = vec![Enqueue::Actor(key("a"))];
+    WatchSink::<UninjectedPodRecord>::relisting(&bindings, &scope);
     let expected = bindings.index.target_of(&key("a"));
     assert!(expected.is_some());
     let convention = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
@@ -209,19 +210,19 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
         bindings.show(&scope, &pod("ns", "p2", "unbound", &json!({}))),
         []
     );
-    let mut all = Keeps::<BarePodRecord>::relisted(&bindings, &scope);
+    let mut all = WatchSink::<UninjectedPodRecord>::relisted(&bindings, &scope);
     all.sort_by_key(|it| format!("{it:?}"));
     assert_eq!(
         all,
-        [Concerns::Actor(key("a")), Concerns::Actor(key("b"))],
+        [Enqueue::Actor(key("a")), Enqueue::Actor(key("b"))],
         "now pods are known"
     );
     assert_eq!(of(), Some(1));
     let labelled = pod("ns", "p1", "web", &json!({"asya.sh/inject": "false"}));
     assert_eq!(bindings.show(&scope, &labelled), a);
-    Keeps::<BarePodRecord>::relisting(&bindings, &scope);
+    WatchSink::<UninjectedPodRecord>::relisting(&bindings, &scope);
     assert_eq!(
-        Keeps::<BarePodRecord>::relisted(&bindings, &scope),
+        WatchSink::<UninjectedPodRecord>::relisted(&bindings, &scope),
         a,
         "the pod is gone"
     );
@@ -265,7 +266,7 @@ fn binding_hears_of_pods_of_its_target_with_the_label_of_another_actor() {
     };
     assert_eq!(of(), None, "nobody has listed them");
     pods.relisting(&scope);
-    let both = [&a, &b].map(|it| Concerns::Actor(it.clone()));
+    let both = [&a, &b].map(|it| Enqueue::Actor(it.clone()));
     let marked = json!({"annotations": {"asya.sh/injected-by": "gone"}});
     assert_eq!(pods.show(&scope, &pod("marked", &marked)), both);
     assert_eq!(pods.show(&scope, &pod("copied", &json!({}))), both);
@@ -284,7 +285,7 @@ fn binding_hears_of_pods_of_its_target_with_the_label_of_another_actor() {
 /// SAFE-10
 #[test]
 fn watches_of_pods_share_them_out_by_the_actors_label_and_finished_ones_are_in_none() {
-    let selector = watches::uninjected_pods();
+    let selector = binding_watches::uninjected_pods();
     assert_eq!(
         selector.labels.as_deref(),
         Some(&*format!("!{}", label::ASYA))
@@ -353,7 +354,7 @@ async fn target_is_read_once_for_each_change_that_the_watch_shows() {
     }
     let watch = ObjectWatch::new(&bindings, &target.kind);
     let scope: Scope = Some("ns".into());
-    let a = vec![Concerns::Actor(key("a"))];
+    let a = vec![Enqueue::Actor(key("a"))];
     let calls = || asked.load(Ordering::Relaxed);
 
     assert!(matches!(read().await, Found::Absent));
@@ -430,7 +431,7 @@ fn what_belongs_to_a_target_concerns_its_actor_and_what_belongs_to_nobody_is_not
     });
     let watch = ObjectWatch::new(&bindings, &sets);
     let scope: Scope = Some("ns".into());
-    let a = vec![Concerns::Actor(key("a"))];
+    let a = vec![Enqueue::Actor(key("a"))];
     bindings.reaches(&key("a"), vec!["phi".into()]);
     let show = |name, generation, version, owner| {
         watch.show(&scope, &stateful_set(name, generation, version, owner))

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Object;
 use super::kinds::Kind;
+use crate::cluster::store::Scope;
 use crate::record::{ForeignRecord, Record};
-use crate::store::Scope;
 
 /// How far below a target what belongs to it may be.
 const DEEPEST: usize = 4;

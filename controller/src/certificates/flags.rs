@@ -6,7 +6,7 @@ use asya_certs::mint::Settings;
 use clap::{ArgAction, Args};
 
 use super::Plan;
-use crate::args::interval;
+use crate::flags::interval;
 
 /// What the webhook is called, and how its certificates are kept (CERT-1).
 #[derive(Args, Clone, Debug)]

@@ -17,7 +17,7 @@ fn settings() -> Settings {
     Settings::of(vec!["asya-webhook.asya-system.svc".to_owned()])
 }
 
-fn keeper(server: &Server, trust: &Trust) -> Keeper {
+fn keeper(server: &Server, trust: &Trust) -> CertificateManager {
     let plan = Plan {
         namespace: "asya-system".to_owned(),
         secret: "asya-webhook-tls".to_owned(),
@@ -26,7 +26,7 @@ fn keeper(server: &Server, trust: &Trust) -> Keeper {
         reached_within: Duration::from_mins(10),
         look: Duration::from_mins(1),
     };
-    Keeper::new(plan, trust.clone(), server.client())
+    CertificateManager::new(plan, trust.clone(), server.client())
 }
 
 /// Of which every configuration's `caBundle` is known: there is none.
@@ -239,7 +239,7 @@ async fn a_certificate_of_the_next_ca_waits_until_it_was_read_back_everywhere() 
 }
 
 /// A keeper whose next authority is trusted everywhere, and could sign.
-async fn about_to_switch(server: &Server, trust: &Trust) -> (Keeper, Fingerprint) {
+async fn about_to_switch(server: &Server, trust: &Trust) -> (CertificateManager, Fingerprint) {
     let due = authority(250 * DAY);
     server.put(Some(secret_of(&due, DAY)));
     trust.found([due.certificate.pem().as_bytes()]);

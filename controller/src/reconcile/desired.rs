@@ -1,17 +1,19 @@
 //! What an actor's spec asks for, or why it cannot be had.
 
 mod binding;
+pub mod drain;
+pub mod scaling;
 mod standalone;
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, WorkloadKind};
 use asya_shared::config::Transport;
-use asya_shared::scaling::{
-    ScaleTarget, ScalingInputs, ScalingObjects, Untriggerable, scaling_objects,
-};
+use asya_shared::scaling::{ScaleTarget, ScalingObjects, Untriggerable};
 use asya_shared::transport::{QueueNames, QueueOf};
 use asya_shared::validate::{self, Subject, Write};
 
-use super::{Fault, Installation, Reason};
+use crate::context::Installation;
+use crate::fault::{Fault, Reason};
+use crate::reconcile::desired::scaling::scaling_of;
 use crate::record::ActorRecord;
 
 pub use binding::Bound;
@@ -88,29 +90,6 @@ impl Desired {
             Mode::Binding(bound) => Some(bound),
         }
     }
-}
-
-fn scaling_of(
-    actor: &ActorRecord,
-    previous: &AsyncActorStatus,
-    spec: &AsyncActorSpec,
-    (transport, names): (&Transport, &QueueNames),
-    target: ScaleTarget<'_>,
-) -> Option<Result<ScalingObjects, Untriggerable>> {
-    let is_it =
-        |queue: &&QueueStatus| (&queue.transport, &queue.name) == (&transport.name, &names.queue);
-    let queue = previous.queue.as_ref().filter(is_it);
-    let key = &actor.metadata.key;
-    Some(scaling_objects(&ScalingInputs {
-        namespace: &key.namespace,
-        actor: &key.name,
-        uid: &actor.metadata.uid,
-        scaling: spec.scaling_in_force()?,
-        target,
-        transport,
-        names,
-        queue_url: queue.and_then(|queue| queue.url.as_deref()),
-    }))
 }
 
 fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> QueueOf {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use asya_shared::api::State;
 use k8s_openapi::jiff::Timestamp;
 
-use super::pods::{self, Pods};
-use super::{Fault, Reason};
+use crate::fault::{Fault, Reason};
+use crate::pods::refusals::Refusal;
+use crate::pods::summary::{self, Pods};
 use crate::record::{Class, HpaRecord, WorkloadRecord};
-use crate::refusals::Refusal;
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
 
@@ -340,7 +340,7 @@ fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, Strin
         .pods
         .failure
         .as_ref()
-        .map(|(problem, pod)| (problem.class, pods::message(problem, pod)));
+        .map(|(problem, pod)| (problem.class, summary::message(problem, pod)));
     let told = facts.refusal.map(|refusal| &refusal.failure);
     let refused = workload.replica_failure.as_ref().or(told).map(|failure| {
         let class = if failure.is_quota() {

@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Concerns, Metadata, RawMetadata, Record};
+use super::{Enqueue, Metadata, RawMetadata, Record};
 
 /// An actor as stored: spec and status are raw text, so that one which does not decode harms only itself.
 #[derive(Clone, Debug)]
@@ -257,7 +257,7 @@ impl Record for ActorRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
-        Concerns::Actor(self.metadata.key.clone())
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Actor(self.metadata.key.clone())
     }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde::Deserialize;
 
-use super::{Concerns, Metadata, RawMetadata, Record};
+use super::{Enqueue, Metadata, RawMetadata, Record};
 
 /// Helm's mark on what it installs.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
@@ -43,7 +43,7 @@ impl Record for AnchorRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
-        Concerns::Everybody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Everybody
     }
 }

@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
-use super::{Concerns, Metadata, RawMetadata, Record};
+use super::{Enqueue, Metadata, RawMetadata, Record};
 
 /// A pod without our containers, seen by its metadata only (BIND-62).
 #[derive(Clone, Debug, PartialEq)]
-pub struct BarePodRecord {
+pub struct UninjectedPodRecord {
     /// Name, uid, version.
     pub metadata: Metadata,
     /// When it was made, to the second.
@@ -59,13 +59,13 @@ pub trait PodOfTarget: Record {
     fn is_one_of(&self, pods: &PodMatch) -> bool;
 }
 
-impl PodOfTarget for BarePodRecord {
+impl PodOfTarget for UninjectedPodRecord {
     fn is_one_of(&self, pods: &PodMatch) -> bool {
         self.labels.match_with(&self.metadata, pods)
     }
 }
 
-impl BarePodRecord {
+impl UninjectedPodRecord {
     /// Whether its user wants no sidecar.
     pub fn opts_out(&self) -> bool {
         self.labels.get(label::INJECT) == Some("false")
@@ -79,7 +79,7 @@ pub struct RawBarePod<'a> {
     metadata: RawMetadata<'a>,
 }
 
-impl Record for BarePodRecord {
+impl Record for UninjectedPodRecord {
     type Kind = Pod;
     type Raw<'de> = RawBarePod<'de>;
     const METADATA_ONLY: bool = true;
@@ -98,7 +98,7 @@ impl Record for BarePodRecord {
     }
 
     /// Only an index of bindings knows.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }

@@ -10,7 +10,7 @@ use kube::Resource;
 use serde::Deserialize;
 
 use super::keda::TriggerAuthentication;
-use super::{Concerns, Judged, LastApplied, Metadata, RawMetadata, Record};
+use super::{AppliedRecord, Enqueue, LastApplied, Metadata, RawMetadata, Record};
 
 /// An object that we created, or one of a name that we need.
 pub struct ChildRecord<K> {
@@ -76,8 +76,8 @@ impl<K: ChildType> Record for ChildRecord<K> {
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
-        Concerns::owner_of(&self.metadata, self.actor.as_deref())
+    fn concerns(&self) -> Enqueue {
+        Enqueue::owner_of(&self.metadata, self.actor.as_deref())
     }
 
     fn is_watched(&self) -> bool {
@@ -85,7 +85,7 @@ impl<K: ChildType> Record for ChildRecord<K> {
     }
 }
 
-impl<K: ChildType> Judged for ChildRecord<K> {
+impl<K: ChildType> AppliedRecord for ChildRecord<K> {
     const MANAGER: &'static str = K::MANAGER;
 
     fn last(&self) -> &LastApplied {

@@ -6,7 +6,7 @@ use asya_shared::names::{RUNTIME_CONFIG_MAP, annotation, is_shared_config_map, m
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
-use super::{Concerns, Key, LastApplied, Metadata, RawMetadata, Record};
+use super::{Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
 /// A `ConfigMap` of ours: its data is judged by hash and ownership, not kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,12 +54,12 @@ impl Record for ConfigMapRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
+    fn concerns(&self) -> Enqueue {
         let Key { namespace, name } = &self.metadata.key;
         if is_shared_config_map(name) {
-            Concerns::Namespace(Arc::clone(namespace))
+            Enqueue::Namespace(Arc::clone(namespace))
         } else {
-            Concerns::Nobody
+            Enqueue::Nobody
         }
     }
 }

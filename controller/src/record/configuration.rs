@@ -16,7 +16,7 @@ use kube::Resource;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::{Concerns, Key, Metadata, Record};
+use super::{Enqueue, Key, Metadata, Record};
 
 /// Kinds of webhook configurations.
 pub trait Configuration: Resource<DynamicType = ()> {
@@ -186,8 +186,8 @@ where
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
-        Concerns::Everybody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Everybody
     }
 }
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{LimitRange, Namespace, ResourceQuota};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Concerns, Metadata, RawMetadata, Record};
+use super::{Enqueue, Metadata, RawMetadata, Record};
 
 /// A `ResourceQuota`: what it allows, not how much of it is used.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,8 +86,8 @@ impl Record for QuotaRecord {
     }
 
     /// The bindings of its namespace know.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 
@@ -107,8 +107,8 @@ impl Record for LimitRangeRecord {
     }
 
     /// The bindings of its namespace know.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 
@@ -136,8 +136,8 @@ impl Record for NamespaceRecord {
     }
 
     /// The bindings in it know.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 

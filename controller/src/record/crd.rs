@@ -6,7 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde::Deserialize;
 
 use super::condition::RawCondition;
-use super::{Concerns, Metadata, RawMetadata, Record};
+use super::{Enqueue, Metadata, RawMetadata, Record};
 
 /// A CRD, reduced to whether its kind can be used.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,8 +49,8 @@ impl Record for CrdRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
-        Concerns::Everybody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Everybody
     }
 }
 
@@ -88,7 +88,7 @@ impl Record for CrdNameRecord {
     }
 
     /// Only who wants the kind knows.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }

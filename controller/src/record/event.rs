@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{Class, Concerns, Key, Metadata, Problem, RawMetadata, Record};
+use super::{Class, Enqueue, Key, Metadata, Problem, RawMetadata, Record};
 
 /// Parts of messages that tell of a kubelet which is still catching up: the next attempt succeeds.
 const PASSING: [&str; 3] = [
@@ -141,8 +141,8 @@ impl Record for PodEventRecord {
     }
 
     /// Its pod knows.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 
@@ -171,8 +171,8 @@ impl Record for RefusalRecord {
     }
 
     /// Its `StatefulSet` knows.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 
@@ -205,8 +205,8 @@ impl Record for CreationFailureRecord {
     }
 
     /// The bindings whose pods it makes know.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 

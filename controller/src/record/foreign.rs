@@ -10,7 +10,7 @@ use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 
-use super::{Concerns, Metadata, RawMetadata, Record, Seen};
+use super::{Enqueue, Metadata, RawMetadata, Record, Seen};
 
 /// An object seen by its metadata only (BIND-61).
 #[derive(Clone, Debug, PartialEq)]
@@ -48,8 +48,8 @@ impl Record for ForeignRecord {
     }
 
     /// Only an index of bindings knows.
-    fn concerns(&self) -> Concerns {
-        Concerns::Nobody
+    fn concerns(&self) -> Enqueue {
+        Enqueue::Nobody
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::condition::RawCondition;
 use super::scale_target::{RawScaling, ScaleTarget};
-use super::{Concerns, Key, Metadata, RawMetadata, Record};
+use super::{Enqueue, Key, Metadata, RawMetadata, Record};
 
 /// What an HPA says of a workload without pods.
 const AT_ZERO: &str = "ScalingDisabled";
@@ -87,12 +87,12 @@ impl Record for HpaRecord {
     }
 
     /// A rival concerns the actor whose workload it scales; KEDA's own says whose it is.
-    fn concerns(&self) -> Concerns {
+    fn concerns(&self) -> Enqueue {
         let owner = self.metadata.controller.as_ref();
         let of_keda = owner.is_some_and(|owner| &*owner.kind == "ScaledObject");
         let actor = self.actor.as_ref().filter(|_| of_keda);
         let actor = actor.unwrap_or(&self.target.name);
-        Concerns::Actor(Key::new(&self.metadata.key.namespace, actor))
+        Enqueue::Actor(Key::new(&self.metadata.key.namespace, actor))
     }
 }
 

@@ -35,7 +35,7 @@ use serde::{Deserialize, Deserializer};
 pub use actor::ActorRecord;
 pub use anchor::AnchorRecord;
 pub use asya_shared::key::Key;
-pub use bare_pod::{BarePodRecord, Labels, PodOfTarget};
+pub use bare_pod::{Labels, PodOfTarget, UninjectedPodRecord};
 pub use child::ChildRecord;
 pub use config_map::ConfigMapRecord;
 pub use configuration::{Configuration, ConfigurationRecord, Content};
@@ -50,11 +50,11 @@ pub use metadata::{Controller, LastApplied, Metadata, RawMetadata};
 pub use pod::{Class, PodRecord, Problem};
 pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
-pub use workload::{OfKind, ReplicaFailure, WorkloadRecord};
+pub use workload::{OfKind, ReplicaFailure, WorkloadRecord, is_tool};
 
 /// Whom a changed object concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Concerns {
+pub enum Enqueue {
     /// One actor.
     Actor(Key),
     /// Every actor of a namespace.
@@ -65,7 +65,7 @@ pub enum Concerns {
     Nobody,
 }
 
-impl Concerns {
+impl Enqueue {
     /// The actor that owns an object, or else the one that its label names.
     fn owner_of(metadata: &Metadata, label: Option<&str>) -> Self {
         let owner = metadata.controller.as_ref();
@@ -95,7 +95,7 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
     /// What all records have.
     fn metadata(&self) -> &Metadata;
     /// Whom a change of this object concerns.
-    fn concerns(&self) -> Concerns;
+    fn concerns(&self) -> Enqueue;
     /// Whether the watch of its kind shows it, and its end.
     fn is_watched(&self) -> bool {
         true
@@ -103,7 +103,7 @@ pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
 }
 
 /// A record of an object that we apply, which is judged by what is left of that.
-pub trait Judged: Record {
+pub trait AppliedRecord: Record {
     /// The field manager that we apply it as, and whose fields are looked at.
     const MANAGER: &'static str;
     /// What is left of our last apply.

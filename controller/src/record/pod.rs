@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::condition::RawCondition;
-use super::{Concerns, Key, Labels, Metadata, PodOfTarget, RawMetadata, Record};
+use super::{Enqueue, Key, Labels, Metadata, PodOfTarget, RawMetadata, Record};
 
 /// A pod that carries an actor's label.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,10 +208,10 @@ impl Record for PodRecord {
         &self.metadata
     }
 
-    fn concerns(&self) -> Concerns {
+    fn concerns(&self) -> Enqueue {
         match &self.actor {
-            Some(actor) => Concerns::Actor(Key::new(&self.metadata.key.namespace, actor)),
-            None => Concerns::Nobody,
+            Some(actor) => Enqueue::Actor(Key::new(&self.metadata.key.namespace, actor)),
+            None => Enqueue::Nobody,
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::keda::ScaledObject;
 use super::scale_target::{RawScaling, ScaleTarget};
-use super::{Concerns, Judged, Key, LastApplied, Metadata, RawMetadata, Record};
+use super::{AppliedRecord, Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
 /// Stops KEDA from scaling, whatever its text.
 const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
@@ -124,15 +124,15 @@ impl Record for ScaledObjectRecord {
     }
 
     /// A rival concerns the actor whose workload it scales.
-    fn concerns(&self) -> Concerns {
+    fn concerns(&self) -> Enqueue {
         let owner = self.metadata.controller.as_ref();
         let actor = owner.filter(|owner| &*owner.kind == "AsyncActor");
         let actor = actor.map_or(&self.target.name, |owner| &owner.name);
-        Concerns::Actor(Key::new(&self.metadata.key.namespace, actor))
+        Enqueue::Actor(Key::new(&self.metadata.key.namespace, actor))
     }
 }
 
-impl Judged for ScaledObjectRecord {
+impl AppliedRecord for ScaledObjectRecord {
     const MANAGER: &'static str = manager::SCALED_OBJECT;
 
     fn last(&self) -> &LastApplied {

@@ -2,7 +2,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ObjectList, WatchEvent};
 use serde_json::{Value, json};
 
-use super::{ActorRecord, Class, Concerns, ConfigMapRecord, Key, OfKind, PodRecord, Record, Seen};
+use super::{ActorRecord, Class, ConfigMapRecord, Enqueue, Key, OfKind, PodRecord, Record, Seen};
 
 fn decode<R: Record>(object: &Value) -> R {
     let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
@@ -161,7 +161,7 @@ fn workload_record_holds_counts_and_controller() {
         (3, 3, 1, true)
     );
     assert_eq!(&*record.metadata.controller.as_ref().unwrap().uid, "u-a");
-    assert_eq!(of_kind.concerns(), Concerns::Actor(Key::new("ns", "a")));
+    assert_eq!(of_kind.concerns(), Enqueue::Actor(Key::new("ns", "a")));
     assert!(record.replica_failure.as_ref().unwrap().is_quota());
     assert_eq!(record.last.fingerprint, None);
 }
@@ -230,9 +230,9 @@ fn config_map_that_actors_share_concerns_every_actor_of_its_namespace_and_no_oth
         let metadata = metadata(&json!({"name": name}));
         let record: ConfigMapRecord = decode(&json!({"metadata": metadata, "data": {"k": "v"}}));
         let concerns = if concerned {
-            Concerns::Namespace("ns".into())
+            Enqueue::Namespace("ns".into())
         } else {
-            Concerns::Nobody
+            Enqueue::Nobody
         };
         assert_eq!(record.concerns(), concerns, "{name}");
     }

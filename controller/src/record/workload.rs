@@ -14,8 +14,7 @@ use kube::Resource;
 use serde::Deserialize;
 
 use super::condition::RawCondition;
-use super::{Concerns, LastApplied, Metadata, RawMetadata, Record};
-use crate::workload::is_tool;
+use super::{Enqueue, LastApplied, Metadata, RawMetadata, Record};
 
 /// A workload that we created, or one of a name that we need.
 #[derive(Clone, Debug, PartialEq)]
@@ -212,11 +211,17 @@ impl<K: WorkloadType> Record for OfKind<K> {
         &self.record.metadata
     }
 
-    fn concerns(&self) -> Concerns {
-        Concerns::owner_of(&self.record.metadata, self.record.actor.as_deref())
+    fn concerns(&self) -> Enqueue {
+        Enqueue::owner_of(&self.record.metadata, self.record.actor.as_deref())
     }
 
     fn is_watched(&self) -> bool {
         self.record.metadata.labelled
     }
+}
+
+/// Whether a field manager is a person's tool. A restart asked for by `kubectl rollout` stays (WRK-4).
+pub fn is_tool(manager: &str) -> bool {
+    let is_kubectl = manager == "kubectl" || manager.starts_with("kubectl-");
+    (is_kubectl && manager != "kubectl-rollout") || manager.eq_ignore_ascii_case("helm")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::{Fault, Reason};
+use crate::fault::{Fault, Reason};
 use crate::record::{HpaRecord, Inactive, KedaReady, ScaledObjectRecord};
 
 /// Condition `ScalingReady` of an actor whose scaling is on.

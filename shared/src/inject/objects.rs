@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::labels::{selector, to_json};
 use super::template::{PodInputs, pod_template};
 use crate::api::WorkloadKind;
-use crate::applied::{Sealed, child_labels, owner_reference};
+use crate::applied::{HashedManifest, child_labels, owner_reference};
 use crate::names::{
     RUNTIME_ADAPTERS_KEY, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label,
 };
@@ -26,7 +26,7 @@ pub enum Replicas {
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadObject {
     /// The whole object, as it is kept.
-    pub kept: Sealed,
+    pub kept: HashedManifest,
     /// Who writes its number of pods.
     pub replicas: Replicas,
     /// Its template's hash, which its pods carry as annotation.
@@ -84,7 +84,7 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
         "spec": spec,
     });
     WorkloadObject {
-        kept: Sealed::new(object),
+        kept: HashedManifest::new(object),
         replicas,
         template_hash,
         grace_seconds,
@@ -111,8 +111,8 @@ pub fn service_account_name(actor: &str) -> String {
 
 /// The `ServiceAccount` by which the pods of the actor with this uid assume an IAM role (SA-1).
 #[must_use]
-pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) -> Sealed {
-    Sealed::new(json!({
+pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) -> HashedManifest {
+    HashedManifest::new(json!({
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": {
@@ -128,8 +128,8 @@ pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) 
 /// The `ConfigMap` with the runtime script and the adapters. All actors of the namespace share it, so it has no owner
 /// (RUN-2, BIND-30).
 #[must_use]
-pub fn runtime_config_map(namespace: &str, script: &str, adapters: &str) -> Sealed {
-    Sealed::new(json!({
+pub fn runtime_config_map(namespace: &str, script: &str, adapters: &str) -> HashedManifest {
+    HashedManifest::new(json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Authentication, KEDA_GROUP, KEDA_VERSION, Trigger, TriggerRequest, Untriggerable};
 use crate::api::{AdvancedScaling, ScalingInForce, WorkloadKind};
-use crate::applied::{Sealed, child_labels, owner_reference};
+use crate::applied::{HashedManifest, child_labels, owner_reference};
 use crate::config::Transport;
 use crate::hash;
 use crate::names::{TRANSPORT_CONFIG_MAP, TRIGGER_NAME, annotation, label};
@@ -63,11 +63,11 @@ impl<'a> ScaleTarget<'a> {
 pub struct ScalingObjects {
     /// What KEDA reads besides Secrets: all actors of the transport in the namespace share it, so it
     /// has no owner.
-    pub config_map: Option<Sealed>,
+    pub config_map: Option<HashedManifest>,
     /// What KEDA logs in with.
-    pub trigger_authentication: Option<Sealed>,
+    pub trigger_authentication: Option<HashedManifest>,
     /// What KEDA scales, and how.
-    pub scaled_object: Sealed,
+    pub scaled_object: HashedManifest,
 }
 
 impl ScalingObjects {
@@ -79,7 +79,7 @@ impl ScalingObjects {
             annotations.remove(annotation::APPLIED_HASH);
         }
         annotations[annotation::KEDA_PAUSED] = Value::from("true");
-        self.scaled_object = Sealed::new(object);
+        self.scaled_object = HashedManifest::new(object);
     }
 }
 
@@ -98,10 +98,10 @@ pub fn scaling_objects(inputs: &ScalingInputs<'_>) -> Result<ScalingObjects, Unt
     let authentication = trigger.authentication.as_ref();
     let settings = authentication.filter(|it| !it.settings.is_empty());
     Ok(ScalingObjects {
-        config_map: settings.map(|it| Sealed::new(config_map(inputs, it))),
+        config_map: settings.map(|it| HashedManifest::new(config_map(inputs, it))),
         trigger_authentication: authentication
-            .map(|it| Sealed::new(trigger_authentication(inputs, it))),
-        scaled_object: Sealed::new(scaled_object(inputs, &trigger)),
+            .map(|it| HashedManifest::new(trigger_authentication(inputs, it))),
+        scaled_object: HashedManifest::new(scaled_object(inputs, &trigger)),
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Authentication, Trigger, TriggerRequest};
 use crate::config::{KedaProtocol, RabbitmqConfig, Scheme};
-use crate::transport::rabbitmq::percent_encoded;
+use crate::uri::percent_encoded;
 
 /// KEDA refuses a name without a password, so this user's password is part of the URL.
 const DEFAULT_PASSWORD: &str = "guest";

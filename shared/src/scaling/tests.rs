@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{AsyncActorSpec, WorkloadKind};
-use crate::applied::Sealed;
+use crate::applied::HashedManifest;
 use crate::config::testing::transport;
 use crate::hash;
 
@@ -141,7 +141,7 @@ fn each_object_carries_its_own_hash() {
         objects.trigger_authentication.unwrap(),
         objects.scaled_object,
     ];
-    for Sealed { mut object, hash } in all {
+    for HashedManifest { mut object, hash } in all {
         let annotations = object["metadata"]
             .as_object_mut()
             .unwrap()

@@ -1,10 +1,9 @@
 //! RabbitMQ: names, the sidecar's environment, the queue wanted, and what an existing one differs in
 //! (RMQ-3 to RMQ-5, POD-3).
 
-use std::fmt::Write as _;
-
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 
 use super::env::referring;
 use super::mark::{CLUSTER, Mark};
@@ -13,6 +12,7 @@ use crate::api::EnvVar;
 use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
 use crate::hash;
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
+use crate::uri::percent_encoded;
 
 const MILLISECONDS_PER_DAY: u64 = 86_400_000;
 
@@ -380,20 +380,6 @@ impl Difference {
 
 fn shown(value: Option<&Value>) -> String {
     value.map_or_else(|| "none".to_owned(), Value::to_string)
-}
-
-/// As the user and path of a URL need it.
-pub(crate) fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // writing to a String cannot fail
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

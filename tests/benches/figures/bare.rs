@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use asya_shared::api::{AsyncActorSpec, ModeSpec, WorkloadKind};
-use asya_shared::applied::Sealed;
+use asya_shared::applied::HashedManifest;
 use asya_shared::config::{Settings, Transport, TransportsConfig};
 use asya_shared::inject::{PodInputs, Replicas, runtime_config_map, workload};
 use asya_shared::names::{FINALIZER, manager};
@@ -215,7 +215,7 @@ impl Bare {
         &self,
         crowd: &Crowd,
         kind: &str,
-        object: Option<&Sealed>,
+        object: Option<&HashedManifest>,
     ) -> Result<()> {
         let Some(object) = object else {
             return Ok(());

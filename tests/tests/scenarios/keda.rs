@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorSpec, WorkloadKind};
-use asya_shared::applied::Sealed;
+use asya_shared::applied::HashedManifest;
 use asya_shared::config::TransportsConfig;
 use asya_shared::scaling::{ScaleTarget, ScalingInputs, ScalingObjects, scaling_objects};
 use asya_tests::cluster::{Options, RunningCluster};
@@ -32,7 +32,7 @@ async fn apply(scenario: &Scenario, object: &Value, params: PatchParams) -> Resu
     applied.map_err(|error| Error::Other(format!("{} {name}: {error}", object["kind"])))
 }
 
-fn sealed(objects: &ScalingObjects) -> impl Iterator<Item = &Sealed> {
+fn sealed(objects: &ScalingObjects) -> impl Iterator<Item = &HashedManifest> {
     let others = [&objects.config_map, &objects.trigger_authentication];
     others.into_iter().flatten().chain([&objects.scaled_object])
 }
@@ -89,7 +89,7 @@ async fn every_form_is_accepted(scenario: &Scenario) -> Result<()> {
     for mut transport in transports {
         transport["enabled"] = json!(true);
         let built = objects(scenario, "dry", WorkloadKind::Deployment, &transport, None);
-        for Sealed { object, .. } in sealed(&built) {
+        for HashedManifest { object, .. } in sealed(&built) {
             let params = PatchParams::apply("test").dry_run();
             apply(scenario, object, params).await?;
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Pods;
 use crate::events::Note;
 use crate::index::Index;
-use crate::metrics::Ended;
+use crate::outcome::Ended;
 use crate::outcome::{Path, Reason, Verdict};
 use crate::review::Request;
 use crate::testing::{bound, platform, pod, pod_review, show};

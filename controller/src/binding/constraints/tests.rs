@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::{Constraint, Constraints};
 use crate::binding::Bindings;
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, Concerns, CreationFailureRecord, Key, LimitRangeRecord, NamespaceRecord,
+    ActorRecord, CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord,
     QuotaRecord, Record, Seen,
 };
-use crate::store::Scope;
-use crate::watch::Keeps;
 
 fn seen<R: Record>(object: &Value) -> Seen<R> {
     serde_json::from_str(&object.to_string()).unwrap()
@@ -28,8 +28,8 @@ fn here() -> Scope {
 }
 
 /// Shows one object in the first list.
-fn list<R: Constraint>(bindings: &Bindings, objects: &[Seen<R>]) -> Vec<Concerns> {
-    Keeps::<R>::relisting(bindings, &here());
+fn list<R: Constraint>(bindings: &Bindings, objects: &[Seen<R>]) -> Vec<Enqueue> {
+    WatchSink::<R>::relisting(bindings, &here());
     for object in objects {
         assert_eq!(
             bindings.show(&here(), object),
@@ -37,7 +37,7 @@ fn list<R: Constraint>(bindings: &Bindings, objects: &[Seen<R>]) -> Vec<Concerns
             "the first list is no change"
         );
     }
-    Keeps::<R>::relisted(bindings, &here())
+    WatchSink::<R>::relisted(bindings, &here())
 }
 
 fn bindings() -> Bindings {
@@ -54,8 +54,8 @@ fn key() -> Key {
     Key::new("ns", "a")
 }
 
-fn a() -> Vec<Concerns> {
-    vec![Concerns::Actor(key())]
+fn a() -> Vec<Enqueue> {
+    vec![Enqueue::Actor(key())]
 }
 
 fn limits(constraints: &Constraints) -> Option<Vec<String>> {
@@ -88,8 +88,8 @@ fn limits_are_needed_where_a_quota_asks_for_them_and_no_limit_range_gives_them()
     constraints.forget(&here());
     assert_eq!(limits(constraints), None);
 
-    Keeps::<QuotaRecord>::failing(&bindings, &here());
-    Keeps::<LimitRangeRecord>::failing(&bindings, &here());
+    WatchSink::<QuotaRecord>::failing(&bindings, &here());
+    WatchSink::<LimitRangeRecord>::failing(&bindings, &here());
     assert_eq!(limits(constraints), names(&[]), "nobody may list them");
 }
 
@@ -119,8 +119,11 @@ fn what_pods_are_judged_by_asks_for_a_dry_run_when_it_changes_and_not_when_it_is
     assert_eq!(bindings.show(&here(), &namespace("baseline")), []);
     assert_eq!(bindings.show(&here(), &namespace("restricted")), a());
     assert!(requested());
-    Keeps::<NamespaceRecord>::relisting(&bindings, &here());
-    assert_eq!(Keeps::<NamespaceRecord>::relisted(&bindings, &here()), a());
+    WatchSink::<NamespaceRecord>::relisting(&bindings, &here());
+    assert_eq!(
+        WatchSink::<NamespaceRecord>::relisted(&bindings, &here()),
+        a()
+    );
     assert!(requested());
 }
 

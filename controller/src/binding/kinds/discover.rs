@@ -10,7 +10,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, Error};
 
 use super::Standing;
-use crate::store::Scope;
+use crate::cluster::store::Scope;
 
 /// Looks for a kind in the preferred version of its group, else in the others, and tries whether it may be read.
 pub(super) async fn standing(

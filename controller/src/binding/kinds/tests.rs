@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::{Kind, Kinds, Standing};
+use crate::cluster::watch::WatchSink;
 use crate::record::{CrdNameRecord, Seen};
-use crate::watch::Keeps;
 
 /// What stands of Workspaces at a server that knows no other kind.
 #[derive(Clone, Copy, PartialEq)]

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::{EARLY, bind, seen};
 use crate::binding::Bindings;
-use crate::record::{BarePodRecord, Key, PodRecord};
-use crate::store::{Scope, Store};
-use crate::watch::Keeps;
+use crate::cluster::store::{Scope, Store};
+use crate::cluster::watch::WatchSink;
+use crate::record::{Key, PodRecord, UninjectedPodRecord};
 
 const TARGETS: usize = 100;
 const BOUND: usize = 10_000;
@@ -76,7 +76,10 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
     let bound = resident();
     for number in 0..UNBOUND {
         let target = format!("other-{}", number % TARGETS);
-        let shown = bindings.show(&scope, &seen::<BarePodRecord>(&pod(&target, number, false)));
+        let shown = bindings.show(
+            &scope,
+            &seen::<UninjectedPodRecord>(&pod(&target, number, false)),
+        );
         assert!(shown.is_empty(), "nobody binds it");
     }
     let after = resident();

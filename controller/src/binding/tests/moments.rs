@@ -8,13 +8,14 @@ use asya_shared::resolve::GroupKind;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{EARLY, bind, deployment, key, server};
+use crate::app::binding_watches;
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
-use crate::binding::{Bindings, Found, watches};
-use crate::pass::Work;
-use crate::store::Scope;
-use crate::watch::Keeps;
-use crate::work_queue::{Observer, Outcome, Settings, WorkQueue};
+use crate::binding::{Bindings, Found};
+use crate::cluster::store::Scope;
+use crate::cluster::watch::WatchSink;
+use crate::cluster::work_queue::{Observer, Outcome, Settings, WorkQueue};
+use crate::reconcile::work_item::WorkItem;
 
 struct Silent;
 
@@ -46,7 +47,7 @@ async fn a_target_is_read_once_for_all_changes_of_a_quarter_of_a_second() {
     let queue = WorkQueue::observed(Settings::default(), Arc::new(Silent));
     let work = {
         let bindings = Arc::clone(&bindings);
-        move |_: Work, _| {
+        move |_: WorkItem, _| {
             let (bindings, client, target) = (bindings.clone(), client.clone(), target.clone());
             async move {
                 let found = bindings.read(&client, &target).await.unwrap();
@@ -61,7 +62,7 @@ async fn a_target_is_read_once_for_all_changes_of_a_quarter_of_a_second() {
     let start = Instant::now();
     for version in 8..18 {
         for concerns in watch.show(&scope, &deployment("web", version)) {
-            watches::soon(&queue, &concerns);
+            binding_watches::soon(&queue, &concerns);
         }
         sleep(Duration::from_millis(20)).await;
     }

@@ -1,20 +1,21 @@
 //! Brings a binding's queue and script to what is wanted.
 
+use super::observed_scaling::{is_another_queue, seen_scaling};
 use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
-use super::{
-    Ensured, Outcome, claim, contest, is_another_queue, parent, probe, retired, scaling,
-    seen_scaling, wake,
-};
-use crate::reconcile::observe::Observed;
+use super::{claim, contest, parent, probe, retired, scaling, wake};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, Outcome};
 use crate::reconcile::plan::claim::Claiming;
+use crate::reconcile::plan::decision::Bind;
 use crate::reconcile::plan::probe::Probing;
-use crate::reconcile::plan::roll::Rolling;
+use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::wake::Waking;
-use crate::reconcile::plan::{Bind, ScalingStep};
-use crate::reconcile::{Context, Error};
 
 /// Runs the plan of a binding that lives.
 pub(super) async fn bind(
@@ -23,7 +24,7 @@ pub(super) async fn bind(
     plan: Bind,
 ) -> Result<Outcome, Error> {
     if plan.roll.is_none() && is_known(observed) {
-        context.slots.forget(observed.key());
+        context.rollout_slots.forget(observed.key());
     }
     let fault = plan.scaling.as_ref().and_then(ScalingStep::fault);
     let mut ensured = Ensured {

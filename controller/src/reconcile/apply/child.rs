@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
-use asya_shared::applied::Sealed;
+use asya_shared::applied::HashedManifest;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 use serde_json::Value;
 
-use crate::objects::Objects;
-use crate::reconcile::error::{may_be_taken, refused};
-use crate::reconcile::observe::{Child, Observed};
+use crate::cluster::objects::Objects;
+use crate::fault::{Error, Fault};
+use crate::fault::{may_be_taken, refused};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::{Step, not_owned};
-use crate::reconcile::{Error, Fault};
-use crate::record::{Judged, Key, LastApplied, Metadata};
+use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
 /// Phase of an object that was applied and is not being deleted.
 pub const APPLIED: &str = "Applied";
@@ -23,10 +24,10 @@ pub(super) async fn apply_child<R>(
     observed: &Observed,
     (objects, found): (&Objects<R>, &Child<R>),
     key: &Key,
-    (step, wanted): (&Step, &Sealed),
+    (step, wanted): (&Step, &HashedManifest),
 ) -> Result<Result<Option<Arc<R>>, Fault>, Error>
 where
-    R: Judged,
+    R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     let Step::Apply { take_over } = step else {
@@ -46,10 +47,10 @@ async fn create<R>(
     observed: &Observed,
     objects: &Objects<R>,
     key: &Key,
-    wanted: &Sealed,
+    wanted: &HashedManifest,
 ) -> Result<Result<Option<Arc<R>>, Fault>, Error>
 where
-    R: Judged,
+    R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     let refusal = match objects.create(key, R::MANAGER, &wanted.object).await {
@@ -73,10 +74,10 @@ where
 async fn update<R>(
     objects: &Objects<R>,
     found: &R,
-    (take_over, wanted): (Option<usize>, &Sealed),
+    (take_over, wanted): (Option<usize>, &HashedManifest),
 ) -> Result<Result<Option<Arc<R>>, Fault>, Error>
 where
-    R: Judged,
+    R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     let Metadata { key, uid, .. } = found.metadata();
@@ -94,7 +95,7 @@ where
     }
 }
 
-fn what<R: Judged>(key: &Key) -> String {
+fn what<R: AppliedRecord>(key: &Key) -> String {
     format!("{} {key}", R::Kind::kind(&()))
 }
 
@@ -105,7 +106,7 @@ pub(super) async fn delete_child<R>(
     step: &Step,
 ) -> Result<(), Error>
 where
-    R: Judged,
+    R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     match step {
@@ -115,7 +116,7 @@ where
 }
 
 /// What status remembers of a child that was applied.
-pub(super) fn entry_of<R: Judged>(record: &R, wanted: &Sealed) -> InventoryEntry {
+pub(super) fn entry_of<R: AppliedRecord>(record: &R, wanted: &HashedManifest) -> InventoryEntry {
     let (group, kind) = (R::Kind::group(&()), R::Kind::kind(&()));
     entry(
         (&group, &kind),

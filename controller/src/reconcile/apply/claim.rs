@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use asya_shared::names::annotation::AUTOSCALER_CLASS;
 
-use super::{Ensured, Rolled, parent, rival};
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::conflict::ledger::{Loss, News};
-use crate::reconcile::conflict::rival::Segment;
-use crate::reconcile::conflict::{Part, Specs};
-use crate::reconcile::observe::Observed;
+use super::{parent, rival};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::field_owner::Segment;
+use crate::reconcile::contention::history::{FieldEvent, FieldLoss};
+use crate::reconcile::contention::{Part, Specs};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, Rolled};
 use crate::reconcile::plan::claim::Claiming;
-use crate::reconcile::{Context, Error};
 
 /// Runs the plan, after the rollout with which it may have been written.
 pub(super) async fn claim(
@@ -27,16 +29,16 @@ pub(super) async fn claim(
             write(context, observed, false, ensured).await?;
             None
         }
-        Claiming::Wanted(Contest::Over) => Some(News::Needless),
-        Claiming::Wanted(Contest::Stop) => None,
-        Claiming::Wanted(Contest::Stands(wait) | Contest::Wait(wait)) => {
+        Claiming::Wanted(FieldDecision::Over) => Some(FieldEvent::Needless),
+        Claiming::Wanted(FieldDecision::Stop) => None,
+        Claiming::Wanted(FieldDecision::Stands(wait) | FieldDecision::Wait(wait)) => {
             contests.look_again(wait);
             None
         }
-        Claiming::Wanted(Contest::Write) => write(context, observed, true, ensured)
+        Claiming::Wanted(FieldDecision::Write) => write(context, observed, true, ensured)
             .await?
-            .then_some(News::Written),
-        Claiming::Wanted(Contest::Lost(specs)) => {
+            .then_some(FieldEvent::Written),
+        Claiming::Wanted(FieldDecision::Lost(specs)) => {
             contests.look_again(Duration::ZERO);
             lost(context, observed, specs).await?
         }
@@ -68,14 +70,18 @@ async fn write(
     Ok(true)
 }
 
-async fn lost(context: &Context, observed: &Observed, specs: Specs) -> Result<Option<News>, Error> {
+async fn lost(
+    context: &Context,
+    observed: &Observed,
+    specs: Specs,
+) -> Result<Option<FieldEvent>, Error> {
     let claim = observed.resolved().and_then(|it| it.target.scale.claim());
     let Some(owner) = claim.map(|it| &it.owner) else {
         return Ok(None);
     };
     let path = Segment::path(&["metadata", "annotations", AUTOSCALER_CLASS]);
     let rival = rival::find(context, observed, owner, &path).await?;
-    Ok(Some(News::Lost(Loss {
+    Ok(Some(FieldEvent::Lost(FieldLoss {
         field: format!("metadata.annotations[{AUTOSCALER_CLASS}]"),
         object: owner.to_string(),
         rival,

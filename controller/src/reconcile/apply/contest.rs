@@ -6,14 +6,16 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ApiResource;
 
-use super::{Ensured, rival};
-use crate::reconcile::conflict::Part;
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::conflict::ledger::{Loss, News};
-use crate::reconcile::conflict::rival::{Segment, applied_at, missing, written_at};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::{Context, Error, Fault, Reason};
-use crate::record::{Judged, Key, ScaledObject, ScaledObjectRecord};
+use super::rival;
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason};
+use crate::reconcile::contention::Part;
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::field_owner::{Segment, applied_at, missing, written_at};
+use crate::reconcile::contention::history::{FieldEvent, FieldLoss};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Ensured;
+use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
 const KIND: &str = "ScaledObject";
 
@@ -21,23 +23,25 @@ const KIND: &str = "ScaledObject";
 pub(super) async fn book(
     context: &Context,
     observed: &Observed,
-    what: Contest,
+    what: FieldDecision,
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
     let news = match what {
-        Contest::Over => Some(News::Needless),
-        Contest::Stands(wait) | Contest::Wait(wait) => {
+        FieldDecision::Over => Some(FieldEvent::Needless),
+        FieldDecision::Stands(wait) | FieldDecision::Wait(wait) => {
             ensured.contests.look_again(wait);
             None
         }
-        Contest::Write => {
+        FieldDecision::Write => {
             let mut applied = ensured.applied.iter();
-            applied.any(|it| it.kind == KIND).then_some(News::Written)
+            applied
+                .any(|it| it.kind == KIND)
+                .then_some(FieldEvent::Written)
         }
-        Contest::Lost(specs) => {
+        FieldDecision::Lost(specs) => {
             ensured.contests.look_again(Duration::ZERO);
             let (field, rival) = lost(context, observed).await?;
-            Some(News::Lost(Loss {
+            Some(FieldEvent::Lost(FieldLoss {
                 field,
                 object: format!("{KIND}/{}", observed.key().name),
                 rival,
@@ -45,7 +49,7 @@ pub(super) async fn book(
                 last: false,
             }))
         }
-        Contest::Stop => {
+        FieldDecision::Stop => {
             if let Some(scaled) = &mut ensured.scaling {
                 let text = format!(
                     "ScaledObject {}: what the actor wants of it was changed again and again, so it is not written any more, and KEDA scales by what stands there (condition Conflict says by whom)",
@@ -66,7 +70,7 @@ pub(super) async fn book(
 pub(super) async fn book_replicas(
     context: &Context,
     observed: &Observed,
-    what: Contest,
+    what: FieldDecision,
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
     let Some(resolved) = observed.resolved() else {
@@ -74,13 +78,13 @@ pub(super) async fn book_replicas(
     };
     let workload = &resolved.target.workload;
     let news = match what {
-        Contest::Over => Some(News::Needless),
-        Contest::Write => None,
-        Contest::Stands(wait) | Contest::Wait(wait) => {
+        FieldDecision::Over => Some(FieldEvent::Needless),
+        FieldDecision::Write => None,
+        FieldDecision::Stands(wait) | FieldDecision::Wait(wait) => {
             ensured.contests.look_again(wait);
             None
         }
-        Contest::Stop => {
+        FieldDecision::Stop => {
             if let Some(scaled) = &mut ensured.scaling {
                 let text = format!(
                     "ScaledObject {}: it is paused, because somebody else sets the replicas of {workload} again and again (condition Conflict says who)",
@@ -91,13 +95,13 @@ pub(super) async fn book_replicas(
             }
             None
         }
-        Contest::Lost(specs) => {
+        FieldDecision::Lost(specs) => {
             let path = Segment::path(&["spec", "replicas"]);
             let field = Segment::text(&path);
             let found = rival_of_replicas(context, observed, workload, &path).await?;
             found.map(|rival| {
                 ensured.contests.look_again(Duration::ZERO);
-                News::Lost(Loss {
+                FieldEvent::Lost(FieldLoss {
                     field,
                     object: workload.to_string(),
                     rival: Some(rival),

@@ -9,16 +9,19 @@ use tracing::warn;
 use super::finalizer::remove_finalizer;
 use super::remove_queue::remove_queue;
 use super::unbind::unbind;
-use super::{Outcome, messages, parent, scaling, shared, wake};
-use crate::events::Note;
-use crate::queue::Emptied;
-use crate::reconcile::observe::Observed;
+use super::{messages, parent, scaling, shared, wake};
+use crate::broker::Emptied;
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Outcome;
+use crate::reconcile::plan::Step;
 use crate::reconcile::plan::deletion::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
 };
-use crate::reconcile::plan::drain::Drain;
-use crate::reconcile::{Context, Error, Fault, Reason, Retry, Step};
 use crate::record::{ActorRecord, Seen};
+use crate::telemetry::events::EventReason;
 
 /// Runs the plan of an actor that goes.
 pub(super) async fn delete(
@@ -64,7 +67,7 @@ pub(super) async fn delete(
     let queues = match plan.then {
         Then::Gone => return Ok(Outcome::Gone),
         Then::Wait(wait) => {
-            let retry = wait.map_or(Retry::OnChange, Retry::After);
+            let retry = wait.map_or(Requeue::AwaitChange, Requeue::After);
             return Ok(Outcome::Deleting {
                 fault: None,
                 deleted,
@@ -81,7 +84,9 @@ pub(super) async fn delete(
     shared::release(context, observed).await?;
     if observed.deletion.orphans {
         let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
-        context.events.tell(&observed.actor, Note::Orphaned, text);
+        context
+            .events
+            .tell(&observed.actor, EventReason::Orphaned, text);
     }
     if let Some(Drain::Abandoned {
         namespace_uid,
@@ -124,14 +129,14 @@ async fn delete_queues(
             // Its messages are counted late: until it is known to be empty it stays.
             Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
             Err(fault) => {
-                let (note, text) = (Note::QueueDeletionFailed, &fault.message);
+                let (note, text) = (EventReason::QueueDeletionFailed, &fault.message);
                 context.events.tell(&observed.actor, note, text);
                 held = held.or(Some(fault));
             }
         }
     }
     let retry = held.as_ref().map(|fault| fault.retry);
-    let retry = retry.or(wait.map(Retry::After));
+    let retry = retry.or(wait.map(Requeue::After));
     Ok(retry.map(|retry| Outcome::Deleting {
         fault: held,
         deleted: Vec::new(),
@@ -180,7 +185,10 @@ async fn delete_queue(
         Ok(transport) => transport,
         Err(unusable) => {
             let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
-            return Ok(Err(failed(format!("{unusable}; {hint}"), Retry::Slowly)));
+            return Ok(Err(failed(
+                format!("{unusable}; {hint}"),
+                Requeue::SlowBackoff,
+            )));
         }
     };
     match remove_queue(context, observed, transport, removal).await {
@@ -190,8 +198,8 @@ async fn delete_queue(
                 return Err(Error::Busy(error.to_string(), wait));
             }
             let retry = match error.retry() {
-                asked @ Retry::After(_) => asked,
-                _ => Retry::Soon,
+                asked @ Requeue::After(_) => asked,
+                _ => Requeue::Backoff,
             };
             Ok(Err(failed(error.to_string(), retry)))
         }

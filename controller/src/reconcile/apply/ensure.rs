@@ -3,14 +3,19 @@
 use asya_shared::inject::service_account_name;
 
 use super::child::{apply_child, delete_child, entry_of};
+use super::observed_scaling::seen_scaling;
 use super::queue::ensure_queue;
 use super::workload::ensure_workload;
-use super::{Ensured, QueueState, restored, scaling, seen_scaling, stop};
+use super::{restored, scaling, stop};
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::desired::Standalone;
-use crate::reconcile::observe::Observed;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, QueueState};
+use crate::reconcile::plan::decision::Ensure;
 use crate::reconcile::plan::pace::rolls_and_settled;
-use crate::reconcile::plan::{Ensure, ScalingStep, Step, WorkloadStep, recorded};
-use crate::reconcile::{Context, Error, Fault, Reason};
+use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
+use crate::reconcile::plan::{Step, recorded};
 use crate::record::Key;
 
 /// Runs the plan of an actor that lives.

@@ -7,9 +7,10 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::patch::{add, is_failed_test, remove, test};
-use crate::reconcile::plan::FOREGROUND;
-use crate::reconcile::{Context, Error};
+use crate::cluster::patch::{add, is_failed_test, remove, test};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::plan::finalizers::FOREGROUND;
 use crate::record::{ActorRecord, Seen};
 
 /// Whether an actor was still there when it was to be patched.

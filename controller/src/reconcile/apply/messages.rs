@@ -6,11 +6,12 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use kube::Api;
 
-use crate::events::Note;
-use crate::queue::{Count, Depth, QueueClient};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::drain::{Held, text};
-use crate::reconcile::{Context, Fault, Reason, Retry};
+use crate::broker::{Count, Depth, QueueClient};
+use crate::context::Context;
+use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::desired::drain::{Held, text};
+use crate::reconcile::model::observed::Observed;
+use crate::telemetry::events::EventReason;
 
 /// How soon a queue is looked at again that is not empty after all.
 const AGAIN: Duration = Duration::from_secs(15);
@@ -42,7 +43,7 @@ pub(super) async fn tell_lost(
         "deleted queue {name} on transport {transport} with {}, as queue.deletionPolicy: Delete asks",
         text(depth)
     );
-    let note = Note::MessagesDeleted;
+    let note = EventReason::MessagesDeleted;
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
     let namespace = namespaces.get_opt(&observed.key().namespace).await;
     let namespace = namespace.ok().flatten().map(|it| it.metadata);
@@ -59,7 +60,7 @@ pub(super) fn tell_kept(context: &Context, observed: &Observed, uid: Option<&str
         held.text(),
         observed.deletion.queue
     );
-    tell_of_namespace(context, observed, uid, (Note::QueueKept, &text));
+    tell_of_namespace(context, observed, uid, (EventReason::QueueKept, &text));
 }
 
 /// No Event can be made in a namespace that is being deleted, nor would it outlive it.
@@ -67,7 +68,7 @@ fn tell_of_namespace(
     context: &Context,
     observed: &Observed,
     uid: Option<&str>,
-    (note, text): (Note, &str),
+    (note, text): (EventReason, &str),
 ) {
     let key = observed.key();
     let about = ObjectReference {
@@ -89,6 +90,6 @@ pub(super) fn still_used(queue: &str) -> Fault {
             "queue {queue} holds messages, or something still receives from it: it is not deleted. Stop what sends to \
              it, or set spec.queue.deletionPolicy to Retain, which lets the actor go now and keeps the queue"
         ),
-        retry: Retry::After(AGAIN),
+        retry: Requeue::After(AGAIN),
     }
 }

@@ -7,9 +7,10 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
-use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::roll::Live;
-use crate::reconcile::{Context, Error, Fault, refused};
+use crate::context::Context;
+use crate::fault::{Error, Fault, refused};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::rollout::Live;
 
 /// Where annotations of the object itself are.
 const OWN: [&str; 2] = ["metadata", "annotations"];

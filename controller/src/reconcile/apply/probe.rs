@@ -3,20 +3,20 @@
 
 use std::time::Duration;
 
+use asya_shared::inject::bound::Gate;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Ensured, ProbeState, Rolled};
 use crate::binding::probes::Failure;
 use crate::binding::specimen::{self, Shown};
-use crate::reconcile::bound_pods::actor_part;
+use crate::context::Context;
+use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::injection::Probed;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::BoundPods;
+use crate::reconcile::model::bound_pods::{BoundPods, actor_part};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, ProbeState, Rolled};
 use crate::reconcile::plan::probe::Probing;
-use crate::reconcile::plan::roll::{Act, Rolling};
-use crate::reconcile::{Context, Error, Reason, Retry};
-use asya_shared::inject::bound::Gate;
+use crate::reconcile::plan::roll::facts::{Act, Rolling};
 
 /// The webhook hears of a status, and the API server of the webhook's configuration, a moment later.
 const SETTLES: Duration = Duration::from_secs(20);
@@ -58,7 +58,7 @@ pub(super) async fn probe(
     };
     if closed {
         // What was asked for before is not forgotten: a gate that opens and closes must not restart pods each time (ROLL-5).
-        context.slots.release(observed.key());
+        context.rollout_slots.release(observed.key());
         return Ok(Some(Err(Rolled::Untouched)));
     }
     let Rolling::Act(act) = &rolling else {
@@ -81,7 +81,7 @@ pub(super) async fn probe(
     };
     if waits.as_ref().is_some_and(|it| *it != Rolled::Proved) {
         // Others need not wait for what cannot go on.
-        context.slots.release(observed.key());
+        context.rollout_slots.release(observed.key());
     }
     Ok(Some(waits.map_or(Ok(rolling), Err)))
 }
@@ -91,7 +91,7 @@ fn begins(wait: Duration) -> Rolled {
     Rolled::Waits(
         Reason::RolloutInProgress,
         text.to_owned(),
-        Retry::After(wait),
+        Requeue::After(wait),
     )
 }
 
@@ -143,7 +143,10 @@ fn failed(context: &Context, observed: &Observed, ensured: &Ensured) -> Rolled {
     } else {
         Reason::ProbeFailed
     };
-    let again = ensured.probe.again.map_or(Retry::Slowly, Retry::After);
+    let again = ensured
+        .probe
+        .again
+        .map_or(Requeue::SlowBackoff, Requeue::After);
     Rolled::Waits(reason, text, again)
 }
 

@@ -1,12 +1,13 @@
 //! Brings a queue to what is wanted.
 
-use super::QueueState;
-use crate::events::Note;
-use crate::queue::Serving;
+use crate::broker::Serving;
+use crate::context::Context;
+use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::QueueStep;
-use crate::reconcile::{Context, Fault, Reason, Retry};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::QueueState;
+use crate::reconcile::plan::steps::QueueStep;
+use crate::telemetry::events::EventReason;
 
 /// Does about the queue what the plan says.
 pub(super) async fn ensure_queue(
@@ -22,7 +23,9 @@ pub(super) async fn ensure_queue(
     let creates = step == QueueStep::Create;
     let made = match step {
         QueueStep::Keep(serving) => {
-            context.doubts.settle(observed.key(), observed.began);
+            context
+                .queue_rechecks
+                .settle(observed.key(), observed.began);
             let wrong = serving.as_ref().and_then(|it| misplaced(desired, it));
             return wrong.map_or(QueueState::Ready(serving), QueueState::Fault);
         }
@@ -38,7 +41,9 @@ pub(super) async fn ensure_queue(
             if creates {
                 tell_creation(context, observed, desired);
             }
-            context.doubts.settle(observed.key(), observed.began);
+            context
+                .queue_rechecks
+                .settle(observed.key(), observed.began);
             if let Some(fault) = misplaced(desired, &serving) {
                 QueueState::Fault(fault)
             } else if creates {
@@ -60,16 +65,16 @@ fn misplaced(desired: &Desired, serving: &Serving) -> Option<Fault> {
     Some(Fault {
         reason: Reason::QueueConfigInvalid,
         message,
-        retry: Retry::Slowly,
+        retry: Requeue::SlowBackoff,
     })
 }
 
 fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
     // One that was verified and is not there any more has been lost.
     let (note, verb) = if observed.is_verified(desired) {
-        (Note::QueueRecreated, "created again")
+        (EventReason::QueueRecreated, "created again")
     } else {
-        (Note::QueueCreated, "created")
+        (EventReason::QueueCreated, "created")
     };
     let text = format!(
         "{verb} queue {} on transport {}",

@@ -3,10 +3,12 @@
 use asya_shared::names::annotation;
 use serde_json::Value;
 
-use crate::reconcile::observe::Observed;
-use crate::reconcile::{Context, Error, Fault, Reason, Retry, unseen};
+use crate::cluster::workload::SELECTOR;
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::model::child::unseen;
+use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
-use crate::workload::SELECTOR;
 
 /// Why `object` was refused, if that is because of fields which can never change. Where the actor allows it
 /// the workload is deleted; once it is gone it is made anew.
@@ -40,7 +42,7 @@ pub(super) async fn if_allowed(
             "annotation {}: \"true\" on the actor {its_pods} and makes it anew",
             annotation::ALLOW_RECREATE
         );
-        return Ok(Some(fault(format!("{what}; {hint}"), Retry::Slowly)));
+        return Ok(Some(fault(format!("{what}; {hint}"), Requeue::SlowBackoff)));
     }
     if selects_others {
         workloads.delete(workload).await?;
@@ -53,10 +55,13 @@ pub(super) async fn if_allowed(
 /// Until the workload is gone.
 fn made_anew(workload: &WorkloadRecord, what: &str) -> Fault {
     let text = format!("{what}; it is being made anew");
-    fault(text, unseen(workload).map_or(Retry::OnChange, Retry::After))
+    fault(
+        text,
+        unseen(workload).map_or(Requeue::AwaitChange, Requeue::After),
+    )
 }
 
-fn fault(message: String, retry: Retry) -> Fault {
+fn fault(message: String, retry: Requeue) -> Fault {
     Fault {
         reason: Reason::ReconcileError,
         message,
@@ -69,8 +74,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::made_anew;
-    use crate::reconcile::testing::{actor, deployment, observed, spec, workload};
-    use crate::reconcile::{Retry, UNSEEN};
+    use crate::fault::Requeue;
+    use crate::reconcile::model::child::UNSEEN;
+    use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
     /// FW-22: what no watch shows was made by somebody else, and taken over.
     #[test]
@@ -78,8 +84,8 @@ mod tests {
         let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         let mut object = deployment(&seen);
         let retry = |object: &Value| made_anew(&workload(object), "it cannot be changed").retry;
-        assert_eq!(retry(&object), Retry::OnChange);
+        assert_eq!(retry(&object), Requeue::AwaitChange);
         object["metadata"]["labels"] = json!({});
-        assert_eq!(retry(&object), Retry::After(UNSEEN));
+        assert_eq!(retry(&object), Requeue::After(UNSEEN));
     }
 }

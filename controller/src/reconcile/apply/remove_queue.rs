@@ -8,9 +8,9 @@ use asya_shared::transport::sqs::Owner;
 
 use super::messages;
 use super::retired::{delete_dead_letters, owner, tell_left};
-use crate::queue::{BrokerError, Deleted, Emptied, QueueClient, Seen as QueueSeen, Standing};
-use crate::reconcile::Context;
-use crate::reconcile::observe::Observed;
+use crate::broker::{BrokerError, Deleted, Emptied, QueueClient, Seen as QueueSeen, Standing};
+use crate::context::Context;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::deletion::QueueRemoval;
 
 /// Answers `Kept` or `Later` for a queue that must be empty to go, and is not, or not yet for certain.

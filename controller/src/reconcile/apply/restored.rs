@@ -7,14 +7,16 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::api::ApiResource;
 use serde_json::Value;
 
-use super::{Ensured, rival};
-use crate::reconcile::conflict::Part;
-use crate::reconcile::conflict::restoring::{Restored, Restoring};
-use crate::reconcile::conflict::rival::{Segment, missing};
-use crate::reconcile::observe::Observed;
+use super::rival;
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::contention::Part;
+use crate::reconcile::contention::field_owner::{Segment, missing};
+use crate::reconcile::contention::restoring::{Restored, Restoring};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Ensured;
 use crate::reconcile::plan::restore::Restore;
-use crate::reconcile::{Context, Error};
-use crate::record::{Judged, Key, ScaledObject, ScaledObjectRecord};
+use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
 /// What lists hold is not told apart.
 const CONTAINERS: [&str; 4] = ["spec", "template", "spec", "containers"];

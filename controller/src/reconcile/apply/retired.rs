@@ -9,21 +9,14 @@ use asya_shared::transport::sqs::Owner;
 use kube::Api;
 use tracing::{debug, info};
 
-use crate::events::Note;
-use crate::queue::health::Finding;
-use crate::queue::{BrokerError, Emptied};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::{Context, Error};
+use crate::broker::health::Finding;
+use crate::broker::{BrokerError, Emptied};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Looked;
 use crate::record::{ActorRecord, Seen};
-
-/// What a look at the retired queues showed.
-#[derive(Debug, Default)]
-pub struct Looked {
-    /// They are no more.
-    pub gone: Vec<QueueStatus>,
-    /// When to look again at the others.
-    pub again: Option<Duration>,
-}
+use crate::telemetry::events::EventReason;
 
 /// Asks the brokers, unless that was done a short time ago. What one does not answer is told nowhere: it
 /// says nothing about the actor's work.
@@ -37,7 +30,7 @@ pub(super) async fn look(
     if queues.is_empty() {
         return Ok(looked);
     }
-    let wait = context.looks.wait(key);
+    let wait = context.retired_queue_schedule.wait(key);
     if !wait.is_zero() {
         looked.again = Some(wait);
         return Ok(looked);
@@ -75,13 +68,13 @@ pub(super) async fn look(
     }
     if !looked.gone.is_empty() {
         // Two addresses may lead to one broker: then it was the queue that is wanted, and comes back.
-        context.doubts.raise(key, Finding::Changed);
+        context.queue_rechecks.raise(key, Finding::Changed);
         looked.again = Some(Duration::ZERO);
     }
     if looked.gone.len() == asked {
-        context.looks.forget(key);
+        context.retired_queue_schedule.forget(key);
     } else if looked.gone.is_empty() {
-        looked.again = Some(context.looks.looked(key, sooner));
+        looked.again = Some(context.retired_queue_schedule.looked(key, sooner));
     }
     Ok(looked)
 }
@@ -134,7 +127,7 @@ pub(super) async fn delete_dead_letters(
                      the broker when they are dealt with",
                     transport.name
                 );
-                let note = Note::DeadLettersKept;
+                let note = EventReason::DeadLettersKept;
                 context.events.tell(&observed.actor, note, &text);
             }
         }
@@ -153,7 +146,9 @@ pub(super) fn tell_left(
         name, transport, ..
     } = queue;
     let text = format!("queue {name} on transport {transport} stays: {not_ours}");
-    context.events.tell(&observed.actor, Note::QueueLeft, &text);
+    context
+        .events
+        .tell(&observed.actor, EventReason::QueueLeft, &text);
 }
 
 /// One that others share is nobody's to delete, nor is the queue of an actor that is named like it.

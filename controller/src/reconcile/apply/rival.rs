@@ -6,9 +6,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject};
 
-use crate::reconcile::conflict::rival::{self, Segment};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::{Context, Error};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::contention::field_owner::{self, Segment};
+use crate::reconcile::model::observed::Observed;
 use crate::record::Key;
 
 /// What controls our own objects.
@@ -44,7 +45,7 @@ pub(super) async fn metadata(
 /// The rival, and who controls the object.
 pub(super) fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
-    let rival = rival::of(entries, path)?;
+    let rival = field_owner::of(entries, path)?;
     let mut owners = metadata.owner_references.iter().flatten();
     let owner = owners.find(|it| it.controller == Some(true) && it.kind != OURS);
     Some(match owner {

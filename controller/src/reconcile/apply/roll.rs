@@ -10,53 +10,22 @@ use kube::Api;
 use kube::api::{DeleteParams, EvictParams, Preconditions};
 
 use super::parent::{Ours, annotated, apply, claims};
-use crate::events::Note;
-use crate::reconcile::bound_pods::Lacking;
-use crate::reconcile::conflict::Specs;
-use crate::reconcile::conflict::ledger::Loss;
-use crate::reconcile::conflict::rival::{self, Segment};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::Resolved;
-use crate::reconcile::observe::rollout::TEMPLATE;
-use crate::reconcile::plan::roll::{Act, Lost, Rolling};
-use crate::reconcile::{Context, Error, Reason, Retry, refused};
+use crate::context::Context;
+use crate::fault::{Error, Reason, Requeue, refused};
+use crate::reconcile::contention::Specs;
+use crate::reconcile::contention::field_owner::{self, Segment};
+use crate::reconcile::contention::history::FieldLoss;
+use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{By, Rolled};
+use crate::reconcile::model::rollout::TEMPLATE;
+use crate::reconcile::plan::roll::facts::{Act, Lost, Rolling};
+use crate::telemetry::events::EventReason;
 
 /// An eviction that was refused is tried again, first and at the latest (ROLL-4).
 const REFUSED: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(5);
-
-/// What became of a rollout in a pass.
-#[derive(Debug, Default, PartialEq)]
-pub enum Rolled {
-    /// Nobody asked: what was told before holds.
-    #[default]
-    Untouched,
-    /// There is nothing to replace.
-    Rest,
-    /// New pods would have the sidecar; there are none yet.
-    Proved,
-    /// Something stands in the way, or is on its way.
-    Waits(Reason, String, Retry),
-    /// No further try is made.
-    Halted(String),
-    /// No further pod is replaced until the last replacement is ready.
-    Stalled(String),
-    /// The annotation that asks for it was taken back, or belongs to another.
-    Lost(Loss),
-    /// It is taken back again and again: no further try is made.
-    Left,
-    /// A replacement was asked for.
-    Asked(By, String, Retry),
-}
-
-/// How a replacement was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    /// By our annotation.
-    Annotation,
-    /// By an eviction.
-    Eviction,
-}
 
 /// Runs the plan.
 pub(super) async fn roll(
@@ -67,46 +36,46 @@ pub(super) async fn roll(
     let key = observed.key();
     match plan {
         Rolling::Rest => {
-            context.slots.forget(key);
+            context.rollout_slots.forget(key);
             Ok(Rolled::Rest)
         }
         Rolling::Wait(reason, text, wait) => {
             // A rollout that somebody else began, or that takes too long, holds up nobody (SAFE-15).
             let ours = (reason == Reason::RolloutInProgress).then(|| held_until(observed));
             match ours.flatten() {
-                Some(until) => context.slots.hold(key, until),
-                None => context.slots.release(key),
+                Some(until) => context.rollout_slots.hold(key, until),
+                None => context.rollout_slots.release(key),
             }
-            Ok(Rolled::Waits(reason, text, Retry::After(wait)))
+            Ok(Rolled::Waits(reason, text, Requeue::After(wait)))
         }
         Rolling::Halt(text) => {
-            context.slots.forget(key);
+            context.rollout_slots.forget(key);
             let before = observed.previous.rollout.as_ref();
             if before.is_none_or(|before| !before.halted) {
                 context
                     .events
-                    .tell(&observed.actor, Note::RolloutHalted, &text);
+                    .tell(&observed.actor, EventReason::RolloutHalted, &text);
             }
             Ok(Rolled::Halted(text))
         }
         Rolling::Stall(text) => {
-            context.slots.release(key);
+            context.rollout_slots.release(key);
             let before = observed.previous.rollout.as_ref();
             if before.is_none_or(|before| !before.stalled) {
                 context
                     .events
-                    .tell(&observed.actor, Note::RolloutHalted, &text);
+                    .tell(&observed.actor, EventReason::RolloutHalted, &text);
             }
             Ok(Rolled::Stalled(text))
         }
         Rolling::Lost(lost) => {
-            context.slots.forget(key);
+            context.rollout_slots.forget(key);
             Ok(Rolled::Lost(
                 lost_annotation(context, observed, lost).await?,
             ))
         }
         Rolling::Leave => {
-            context.slots.forget(key);
+            context.rollout_slots.forget(key);
             Ok(Rolled::Left)
         }
         Rolling::Act(act) => step(context, observed, act, claim).await,
@@ -122,12 +91,12 @@ async fn lost_annotation(
         specs,
         last,
     }: Lost,
-) -> Result<Loss, Error> {
+) -> Result<FieldLoss, Error> {
     let path = observed.resolved().map(|it| path_of(&it.target.roll));
     let path: Vec<_> = path.into_iter().flatten().collect();
     let segments = Segment::path(&[&path[..], &[annotation::ROLL]].concat());
     let rival = super::rival::find(context, observed, &object, &segments).await?;
-    Ok(Loss {
+    Ok(FieldLoss {
         field: field(&path),
         object: object.to_string(),
         rival,
@@ -164,7 +133,7 @@ async fn step(
         return Ok(Rolled::Waits(
             Reason::WebhookNotReady,
             text.to_owned(),
-            Retry::OnChange,
+            Requeue::AwaitChange,
         ));
     }
     let key = observed.key();
@@ -179,7 +148,7 @@ async fn step(
             };
             let refused = put(context, observed, &resolved.target.roll, ours).await?;
             if refused.is_some() {
-                context.slots.release(key);
+                context.rollout_slots.release(key);
             }
             Ok(refused.unwrap_or_else(|| asked(By::Annotation)))
         }
@@ -197,7 +166,7 @@ const LONGEST_HOLD: Duration = Duration::from_hours(1);
 fn hold(context: &Context, observed: &Observed) {
     let until = Timestamp::now().checked_add(hold_time(observed));
     context
-        .slots
+        .rollout_slots
         .hold(observed.key(), until.unwrap_or(Timestamp::MAX));
 }
 
@@ -227,13 +196,13 @@ fn tell_of_gpus(context: &Context, observed: &Observed, resolved: &Resolved) {
         );
         context
             .events
-            .tell(&observed.actor, Note::RollsGpuPods, &text);
+            .tell(&observed.actor, EventReason::RollsGpuPods, &text);
     }
 }
 
 fn asked(by: By) -> Rolled {
     let text = "pods of the target are being replaced by pods with the sidecar";
-    Rolled::Asked(by, text.to_owned(), Retry::After(Duration::from_secs(2)))
+    Rolled::Asked(by, text.to_owned(), Requeue::After(Duration::from_secs(2)))
 }
 
 /// Writes our annotations, or gives them up. Answers what refuses that.
@@ -257,7 +226,7 @@ pub(super) async fn put(
         if let Err(error) = apply(context, observed, object, (manager, &body)).await {
             if let Some(rival) = rival_of(&error) {
                 let target = observed.rollout().map(|seen| seen.target.clone());
-                return Ok(Some(Rolled::Lost(Loss {
+                return Ok(Some(Rolled::Lost(FieldLoss {
                     field: field(path),
                     object: object.to_string(),
                     rival: Some(rival),
@@ -284,14 +253,14 @@ fn rival_of(error: &kube::Error) -> Option<String> {
     let kube::Error::Api(status) = error else {
         return None;
     };
-    let (_, rival) = rival::of_refusal(status)?.into_iter().next()?;
+    let (_, rival) = field_owner::of_refusal(status)?.into_iter().next()?;
     Some(rival.to_string())
 }
 
 pub(super) async fn evict(
     context: &Context,
     observed: &Observed,
-    pod: &Lacking,
+    pod: &OutdatedPod,
 ) -> Result<Rolled, Error> {
     let key = observed.key();
     let client = context.applier.writer(&key.namespace).await;
@@ -314,23 +283,23 @@ pub(super) async fn evict(
     };
     match evicted {
         Ok(()) => {
-            context.slots.granted(key);
+            context.rollout_slots.granted(key);
             Ok(asked(By::Eviction))
         }
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(asked(By::Eviction)),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
-            let times = context.slots.refused(key).min(8);
+            let times = context.rollout_slots.refused(key).min(8);
             let wait = REFUSED.saturating_mul(1 << times).min(LONGEST);
             let text = format!("pod {} may not be evicted: {}", pod.name, status.message);
             Ok(Rolled::Waits(
                 Reason::RolloutWaiting,
                 text,
-                Retry::After(wait),
+                Requeue::After(wait),
             ))
         }
         Err(error) => {
-            context.slots.release(key);
+            context.rollout_slots.release(key);
             let fault = refused(&format!("eviction of pod {}", pod.name), error)?;
             Ok(Rolled::Waits(
                 Reason::RolloutWaiting,

@@ -2,13 +2,14 @@
 
 use asya_shared::scaling::trigger_authentication_name;
 
-use super::Ensured;
 use super::child::{apply_child, delete_child, entry_of};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::ScalingStep;
-use crate::reconcile::{Context, Error, Fault};
+use crate::context::Context;
+use crate::fault::{Error, Fault};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Ensured;
+use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
+use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::Key;
-use crate::scaling::plan::{Removal, ScalingPlan};
 
 /// Makes the `ConfigMap` that the `TriggerAuthentication` reads what it should be.
 pub(super) async fn ensure_settings(

@@ -6,8 +6,9 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tracing::info;
 
-use crate::reconcile::observe::Observed;
-use crate::reconcile::{Context, Error};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::observed::Observed;
 use crate::record::Key;
 
 /// Pods that have ended never mount anything again.

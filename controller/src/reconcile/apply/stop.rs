@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Ensured, Stopped, scaling};
-use crate::events::Note;
-use crate::reconcile::error::refused;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::ScalingStep;
-use crate::reconcile::{Context, Error, Fault};
+use super::scaling;
+use crate::context::Context;
+use crate::fault::{Error, Fault, refused};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, Stopped};
+use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::WorkloadRecord;
+use crate::telemetry::events::EventReason;
 
 /// Has KEDA let go of them first.
 pub(super) async fn stop(
@@ -34,7 +35,7 @@ pub(super) async fn stop(
                 };
                 context
                     .events
-                    .tell(&observed.actor, Note::WorkloadStopped, &text);
+                    .tell(&observed.actor, EventReason::WorkloadStopped, &text);
                 done.kinds.push(kind);
                 let shown = ensured.workload.as_ref();
                 if shown.is_some_and(|shown| shown.kind == stopped.kind) {

@@ -12,14 +12,16 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::{rival, template_probe};
-use crate::reconcile::conflict::Specs;
-use crate::reconcile::conflict::ledger::Loss;
-use crate::reconcile::conflict::rival::{Segment, first_missing, of_refusal};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::Resolved;
-use crate::reconcile::plan::roll::Live;
+use crate::context::Context;
+use crate::fault::{Error, Reason, Requeue, refused};
+use crate::reconcile::contention::Specs;
+use crate::reconcile::contention::field_owner::{Segment, first_missing, of_refusal};
+use crate::reconcile::contention::history::FieldLoss;
+use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Templated;
+use crate::reconcile::model::rollout::Live;
 use crate::reconcile::plan::template::{LOOK_AGAIN, Templating};
-use crate::reconcile::{Context, Error, Fault, Reason, Retry, refused};
 use crate::record::{Key, applied_by};
 
 /// The pod template in a workload.
@@ -29,30 +31,6 @@ const ROLLS: Duration = Duration::from_secs(5);
 const PAUSED: Duration = Duration::from_secs(10);
 /// Nothing tells that quotas were listed.
 const UNLISTED: Duration = Duration::from_secs(1);
-
-/// What became of our part of a pod template in a pass.
-#[derive(Debug, Default, PartialEq)]
-pub enum Templated {
-    /// Nobody looked.
-    #[default]
-    Untouched,
-    /// Nobody asks for it.
-    Rest,
-    /// It stands there.
-    Stands,
-    /// It was applied.
-    Applied(TemplateStatus),
-    /// It was given up, and why, if that is not asked for.
-    Released(Option<Fault>),
-    /// It may not stand there.
-    Refused(Fault),
-    /// Something stands in the way, or is on its way.
-    Waits(Reason, String, Retry),
-    /// It was taken back.
-    Lost(Loss),
-    /// It is taken back again and again: no further try is made.
-    Left,
-}
 
 /// Runs the plan.
 pub(super) async fn template(
@@ -72,7 +50,7 @@ pub(super) async fn template(
         }
         Templating::Later(wait) => Ok(comes_first(wait)),
         Templating::HandOver(workload, proof) => {
-            if !template_probe::holds(context, observed, &proof).await? {
+            if !Box::pin(template_probe::holds(context, observed, &proof)).await? {
                 return Ok(comes_first(LOOK_AGAIN));
             }
             release(context, observed, &workload).await?;
@@ -81,7 +59,7 @@ pub(super) async fn template(
         Templating::Wait(wait) => Ok(waits(
             Reason::RolloutWaiting,
             TAKEN_BACK,
-            Retry::After(wait),
+            Requeue::After(wait),
         )),
         Templating::Lost(specs) => {
             let Some(resolved) = observed.resolved() else {
@@ -100,15 +78,15 @@ pub const TAKEN_BACK: &str = "what Asya has in the target's pod template was tak
 
 fn comes_first(wait: Duration) -> Templated {
     let text = "another actor's sidecar comes first";
-    waits(Reason::AlreadyBound, text, Retry::After(wait))
+    waits(Reason::AlreadyBound, text, Requeue::After(wait))
 }
 
-fn waits(reason: Reason, text: &str, retry: Retry) -> Templated {
+fn waits(reason: Reason, text: &str, retry: Requeue) -> Templated {
     Templated::Waits(reason, text.to_owned(), retry)
 }
 
-fn loss(workload: &ObjectRef, field: String, rival: Option<String>, specs: Specs) -> Loss {
-    Loss {
+fn loss(workload: &ObjectRef, field: String, rival: Option<String>, specs: Specs) -> FieldLoss {
+    FieldLoss {
         field,
         object: workload.to_string(),
         rival,
@@ -127,7 +105,7 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     };
     let Some(limits) = observed.binding.as_ref().and_then(|it| it.limits.as_ref()) else {
         let text = "the quotas of the namespace have not been listed yet";
-        return Ok(waits(Reason::NotProven, text, Retry::After(UNLISTED)));
+        return Ok(waits(Reason::NotProven, text, Requeue::After(UNLISTED)));
     };
     if let Some(waits) = template_probe::waits(context, observed) {
         return Ok(waits);
@@ -143,11 +121,15 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     if live.paused {
         let text =
             format!("{workload}: spec.paused is true, so no pod would be replaced; resume it");
-        return Ok(waits(Reason::RolloutWaiting, &text, Retry::After(PAUSED)));
+        return Ok(waits(Reason::RolloutWaiting, &text, Requeue::After(PAUSED)));
     }
     if live.rolling {
         let text = "the target's controller is replacing pods; its template is changed after that";
-        return Ok(waits(Reason::RolloutInProgress, text, Retry::After(ROLLS)));
+        return Ok(waits(
+            Reason::RolloutInProgress,
+            text,
+            Requeue::After(ROLLS),
+        ));
     }
     let mut template = body["spec"]["template"].clone();
     let uid = &observed.actor.metadata.uid;
@@ -167,7 +149,7 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
                 _ => Reason::StrategyNotAllowed,
             };
             let text = format!("{workload}: its pod template gets no sidecar: {why}");
-            return Ok(waits(reason, &text, Retry::OnChange));
+            return Ok(waits(reason, &text, Requeue::AwaitChange));
         }
     };
     let patch = body_of(workload, Some(&part));
@@ -180,7 +162,11 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
         let text = format!(
             "{workload}: the sidecar would become the first container of its pod template, which its owner may take for the model; use strategy Pod"
         );
-        return Ok(waits(Reason::StrategyNotAllowed, &text, Retry::OnChange));
+        return Ok(waits(
+            Reason::StrategyNotAllowed,
+            &text,
+            Requeue::AwaitChange,
+        ));
     }
     if let Some(waits) = template_probe::ask(context, observed, resolved, &tried.data).await? {
         return Ok(waits);

@@ -5,16 +5,17 @@ use asya_shared::resolve::Family;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::Templated;
 use super::probe::is_complete;
 use crate::binding::probes::Failure;
 use crate::binding::specimen::{self, Shown, Specimen};
-use crate::reconcile::bound_pods::actor_part;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::Resolved;
+use crate::context::Context;
+use crate::fault::{Error, Reason, Requeue};
+use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::bound_pods::actor_part;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Templated;
 use crate::reconcile::observe::probe_pod::from_template;
 use crate::reconcile::plan::template::Proof;
-use crate::reconcile::{Context, Error, Reason, Retry};
 
 /// What the last dry run has shown, while the next is not due.
 pub(super) fn waits(context: &Context, observed: &Observed) -> Option<Templated> {
@@ -90,5 +91,5 @@ fn told(failure: &Failure, wait: std::time::Duration) -> Templated {
             ),
         ),
     };
-    Templated::Waits(reason, text, Retry::After(wait))
+    Templated::Waits(reason, text, Requeue::After(wait))
 }

@@ -8,18 +8,20 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{Outcome, Rolled, Templated, apply, ensure, parent, retired, roll, template, wake};
-use crate::applier::Applier;
-use crate::queue::Depth;
-use crate::queue::depths::Told;
-use crate::reconcile::bound_pods::Lacking;
-use crate::reconcile::observe::binding::BindingSeen;
+use super::{apply, ensure, parent, retired, roll, template, wake};
+use crate::broker::Depth;
+use crate::broker::depths::Told;
+use crate::cluster::impersonation::Applier;
+use crate::fault::{Error, Reason, Requeue};
+use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::outcome::{Outcome, Rolled, Templated};
 use crate::reconcile::observe::observe;
-use crate::reconcile::plan::roll::Rolling;
+use crate::reconcile::plan::plan;
+use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::steps::{Wake, WorkloadStep};
 use crate::reconcile::plan::template::{Proof, Templating};
-use crate::reconcile::plan::{Wake, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, context, context_with, observed, spec};
-use crate::reconcile::{Error, Reason, Retry};
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 use crate::record::Key;
 
 const MESSAGES: Depth = Depth {
@@ -63,12 +65,15 @@ async fn who_is_left_alone_or_refused_in_the_midst_of_a_rollout_holds_up_no_othe
         let mut seen = observed(&actor(metadata, spec, &json!({})));
         seen.binding = Some(BindingSeen::default());
         let now = Timestamp::now();
-        context.slots.hold(seen.key(), Timestamp::MAX);
-        assert!(!context.slots.has_room_for(&other, now));
+        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
+        assert!(!context.rollout_slots.has_room_for(&other, now));
         let plan = plan(&seen, now);
         // Whatever else it would do, nobody answers.
         let _ = apply(&context, &seen, plan).await;
-        assert!(context.slots.has_room_for(&other, now), "{metadata} {spec}");
+        assert!(
+            context.rollout_slots.has_room_for(&other, now),
+            "{metadata} {spec}"
+        );
     }
 }
 
@@ -251,10 +256,10 @@ async fn slot_is_held_while_a_rollout_of_ours_gets_on_and_for_a_bounded_time() {
         (Some(300), true, Rolling::Rest, None),
     ] {
         let (context, seen) = (context(), seen(progress, rollout));
-        context.slots.hold(seen.key(), Timestamp::MAX);
+        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
         let told = format!("{progress:?} {rollout} {plan:?}");
         roll::roll(&context, &seen, (plan, None)).await.unwrap();
-        let has_room = |now| context.slots.has_room_for(&other, now);
+        let has_room = |now| context.rollout_slots.has_room_for(&other, now);
         match held {
             None => assert!(has_room(asked), "{told}"),
             Some(held) => {
@@ -271,14 +276,14 @@ async fn slot_is_held_while_a_rollout_of_ours_gets_on_and_for_a_bounded_time() {
     let (seen, pod) = (seen(None, true), pod("web-1"));
     let mut pauses = Vec::new();
     for _ in 0..3 {
-        context.slots.hold(seen.key(), Timestamp::MAX);
-        let Rolled::Waits(_, _, Retry::After(pause)) =
+        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
+        let Rolled::Waits(_, _, Requeue::After(pause)) =
             roll::evict(&context, &seen, &pod).await.unwrap()
         else {
             panic!()
         };
         assert!(
-            context.slots.has_room_for(&other, asked),
+            context.rollout_slots.has_room_for(&other, asked),
             "it is given back"
         );
         pauses.push(pause.as_secs());
@@ -286,11 +291,11 @@ async fn slot_is_held_while_a_rollout_of_ours_gets_on_and_for_a_bounded_time() {
     assert_eq!(pauses, [10, 20, 40]);
 }
 
-fn pod(name: &str) -> Lacking {
-    Lacking {
+fn pod(name: &str) -> OutdatedPod {
+    OutdatedPod {
         name: name.into(),
         uid: "uid-of-pod".into(),
-        ..Lacking::default()
+        ..OutdatedPod::default()
     }
 }
 

@@ -1,13 +1,15 @@
 //! Takes the sidecars of an actor that goes out of the pods of its target, a step at a time.
 
-use super::parent::Ours;
-use super::roll::{Rolled, evict, put};
-use super::{Outcome, parent, template};
-use crate::events::Note;
-use crate::reconcile::observe::Observed;
+use super::parent::{self, Ours};
+use super::roll::{evict, put};
+use super::template;
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::model::announced::is_announced;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Outcome, Rolled};
 use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
-use crate::reconcile::report::was_told;
-use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::telemetry::events::EventReason;
 
 /// Runs the plan. Answers what holds the actor; `None`: nothing of it is left in pods.
 pub(super) async fn unbind(
@@ -32,20 +34,20 @@ pub(super) async fn unbind(
     }
     let rolled = match plan {
         Unbind::Done => {
-            context.slots.forget(observed.key());
+            context.rollout_slots.forget(observed.key());
             return Ok(None);
         }
-        Unbind::Unknown => return Ok(Some(Outcome::Unknown(Retry::After(AGAIN)))),
-        Unbind::Wait(wait) => return Ok(Some(held(None, Retry::After(wait), false))),
+        Unbind::Unknown => return Ok(Some(Outcome::Unknown(Requeue::After(AGAIN)))),
+        Unbind::Wait(wait) => return Ok(Some(held(None, Requeue::After(wait), false))),
         Unbind::Stalled(text, wait) => {
-            if !was_told(observed, Reason::UnbindBlocked) {
+            if !is_announced(observed, Reason::UnbindBlocked) {
                 context
                     .events
-                    .tell(&observed.actor, Note::RolloutHalted, &text);
+                    .tell(&observed.actor, EventReason::RolloutHalted, &text);
             }
-            return Ok(Some(blocked(&text, Retry::After(wait))));
+            return Ok(Some(blocked(&text, Requeue::After(wait))));
         }
-        Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Retry::After(wait)))),
+        Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Requeue::After(wait)))),
         Unbind::Release if templated.is_some() => {
             if let Some(live) = templated {
                 template::release(context, observed, &live.object).await?;
@@ -82,9 +84,9 @@ pub(super) async fn unbind(
         Some(Rolled::Lost(loss)) => {
             let rival = loss.rival.unwrap_or_default();
             let text = format!("{}: {} belongs to {rival}", loss.object, loss.field);
-            blocked(&text, Retry::After(REFUSED))
+            blocked(&text, Requeue::After(REFUSED))
         }
-        _ => held(None, Retry::After(AGAIN), written),
+        _ => held(None, Requeue::After(AGAIN), written),
     }))
 }
 
@@ -94,7 +96,7 @@ const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// BIND-44
-fn blocked(text: &str, retry: Retry) -> Outcome {
+fn blocked(text: &str, retry: Requeue) -> Outcome {
     let fault = Fault {
         reason: Reason::UnbindBlocked,
         message: format!(
@@ -105,7 +107,7 @@ fn blocked(text: &str, retry: Retry) -> Outcome {
     held(Some(fault), retry, false)
 }
 
-fn held(fault: Option<Fault>, retry: Retry, released: bool) -> Outcome {
+fn held(fault: Option<Fault>, retry: Requeue, released: bool) -> Outcome {
     Outcome::Deleting {
         fault,
         deleted: Vec::new(),

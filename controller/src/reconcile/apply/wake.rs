@@ -6,10 +6,10 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
 use crate::binding::Standing;
-use crate::reconcile::error::refused;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::plan::Wake;
-use crate::reconcile::{Context, Error, Fault};
+use crate::context::Context;
+use crate::fault::{Error, Fault, refused};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::steps::Wake;
 
 /// Where there are pods, or the object is gone, nothing is written.
 pub(super) async fn wake(

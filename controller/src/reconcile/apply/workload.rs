@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::child::entry;
-use super::{Ensured, recreate};
+use super::recreate;
+use crate::context::Context;
+use crate::fault::{Error, Fault, may_be_taken, refused};
 use crate::reconcile::desired::Standalone;
-use crate::reconcile::error::{may_be_taken, refused};
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::{WorkloadStep, plan_found};
-use crate::reconcile::{Context, Error, Fault};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Ensured;
+use crate::reconcile::plan::plan_found;
+use crate::reconcile::plan::steps::WorkloadStep;
 use crate::record::WorkloadRecord;
 
 /// The workload as it was written, or why it is not what it should be.

@@ -5,7 +5,8 @@ use asya_shared::config::Transport;
 use asya_shared::inject::bound::{BoundPlan, PlanInputs};
 use asya_shared::validate::{self, Subject};
 
-use crate::reconcile::{Fault, Installation, Reason};
+use crate::context::Installation;
+use crate::fault::{Fault, Reason};
 use crate::record::ActorRecord;
 
 /// A binding.

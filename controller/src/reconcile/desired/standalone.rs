@@ -1,7 +1,7 @@
 //! The objects of an actor whose workload we make.
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, Workload, WorkloadKind};
-use asya_shared::applied::Sealed;
+use asya_shared::applied::HashedManifest;
 use asya_shared::config::Transport;
 use asya_shared::inject::{
     PodInputs, Replicas, WorkloadObject, service_account, service_account_name, workload,
@@ -9,8 +9,8 @@ use asya_shared::inject::{
 use asya_shared::scaling::{ScaleTarget, ScalingObjects, Untriggerable};
 use asya_shared::transport::QueueNames;
 
-use super::scaling_of;
-use crate::reconcile::Installation;
+use super::scaling::scaling_of;
+use crate::context::Installation;
 use crate::record::ActorRecord;
 
 /// The objects of an actor whose workload we make.
@@ -19,7 +19,7 @@ pub struct Standalone {
     /// Kind of the workload.
     pub kind: WorkloadKind,
     /// The `ServiceAccount` by which its pods assume their IAM role, if they have one.
-    pub service_account: Option<Sealed>,
+    pub service_account: Option<HashedManifest>,
     /// The workload, as it is applied.
     pub workload: WorkloadObject,
     /// What makes KEDA scale it, or why KEDA cannot be told of the queue yet; `None` while scaling is off.

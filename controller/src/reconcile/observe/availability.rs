@@ -9,9 +9,10 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use crate::reconcile::plan::evict::{Availability, UnreadyPod};
-use crate::reconcile::plan::roll::Live;
-use crate::reconcile::{Context, Error};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 use crate::record::Key;
 
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";

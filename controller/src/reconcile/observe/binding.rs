@@ -1,148 +1,30 @@
 //! What there is of a binding: its target, and the target's pods.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, BindingRollout, BindingStrategy};
 use asya_shared::resolve::{
     self, Family, Finding, FindingReason, PodMatch, Resolution, Scale, Target,
 };
-use asya_shared::scaling::{ScalingObjects, Untriggerable};
-use serde_json::Value;
 
-use super::DeletionPolicy;
 use super::probe_pod::least_of;
-use super::rollout::{self, Asked, RolloutSeen};
-use super::shared_target;
-use super::unbinding::{self, UnbindingSeen};
+use super::rollout::{self, Asked};
+use super::{shared_target, unbinding};
 use crate::binding::kinds::Kind;
-use crate::binding::probes::Turn;
 use crate::binding::specimen::Specimen;
-use crate::binding::{Found, Object, Reading, Standing, TemplatePart};
-use crate::reconcile::bound_pods::{Counted, actor_part};
-use crate::reconcile::conflict::{Part, Specs, State, ledger};
+use crate::binding::{Found, Object, Reading, Standing};
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason};
+use crate::reconcile::contention::{Part, State, history};
 use crate::reconcile::desired::{Bound, Desired};
 use crate::reconcile::injection::Known;
-use crate::reconcile::plan::template::Ceded;
-use crate::reconcile::{Context, Error, Fault, Reason};
-use crate::record::{ActorRecord, BarePodRecord, PodRecord, ScaleTarget};
-
-/// A binding as a pass sees it.
-#[derive(Debug, Default)]
-pub struct BindingSeen {
-    /// The target, or why it cannot be bound; `None` while that is not asked for.
-    pub target: Option<Result<Box<Resolved>, Fault>>,
-    /// Its pods; `None` while nobody has listed them.
-    pub pods: Option<BoundPods>,
-    /// What the actor applied to the pod template of a target that is another's by now.
-    pub ceded: Option<Ceded>,
-    /// It is required, and its webhook entry is fail-open all the same (CFG-7); `None`: nobody has told.
-    pub not_enforced: Option<bool>,
-    /// What is known of dry runs of its pods; `None` where none is made.
-    pub probe: Option<ProbeSeen>,
-    /// Resources that need limits in its namespace; `None` while the quotas there have not been listed.
-    pub limits: Option<Limits>,
-    /// What a rollout of these would meet; `None` while it is not asked for.
-    pub rollout: Option<RolloutSeen>,
-    /// What an actor that goes leaves in them; `None` while nobody can tell.
-    pub unbinding: Option<UnbindingSeen>,
-    /// How its queue scales it, or why it cannot; `None` while scaling is off, or nobody knows what is to be scaled.
-    pub scaling: Option<Result<Box<ScalingOfTarget>, Fault>>,
-}
-
-/// Names of resources.
-pub type Limits = BTreeSet<Box<str>>;
+use crate::reconcile::model::binding::{BindingSeen, Limits, ProbeSeen, Resolved, ScalingOfTarget};
+use crate::reconcile::model::bound_pods::{BoundPods, Counted, actor_part};
+use crate::reconcile::model::observed::DeletionPolicy;
+use crate::record::{ActorRecord, ScaleTarget};
 
 /// A list of quotas that nobody may make tells nobody that it fails.
 const UNLISTED: Duration = Duration::from_secs(1);
-
-/// What is known of dry runs of a target's pods.
-#[derive(Clone, Debug, Default)]
-pub struct ProbeSeen {
-    /// One would tell something that status does not.
-    pub wanted: bool,
-    /// When it is due.
-    pub turn: Turn,
-    /// A pod for it, where a rollout has none (see [`super::Observed::probe_pod`]).
-    pub pod: Option<Value>,
-}
-
-impl ProbeSeen {
-    fn is_due(&self) -> bool {
-        (self.wanted || self.turn.requested) && self.turn.wait.is_none()
-    }
-}
-
-/// How a queue scales a target.
-#[derive(Debug)]
-pub struct ScalingOfTarget {
-    /// What is scaled.
-    pub target: ScaleTarget,
-    /// What makes KEDA do so, or why KEDA cannot be told of the queue yet.
-    pub objects: Result<ScalingObjects, Untriggerable>,
-}
-
-impl BindingSeen {
-    /// Whether the target is an older actor's (BIND-45).
-    pub fn is_anothers(&self) -> bool {
-        let fault = self.target.as_ref().and_then(|it| it.as_ref().err());
-        fault.is_some_and(|it| it.reason == Reason::AlreadyBound)
-    }
-
-    /// How its queue scales the target, where it can.
-    pub fn scaling_of_target(&self) -> Option<&ScalingOfTarget> {
-        self.scaling.as_ref()?.as_deref().ok()
-    }
-}
-
-/// A target that is understood.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    /// What it means.
-    pub target: Target,
-    /// Pods that are asked for, where it says so.
-    pub replicas: Option<i32>,
-    /// Tells the spec of the target from another (CONF-6).
-    pub spec: Box<str>,
-    /// What we own of its pod template (BIND-50).
-    pub templated: Option<TemplatePart>,
-}
-
-impl Resolved {
-    /// The uid of the target, which stays where its workload is replaced.
-    pub fn uid(&self) -> Option<&str> {
-        let target = self.target.chain.first().unwrap_or(&self.target.workload);
-        target.uid.as_deref()
-    }
-
-    /// The specs of now: tries that are given up are given up for these (CONF-6).
-    pub fn specs(&self, generation: i64) -> Specs {
-        Specs {
-            generation,
-            target: self.spec.to_string(),
-        }
-    }
-}
-
-/// Pods of a target.
-#[derive(Clone, Debug, Default)]
-pub struct BoundPods {
-    /// Those that carry an actor's label.
-    pub marked: Vec<Arc<PodRecord>>,
-    /// Those that do not.
-    pub bare: Vec<Arc<BarePodRecord>>,
-}
-
-impl BoundPods {
-    /// How many of them are not on their way out.
-    pub fn staying(&self) -> i32 {
-        let marked = self.marked.iter().map(|pod| pod.metadata.deleting);
-        let bare = self.bare.iter().map(|pod| pod.metadata.deleting);
-        let staying = marked.chain(bare).filter(|deleting| !deleting);
-        staying.count().try_into().unwrap_or(i32::MAX)
-    }
-}
 
 /// Looks at target and pods of an actor that works, and at what is left of one that `unbinds`; `None` where we make the
 /// workload.
@@ -242,7 +124,7 @@ pub(super) async fn see(
         ceded,
         probe,
         limits,
-        not_enforced: context.bindings.surplus.has(&actor.metadata.key),
+        not_enforced: context.bindings.unenforced.has(&actor.metadata.key),
         scaling: target
             .as_ref()
             .ok()
@@ -329,7 +211,7 @@ pub fn scaling_of(
     let given_up = State::Stopped(resolved.specs(actor.generation));
     let uid = resolved.uid().unwrap_or_default();
     if let Ok(objects) = &mut objects
-        && ledger::state(&previous.conflicts, uid, Part::Replicas) == given_up
+        && history::state(&previous.conflicts, uid, Part::Replicas) == given_up
     {
         objects.pause();
     }

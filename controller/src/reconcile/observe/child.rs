@@ -3,76 +3,15 @@
 use std::sync::Arc;
 
 use asya_shared::api::{AsyncActorStatus, WorkloadKind};
-use asya_shared::names::GROUP;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
 
-use crate::objects::Objects;
-use crate::reconcile::plan::is_done_once;
-use crate::reconcile::{Context, Error};
-use crate::record::{ActorRecord, Controller, Judged, Key, Metadata, WorkloadRecord};
-
-/// The object under a name that we need.
-#[derive(Clone, Debug)]
-pub enum Child<R> {
-    /// There is none, or one that no watch shows, which is why it is made by [`Objects::create`].
-    Absent,
-    /// We made it, or may take it over.
-    Ours(Arc<R>),
-    /// Somebody else's (SA-3).
-    Foreign(Arc<R>),
-}
-
-impl<R> Child<R> {
-    /// The object, if it is ours.
-    pub fn ours(&self) -> Option<&Arc<R>> {
-        match self {
-            Self::Ours(record) => Some(record),
-            Self::Absent | Self::Foreign(_) => None,
-        }
-    }
-}
-
-/// What decides whose an object is.
-#[derive(Clone, Debug)]
-pub struct Ownership {
-    /// The actor that needs the object.
-    pub actor: Arc<ActorRecord>,
-    /// Whether it takes over what has no owner (FW-20).
-    pub adopts: bool,
-}
-
-impl Ownership {
-    /// Whose the object is that was found.
-    pub fn judge<R>(
-        &self,
-        found: Option<Arc<R>>,
-        metadata: impl FnOnce(&R) -> &Metadata,
-    ) -> Child<R> {
-        match found {
-            None => Child::Absent,
-            Some(record) if self.has(metadata(&record).controller.as_ref()) => Child::Ours(record),
-            Some(record) => Child::Foreign(record),
-        }
-    }
-
-    /// Whether an object with this owner is the actor's.
-    pub fn has(&self, controller: Option<&Controller>) -> bool {
-        controller.map_or(self.adopts, |owner| is_of(owner, &self.actor))
-    }
-}
-
-/// Whether `owner` is the actor, or the one that it was before it was restored from a backup.
-pub fn is_of(owner: &Controller, actor: &ActorRecord) -> bool {
-    owner.uid == actor.metadata.uid || is_of_its_name(owner, actor)
-}
-
-/// D13: there is one actor of a name, so an owner with its name and another uid is gone, and this one was
-/// restored from a backup.
-fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
-    let group = owner.api_version.split('/').next();
-    (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
-}
+use crate::cluster::objects::Objects;
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::child::{Child, Ownership};
+use crate::reconcile::model::observed::is_done_once;
+use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 
 /// Whether an actor whose children are `wanted` in this pass asks the API server for one that no watch shows: the
 /// watches see our labels only. What will be applied is not asked for, since that apply itself tells of an object that
@@ -114,7 +53,7 @@ pub(super) async fn child<R>(
     (wanted, asks): (bool, bool),
 ) -> Result<Child<R>, Error>
 where
-    R: Judged,
+    R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     let found = match objects.store.get(key) {
@@ -133,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     use super::asks;
-    use crate::reconcile::testing::{actor, observed, spec};
+    use crate::reconcile::tests::fixtures::{actor, observed, spec};
 
     /// SA-3, FW-21, FW-30
     #[test]

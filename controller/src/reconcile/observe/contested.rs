@@ -3,21 +3,12 @@
 use asya_shared::api::{AsyncActorStatus, WorkloadKind};
 use asya_shared::validate;
 
-use crate::claims::Owner;
+use crate::broker::claims::Owner;
+use crate::context::Context;
+use crate::fault::{Fault, Reason};
 use crate::reconcile::desired::{Desired, desired};
-use crate::reconcile::{Context, Fault, Reason};
+use crate::reconcile::model::observed::Contested;
 use crate::record::ActorRecord;
-
-/// What another actor has of this one's.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Contested {
-    /// Whether it is the queue itself, and not only its dead letter queue.
-    pub queue: bool,
-    /// Hash of the workload that would receive from it.
-    pub workload: Option<String>,
-    /// The kind of that: one without our labels is in no watch, and has to be looked for by its kind.
-    pub kind: Option<WorkloadKind>,
-}
 
 /// What the spec asks for, unless another owns a name that it needs; then also what that keeps the actor from.
 pub(super) fn uncontested(

@@ -10,12 +10,13 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 
-use super::DeletionPolicy;
-use super::known::{KnownQueues, is_same};
-use crate::queue::depths::{Depths, Told};
-use crate::queue::{BrokerError, Depth, Seen, Standing};
-use crate::reconcile::plan::drain::{Counted, Drain, Facts, Messages, decide};
-use crate::reconcile::{Context, Error, Fault, Reason, Retry};
+use crate::broker::depths::{Depths, Told};
+use crate::broker::{BrokerError, Depth, Seen, Standing};
+use crate::context::Context;
+use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::desired::drain::{Counted, Drain, Facts, Messages, decide};
+use crate::reconcile::model::known_queues::{KnownQueues, is_same};
+use crate::reconcile::model::observed::DeletionPolicy;
 use crate::record::{ActorRecord, Key};
 
 /// Looks at the queues of an actor that waits for them to be empty; `None` for any other.
@@ -127,7 +128,10 @@ async fn count<'a>(
         Ok(transport) => transport,
         Err(unusable) => {
             let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
-            return Ok(Err(failed(format!("{unusable}; {hint}"), Retry::Slowly)));
+            return Ok(Err(failed(
+                format!("{unusable}; {hint}"),
+                Requeue::SlowBackoff,
+            )));
         }
     };
     let Key { namespace, name } = &actor.metadata.key;
@@ -156,8 +160,8 @@ async fn count<'a>(
                 return Err(Error::Busy(error.to_string(), wait));
             }
             let retry = match error.retry() {
-                asked @ Retry::After(_) => asked,
-                _ => Retry::Soon,
+                asked @ Requeue::After(_) => asked,
+                _ => Requeue::Backoff,
             };
             return Ok(Err(failed(error.to_string(), retry)));
         }
@@ -176,7 +180,7 @@ fn lag_of(transport: &Transport) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::{Depths, Key, Messages, Pace};
-    use crate::queue::Depth;
+    use crate::broker::Depth;
 
     /// QUE-20, QUE-40
     #[test]

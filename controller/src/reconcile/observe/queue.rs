@@ -1,11 +1,11 @@
 //! How the queue stands, and what is known of its messages.
 
-use super::contested::Contested;
-use super::{Observed, QueueSeen};
-use crate::queue::BrokerError;
-use crate::queue::depths::Told;
-use crate::queue::health::Doubts;
-use crate::reconcile::Context;
+use crate::broker::BrokerError;
+use crate::broker::depths::Told;
+use crate::broker::health::QueueRechecks;
+use crate::context::Context;
+use crate::reconcile::model::observed::Contested;
+use crate::reconcile::model::observed::{Observed, QueueSeen};
 use crate::record::{ActorRecord, Key};
 
 /// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
@@ -21,14 +21,14 @@ pub(super) async fn look(context: &Context, observed: &Observed) -> QueueSeen {
     }
     let key = observed.key();
     let verified = observed.is_verified(desired);
-    if verified && context.doubts.about(key).is_none() {
+    if verified && context.queue_rechecks.about(key).is_none() {
         return QueueSeen::Verified;
     }
     let namespace = &observed.key().namespace;
     let client = context.brokers.client(&desired.transport, namespace);
     match client.observe(&desired.queue_of(&observed.actor)).await {
         Ok(seen) => QueueSeen::Standing(seen.standing),
-        Err(error) => not_seen(&context.doubts, key, verified, error),
+        Err(error) => not_seen(&context.queue_rechecks, key, verified, error),
     }
 }
 
@@ -47,7 +47,7 @@ pub(super) fn depth(context: &Context, actor: &ActorRecord, contested: Option<&C
 /// What to make of a broker that does not say how the queue stands. Whoever could not even ask it because others wait
 /// for it does all that needs no broker meanwhile (OPS-22).
 pub(super) fn not_seen(
-    doubts: &Doubts,
+    rechecks: &QueueRechecks,
     key: &Key,
     verified: bool,
     error: BrokerError,
@@ -55,7 +55,7 @@ pub(super) fn not_seen(
     if error.comes_again().is_some() {
         return QueueSeen::Unanswered(error.retry());
     }
-    if verified && error.may_pass() && doubts.unanswered(key, &error) < TOLERATED {
+    if verified && error.may_pass() && rechecks.unanswered(key, &error) < TOLERATED {
         QueueSeen::Unanswered(error.retry())
     } else {
         QueueSeen::Unknown(error)

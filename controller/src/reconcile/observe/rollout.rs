@@ -12,37 +12,15 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::availability::{self, ray_workers};
-use super::binding::{BoundPods, Resolved};
 use super::probe_pod::{bare_pod, from_pod, least_of};
 use crate::binding::spec::without_ours;
 use crate::binding::specimen::Specimen;
-use crate::reconcile::bound_pods::Counted;
-use crate::reconcile::plan::evict::Availability;
-use crate::reconcile::plan::roll::Live;
-use crate::reconcile::{Context, Error};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::bound_pods::{BoundPods, Counted};
+use crate::reconcile::model::rollout::{Live, RolloutSeen, TEMPLATE};
 use crate::record::{ActorRecord, Key};
-
-/// The path of the annotations in a pod template.
-pub const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
-
-/// What a rollout would meet.
-#[derive(Clone, Debug, Default)]
-pub struct RolloutSeen {
-    /// The target's pods.
-    pub counted: Counted,
-    /// What is annotated, and what is rolled by that.
-    pub live: Vec<Live>,
-    /// Tells the spec of the workloads from another.
-    pub target: String,
-    /// A budget that allows none of the pods to go.
-    pub budget: Option<String>,
-    /// Whether one more target may be rolled.
-    pub has_slot: bool,
-    /// How many of the target's pods can serve.
-    pub availability: Availability,
-    /// A pod of the target's for a dry run; `None`: none can be made up.
-    pub probe: Option<Value>,
-}
 
 /// What is asked of the pods.
 #[derive(Clone, Copy)]
@@ -68,7 +46,7 @@ pub(super) async fn see(
 ) -> Result<RolloutSeen, Error> {
     let key = &actor.metadata.key;
     let seen = RolloutSeen {
-        has_slot: context.slots.has_room_for(key, Timestamp::now()),
+        has_slot: context.rollout_slots.has_room_for(key, Timestamp::now()),
         counted,
         ..RolloutSeen::default()
     };

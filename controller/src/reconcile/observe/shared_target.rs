@@ -7,8 +7,9 @@ use asya_shared::validate;
 use super::probe_pod::bare_pod;
 use crate::binding::Found;
 use crate::binding::specimen::Specimen;
-use crate::reconcile::plan::template::{Ceded, Successor};
-use crate::reconcile::{Context, Error};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::handover::{Ceded, Successor};
 use crate::record::{ActorRecord, Key};
 
 /// What the actor applied to the pod template of a target that an older one binds; `None`: nothing, or nobody can tell.

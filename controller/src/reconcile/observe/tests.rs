@@ -7,25 +7,26 @@ use kube::api::ApiResource;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::contested::Contested;
 use super::queue::not_seen;
-use super::unbinding::UnbindingSeen;
-use super::{Observed, QueueSeen, binding, scaled_kinds, wanted_kind};
+use super::{binding, scaled_kinds, wanted_kind};
 use crate::binding::MarkedPods;
-use crate::queue::BrokerError;
-use crate::queue::health::Doubts;
-use crate::reconcile::testing::{actor, context, context_with, observed, spec};
-use crate::reconcile::{Fault, Reason, Retry};
-use crate::record::{BarePodRecord, HpaRecord, Key, PodRecord, Seen};
-use crate::watch::Keeps;
+use crate::broker::BrokerError;
+use crate::broker::health::QueueRechecks;
+use crate::cluster::watch::WatchSink;
+use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::model::observed::Contested;
+use crate::reconcile::model::observed::{Observed, QueueSeen};
+use crate::reconcile::model::rollout::UnbindingSeen;
+use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
+use crate::record::{HpaRecord, Key, PodRecord, Seen, UninjectedPodRecord};
 
 /// QUE-10
 #[test]
 fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
-    let (doubts, key) = (Doubts::default(), Key::new("ns", "a"));
+    let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     let silent = || BrokerError::Unreachable("no answer".to_owned());
     let seen = |verified, error| not_seen(&doubts, &key, verified, error);
-    let tolerated = |seen: QueueSeen| matches!(seen, QueueSeen::Unanswered(Retry::Soon));
+    let tolerated = |seen: QueueSeen| matches!(seen, QueueSeen::Unanswered(Requeue::Backoff));
     for _ in 0..2 {
         assert!(tolerated(seen(true, silent())));
     }
@@ -46,20 +47,20 @@ fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
 /// OPS-22
 #[test]
 fn who_cannot_even_ask_a_slow_broker_goes_on_without_an_answer() {
-    let (doubts, key) = (Doubts::default(), Key::new("ns", "a"));
+    let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     let wait = Duration::from_secs(7);
     for verified in [true, false] {
         for _ in 0..5 {
             let crowded = BrokerError::Crowded("slow".to_owned(), wait);
             let seen = not_seen(&doubts, &key, verified, crowded);
             assert!(
-                matches!(seen, QueueSeen::Unanswered(Retry::After(after)) if after == wait),
+                matches!(seen, QueueSeen::Unanswered(Requeue::After(after)) if after == wait),
                 "{seen:?}"
             );
         }
         let busy = BrokerError::Busy("slow".to_owned());
         let seen = not_seen(&doubts, &key, verified, busy);
-        assert!(matches!(seen, QueueSeen::Unanswered(Retry::After(_))));
+        assert!(matches!(seen, QueueSeen::Unanswered(Requeue::After(_))));
     }
     assert!(
         doubts.about(&key).is_none(),
@@ -155,7 +156,7 @@ async fn finished_pod_with_a_sidecar_is_none_of_the_targets() {
     let bound = json!({"transport": "mq", "workloadRef": target});
     let (context, seen) = (context(), observed(&actor(&json!({}), &bound, &json!({}))));
     let marked = MarkedPods::new(&context.stores.pods, &context.bindings);
-    Keeps::<BarePodRecord>::relisted(&*context.bindings, &None);
+    WatchSink::<UninjectedPodRecord>::relisted(&*context.bindings, &None);
     for (name, phase) in [
         ("runs", "Running"),
         ("evicted", "Failed"),

@@ -1,44 +1,21 @@
 //! What of an actor that goes is still in the pods of its target (BIND-43).
 
 use asya_shared::api::{BindingRollout, RollAnnotation};
-use asya_shared::resolve::{FindingReason, ObjectRef, Resolution, Roll, Target};
+use asya_shared::resolve::{FindingReason, ObjectRef, Resolution, Target};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::Value;
 
+use super::availability;
 use super::rollout::lives;
-use super::{DeletionPolicy, availability};
 use crate::binding::{Found, TemplatePart};
-use crate::reconcile::bound_pods::{Lacking, Lacks};
-use crate::reconcile::plan::evict::Availability;
-use crate::reconcile::plan::roll::Live;
-use crate::reconcile::{Context, Error};
+use crate::context::Context;
+use crate::fault::Error;
+use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
+use crate::reconcile::model::observed::DeletionPolicy;
+use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::rollout::UnbindingSeen;
 use crate::record::{ActorRecord, Key};
-
-/// What is left of a binding.
-#[derive(Clone, Debug, Default)]
-pub struct UnbindingSeen {
-    /// The user, or the end of the namespace, makes it needless to take it back.
-    pub skip: bool,
-    /// Pods with the actor's sidecar that stay.
-    pub pods: Vec<Lacking>,
-    /// Such a pod is going.
-    pub going: bool,
-    /// The target asks for no pods.
-    pub asleep: bool,
-    /// How many pods of the target can serve.
-    pub availability: Availability,
-    /// How the target's pods are replaced.
-    pub roll: Option<Roll>,
-    /// What the queue scaled, where it could.
-    pub scaled: Option<ObjectRef>,
-    /// What was annotated, and what is rolled by that.
-    pub live: Vec<Live>,
-    /// Objects that still have our annotation although they are none of the target's, as far as that is understood.
-    pub left: Vec<ObjectRef>,
-    /// Why nobody knows what the target's pods are.
-    pub unresolved: Option<String>,
-}
 
 /// Looks at the pods of an actor that goes; `None` while nobody can tell.
 pub(super) async fn see(
@@ -68,7 +45,7 @@ pub(super) async fn see(
         if pod.metadata.deleting {
             seen.going = true;
         } else {
-            seen.pods.push(Lacking {
+            seen.pods.push(OutdatedPod {
                 name: pod.metadata.key.name.as_ref().into(),
                 uid: pod.metadata.uid.clone(),
                 created: pod.created.clone(),

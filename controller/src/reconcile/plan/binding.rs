@@ -5,18 +5,22 @@ use std::time::Duration;
 use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
-use super::claim;
-use super::drain::may_roll;
+use super::decision::{Bind, Plan, Rest};
+use super::finalizers::plan_finalizers;
 use super::probe::{self, Probing};
+use super::queue::plan_queue;
+use super::roll::facts::{Act, Rolling};
+use super::scaling::{self, Removal, plan_removal, plan_scaling};
+use super::steps::ScalingStep;
 use super::wake::{self, Waking};
-use super::{Bind, Plan, Rest, ScalingStep, Wake, is_done_once, plan_finalizers, plan_queue};
-use super::{contest, replicas, retired, roll, scaling_gate, template};
-use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::actor_part;
-use crate::reconcile::conflict::{Part, ledger};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::BindingSeen;
-use crate::scaling::plan::{self as scaling, Removal, plan_removal, plan_scaling};
+use super::{claim, contest, replicas, retired, roll, scaling_gate, template};
+use crate::fault::Reason;
+use crate::reconcile::contention::{Part, history};
+use crate::reconcile::desired::drain::may_roll;
+use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::bound_pods::actor_part;
+use crate::reconcile::model::observed::{Observed, is_done_once};
+use crate::reconcile::plan::wake::wake;
 
 /// Decides what to do about a binding that lives.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
@@ -73,11 +77,8 @@ impl Bind {
 }
 
 /// What leaves pods alone is done for an actor that is reconciled once, too: the webhook needs to know (FW-21).
-fn replaces_pods(rolling: &roll::Rolling) -> bool {
-    !matches!(
-        rolling,
-        roll::Rolling::Rest | roll::Rolling::Act(roll::Act::Prove)
-    )
+fn replaces_pods(rolling: &Rolling) -> bool {
+    !matches!(rolling, Rolling::Rest | Rolling::Act(Act::Prove))
 }
 
 fn claim_of(observed: &Observed) -> Option<&Claim> {
@@ -106,7 +107,7 @@ fn plan_probe(observed: &Observed) -> Probing {
     })
 }
 
-fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
+fn plan_roll(observed: &Observed, now: Timestamp) -> Option<Rolling> {
     let (bound, seen, resolved) = (observed.bound()?, observed.rollout()?, observed.resolved()?);
     let counted = &seen.counted;
     if !may_roll(observed.drain.as_ref(), counted.pods.injected) {
@@ -120,8 +121,8 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
     let hash = bound.injected_hash.as_deref()?;
     let unknown = FindingReason::UnknownOwner;
     let conflicts = &observed.previous.conflicts;
-    let conflict = ledger::state(conflicts, resolved.uid()?, Part::Roll);
-    Some(roll::decide(&roll::Facts {
+    let conflict = history::state(conflicts, resolved.uid()?, Part::Roll);
+    Some(roll::decide(&roll::facts::Facts {
         rollout: bound.rollout,
         at_once,
         bound: observed.previous.bound_since.is_some(),
@@ -152,9 +153,9 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<roll::Rolling> {
 
 /// Pods are replaced when the other actor's sidecar leaves the pod template: a rollout of ours before that would be a
 /// second one (BIND-45).
-fn wait_for_other_part() -> roll::Rolling {
+fn wait_for_other_part() -> Rolling {
     let text = "the pod template of the target still holds the sidecar of another AsyncActor; its pods are replaced when that is taken out";
-    roll::Rolling::Wait(
+    Rolling::Wait(
         Reason::RolloutWaiting,
         text.to_owned(),
         Duration::from_secs(10),
@@ -170,7 +171,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
     let previous = &observed.previous;
     let target = &resolved.target;
     let has_url = bound.has_url || target.server.url.is_some();
-    let conflict = ledger::state(&previous.conflicts, resolved.uid()?, Part::Template);
+    let conflict = history::state(&previous.conflicts, resolved.uid()?, Part::Template);
     let uid = &observed.actor.metadata.uid;
     let owned = resolved.templated.as_ref().filter(|it| it.is_of(uid));
     Some(template::decide(&template::Facts {
@@ -193,7 +194,7 @@ fn plan_wake(
     observed: &Observed,
     binding: &BindingSeen,
     scaling: &ScalingStep,
-    roll: Option<&roll::Rolling>,
+    roll: Option<&Rolling>,
 ) -> Option<Waking> {
     let ScalingStep::Unwanted(Removal { released: true, .. }) = scaling else {
         return None;
@@ -208,17 +209,6 @@ fn plan_wake(
         probes: plan_probe(observed) == Probing::Ask,
     };
     Some(wake::decide(&facts, wanted))
-}
-
-/// What the actor's queue scaled, as status tells.
-pub(super) fn wake(observed: &Observed, object: &ObjectRef) -> Option<Wake> {
-    observed.previous.scaled_object_ref.as_ref()?;
-    let spec = observed.desired.as_ref().ok().map(|desired| &desired.spec);
-    let scaling = spec.and_then(|spec| spec.scaling.as_ref());
-    Some(Wake {
-        object: object.clone(),
-        replicas: scaling.map_or(1, |it| it.min_replicas_in_force().max(1)),
-    })
 }
 
 /// SO-1: on what the target resolves to, and only while that is there.

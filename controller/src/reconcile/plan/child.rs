@@ -1,12 +1,12 @@
 //! What to do about one child: whether it is there, ours, and as we last applied it.
 
 use asya_shared::api::InventoryEntry;
-use asya_shared::applied::Sealed;
+use asya_shared::applied::HashedManifest;
 use kube::Resource;
 
-use crate::reconcile::observe::Child;
-use crate::reconcile::{Fault, Reason, Retry};
-use crate::record::{Judged, LastApplied, Metadata};
+use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::model::child::Child;
+use crate::record::{AppliedRecord, LastApplied, Metadata};
 
 /// What to do about one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub enum Step {
 }
 
 /// Decides about a child; `None` is not wanted.
-pub fn plan_child<R: Judged>(
+pub fn plan_child<R: AppliedRecord>(
     found: &Child<R>,
-    wanted: Option<&Sealed>,
+    wanted: Option<&HashedManifest>,
     inventory: &[InventoryEntry],
 ) -> Step {
     match (found, wanted) {
@@ -96,6 +96,6 @@ pub fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
              without an owner)",
             metadata.key
         ),
-        retry: Retry::Slowly,
+        retry: Requeue::SlowBackoff,
     }
 }

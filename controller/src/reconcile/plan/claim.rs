@@ -6,20 +6,21 @@ use asya_shared::names::annotation::AUTOSCALER_CLASS;
 use asya_shared::resolve::Claim;
 use k8s_openapi::jiff::Timestamp;
 
-use super::ScalingStep;
-use super::roll::{Act, Rolling};
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::conflict::{Part, Sight};
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::{Fault, Reason};
+use super::roll::facts::{Act, Rolling};
+use super::scaling::Removal;
+use super::steps::ScalingStep;
+use crate::fault::{Fault, Reason};
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::{FieldView, Part};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
 use crate::record::HpaRecord;
-use crate::scaling::plan::Removal;
 
 /// What to do about the annotation that tells the owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claiming {
     /// It is to stand there.
-    Wanted(Contest),
+    Wanted(FieldDecision),
     /// It is given up.
     GiveUp,
 }
@@ -28,7 +29,7 @@ impl Claiming {
     /// Whether it is written, and how: that it is to stand there, or not.
     pub fn writes(&self) -> Option<bool> {
         match self {
-            Self::Wanted(Contest::Write) => Some(true),
+            Self::Wanted(FieldDecision::Write) => Some(true),
             Self::Wanted(_) => None,
             Self::GiveUp => Some(false),
         }
@@ -44,19 +45,19 @@ pub(super) fn plan(
 ) -> Option<Claiming> {
     let (resolved, scaling) = (observed.resolved()?, scaling?);
     let Some(claim) = resolved.target.scale.claim() else {
-        return Some(Claiming::Wanted(Contest::Over));
+        return Some(Claiming::Wanted(FieldDecision::Over));
     };
     let uid = resolved.uid()?;
     match (&scaling, claim.is_made) {
         (ScalingStep::Unwanted(Removal { released: true, .. }), true) => {
             return is_due(roll).then_some(Claiming::GiveUp);
         }
-        (ScalingStep::Unwanted(_), _) => return Some(Claiming::Wanted(Contest::Over)),
+        (ScalingStep::Unwanted(_), _) => return Some(Claiming::Wanted(FieldDecision::Over)),
         (ScalingStep::Wanted(plan), false) if plan.fault.is_some() => return None,
         (ScalingStep::Wanted(_) | ScalingStep::Refused(..), _) => {}
     }
     let previous = &observed.previous;
-    let sight = Sight {
+    let sight = FieldView {
         needed: true,
         // It scales only what is claimed; who takes that back at once is faster than KEDA.
         written: matches!(observed.scaling.scaled_object, Child::Ours(_))
@@ -65,13 +66,13 @@ pub(super) fn plan(
     };
     let specs = resolved.specs(observed.actor.generation);
     let of = (&previous.conflicts[..], uid, Part::Autoscaler);
-    let contest = Contest::of(of, sight, specs, now);
+    let contest = FieldDecision::of(of, sight, specs, now);
     if let (true, ScalingStep::Wanted(plan)) = (contest.is_lost(), &mut *scaling) {
         plan.fault = Some(lost(claim));
     }
     // Where no rollout is due, the owner keeps its own autoscaler until ours may follow at once (SAFE-20).
     let waits = scaling.waits_for().is_some() && roll == Some(&Rolling::Rest);
-    let is_due = contest != Contest::Write || (is_due(roll) && !waits);
+    let is_due = contest != FieldDecision::Write || (is_due(roll) && !waits);
     is_due.then_some(Claiming::Wanted(contest))
 }
 

@@ -3,35 +3,36 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ScalingStep, Step, recorded};
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::conflict::{Part, Sight};
-use crate::reconcile::observe::Observed;
+use super::steps::ScalingStep;
+use super::{Step, recorded};
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::{FieldView, Part};
+use crate::reconcile::model::observed::Observed;
 
 /// Decides about it, and keeps `scaling` from applying it where that is not to be.
 pub(super) fn plan(
     observed: &Observed,
     scaling: Option<&mut ScalingStep>,
     now: Timestamp,
-) -> Option<Contest> {
+) -> Option<FieldDecision> {
     let plan = match scaling? {
         ScalingStep::Wanted(plan) => plan,
-        ScalingStep::Unwanted(_) | ScalingStep::Refused(..) => return Some(Contest::Over),
+        ScalingStep::Unwanted(_) | ScalingStep::Refused(..) => return Some(FieldDecision::Over),
     };
     let resolved = observed.resolved()?;
     let uid = resolved.uid()?;
-    let sight = Sight {
+    let sight = FieldView {
         needed: plan.fault.is_none(),
         written: is_written(observed),
         stands: !matches!(plan.scaled_object, Step::Apply { .. }),
     };
     if !sight.stands && !sight.written {
         // What we want has changed: nobody has taken that back.
-        return Some(Contest::Write);
+        return Some(FieldDecision::Write);
     }
     let conflicts = &observed.previous.conflicts;
     let specs = resolved.specs(observed.actor.generation);
-    let contest = Contest::of((conflicts, uid, Part::ScaledObject), sight, specs, now);
+    let contest = FieldDecision::of((conflicts, uid, Part::ScaledObject), sight, specs, now);
     if contest.is_lost() {
         plan.scaled_object = Step::Keep;
     }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 
+use super::finalizers::has_finalizer;
+use super::scaling::{Removal, plan_removal};
+use super::steps::Wake;
 use super::unbind::{self, UNBOUND, Unbind};
-use super::{Wake, has_finalizer};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::unseen;
+use crate::reconcile::model::child::unseen;
+use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
-use crate::scaling::plan::{Removal, plan_removal};
 
 /// After the grace period pods get this long before the queue is taken from under them (FIN-2).
 const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
@@ -140,7 +141,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
 
 fn plan_wake(observed: &Observed) -> Option<Wake> {
     let unbinding = observed.binding.as_ref()?.unbinding.as_ref()?;
-    super::binding::wake(observed, unbinding.scaled.as_ref()?)
+    super::wake::wake(observed, unbinding.scaled.as_ref()?)
 }
 
 /// The queue is taken from under no sidecar (BIND-43).

@@ -6,40 +6,16 @@
 
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::bound_pods::Lacking;
-
-/// How many pods of a target can serve.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Availability {
-    /// Pods that stay.
-    pub present: i32,
-    /// Those of them that are not ready.
-    pub unready: Vec<UnreadyPod>,
-    /// One is on its way out.
-    pub going: bool,
-    /// Pods that the target's controllers are asked to run, where they say so.
-    pub wanted: Option<i32>,
-}
-
-/// A pod that is not ready.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct UnreadyPod {
-    /// Its name.
-    pub name: Box<str>,
-    /// Its uid.
-    pub uid: Box<str>,
-    /// When it was made.
-    pub created: Option<Time>,
-}
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::rollout::Availability;
 
 /// All that is decided by.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Pods that are to be replaced; none of the target's is on its way out.
-    pub candidates: &'a [Lacking],
+    pub candidates: &'a [OutdatedPod],
     /// How many pods can serve.
     pub availability: &'a Availability,
     /// Pods of the target that stay.
@@ -93,15 +69,15 @@ impl Facts<'_> {
     }
 
     /// A candidate that serves nobody: to replace it costs nothing.
-    pub fn unready_candidate(&self) -> Option<&Lacking> {
+    pub fn unready_candidate(&self) -> Option<&OutdatedPod> {
         let unready = &self.availability.unready;
-        let is_unready = |pod: &&Lacking| unready.iter().any(|it| it.uid == pod.uid);
+        let is_unready = |pod: &&OutdatedPod| unready.iter().any(|it| it.uid == pod.uid);
         let all = self.candidates.iter().filter(is_unready);
         all.max_by(|a, b| a.name.cmp(&b.name))
     }
 
     /// The candidate that goes next when nothing keeps it.
-    pub fn next(&self) -> Option<&Lacking> {
+    pub fn next(&self) -> Option<&OutdatedPod> {
         let last = || self.candidates.iter().max_by(|a, b| a.name.cmp(&b.name));
         self.unready_candidate().or_else(last)
     }

@@ -1,6 +1,8 @@
 //! Rollouts of our own workloads that nobody asked for (SAFE-36).
 
-use super::{Observed, WorkloadStep, knows_queue};
+use super::queue::knows_queue;
+use super::steps::WorkloadStep;
+use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
 /// Whether an update replaces pods although nobody changed the actor: the installation makes another template of it
@@ -41,9 +43,11 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{is_of_installation, rolls_and_settled};
-    use crate::reconcile::observe::{Child, Observed};
-    use crate::reconcile::plan::{Plan, plan};
-    use crate::reconcile::testing::{actor, deployment, observed, spec, workload};
+    use crate::reconcile::model::child::Child;
+    use crate::reconcile::model::observed::Observed;
+    use crate::reconcile::plan::decision::Plan;
+    use crate::reconcile::plan::plan;
+    use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 

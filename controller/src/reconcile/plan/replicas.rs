@@ -3,11 +3,11 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::ScalingStep;
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::conflict::{Part, Sight, State, ledger};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::Resolved;
+use super::steps::ScalingStep;
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::{FieldView, Part, State, history};
+use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::observed::Observed;
 use crate::scaling::replicas::hpa_of;
 
 /// Decides about it; `None` while nobody can tell.
@@ -15,32 +15,32 @@ pub(super) fn plan(
     observed: &Observed,
     scaling: Option<&ScalingStep>,
     now: Timestamp,
-) -> Option<Contest> {
+) -> Option<FieldDecision> {
     let resolved = observed.resolved()?;
     let wanted = match scaling? {
         ScalingStep::Wanted(plan) => plan.fault.is_none(),
         ScalingStep::Unwanted(_) | ScalingStep::Refused(..) => false,
     };
     if !wanted {
-        return Some(Contest::Over);
+        return Some(FieldDecision::Over);
     }
     let uid = resolved.uid()?;
     let conflicts = &observed.previous.conflicts;
     let specs = resolved.specs(observed.actor.generation);
-    match ledger::state(conflicts, uid, Part::Replicas) {
-        State::Stopped(before) if before == specs => return Some(Contest::Stop),
-        State::Stopped(_) => return Some(Contest::Over),
+    match history::state(conflicts, uid, Part::Replicas) {
+        State::Stopped(before) if before == specs => return Some(FieldDecision::Stop),
+        State::Stopped(_) => return Some(FieldDecision::Over),
         State::Idle | State::Held(_) | State::Waiting(..) => {}
     }
-    let sight = Sight {
+    let sight = FieldView {
         needed: true,
         written: true,
         stands: !differs(observed, resolved),
     };
     let of = (&conflicts[..], uid, Part::Replicas);
-    Some(match Contest::of(of, sight, specs.clone(), now) {
+    Some(match FieldDecision::of(of, sight, specs.clone(), now) {
         // It is never ours to write: whoever set it is to be found out.
-        Contest::Write => Contest::Lost(specs),
+        FieldDecision::Write => FieldDecision::Lost(specs),
         contest => contest,
     })
 }

@@ -2,10 +2,11 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ScalingStep, Step, WorkloadStep, contest, recorded};
-use crate::reconcile::conflict::Part;
-use crate::reconcile::conflict::restoring::{self, Restoring};
-use crate::reconcile::observe::Observed;
+use super::steps::{ScalingStep, WorkloadStep};
+use super::{Step, contest, recorded};
+use crate::reconcile::contention::Part;
+use crate::reconcile::contention::restoring::{self, Restoring};
+use crate::reconcile::model::observed::Observed;
 
 /// What is restored in this pass, or left for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

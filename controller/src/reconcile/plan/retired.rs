@@ -3,9 +3,11 @@
 
 use asya_shared::api::QueueStatus;
 
-use crate::reconcile::bound_pods::actor_part;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::known::{Hold, KnownQueue, has_same_address, is_elsewhere, is_same};
+use crate::reconcile::model::bound_pods::actor_part;
+use crate::reconcile::model::known_queues::{
+    Hold, KnownQueue, has_same_address, is_elsewhere, is_same,
+};
+use crate::reconcile::model::observed::Observed;
 
 /// The retired queues of an actor after a pass.
 #[derive(Debug, Default, PartialEq)]

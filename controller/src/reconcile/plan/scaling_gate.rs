@@ -1,9 +1,9 @@
 //! Whether a target may be scaled for the first time. A model that serves is not handed over to the queue before its
 //! pods are known to get the sidecar: without it nothing would take the messages, and an empty queue would end it.
 
-use crate::reconcile::bound_pods::Counted;
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::BindingSeen;
+use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::bound_pods::Counted;
+use crate::reconcile::model::observed::Observed;
 
 /// All that is decided by.
 #[derive(Clone, Debug, Default)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::known::Hold;
+use super::scaling::{Removal, plan_removal};
+use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
-use crate::scaling::plan::{Removal, plan_removal};
 
 /// What keeps pods from another's messages.
 #[derive(Debug, PartialEq)]

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use asya_shared::api::{AsyncActorStatus, BindingStrategy, TemplateStatus};
+use asya_shared::api::TemplateStatus;
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use crate::reconcile::bound_pods::actor_part;
-use crate::reconcile::conflict::{Sight, Specs, State, Step};
-use crate::reconcile::{Fault, Reason};
+use crate::fault::{Fault, Reason};
+use crate::reconcile::contention::{FieldView, Specs, State, Step};
+use crate::reconcile::model::bound_pods::actor_part;
+use crate::reconcile::model::handover::Ceded;
 
 /// All that is decided by.
 #[derive(Clone, Debug)]
@@ -66,24 +67,6 @@ pub enum Templating {
     Stop,
 }
 
-/// What an actor applied to the pod template of a target that an older one binds.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Ceded {
-    /// It does not stand there any more.
-    Gone,
-    /// It does.
-    Stands {
-        /// The workload.
-        workload: ObjectRef,
-        /// Somebody else writes that, too, so nothing of ours is to stand there.
-        owned: bool,
-        /// The older actor.
-        successor: Successor,
-        /// A pod of the target without anybody's sidecar; `None`: none can be made up, or none is needed.
-        pod: Option<Value>,
-    },
-}
-
 /// What has to be true of a pod of the target before a younger actor gives its part up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proof {
@@ -93,43 +76,6 @@ pub struct Proof {
     pub uid: Box<str>,
     /// The actor part of the hash it has to come back with.
     pub part: String,
-}
-
-/// The older actor, which a target is bound by now.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Successor {
-    /// Its UID.
-    pub uid: Box<str>,
-    /// New pods of the target get its sidecar.
-    pub in_force: bool,
-    /// It has strategy Template, too.
-    pub templates: bool,
-    /// The actor part of the hash that a dry run has passed with; `None`: its status has no gate (SAFE-3).
-    pub proved: Option<String>,
-}
-
-impl Successor {
-    /// By what status says of the actor with this UID, of this generation. Pods of the target would restart twice if they
-    /// came without its sidecar first (BIND-45), so a dry run has to have passed; a status of an earlier release has no
-    /// gate (SAFE-3).
-    pub fn of(
-        (uid, generation): (&str, i64),
-        status: &AsyncActorStatus,
-        strategy: BindingStrategy,
-    ) -> Self {
-        let templates = strategy == BindingStrategy::Template;
-        let injection = status.injection.as_ref();
-        let admits = injection.is_none_or(|it| {
-            it.proved.is_some() && it.refused.is_none() && it.generation == Some(generation)
-        });
-        let bound = status.bound_since.is_some() && status.resolved_target.is_some();
-        Self {
-            uid: uid.into(),
-            in_force: bound && (admits || templates),
-            templates,
-            proved: injection.and_then(|it| it.proved.clone()),
-        }
-    }
 }
 
 /// Nothing tells the younger actor that the older one is ready.
@@ -204,7 +150,7 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
         generation: facts.generation,
         target: facts.target.to_owned(),
     };
-    let sight = Sight {
+    let sight = FieldView {
         needed: true,
         written: is_same && !intact,
         stands: is_same && intact && made_for,

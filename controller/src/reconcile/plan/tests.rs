@@ -2,11 +2,17 @@ use asya_shared::api::InventoryEntry;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ensure, Finalizers, Plan, QueueStep, WorkloadStep, plan};
-use crate::queue::{BrokerError, Serving, Standing};
-use crate::reconcile::observe::{Child, Observed, QueueSeen};
-use crate::reconcile::testing::{actor, deployment, observed, spec, stateful_set, workload};
-use crate::reconcile::{Reason, Retry};
+use super::decision::{Ensure, Plan};
+use super::finalizers::Finalizers;
+use super::plan;
+use super::steps::{QueueStep, WorkloadStep};
+use crate::broker::{BrokerError, Serving, Standing};
+use crate::fault::{Reason, Requeue};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::{Observed, QueueSeen};
+use crate::reconcile::tests::fixtures::{
+    actor, deployment, observed, spec, stateful_set, workload,
+};
 
 const UPDATE: WorkloadStep = WorkloadStep::Update {
     take_over: None,
@@ -41,7 +47,7 @@ fn ensure(observed: &Observed) -> Ensure {
     }
 }
 
-fn reason(step: QueueStep) -> (Reason, Retry) {
+fn reason(step: QueueStep) -> (Reason, Requeue) {
     match step {
         QueueStep::Refuse(fault) => (fault.reason, fault.retry),
         other => panic!("{other:?}"),
@@ -91,9 +97,9 @@ fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
         ),
         (QueueSeen::Verified, "mq", QueueStep::Keep(None)),
         (
-            QueueSeen::Unanswered(Retry::Soon),
+            QueueSeen::Unanswered(Requeue::Backoff),
             "mq",
-            QueueStep::Await(Retry::Soon),
+            QueueStep::Await(Requeue::Backoff),
         ),
         (QueueSeen::NotAsked, "mq", QueueStep::Unmanaged),
     ];
@@ -117,43 +123,43 @@ fn queue_that_cannot_be_had_says_why_and_when_to_look_again() {
             "fixed",
             QueueSeen::Standing(Standing::Absent),
             Reason::QueueMissing,
-            Retry::Slowly,
+            Requeue::SlowBackoff,
         ),
         (
             "mq",
             QueueSeen::Standing(differs),
             Reason::QueueMismatch,
-            Retry::Slowly,
+            Requeue::SlowBackoff,
         ),
         (
             "mq",
             QueueSeen::Unknown(BrokerError::Unreachable(text())),
             Reason::BrokerUnreachable,
-            Retry::Soon,
+            Requeue::Backoff,
         ),
         (
             "mq",
             QueueSeen::Unknown(BrokerError::Throttled(text())),
             Reason::BrokerThrottled,
-            Retry::Soon,
+            Requeue::Backoff,
         ),
         (
             "mq",
             QueueSeen::Unknown(BrokerError::AuthFailed(text())),
             Reason::BrokerAuthFailed,
-            Retry::Slowly,
+            Requeue::SlowBackoff,
         ),
         (
             "mq",
             QueueSeen::Unknown(BrokerError::CredentialsMissing(text())),
             Reason::CredentialsMissing,
-            Retry::Slowly,
+            Requeue::SlowBackoff,
         ),
         (
             "mq",
             QueueSeen::Unknown(BrokerError::ConfigInvalid(text())),
             Reason::QueueConfigInvalid,
-            Retry::OnChange,
+            Requeue::AwaitChange,
         ),
     ];
     for (transport, seen, wanted, retry) in rows {
@@ -186,7 +192,7 @@ fn actor_that_cannot_be_acted_on_keeps_what_it_has_and_is_not_tried_again() {
             .unwrap_or_else(|| panic!("{bad} is accepted"));
         assert_eq!(
             (fault.reason, fault.retry),
-            (wanted, Retry::OnChange),
+            (wanted, Requeue::AwaitChange),
             "{bad}"
         );
         observed.workload = Child::Ours(workload(&deployment(&observed)));
@@ -301,7 +307,7 @@ fn foreign_workload_of_the_name_is_left_alone_and_named() {
     };
     assert_eq!(
         (fault.reason, fault.retry),
-        (Reason::NotOwned, Retry::Slowly)
+        (Reason::NotOwned, Requeue::SlowBackoff)
     );
     assert!(
         fault.message.contains("ns/a") && fault.message.contains("Other o"),

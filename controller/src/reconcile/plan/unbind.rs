@@ -5,9 +5,10 @@ use std::time::Duration;
 use asya_shared::resolve::Roll;
 use k8s_openapi::jiff::Timestamp;
 
-use super::evict::{self, Availability};
-use super::roll::Live;
-use crate::reconcile::bound_pods::Lacking;
+use super::evict;
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::rollout::Availability;
+use crate::reconcile::model::rollout::Live;
 
 /// What stands in for the actor's hash where nothing but another value makes pods roll.
 pub const UNBOUND: &str = "unbound";
@@ -24,7 +25,7 @@ pub struct Facts<'a> {
     /// The user, or the end of the namespace, makes it needless.
     pub skip: bool,
     /// Pods with the actor's sidecar that stay.
-    pub pods: &'a [Lacking],
+    pub pods: &'a [OutdatedPod],
     /// Such a pod is going.
     pub going: bool,
     /// The queue has scaled the target to 0, and it is woken when this is done (SO-6).
@@ -67,7 +68,7 @@ pub enum Unbind {
     /// Another value, which makes pods roll where giving the annotation up does not.
     Change,
     /// Nothing of ours is left that would make pods roll: evict this one.
-    Evict(Lacking),
+    Evict(OutdatedPod),
 }
 
 /// Decides about one actor that goes.

@@ -2,11 +2,12 @@
 //! first pod is to be its last, so what would replace it comes before.
 
 use asya_shared::inject::bound::Gate;
-use asya_shared::resolve::Claim;
+use asya_shared::resolve::{Claim, ObjectRef};
 
-use super::Wake;
 use super::claim::is_due;
-use super::roll::Rolling;
+use super::roll::facts::Rolling;
+use super::steps::Wake;
+use crate::reconcile::model::observed::Observed;
 
 /// About a target that nobody scales any more.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +49,17 @@ pub fn decide(facts: &Facts<'_>, wake: Wake) -> Waking {
     }
 }
 
+/// What the actor's queue scaled, as status tells.
+pub fn wake(observed: &Observed, object: &ObjectRef) -> Option<Wake> {
+    observed.previous.scaled_object_ref.as_ref()?;
+    let spec = observed.desired.as_ref().ok().map(|desired| &desired.spec);
+    let scaling = spec.and_then(|spec| spec.scaling.as_ref());
+    Some(Wake {
+        object: object.clone(),
+        replicas: scaling.map_or(1, |it| it.min_replicas_in_force().max(1)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -56,9 +68,9 @@ mod tests {
     use asya_shared::resolve::{Claim, ObjectRef};
 
     use super::{Facts, Waking, decide};
-    use crate::reconcile::Reason;
-    use crate::reconcile::plan::Wake;
-    use crate::reconcile::plan::roll::Rolling;
+    use crate::fault::Reason;
+    use crate::reconcile::plan::roll::facts::Rolling;
+    use crate::reconcile::plan::steps::Wake;
 
     /// SAFE-24, SO-6
     #[test]

@@ -7,13 +7,13 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::{Facts, LeftAlone, Verdict, decide};
-use crate::reconcile::pods::Pods;
-use crate::reconcile::testing::{stateful_set, workload};
-use crate::reconcile::{Fault, Reason};
+use crate::fault::{Fault, Reason};
+use crate::pods::refusals::Refusal;
+use crate::pods::summary::Pods;
+use crate::reconcile::tests::fixtures::{stateful_set, workload};
 use crate::record::{Class, HpaRecord, Problem, WorkloadRecord};
-use crate::refusals::Refusal;
 use crate::scaling::ready::ScalingReady;
-use crate::scaling::testing::hpa;
+use crate::scaling::tests::fixtures::hpa;
 
 mod refusals;
 

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::ChildRecord;
 use crate::record::TriggerAuthentication;
-use crate::record::{Concerns, Key, Record, Seen};
+use crate::record::{Enqueue, Key, Record, Seen};
 
 fn decode(metadata: &Value) -> ChildRecord<TriggerAuthentication> {
     let mut object = json!({
@@ -36,7 +36,7 @@ fn drift_shows_in_what_we_own() {
 #[test]
 fn owner_or_label_tells_whom_it_concerns() {
     let owner = json!([{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "u-a", "controller": true}]);
-    let actor = |name: &str| Concerns::Actor(Key::new("ns", name));
+    let actor = |name: &str| Enqueue::Actor(Key::new("ns", name));
     assert_eq!(
         decode(&json!({"ownerReferences": owner})).concerns(),
         actor("a")
@@ -45,5 +45,5 @@ fn owner_or_label_tells_whom_it_concerns() {
         decode(&json!({"labels": {"asya.sh/actor": "b"}})).concerns(),
         actor("b")
     );
-    assert_eq!(decode(&json!({})).concerns(), Concerns::Nobody);
+    assert_eq!(decode(&json!({})).concerns(), Enqueue::Nobody);
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::HpaRecord;
-use crate::record::{Concerns, Key, Record, Seen};
+use crate::record::{Enqueue, Key, Record, Seen};
 
 fn decode(object: &Value) -> HpaRecord {
     let seen: Seen<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
@@ -86,7 +86,7 @@ fn hpa_without_pods_is_as_one_that_has_not_looked() {
 /// KEDA-9: a rival is found by what it scales.
 #[test]
 fn label_counts_only_on_keda_s_own() {
-    let actor = |name: &str| Concerns::Actor(Key::new("ns", name));
+    let actor = |name: &str| Enqueue::Actor(Key::new("ns", name));
     assert_eq!(decode(&of_keda()).concerns(), actor("a"));
     let mut rival = of_keda();
     rival["metadata"]["ownerReferences"] = json!([]);

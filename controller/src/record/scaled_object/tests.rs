@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::{KedaReady, ScaledObjectRecord};
-use crate::record::{Concerns, Key, Seen};
+use crate::record::{Enqueue, Key, Seen};
 
 fn decode(object: &Value) -> ScaledObjectRecord {
     let seen: Seen<ScaledObjectRecord> = serde_json::from_str(&object.to_string()).unwrap();
@@ -131,7 +131,7 @@ fn target_is_free_of_version_and_complete() {
 fn ours_concerns_its_actor_and_a_rival_that_of_its_target() {
     assert_eq!(
         super::Record::concerns(&decode(&ours())),
-        Concerns::Actor(Key::new("ns", "a"))
+        Enqueue::Actor(Key::new("ns", "a"))
     );
     let mut rival = ours();
     rival["metadata"]["ownerReferences"][0]["kind"] = json!("Model");
@@ -140,7 +140,7 @@ fn ours_concerns_its_actor_and_a_rival_that_of_its_target() {
     rival["spec"]["scaleTargetRef"] = json!({"name": "b"});
     assert_eq!(
         super::Record::concerns(&decode(&rival)),
-        Concerns::Actor(Key::new("ns", "b"))
+        Enqueue::Actor(Key::new("ns", "b"))
     );
 }
 

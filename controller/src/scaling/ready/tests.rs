@@ -4,8 +4,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{ScalingReady, scaling_ready};
-use crate::reconcile::{Fault, Reason};
-use crate::scaling::testing::{hpa, scaled_object};
+use crate::fault::{Fault, Reason};
+use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 const NOW: &str = "2026-01-01T00:02:00Z";
 

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{LastScale, desired_replicas, hpa_of, last_scale};
-use crate::scaling::testing::{hpa, scaled_object};
+use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 fn at(time: &str) -> Timestamp {
     time.parse().unwrap()

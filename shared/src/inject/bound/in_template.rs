@@ -5,8 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::decide::unfit;
 use super::facts::Facts;
+use super::names::volume_names;
 use super::ours::{List, Ours};
-use super::plan::{BoundPlan, volume_names};
+use super::plan::BoundPlan;
 use super::{PodView, Reason};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 

@@ -11,10 +11,12 @@ mod facts;
 mod gate;
 mod image;
 mod in_template;
+mod names;
 mod ours;
 mod patch;
 mod plan;
 mod pod;
+mod pod_facts;
 mod resources;
 mod restore;
 

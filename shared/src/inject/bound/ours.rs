@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::plan::volume_names;
+use super::names::volume_names;
 use super::pod::PodView;
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::facts::Facts;
+use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
 use super::ours::List;
 use super::resources;
 use crate::api::{AsyncActorSpec, EnvVar, ModeSpec, ResolvedTarget, Resources, RuntimeInForce};
@@ -14,15 +15,10 @@ use crate::inject::keyed::{BY_NAME, put};
 use crate::inject::sidecar::{self, SidecarInputs, gateway_of};
 use crate::inject::volumes::BOUND;
 use crate::inject::{list_at, runtime};
-use crate::names::{
-    NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label,
-};
+use crate::names::{ROLE_TOKEN_VOLUME, RUNTIME_CONTAINER, SIDECAR_CONTAINER, label};
 use crate::resolve::{Family, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
-pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
-pub(super) const TARGET_URL: &str = "ASYA_TARGET_URL";
-pub(super) const HANDLER: &str = "ASYA_HANDLER";
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
 /// How long adapters try, in seconds; 0 is without limit. The sidecar hangs up at that time.
 const TARGET_TIMEOUT: &str = "ASYA_TARGET_TIMEOUT";
@@ -311,19 +307,6 @@ fn volumes(role: bool) -> Vec<Value> {
         );
     }
     volumes
-}
-
-/// Names of every volume that a plan may have.
-pub(super) fn volume_names() -> impl Iterator<Item = &'static str> {
-    use crate::names::{BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, RUNTIME_CONFIG_MAP};
-    [
-        BOUND_SOCKET_VOLUME,
-        BOUND_TMP_VOLUME,
-        RUNTIME_CONFIG_MAP,
-        NO_TOKEN_VOLUME,
-        ROLE_TOKEN_VOLUME,
-    ]
-    .into_iter()
 }
 
 fn runtime_container(

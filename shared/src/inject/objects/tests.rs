@@ -38,7 +38,7 @@ fn deployment_is_the_golden_one() {
         &json!({"host": "rabbitmq", "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"}}),
     );
     let WorkloadObject {
-        kept: Sealed { object, hash },
+        kept: HashedManifest { object, hash },
         template_hash,
         grace_seconds,
         ..
@@ -64,7 +64,8 @@ fn deployment_is_the_golden_one() {
 /// WRK-1
 #[test]
 fn hash_is_that_of_the_object_without_it() {
-    let Sealed { mut object, hash } = built(&Fixture::new(&json!({})), Replicas::Enforced(1)).kept;
+    let HashedManifest { mut object, hash } =
+        built(&Fixture::new(&json!({})), Replicas::Enforced(1)).kept;
     object["metadata"]
         .as_object_mut()
         .unwrap()
@@ -99,7 +100,7 @@ fn number_of_pods_is_in_object_and_hash_only_while_it_is_ours() {
 /// SA-1
 #[test]
 fn service_account_carries_the_role_of_its_actor() {
-    let Sealed { object, hash } =
+    let HashedManifest { object, hash } =
         service_account("team-a", "foo", "uid-1", "arn:aws:iam::1:role/r");
     assert_eq!(
         object,
@@ -200,7 +201,7 @@ fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
 /// RUN-1, RUN-2
 #[test]
 fn script_is_shared_by_its_namespace() {
-    let Sealed { object, hash } = runtime_config_map("team-a", "print()", "import os");
+    let HashedManifest { object, hash } = runtime_config_map("team-a", "print()", "import os");
     assert_eq!(
         object,
         json!({

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use asya_shared::applied::Sealed;
+use asya_shared::applied::HashedManifest;
 use http::{Method, Request, Response};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::Client;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use tower::BoxError;
 
 use super::{Child, Error, Fault, Key, Step, apply_child};
-use crate::applier::Applier;
-use crate::objects::Objects;
-use crate::reconcile::Reason;
-use crate::reconcile::testing::{actor, observed, spec};
+use crate::cluster::impersonation::Applier;
+use crate::cluster::objects::Objects;
+use crate::fault::Reason;
+use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::ChildRecord;
 
 type Accounts = Objects<ChildRecord<ServiceAccount>>;
@@ -64,7 +64,7 @@ fn account(controller: &str) -> Value {
 async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error>, usize) {
     let (accounts, asked) = server(code, found);
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let wanted = Sealed {
+    let wanted = HashedManifest {
         object: account("actor-uid"),
         hash: "h".to_owned(),
     };

@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::reconcile::observe::binding::BindingSeen;
-use crate::reconcile::observe::rollout::RolloutSeen;
-use crate::reconcile::testing::{actor, context_with, observed, proved_status};
+use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::rollout::RolloutSeen;
+use crate::reconcile::tests::fixtures::{actor, context_with, observed, proved_status};
 use crate::record::Key;
 
 /// An actor that binds Deployment `web`, with this about dry runs in its status, and a pod for the next one.
@@ -72,7 +72,7 @@ async fn no_pod_is_replaced_in_the_moment_in_which_the_gate_was_opened() {
         let probed = probe(&context, &seen, planned, &mut ensured).await;
         match probed.unwrap().unwrap() {
             Ok(next) => assert!(begins && next == act, "{age}"),
-            Err(Rolled::Waits(Reason::RolloutInProgress, _, Retry::After(wait))) => {
+            Err(Rolled::Waits(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
                 assert!(!begins && wait <= Duration::from_secs(2), "{age}: {wait:?}");
             }
             Err(other) => panic!("{other:?}"),
@@ -96,7 +96,7 @@ async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_side
     ] {
         let (context, seen) = (context_with(answers), bound(status));
         let other = Key::new("elsewhere", "other");
-        context.slots.hold(seen.key(), Timestamp::MAX);
+        context.rollout_slots.hold(seen.key(), Timestamp::MAX);
         let step = Rolling::Act(Act::Annotate("v".to_owned()));
         let planned = (Probing::Rest, Some(step.clone()));
         let mut ensured = Ensured::default();
@@ -116,7 +116,7 @@ async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_side
             Err(other) => panic!("{other:?}"),
         };
         assert_eq!(told, wanted, "{:?}", seen.previous.injection);
-        let has_room = context.slots.has_room_for(&other, Timestamp::now());
+        let has_room = context.rollout_slots.has_room_for(&other, Timestamp::now());
         assert_eq!(
             has_room,
             wanted.is_some(),

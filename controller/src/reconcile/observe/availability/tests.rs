@@ -3,8 +3,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{availability, clusters, ray_workers, see};
-use crate::reconcile::plan::roll::Live;
-use crate::reconcile::testing::context;
+use crate::reconcile::model::rollout::Live;
+use crate::reconcile::tests::fixtures::context;
 use crate::record::Key;
 
 fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {

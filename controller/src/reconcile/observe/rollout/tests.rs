@@ -3,10 +3,12 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{Asked, Live, RolloutSeen, TEMPLATE, see, unavailable};
-use crate::reconcile::bound_pods::{Counted, Lacking};
-use crate::reconcile::observe::binding::{BoundPods, Resolved};
-use crate::reconcile::testing::{actor, context_with, observed, proved_status};
+use super::{Asked, Live, see, unavailable};
+use crate::reconcile::model::binding::Resolved;
+use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::bound_pods::{Counted, OutdatedPod};
+use crate::reconcile::model::rollout::{RolloutSeen, TEMPLATE};
+use crate::reconcile::tests::fixtures::{actor, context_with, observed, proved_status};
 
 fn deployment(spec: &Value, status: &Value) -> Value {
     let mut body = json!({
@@ -113,8 +115,8 @@ async fn looked() -> RolloutSeen {
     let resource = ApiResource::from_gvk(&kind);
     context.bindings.kinds.serve("apps", "Deployment", resource);
     let web = deployment(&json!({}), &json!({}));
-    let resolver = resolver("apps", "Deployment");
-    let Resolution::Found(target) = resolver.resolve(&web, &Related::default()) else {
+    let row = resolver("apps", "Deployment");
+    let Resolution::Found(target) = row.resolve(&web, &Related::default()) else {
         panic!()
     };
     let resolved = Resolved {
@@ -126,9 +128,9 @@ async fn looked() -> RolloutSeen {
     let binds_to = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": binds_to});
     let actor = observed(&actor(&json!({}), &spec, &proved_status())).actor;
-    let lacking = ["stays", "gone"].map(|uid| Lacking {
+    let lacking = ["stays", "gone"].map(|uid| OutdatedPod {
         uid: uid.into(),
-        ..Lacking::default()
+        ..OutdatedPod::default()
     });
     let counted = Counted {
         lacking: lacking.to_vec(),

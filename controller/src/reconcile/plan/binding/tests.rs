@@ -4,19 +4,25 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::binding::TemplatePart;
-use crate::reconcile::bound_pods::{Counted, Lacking};
-use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved, scaling_of};
-use crate::reconcile::observe::rollout::RolloutSeen;
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::roll::Rolling;
-use crate::reconcile::plan::template::{Ceded, Successor, Templating};
+use crate::fault::{Fault, Reason};
+use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::bound_pods::{Counted, OutdatedPod};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::handover::{Ceded, Successor};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::rollout::RolloutSeen;
+use crate::reconcile::observe::binding::scaling_of;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::scaling::ScalingPlan;
+use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::wake::Waking;
-use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
-use crate::reconcile::testing::{actor, observed, proved_status, record};
-use crate::reconcile::{Fault, Reason};
-use crate::record::{ActorRecord, BarePodRecord};
-use crate::scaling::plan::ScalingPlan;
-use crate::scaling::testing::{hpa, scaled_object};
+use crate::reconcile::plan::{Step, plan};
+use crate::reconcile::tests::fixtures::{actor, observed, proved_status, record};
+use crate::record::{ActorRecord, UninjectedPodRecord};
+use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 const APPLY: Step = Step::Apply { take_over: None };
 
@@ -107,7 +113,7 @@ fn nothing_scales_a_target_for_the_first_time_whose_pods_do_not_have_the_sidecar
     let serves = || {
         let mut seen = scaling(Ok(deployment()));
         let pods = seen.binding.as_mut().unwrap().pods.as_mut().unwrap();
-        pods.bare = vec![record::<BarePodRecord>(&bare)];
+        pods.bare = vec![record::<UninjectedPodRecord>(&bare)];
         seen
     };
     let plan = wanted(&serves());
@@ -153,10 +159,10 @@ fn binding_that_is_reconciled_once_writes_nothing_to_its_target_after_it_was_rea
         actor.annotations.once = true;
         seen.actor = std::sync::Arc::new(actor);
         seen.previous.ready_generation = ready;
-        let lacking = Lacking {
+        let lacking = OutdatedPod {
             name: "bare".into(),
             uid: "bare".into(),
-            ..Lacking::default()
+            ..OutdatedPod::default()
         };
         let mut rollout = RolloutSeen {
             has_slot: true,
@@ -393,7 +399,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
         binding.rollout = Some(RolloutSeen {
             counted: Counted {
                 total: 1,
-                lacking: vec![Lacking::default()],
+                lacking: vec![OutdatedPod::default()],
                 ..Counted::default()
             },
             has_slot: true,

@@ -5,15 +5,17 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Claiming, judge, plan};
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::observe::binding::{BindingSeen, Resolved};
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::ScalingStep;
-use crate::reconcile::plan::roll::{Act, Rolling};
-use crate::reconcile::testing::{actor, observed};
-use crate::reconcile::{Fault, Reason, Step};
-use crate::scaling::plan::{Removal, ScalingPlan};
-use crate::scaling::testing::{hpa, scaled_object};
+use crate::fault::{Fault, Reason};
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::Step;
+use crate::reconcile::plan::roll::facts::{Act, Rolling};
+use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
+use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::tests::fixtures::{actor, observed};
+use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
 fn claim(is_made: bool) -> Claim {
     let owner = ObjectRef {
@@ -98,20 +100,20 @@ fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
             false,
             wanted(),
             Some(&Rolling::Rest),
-            Some(Claiming::Wanted(Contest::Write)),
+            Some(Claiming::Wanted(FieldDecision::Write)),
         ),
         (
             false,
             wanted(),
             Some(&annotate),
-            Some(Claiming::Wanted(Contest::Write)),
+            Some(Claiming::Wanted(FieldDecision::Write)),
         ),
         (false, unproved(), Some(&Rolling::Rest), None),
         (
             false,
             unproved(),
             Some(&annotate),
-            Some(Claiming::Wanted(Contest::Write)),
+            Some(Claiming::Wanted(FieldDecision::Write)),
         ),
         (false, wanted(), Some(&wait), None),
         (false, wanted(), Some(&Rolling::Act(Act::Prove)), None),
@@ -122,13 +124,13 @@ fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
             false,
             off(),
             Some(&Rolling::Rest),
-            Some(Claiming::Wanted(Contest::Over)),
+            Some(Claiming::Wanted(FieldDecision::Over)),
         ),
         (
             true,
             wanted(),
             Some(&Rolling::Rest),
-            Some(Claiming::Wanted(Contest::Over)),
+            Some(Claiming::Wanted(FieldDecision::Over)),
         ),
         (true, off(), Some(&Rolling::Rest), Some(Claiming::GiveUp)),
         (true, off(), Some(&annotate), Some(Claiming::GiveUp)),
@@ -137,7 +139,7 @@ fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
             true,
             unscaled(false),
             Some(&Rolling::Rest),
-            Some(Claiming::Wanted(Contest::Over)),
+            Some(Claiming::Wanted(FieldDecision::Over)),
         ),
     ] {
         let observed = claiming(is_made, &json!({}));
@@ -165,7 +167,7 @@ fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
     let mut scaling = ScalingStep::Refused(Removal::default(), super::lost(&claim(false)));
     let found = plan(&lost, Some(&mut scaling), rest, now());
     assert!(
-        matches!(found, Some(Claiming::Wanted(Contest::Lost(_)))),
+        matches!(found, Some(Claiming::Wanted(FieldDecision::Lost(_)))),
         "{found:?}"
     );
 
@@ -174,21 +176,25 @@ fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
             "Waiting",
             1,
             now(),
-            Claiming::Wanted(Contest::Wait(Duration::from_secs(30))),
+            Claiming::Wanted(FieldDecision::Wait(Duration::from_secs(30))),
         ),
         (
             "Waiting",
             1,
             "2026-01-01T00:10:30Z".parse().unwrap(),
-            Claiming::Wanted(Contest::Write),
+            Claiming::Wanted(FieldDecision::Write),
         ),
-        ("Stopped", 5, now(), Claiming::Wanted(Contest::Stop)),
+        ("Stopped", 5, now(), Claiming::Wanted(FieldDecision::Stop)),
     ] {
         let observed = claiming(false, &entry(state, losses));
         let mut scaling = scaled(None);
         let found = plan(&observed, Some(&mut scaling), rest, at);
         let is_told = scaling.fault().map(|it| it.reason) == Some(Reason::RivalAutoscaler);
-        assert_eq!(is_told, told != Claiming::Wanted(Contest::Write), "{state}");
+        assert_eq!(
+            is_told,
+            told != Claiming::Wanted(FieldDecision::Write),
+            "{state}"
+        );
         assert_eq!(found, Some(told));
     }
     // Who takes it away at once leaves KEDA no time.
@@ -204,13 +210,13 @@ fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
             rest,
             now(),
         );
-        let lost = matches!(found, Some(Claiming::Wanted(Contest::Lost(_))));
+        let lost = matches!(found, Some(Claiming::Wanted(FieldDecision::Lost(_))));
         assert_eq!(lost, is_lost, "{status}: {found:?}");
     }
     at_once["conflicts"] = entry("Held", 4)["conflicts"].clone();
     let mut scaling = scaled(None);
     let found = plan(&claiming(false, &at_once), Some(&mut scaling), rest, now());
-    let lost = matches!(found, Some(Claiming::Wanted(Contest::Lost(_))));
+    let lost = matches!(found, Some(Claiming::Wanted(FieldDecision::Lost(_))));
     assert!(lost, "{found:?}");
     let told = scaling.fault().map(|it| it.reason);
     assert_eq!(told, Some(Reason::RivalAutoscaler));
@@ -219,7 +225,9 @@ fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
     let found = plan(&held, Some(&mut scaled(None)), rest, now());
     assert_eq!(
         found,
-        Some(Claiming::Wanted(Contest::Stands(Duration::from_mins(14))))
+        Some(Claiming::Wanted(FieldDecision::Stands(
+            Duration::from_mins(14)
+        )))
     );
 }
 

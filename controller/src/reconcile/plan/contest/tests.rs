@@ -6,13 +6,18 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-use crate::reconcile::conflict::Specs;
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved, scaling_of};
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::{Plan, ScalingStep, Step, plan};
-use crate::reconcile::testing::{actor, observed, proved_status};
-use crate::scaling::testing::scaled_object;
+use crate::reconcile::contention::Specs;
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::observe::binding::scaling_of;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::steps::ScalingStep;
+use crate::reconcile::plan::{Step, plan};
+use crate::reconcile::tests::fixtures::{actor, observed, proved_status};
+use crate::scaling::tests::fixtures::scaled_object;
 
 const APPLY: Step = Step::Apply { take_over: None };
 
@@ -76,7 +81,7 @@ pub(in crate::reconcile::plan) fn applied(
     seen
 }
 
-fn planned(seen: &Observed, now: Timestamp) -> (Contest, Step) {
+fn planned(seen: &Observed, now: Timestamp) -> (FieldDecision, Step) {
     let Plan::Bind(plan) = plan(seen, now) else {
         panic!()
     };
@@ -111,38 +116,47 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
         target: "spec".to_owned(),
     };
     let wait = |seconds| Duration::from_secs(seconds);
-    let (first, second) = (Contest::Lost(specs.clone()), Contest::Lost(specs));
+    let (first, second) = (
+        FieldDecision::Lost(specs.clone()),
+        FieldDecision::Lost(specs),
+    );
     for (changed, entries, now, contest, step) in [
-        (false, vec![], 1000, Contest::Over, Step::Keep),
+        (false, vec![], 1000, FieldDecision::Over, Step::Keep),
         (true, vec![], 1000, first, Step::Keep),
         (
             true,
             vec![entry("Waiting", 1)],
             1004,
-            Contest::Wait(wait(6)),
+            FieldDecision::Wait(wait(6)),
             Step::Keep,
         ),
-        (true, vec![entry("Waiting", 1)], 1010, Contest::Write, APPLY),
+        (
+            true,
+            vec![entry("Waiting", 1)],
+            1010,
+            FieldDecision::Write,
+            APPLY,
+        ),
         (true, vec![entry("Held", 1)], 1020, second, Step::Keep),
         (
             false,
             vec![entry("Held", 1)],
             1020,
-            Contest::Stands(wait(880)),
+            FieldDecision::Stands(wait(880)),
             Step::Keep,
         ),
         (
             false,
             vec![entry("Held", 1)],
             1900,
-            Contest::Over,
+            FieldDecision::Over,
             Step::Keep,
         ),
         (
             true,
             vec![entry("Stopped", 5)],
             9000,
-            Contest::Stop,
+            FieldDecision::Stop,
             Step::Keep,
         ),
     ] {
@@ -157,20 +171,20 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
 fn what_the_user_or_the_target_changes_is_applied_at_once() {
     let mut seen = applied(true, vec![entry("Waiting", 2)]);
     seen.previous.inventory[0].hash = Some("of another spec".to_owned());
-    assert_eq!(planned(&seen, at(1000)), (Contest::Write, APPLY));
+    assert_eq!(planned(&seen, at(1000)), (FieldDecision::Write, APPLY));
     let mut made_anew = applied(true, vec![]);
     made_anew.previous.inventory[0].uid = Some("of the one before".to_owned());
-    assert_eq!(planned(&made_anew, at(1000)), (Contest::Write, APPLY));
+    assert_eq!(planned(&made_anew, at(1000)), (FieldDecision::Write, APPLY));
     let mut stopped = entry("Stopped", 5);
     stopped.target = "another spec".to_owned();
     let seen = applied(true, vec![stopped.clone()]);
     let anew = planned(&seen, at(9000));
-    assert_eq!(anew, (Contest::Write, APPLY), "another target");
+    assert_eq!(anew, (FieldDecision::Write, APPLY), "another target");
     stopped.uid = "another target".to_owned();
     let seen = applied(true, vec![stopped]);
     assert!(matches!(
         planned(&seen, at(9000)),
-        (Contest::Lost(_), Step::Keep)
+        (FieldDecision::Lost(_), Step::Keep)
     ));
     let mut gone = applied(true, vec![entry("Stopped", 5)]);
     gone.scaling.scaled_object = Child::Absent;

@@ -10,16 +10,19 @@ use super::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, Unbind, WorkloadRemoval,
     plan_deletion,
 };
-use crate::reconcile::Step;
-use crate::reconcile::observe::binding::BindingSeen;
-use crate::reconcile::observe::known::Hold;
-use crate::reconcile::observe::unbinding::UnbindingSeen;
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::roll::Live;
-use crate::reconcile::testing::{actor, deployment, observed, pod, spec, stateful_set, workload};
+use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::rollout::Live;
+use crate::reconcile::model::rollout::UnbindingSeen;
+use crate::reconcile::plan::Step;
+use crate::reconcile::plan::scaling::Removal;
+use crate::reconcile::tests::fixtures::{
+    actor, deployment, observed, pod, spec, stateful_set, workload,
+};
 use crate::record::{Key, PodRecord};
-use crate::scaling::plan::Removal;
-use crate::scaling::testing::{scaled_object, trigger_authentication};
+use crate::scaling::tests::fixtures::{scaled_object, trigger_authentication};
 
 fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()

@@ -3,18 +3,19 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Availability, Facts, UnreadyPod};
-use crate::reconcile::bound_pods::Lacking;
+use super::Facts;
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
-fn candidate(name: &str) -> Lacking {
-    Lacking {
+fn candidate(name: &str) -> OutdatedPod {
+    OutdatedPod {
         name: name.into(),
         uid: name.into(),
-        ..Lacking::default()
+        ..OutdatedPod::default()
     }
 }
 
@@ -28,7 +29,7 @@ fn unready(name: &str, made: i64) -> UnreadyPod {
 
 /// Three pods are asked for; one was evicted 100 s ago, and a replacement may take 60 s.
 struct Row {
-    candidates: Vec<Lacking>,
+    candidates: Vec<OutdatedPod>,
     unready: Vec<UnreadyPod>,
     wanted: Option<i32>,
     present: i32,

@@ -5,12 +5,13 @@ use asya_shared::resolve::{Claim, ObjectRef, Scale};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use crate::reconcile::conflict::Specs;
-use crate::reconcile::conflict::contest::Contest;
-use crate::reconcile::observe::Observed;
+use crate::reconcile::contention::Specs;
+use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::contest::tests::{applied, at};
-use crate::reconcile::plan::{Plan, plan};
-use crate::scaling::testing::hpa;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::plan;
+use crate::scaling::tests::fixtures::hpa;
 
 /// A target of one pod, of which the autoscaler wants so many.
 fn asked(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
@@ -24,7 +25,7 @@ fn asks(target: &str, desired: i32) -> Value {
     json!({"spec": {"scaleTargetRef": {"name": target}}, "status": {"desiredReplicas": desired}})
 }
 
-fn planned(seen: &Observed, now: i64) -> Contest {
+fn planned(seen: &Observed, now: i64) -> FieldDecision {
     match plan(seen, at(now)) {
         Plan::Bind(plan) => plan.replicas.unwrap(),
         other => panic!("{other:?}"),
@@ -48,23 +49,23 @@ fn entry(state: &str, losses: i32, target: &str) -> Vec<BindingConflict> {
 /// CONF-4
 #[test]
 fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_waits_between() {
-    let suspect = Contest::Lost(Specs {
+    let suspect = FieldDecision::Lost(Specs {
         generation: 2,
         target: "spec".to_owned(),
     });
     let wait = |seconds| Duration::from_secs(seconds);
     let waiting = || entry("Waiting", 2, "");
     for (desired, entries, now, wanted) in [
-        (1, vec![], 1000, Contest::Over),
+        (1, vec![], 1000, FieldDecision::Over),
         (3, vec![], 1000, suspect.clone()),
-        (0, vec![], 1000, Contest::Over),
-        (3, waiting(), 1004, Contest::Wait(wait(6))),
+        (0, vec![], 1000, FieldDecision::Over),
+        (3, waiting(), 1004, FieldDecision::Wait(wait(6))),
         (3, waiting(), 1010, suspect),
-        (1, waiting(), 1004, Contest::Stands(wait(896))),
-        (1, waiting(), 1900, Contest::Over),
-        (3, entry("Stopped", 5, "spec"), 1000, Contest::Stop),
-        (1, entry("Stopped", 5, "spec"), 1000, Contest::Stop),
-        (3, entry("Stopped", 5, "other"), 1000, Contest::Over),
+        (1, waiting(), 1004, FieldDecision::Stands(wait(896))),
+        (1, waiting(), 1900, FieldDecision::Over),
+        (3, entry("Stopped", 5, "spec"), 1000, FieldDecision::Stop),
+        (1, entry("Stopped", 5, "spec"), 1000, FieldDecision::Stop),
+        (3, entry("Stopped", 5, "other"), 1000, FieldDecision::Over),
     ] {
         let row = format!("{desired} are asked for, {entries:?}, at {now}");
         assert_eq!(planned(&asked(desired, entries), now), wanted, "{row}");
@@ -75,9 +76,9 @@ fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_
 #[test]
 fn what_the_autoscaler_asked_of_an_earlier_workload_is_compared_with_no_other() {
     let mut seen = asked(3, vec![]);
-    assert!(matches!(planned(&seen, 1000), Contest::Lost(_)));
+    assert!(matches!(planned(&seen, 1000), FieldDecision::Lost(_)));
     seen.scaling.hpas = vec![hpa(&asks("web-before-its-canary-was-promoted", 3))];
-    assert_eq!(planned(&seen, 1000), Contest::Over);
+    assert_eq!(planned(&seen, 1000), FieldDecision::Over);
 }
 
 /// CONF-4, SO-5
@@ -98,10 +99,10 @@ fn replicas_of_what_an_owner_leaves_to_the_queue_are_looked_into_as_well() {
         );
         planned(&seen, 1000)
     };
-    assert!(matches!(claimed(true), Contest::Lost(_)));
+    assert!(matches!(claimed(true), FieldDecision::Lost(_)));
     assert_eq!(
         claimed(false),
-        Contest::Over,
+        FieldDecision::Over,
         "the owner's autoscaler is there"
     );
 }
@@ -117,7 +118,7 @@ fn replicas_of_a_workload_below_what_is_scaled_are_its_owners() {
         ..target.workload.clone()
     };
     target.scale = Scale::Object(above);
-    assert_eq!(planned(&seen, 1000), Contest::Over);
+    assert_eq!(planned(&seen, 1000), FieldDecision::Over);
 }
 
 /// CONF-4, KEDA-9
@@ -125,9 +126,9 @@ fn replicas_of_a_workload_below_what_is_scaled_are_its_owners() {
 fn number_of_pods_is_nobodys_while_nothing_of_ours_scales() {
     let mut no_hpa = asked(3, vec![]);
     no_hpa.scaling.hpas = Vec::new();
-    assert_eq!(planned(&no_hpa, 0), Contest::Over);
+    assert_eq!(planned(&no_hpa, 0), FieldDecision::Over);
     let mut asleep = asked(3, vec![]);
     let target = asleep.binding.as_mut().unwrap().target.as_mut().unwrap();
     target.as_mut().unwrap().replicas = Some(0);
-    assert_eq!(planned(&asleep, 0), Contest::Over, "that is KEDA's");
+    assert_eq!(planned(&asleep, 0), FieldDecision::Over, "that is KEDA's");
 }

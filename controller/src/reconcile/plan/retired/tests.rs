@@ -6,11 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Retired, list, looks};
-use crate::reconcile::observe::Observed;
-use crate::reconcile::observe::binding::{BindingSeen, BoundPods, Resolved};
-use crate::reconcile::observe::known::Hold;
-use crate::reconcile::plan::{Plan, plan};
-use crate::reconcile::testing::{actor, observed, pod, record, spec};
+use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use crate::reconcile::model::bound_pods::BoundPods;
+use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::plan;
+use crate::reconcile::tests::fixtures::{actor, observed, pod, record, spec};
 use crate::record::{Key, PodRecord};
 
 fn queue(transport: &str) -> QueueStatus {

@@ -2,8 +2,8 @@
 
 use asya_shared::api::RolloutStatus;
 
-use super::{Facts, Rolling};
-use crate::reconcile::bound_pods::{Lacking, Lacks};
+use super::facts::{Facts, Rolling};
+use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
 
 /// Replacements in a row without the sidecar.
 const BARE_REPLACEMENTS: i32 = 2;
@@ -26,11 +26,11 @@ pub(super) fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Optio
 
 /// How many replacements have come without the sidecar, up to the newest, where one was asked for (ROLL-5). One that is
 /// evicted in its turn is no longer there to be counted.
-pub fn bare_in_a_row(lacking: &[Lacking], before: &RolloutStatus) -> i32 {
+pub fn bare_in_a_row(lacking: &[OutdatedPod], before: &RolloutStatus) -> i32 {
     let Some(since) = before.since.as_ref().map(|it| it.0) else {
         return 0;
     };
-    let is_replacement = |pod: &&Lacking| {
+    let is_replacement = |pod: &&OutdatedPod| {
         // Times of pods are whole seconds: of the same one, those tell that the webhook was asked about.
         let created = pod.created.as_ref().map(|it| it.0);
         let same = pod.lacks == Lacks::Given;

@@ -3,9 +3,10 @@
 use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::Roll;
 
-use super::{Act, Facts, LATER, Live, Rolling, runs, waits_for_slot};
-use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::{Lacking, Lacks};
+use super::facts::{Act, Facts, LATER, Rolling, runs, waits_for_slot};
+use crate::fault::Reason;
+use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
+use crate::reconcile::model::rollout::Live;
 use crate::reconcile::plan::evict::{self, Obstacle};
 
 /// The next, when all others are there and ready (SAFE-11).
@@ -59,7 +60,7 @@ pub(super) fn stalled(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Opti
 
 /// A pod that an older sidecar keeps from being ready. What replaces it has today's, whatever its controller does: also
 /// one whose rollout is stuck on this pod (SAFE-13).
-pub(super) fn broken(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Lacking> {
+pub(super) fn broken(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<OutdatedPod> {
     let outdated = facts.lacking.iter().filter(|it| it.lacks == Lacks::Today);
     let outdated: Vec<_> = outdated.cloned().collect();
     let is_next = facts.evicting(facts.lacking, before).obstacle().is_none();

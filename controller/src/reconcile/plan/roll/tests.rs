@@ -5,11 +5,13 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Act, Facts, Live, Rolling, bare_in_a_row, decide};
-use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::{Lacking, Lacks};
-use crate::reconcile::conflict::{Losses, Specs, State};
-use crate::reconcile::plan::evict::Availability;
+use super::facts::{Act, Facts, Rolling};
+use super::{bare_in_a_row, decide};
+use crate::fault::Reason;
+use crate::reconcile::contention::{Losses, Specs, State};
+use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
+use crate::reconcile::model::rollout::Availability;
+use crate::reconcile::model::rollout::Live;
 
 mod one_by_one;
 
@@ -20,8 +22,8 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// A pod without the sidecar that was made then.
-fn bare(name: &str, made: i64) -> Lacking {
-    Lacking {
+fn bare(name: &str, made: i64) -> OutdatedPod {
+    OutdatedPod {
         name: name.into(),
         uid: name.into(),
         created: Some(Time(at(made))),
@@ -45,7 +47,7 @@ struct Row {
     at_once: bool,
     bound: bool,
     has_url: bool,
-    lacking: Vec<Lacking>,
+    lacking: Vec<OutdatedPod>,
     matched: i32,
     total: i32,
     availability: Availability,
@@ -332,7 +334,7 @@ fn two_bare_replacements_of_evicted_pods_in_a_row_end_it() {
     let again = || vec![bare("a", -20_000), bare("c", -50)];
     assert!(evicted(0, again()).evicts().is_some(), "one may be chance");
     assert!(evicted(1, again()).halts());
-    let counted = |bare, lacking: &[Lacking]| {
+    let counted = |bare, lacking: &[OutdatedPod]| {
         bare_in_a_row(
             lacking,
             &RolloutStatus {
@@ -355,12 +357,12 @@ fn two_bare_replacements_in_a_row_end_it() {
     };
     assert!(with(vec![bare("a", -50), bare("b", -10), bare("c", -9)]).halts());
     assert!(!with(vec![bare("a", -50), bare("b", -10)]).halts());
-    let outdated = Lacking {
+    let outdated = OutdatedPod {
         lacks: Lacks::Today,
         ..bare("c", -5)
     };
     assert!(!with(vec![bare("a", -11), bare("b", -10), outdated]).halts());
-    let stripped = |name| Lacking {
+    let stripped = |name| OutdatedPod {
         lacks: Lacks::Given,
         ..bare(name, -20)
     };

@@ -2,14 +2,20 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::plan_stop;
-use crate::reconcile::observe::contested::Contested;
-use crate::reconcile::observe::known::Hold;
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::{Plan, ScalingStep, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, deployment, observed, spec, stateful_set, workload};
-use crate::reconcile::{Fault, Reason, Step};
+use crate::fault::{Fault, Reason};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::known_queues::Hold;
+use crate::reconcile::model::observed::Contested;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::Step;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::plan;
+use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
+use crate::reconcile::tests::fixtures::{
+    actor, deployment, observed, spec, stateful_set, workload,
+};
 use crate::record::Key;
-use crate::scaling::testing::scaled_object;
+use crate::scaling::tests::fixtures::scaled_object;
 
 const APPLIED: &str = "hash of what was applied";
 

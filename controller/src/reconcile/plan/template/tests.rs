@@ -5,9 +5,10 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Ceded, Facts, Proof, Successor, Templating, cede, decide};
-use crate::reconcile::Reason;
-use crate::reconcile::conflict::{Losses, Specs, State};
+use super::{Facts, Proof, Templating, cede, decide};
+use crate::fault::Reason;
+use crate::reconcile::contention::{Losses, Specs, State};
+use crate::reconcile::model::handover::{Ceded, Successor};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()

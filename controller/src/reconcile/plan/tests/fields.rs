@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::reconcile::conflict::restoring::Restoring;
+use crate::reconcile::contention::restoring::Restoring;
 
 /// WRK-7
 #[test]

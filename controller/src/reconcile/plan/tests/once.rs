@@ -2,12 +2,15 @@ use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
 use super::{ensure, now, recorded};
-use crate::queue::Standing;
+use crate::broker::Standing;
 use crate::reconcile::desired::Mode;
-use crate::reconcile::observe::{Child, Observed, QueueSeen};
-use crate::reconcile::plan::drain::{Drain, Held};
-use crate::reconcile::plan::{Plan, QueueStep, WorkloadStep, plan};
-use crate::reconcile::testing::{actor, deployment, observed, spec};
+use crate::reconcile::desired::drain::{Drain, Held};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::{Observed, QueueSeen};
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::plan;
+use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
+use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec};
 
 /// An actor with these annotations, of this generation, that was ready with generation 2.
 fn was_ready(annotations: &Value, generation: i64) -> Observed {

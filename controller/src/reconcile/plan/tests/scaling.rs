@@ -4,15 +4,18 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use serde_json::{Value, json};
 
 use super::{ensure, new, now, with_spec};
-use crate::reconcile::Reason;
+use crate::fault::Reason;
 use crate::reconcile::desired::desired;
-use crate::reconcile::observe::{Child, Observed};
-use crate::reconcile::plan::{Plan, ScalingStep, Step, WorkloadStep, plan};
-use crate::reconcile::testing::{
+use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::plan::decision::Plan;
+use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
+use crate::reconcile::plan::{Step, plan};
+use crate::reconcile::tests::fixtures::{
     actor, deployment, installation, observed, pod, record, spec, workload,
 };
 use crate::record::ChildRecord;
-use crate::scaling::testing::scaled_object;
+use crate::scaling::tests::fixtures::scaled_object;
 
 /// SA-1, SA-2, SA-3
 #[test]

@@ -4,8 +4,8 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Facts, LATER, Live, UNBOUND, Unbind, decide};
-use crate::reconcile::bound_pods::Lacking;
-use crate::reconcile::plan::evict::{Availability, UnreadyPod};
+use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 static ALL_READY: Availability = Availability {
     present: 2,
@@ -14,11 +14,11 @@ static ALL_READY: Availability = Availability {
     wanted: None,
 };
 
-fn pod(name: &str) -> Lacking {
-    Lacking {
+fn pod(name: &str) -> OutdatedPod {
+    OutdatedPod {
         name: name.into(),
         uid: name.into(),
-        ..Lacking::default()
+        ..OutdatedPod::default()
     }
 }
 
@@ -140,7 +140,7 @@ fn what_an_older_actor_has_there_stays() {
         paused: true,
         ..Live::default()
     };
-    let unbind = |templated, pods: &[Lacking]| {
+    let unbind = |templated, pods: &[OutdatedPod]| {
         let mut live = of_the_older.clone();
         live.templated = templated;
         live.of_another();

@@ -3,9 +3,9 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::{now, of_set, pods};
-use crate::reconcile::testing::workload;
+use crate::pods::refusals::Refusal;
+use crate::reconcile::tests::fixtures::workload;
 use crate::record::ReplicaFailure;
-use crate::refusals::Refusal;
 
 /// STA-2
 #[test]

@@ -4,9 +4,9 @@ use asya_shared::resolve::Roll;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Row, WANTED, asked, at, bare, deployment};
-use crate::reconcile::Reason;
-use crate::reconcile::bound_pods::{Lacking, Lacks};
-use crate::reconcile::plan::evict::{Availability, UnreadyPod};
+use crate::fault::Reason;
+use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
+use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
 /// ROLL-4, ROLL-6
 #[test]
@@ -126,7 +126,7 @@ fn rollout_by_a_controller_that_does_not_get_on_is_told_and_not_repeated() {
 /// SAFE-13
 #[test]
 fn pod_that_an_older_sidecar_keeps_from_being_ready_is_replaced_however_its_target_rolls() {
-    let outdated = Lacking {
+    let outdated = OutdatedPod {
         lacks: Lacks::Today,
         ..bare("new", -690)
     };

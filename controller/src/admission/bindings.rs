@@ -1,0 +1,168 @@
+//! Bindings as the configurations need them, read from the records of actors.
+
+use std::sync::Arc;
+
+use asya_shared::admission::{Binding, Policy, required_entry_name};
+use asya_shared::api::{BindingStrategy, ModeSpec};
+use asya_shared::inject::bound::{BoundPlan, PlanInputs};
+use asya_shared::resolve::{self, Family, PodMatch};
+use asya_shared::validate;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::context::Context;
+use crate::record::{ActorRecord, Key};
+
+/// A binding with strategy Pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bound {
+    pub(super) key: Key,
+    pub(super) uid: Box<str>,
+    pub(super) family: Family,
+    pub(super) pods: PodMatch,
+    open_ended: bool,
+    required: bool,
+    /// Pods are injected by now.
+    in_force: bool,
+    /// What an injected pod says of it: [`BoundPlan::hash`], the actor's part.
+    pub(super) hash: Option<String>,
+}
+
+/// All of them, oldest first. One that is not in force for good is not among them: a target has one actor.
+/// `None` until all actors are known: one that is not yet keeps its entry, and what was proved of it (CFG-2).
+pub(super) fn all(context: &Context) -> Option<Vec<Bound>> {
+    if !context.stores.actors.is_filled() {
+        return None;
+    }
+    let mut actors: Vec<Arc<ActorRecord>> = Vec::new();
+    context.stores.actors.each(|actor| {
+        if actor.binds_to.is_some() && actor.works() {
+            actors.push(Arc::clone(actor));
+        }
+    });
+    let age = |actor: &ActorRecord| {
+        let created = actor.created.as_ref();
+        (
+            created.map_or(Timestamp::MIN, |time| time.0),
+            actor.metadata.uid.clone(),
+        )
+    };
+    actors.sort_by_cached_key(|actor| age(actor));
+    let is_owner =
+        |actor: &&Arc<ActorRecord>| context.bindings.owner_before(&actor.metadata.key).is_none();
+    let owners = actors.iter().filter(is_owner);
+    let bound = owners.filter_map(|actor| Bound::of(context, actor));
+    Some(bound.collect())
+}
+
+impl Bound {
+    fn of(context: &Context, actor: &ActorRecord) -> Option<Self> {
+        let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
+        let Ok(ModeSpec::Binding(in_force)) = spec.mode() else {
+            return None;
+        };
+        let target = in_force.target;
+        let key = &actor.metadata.key;
+        let elsewhere = target.namespace.as_deref().filter(|it| !it.is_empty());
+        if in_force.strategy != BindingStrategy::Pod
+            || elsewhere.is_some_and(|it| it != &*key.namespace)
+        {
+            return None;
+        }
+        let status = actor.told_status();
+        let installation = &context.installation;
+        let transport = installation.transports.usable(&spec.transport).ok();
+        let plan = transport
+            .filter(|_| in_force.required)
+            .and_then(|transport| {
+                BoundPlan::new(&PlanInputs {
+                    namespace: &key.namespace,
+                    actor: &key.name,
+                    uid: &actor.metadata.uid,
+                    spec: &spec,
+                    role_arn: actor.annotations.role_arn.as_deref(),
+                    transport,
+                    settings: &installation.settings,
+                    scripts_hash: &installation.scripts_hash,
+                })
+            });
+        Some(Self {
+            key: key.clone(),
+            uid: actor.metadata.uid.clone(),
+            family: Family::of_target(target),
+            pods: resolve::pods_of(target, status.resolved_target.as_ref()),
+            open_ended: resolve::is_open_ended(target),
+            required: in_force.required,
+            in_force: status.bound_since.is_some(),
+            hash: plan.map(|plan| plan.hash().actor.clone()),
+        })
+    }
+
+    /// As the configurations have it; `is_proved` tells by the name of its entry.
+    pub(super) fn binding(&self, is_proved: impl Fn(&str) -> bool) -> Binding {
+        Binding {
+            namespace: self.key.namespace.to_string(),
+            actor: self.key.name.to_string(),
+            family: self.family,
+            pods: self.pods.clone(),
+            open_ended: self.open_ended,
+            policy: if self.required {
+                let proved = is_proved(&self.entry());
+                Policy::Required { proved }
+            } else {
+                Policy::Optional
+            },
+        }
+    }
+
+    /// Its entry, if it is required.
+    pub(super) fn required_entry(&self) -> Option<String> {
+        self.required.then(|| self.entry())
+    }
+
+    /// Whether it is to fail closed, once that is proved.
+    pub(super) fn needs_proof(&self) -> bool {
+        self.required && self.in_force
+    }
+
+    fn entry(&self) -> String {
+        required_entry_name(&self.key.namespace, &self.key.name)
+    }
+}
+
+#[cfg(test)]
+impl Bound {
+    /// A required binding of namespace and actor, in force, with uid `uid-of-<actor>`.
+    pub(super) fn for_tests(
+        namespace: &str,
+        actor: &str,
+        pods: PodMatch,
+        hash: Option<&str>,
+    ) -> Self {
+        Self {
+            key: Key::new(namespace, actor),
+            uid: format!("uid-of-{actor}").into(),
+            family: Family::Generic,
+            pods,
+            open_ended: false,
+            required: true,
+            in_force: true,
+            hash: hash.map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all;
+    use crate::reconcile::tests::fixtures::context;
+
+    /// CFG-2, AVL-4
+    #[tokio::test]
+    async fn bindings_are_told_when_all_actors_are_known_and_not_before() {
+        let context = context();
+        context.stores.actors.awaited(&None);
+        assert!(all(&context).is_none(), "nothing is bound, as it seems");
+        context.stores.actors.completed(&None);
+        assert!(all(&context).is_some_and(|all| all.is_empty()));
+    }
+}

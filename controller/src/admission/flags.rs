@@ -1,0 +1,96 @@
+//! Flags of the webhook configurations.
+
+use std::time::Duration;
+
+use asya_shared::admission::Endpoint;
+use clap::Args;
+
+use super::Plan;
+
+/// Which webhook the API server is told of, besides its Service.
+#[derive(Args, Clone, Debug)]
+#[expect(clippy::struct_field_names, reason = "each is the name of a flag")]
+pub struct RuleFlags {
+    /// What the names of the webhook configurations begin with, and that of the `ClusterRole` with which they go;
+    /// without it none are kept.
+    #[arg(long)]
+    pub webhook_rules: Option<String>,
+
+    /// Port of the webhook's Service.
+    #[arg(long, default_value_t = 443)]
+    pub webhook_port: u16,
+
+    /// https://host:port of the webhook, where the API server reaches no Service.
+    #[arg(long)]
+    pub webhook_url: Option<String>,
+
+    /// How many replicas of the webhook there are to be, for what it warns of.
+    #[arg(long)]
+    pub webhook_replicas: Option<u32>,
+}
+
+impl RuleFlags {
+    /// What is to be kept for the webhook behind `service`, if it is installed.
+    pub fn plan(&self, service: Option<&str>, namespace: &str, spread: Duration) -> Option<Plan> {
+        let filled = |text: &&str| !text.is_empty();
+        let service = service.filter(filled)?;
+        let release = self.webhook_rules.as_deref().filter(filled)?;
+        let url = self.webhook_url.clone().filter(|url| !url.is_empty());
+        let by_service = || Endpoint::Service {
+            name: service.to_owned(),
+            port: self.webhook_port,
+        };
+        Some(Plan {
+            release: release.to_owned(),
+            namespace: namespace.to_owned(),
+            endpoint: url.map_or_else(by_service, Endpoint::Url),
+            replicas: self.webhook_replicas,
+            spread,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use asya_shared::admission::Endpoint;
+    use clap::Parser;
+
+    use crate::admission::Plan;
+    use crate::args::Args;
+
+    fn plan(flags: &[&str]) -> Option<Plan> {
+        let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
+        let service = args.certificates.webhook_service.as_deref();
+        args.rules.plan(service, "system", Duration::ZERO)
+    }
+
+    /// CFG-4
+    #[test]
+    fn webhook_is_reached_by_its_service_or_by_a_url() {
+        assert_eq!(plan(&[]), None);
+        assert_eq!(plan(&["--webhook-service=", "--webhook-rules=mine"]), None);
+        assert_eq!(plan(&["--webhook-service=hook"]), None);
+        let by_service = plan(&["--webhook-service=hook", "--webhook-rules=mine"]).unwrap();
+        assert_eq!(
+            (&*by_service.release, &*by_service.namespace),
+            ("mine", "system")
+        );
+        let service = Endpoint::Service {
+            name: "hook".to_owned(),
+            port: 443,
+        };
+        assert_eq!(by_service.endpoint, service);
+        assert_eq!(by_service.replicas, None);
+        let flags = [
+            "--webhook-replicas=1",
+            "--webhook-service=hook",
+            "--webhook-rules=mine",
+            "--webhook-url=https://h:1",
+        ];
+        let by_url = plan(&flags).unwrap();
+        assert_eq!(by_url.endpoint, Endpoint::Url("https://h:1".to_owned()));
+        assert_eq!(by_url.replicas, Some(1));
+    }
+}

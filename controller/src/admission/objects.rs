@@ -1,0 +1,315 @@
+//! The configurations of one kind at the API server: what the watch shows of them, and our writes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use asya_shared::names::manager;
+use json_patch::Patch as JsonPatch;
+use k8s_openapi::ClusterResourceScope;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tracing::info;
+
+use super::pace::Pace;
+use crate::cluster::patch::{replace, test};
+use crate::cluster::store::{Scope, Store};
+use crate::cluster::watch::{Selector, Watch, WatchSink};
+use crate::context::Context;
+use crate::record::{
+    Configuration, ConfigurationRecord, Content, Enqueue, Key, Metadata, Record, Seen,
+};
+use crate::telemetry::events::EventReason;
+use crate::telemetry::health::Readiness;
+use crate::telemetry::metrics::Metrics;
+
+/// Objects that we made, of whatever installation.
+const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
+
+/// The configurations of a kind.
+pub(super) struct Objects<K> {
+    client: Client,
+    /// What their names begin with.
+    release: String,
+    store: Arc<Kept<K>>,
+    /// What we last applied, by name.
+    applied: Mutex<BTreeMap<String, Content>>,
+    pace: Mutex<Pace>,
+}
+
+/// What the watch keeps: the store, and whether it is complete.
+struct Kept<K> {
+    store: Store<ConfigurationRecord<K>>,
+    listed: std::sync::atomic::AtomicBool,
+}
+
+/// An object as it should be.
+pub(super) struct Wanted {
+    name: String,
+    object: Value,
+    content: Content,
+}
+
+impl Wanted {
+    pub(super) fn new<K: Configuration + Serialize>(object: &K) -> Self {
+        Self {
+            name: object.meta().name.clone().unwrap_or_default(),
+            content: Content::of(object),
+            object: json!(object),
+        }
+    }
+}
+
+/// What is to be done about an object.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Keep,
+    Apply,
+    /// Another took back what we applied; with its field manager, where that is known.
+    Heal(Option<Box<str>>),
+}
+
+/// What has come of a look at an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is as it should be.
+    Kept,
+    /// It was written.
+    Wrote,
+    /// Somebody keeps taking it back: it is restored then.
+    Later(Instant),
+}
+
+/// Decides by what was last applied and what stands there.
+fn decide(
+    applied: Option<&Content>,
+    wanted: &Content,
+    live: Option<(&Content, Option<&str>)>,
+) -> Step {
+    match live {
+        Some((content, _)) if content.fulfils(wanted) => Step::Keep,
+        Some((_, writer)) if applied == Some(wanted) => Step::Heal(writer.map(Into::into)),
+        None if applied == Some(wanted) => Step::Heal(None),
+        Some(_) | None => Step::Apply,
+    }
+}
+
+impl<K> Objects<K>
+where
+    K: Configuration
+        + Resource<DynamicType = (), Scope = ClusterResourceScope>
+        + Serialize
+        + DeserializeOwned
+        + Clone
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    pub(super) fn new(client: Client, release: &str) -> Self {
+        Self {
+            client,
+            release: release.to_owned(),
+            store: Arc::new(Kept {
+                store: Store::default(),
+                listed: false.into(),
+            }),
+            applied: Mutex::default(),
+            pace: Mutex::default(),
+        }
+    }
+
+    pub(super) fn watch(&self, metrics: &Arc<Metrics>) -> Watch<ConfigurationRecord<K>> {
+        Watch {
+            api: Api::all(self.client.clone()),
+            scope: None,
+            selector: Selector {
+                labels: Some(OURS.into()),
+                ..Selector::default()
+            },
+            served: None,
+            store: self.store.clone(),
+            gate: Readiness::default().gate("webhook configurations"),
+            metrics: Arc::clone(metrics),
+        }
+    }
+
+    pub(super) fn is_listed(&self) -> bool {
+        self.store.listed.load(std::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Names of those of this installation.
+    pub(super) fn names(&self) -> Vec<String> {
+        let all = self.store.store.keys().into_iter();
+        let ours = all.filter(|key| is_of(&self.release, &key.name));
+        ours.map(|key| key.name.to_string()).collect()
+    }
+
+    /// Every `caBundle` of theirs.
+    pub(super) fn bundles(&self) -> Vec<Arc<[u8]>> {
+        self.ours()
+            .into_iter()
+            .flat_map(|it| it.bundles.to_vec())
+            .collect()
+    }
+
+    /// Names of entries that fail closed.
+    pub(super) fn failing(&self) -> BTreeSet<Box<str>> {
+        self.ours()
+            .into_iter()
+            .flat_map(|it| it.failing.to_vec())
+            .collect()
+    }
+
+    fn ours(&self) -> Vec<Arc<ConfigurationRecord<K>>> {
+        let mut all = Vec::new();
+        self.store.store.each(|record| all.push(Arc::clone(record)));
+        all.retain(|record| is_of(&self.release, &record.metadata.key.name));
+        all
+    }
+
+    /// Makes the object what it should be.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub(super) async fn apply(
+        &self,
+        wanted: &Wanted,
+        context: &Context,
+    ) -> Result<Outcome, String> {
+        let name = &*wanted.name;
+        let live = self.store.store.get(&Key::new("", name));
+        let applied = self.applied().get(name).cloned();
+        let seen = live
+            .as_ref()
+            .map(|live| (&live.content, live.writer.as_deref()));
+        let step = decide(applied.as_ref(), &wanted.content, seen);
+        if step == Step::Keep {
+            self.applied()
+                .insert(wanted.name.clone(), wanted.content.clone());
+            return Ok(Outcome::Kept);
+        }
+        let not_before = self.pace().not_before(name, Instant::now());
+        if let (Step::Heal(_), Some(at)) = (&step, not_before) {
+            return Ok(Outcome::Later(at));
+        }
+        let written = self.write(wanted).await?;
+        // The watch may be behind: what we wrote ourselves is no rival's work.
+        self.store.store.wrote(&written);
+        self.applied()
+            .insert(wanted.name.clone(), wanted.content.clone());
+        if let Step::Heal(writer) = step {
+            let pause = self.pace().restored(name, Instant::now());
+            let text = restored(writer.as_deref(), pause);
+            let about = reference::<K>(&written.record.metadata);
+            context.metrics.config_healed(name);
+            let events = &context.events;
+            events.tell_of(about, EventReason::WebhookConfigurationRestored, &text);
+        }
+        Ok(Outcome::Wrote)
+    }
+
+    async fn write(&self, wanted: &Wanted) -> Result<Seen<ConfigurationRecord<K>>, String> {
+        let (kind, name) = (K::kind(&()), &*wanted.name);
+        let failed = |error: kube::Error| format!("{kind} {name}: {error}");
+        let api: Api<Seen<ConfigurationRecord<K>>> = Api::all(self.client.clone());
+        let params = PatchParams::apply(manager::ADMISSION).force();
+        let patch = Patch::Apply(&wanted.object);
+        let mut written = api.patch(name, &params, &patch).await.map_err(failed)?;
+        if !written.record.content.fulfils(&wanted.content) {
+            // What others added stays beside an apply.
+            let version = written.record.metadata.resource_version.to_string();
+            let operations = vec![
+                test(&["metadata", "resourceVersion"], json!(version)),
+                replace(&["webhooks"], wanted.object["webhooks"].clone()),
+            ];
+            let params = PatchParams {
+                field_manager: Some(manager::ADMISSION.to_owned()),
+                ..PatchParams::default()
+            };
+            let patch = Patch::<()>::Json(JsonPatch(operations));
+            written = api.patch(name, &params, &patch).await.map_err(failed)?;
+        }
+        let entries = wanted.object["webhooks"].as_array().map_or(0, Vec::len);
+        info!(%kind, name, entries, "webhook configuration applied");
+        Ok(written)
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn applied(&self) -> MutexGuard<'_, BTreeMap<String, Content>> {
+        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `<release>-injector`, `<release>-injector-2`, …, `<release>-validator`.
+fn is_of(release: &str, name: &str) -> bool {
+    let rest = name
+        .strip_prefix(release)
+        .and_then(|rest| rest.strip_prefix('-'));
+    rest.is_some_and(|rest| {
+        let number = rest.strip_prefix("injector-");
+        rest == "validator"
+            || rest == "injector"
+            || number.is_some_and(|it| it.parse::<u32>().is_ok())
+    })
+}
+
+/// What an Event says of a restored object.
+fn restored(writer: Option<&str>, pause: Duration) -> String {
+    let mut text = match writer {
+        Some(writer) => format!("restored: {writer} had changed it"),
+        None => "restored: it had been deleted, or its entries removed".to_owned(),
+    };
+    if !pause.is_zero() {
+        text.push_str("; this happens again and again, so it is restored less and less often, down to once in 5 minutes: find who writes to it, and let them leave it alone");
+    }
+    text
+}
+
+fn reference<K: Resource<DynamicType = ()>>(metadata: &Metadata) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        name: Some(metadata.key.name.to_string()),
+        uid: Some(metadata.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+impl<K> WatchSink<ConfigurationRecord<K>> for Kept<K>
+where
+    ConfigurationRecord<K>: Record,
+{
+    fn relisting(&self, scope: &Scope) {
+        self.store.relisting(scope);
+    }
+
+    fn show(&self, scope: &Scope, seen: &Seen<ConfigurationRecord<K>>) -> Vec<Enqueue> {
+        self.store.show(scope, seen)
+    }
+
+    fn removed(&self, scope: &Scope, seen: &Seen<ConfigurationRecord<K>>) -> Vec<Enqueue> {
+        self.store.removed(scope, seen)
+    }
+
+    /// An empty list is worth a look, too.
+    fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
+        let gone = self.store.relisted(scope);
+        let first = !self.listed.swap(true, std::sync::atomic::Ordering::AcqRel);
+        gone.into_iter()
+            .chain(first.then_some(Enqueue::Everybody))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Counts actors for the metrics, from what their records hold ready.
+
+use std::collections::HashMap;
+
+use crate::cluster::store::Store;
+use crate::reconcile::part_of;
+use crate::record::ActorRecord;
+use crate::telemetry::metrics::Metrics;
+
+/// Sets the numbers of actors by transport and status, of bindings' pods and conflicts, and of actors that cannot be read.
+pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
+    let mut all = Vec::with_capacity(actors.len());
+    // Nothing is counted under the lock, which every pass takes.
+    actors.each(|actor| all.push(actor.clone()));
+    let mut by_label: HashMap<(&str, &str), usize> = HashMap::new();
+    for actor in &all {
+        let transport = actor.transport.as_deref().unwrap_or_default();
+        *by_label
+            .entry((transport, &actor.counted.status))
+            .or_default() += 1;
+    }
+    let labels = by_label.into_iter();
+    metrics.actors(labels.map(|((transport, status), count)| (transport, status, count)));
+    let counted = || {
+        all.iter()
+            .map(|actor| (&actor.metadata.key, &actor.counted))
+    };
+    metrics.bound_pods(counted().filter_map(|(key, it)| Some((key, it.pods.as_ref()?))));
+    metrics.conflicts(counted().flat_map(|(key, it)| {
+        it.conflicts.iter().filter_map(move |conflict| {
+            let count = u64::try_from(conflict.count).ok()?;
+            Some((key, part_of(conflict)?.name(), count))
+        })
+    }));
+    metrics.undecodable(counted().filter(|(_, it)| it.undecodable).count());
+    let halted = counted().filter(|(_, it)| it.rollout.halted || it.rollout.stalled);
+    metrics.rollouts_halted(halted.map(|(key, _)| key));
+}
+
+#[cfg(test)]
+mod tests {
+    use asya_process::metrics::Exposed;
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::count;
+    use crate::cluster::store::Store;
+    use crate::record::{ActorRecord, Seen};
+    use crate::telemetry::metrics::Metrics;
+
+    /// OPS-4, OPS-24
+    #[test]
+    fn actors_are_counted_by_transport_and_status() {
+        let store = Store::default();
+        let actors = [
+            (
+                "a",
+                json!({"transport": "mq"}),
+                json!({"status": "Running"}),
+            ),
+            (
+                "b",
+                json!({"transport": "mq"}),
+                json!({"status": "Running"}),
+            ),
+            (
+                "c",
+                json!({"transport": "mq", "workload": 5}),
+                json!({"status": "WorkloadError", "rollout": {"halted": true}}),
+            ),
+            ("d", json!({"transport": 5}), json!(null)),
+            (
+                "e",
+                json!({"transport": "mq"}),
+                json!({"status": "Updating", "pods": {"matched": 3, "injected": 2, "notInjected": 1, "outdated": 0}, "conflicts": [
+                    {"field": "x", "part": "Roll", "count": 5}, {"field": "y", "part": "of another release", "count": 2},
+                ]}),
+            ),
+        ];
+        for (name, spec, status) in actors {
+            let metadata =
+                json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
+            let object = json!({"metadata": metadata, "spec": spec, "status": status});
+            let mut seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+            let mut record = ActorRecord::clone(&seen.record);
+            // Neither is there to be read at a scrape.
+            (record.spec, record.status) = (None, None);
+            seen.record = Arc::new(record);
+            store.show(&None, &seen);
+        }
+        let metrics = Arc::new(Metrics::new());
+        count(&store, &metrics);
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"asya_operator_actors{transport="mq",status="Running"} 2"#,
+            r#"asya_operator_actors{transport="mq",status="WorkloadError"} 1"#,
+            r#"asya_operator_actors{transport="",status=""} 1"#,
+            r#"asya_operator_bound_pods{namespace="ns",actor="e",state="injected"} 2"#,
+            r#"asya_operator_bound_pods{namespace="ns",actor="e",state="not_injected"} 1"#,
+            r#"asya_operator_conflicts_total{namespace="ns",actor="e",field="Roll"} 5"#,
+            "asya_operator_undecodable_objects 1",
+            r#"asya_operator_rollout_halted{namespace="ns",actor="c"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Watches for bindings: each kind in a namespace from its first binding to its last (BIND-60 to BIND-62).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::operator::Operator;
+use crate::binding::index::{Place, What};
+use crate::binding::kinds::Kind;
+use crate::binding::objects::ObjectWatch;
+use crate::binding::{Bindings, Standing};
+use crate::cluster::store::Scope;
+use crate::cluster::watch::{Selector, Watch, WatchSink};
+use crate::cluster::work_queue::WorkQueue;
+use crate::reconcile::work_item::WorkItem;
+use crate::record::{
+    CrdNameRecord, CreationFailureRecord, Enqueue, ForeignRecord, LimitRangeRecord,
+    NamespaceRecord, QuotaRecord, Record, Seen, SeenForeign, UninjectedPodRecord,
+};
+use crate::telemetry::health::Readiness;
+
+/// Pods that the watch of actors' pods does not show. A finished pod (evicted, or stopped with its node) stays listed
+/// until it is garbage collected, but serves nothing and is replaced by nobody: it must not count as a pod without the
+/// sidecar. Metadata do not tell the phase, so the API server filters (SAFE-10).
+pub(crate) fn uninjected_pods() -> Selector {
+    Selector {
+        labels: Some("!asya.sh/asya".into()),
+        fields: Some("status.phase!=Succeeded,status.phase!=Failed".into()),
+    }
+}
+
+/// An object of others often changes several times in a moment: for all changes within this time it is read once
+/// (BIND-61).
+const MOMENT: Duration = Duration::from_millis(250);
+
+/// Runs the watches that the bindings need, for ever.
+pub async fn follow(operator: Operator, client: Client) {
+    let bindings = Arc::clone(&operator.context.bindings);
+    let mut places = bindings.places();
+    let mut running: BTreeMap<Place, JoinSet<()>> = BTreeMap::new();
+    loop {
+        let wanted = places.borrow_and_update().clone();
+        // What is new begins before what is old ends: some of it is the same.
+        for place in &wanted {
+            if !running.contains_key(place) {
+                let task = start(&operator, &client, place);
+                running.insert(place.clone(), task);
+            }
+        }
+        running.retain(|place, _| {
+            let stays = wanted.contains(place);
+            if !stays {
+                bindings.forget(place);
+            }
+            stays
+        });
+        if places.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// It ends when it is dropped.
+fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
+    let bindings = &operator.context.bindings;
+    let mut task = JoinSet::new();
+    match &place.what {
+        What::Pods => {
+            let api = match &place.scope {
+                Some(namespace) => Api::namespaced(client.clone(), namespace),
+                None => Api::all(client.clone()),
+            };
+            let store: Arc<dyn WatchSink<UninjectedPodRecord>> = bindings.clone();
+            let watch: Watch<UninjectedPodRecord> =
+                watch(operator, &place.scope, api, store, uninjected_pods());
+            let operator = operator.clone();
+            let tasks = operator.tasks.clone();
+            let run = watch.run(move |concerns| operator.wake(concerns));
+            task.spawn(tasks.unending("watch of bare pods", run));
+        }
+        // Without the webhook no pod gets a sidecar, and there are no rights to list these.
+        What::Constraints if !operator.context.installation.webhook => {}
+        What::Constraints => constraints(operator, client, &place.scope, &mut task),
+        What::Objects(kind) => {
+            let (operator, client) = (operator.clone(), client.clone());
+            let tasks = operator.tasks.clone();
+            let run = objects(operator, client, kind.clone(), place.scope.clone());
+            task.spawn(tasks.unending("watch of targets", run));
+        }
+    }
+    task
+}
+
+/// Events about anything but pods: one selector can name one reason, and controllers have several for a pod that they may
+/// not make.
+const CREATION_FAILURES: &str = "type=Warning,involvedObject.kind!=Pod";
+
+/// Watches what the API server judges pods by.
+fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut JoinSet<()>) {
+    let namespace = Selector {
+        fields: scope
+            .as_ref()
+            .map(|name| format!("metadata.name={name}").into()),
+        ..Selector::default()
+    };
+    let failures = Selector {
+        fields: Some(CREATION_FAILURES.into()),
+        ..Selector::default()
+    };
+    let any = Selector::default;
+    task.spawn(constraint::<QuotaRecord>(
+        operator,
+        api(client, scope),
+        scope,
+        any(),
+    ));
+    task.spawn(constraint::<LimitRangeRecord>(
+        operator,
+        api(client, scope),
+        scope,
+        any(),
+    ));
+    let all = Api::all(client.clone());
+    task.spawn(constraint::<NamespaceRecord>(
+        operator, all, scope, namespace,
+    ));
+    task.spawn(constraint::<CreationFailureRecord>(
+        operator,
+        api(client, scope),
+        scope,
+        failures,
+    ));
+}
+
+fn constraint<R>(
+    operator: &Operator,
+    api: Api<Seen<R>>,
+    scope: &Scope,
+    selector: Selector,
+) -> impl Future<Output = ()> + Send + use<R>
+where
+    R: Record,
+    Bindings: WatchSink<R>,
+{
+    let store: Arc<dyn WatchSink<R>> = operator.context.bindings.clone();
+    let watch: Watch<R> = watch(operator, scope, api, store, selector);
+    let operator = operator.clone();
+    let tasks = operator.tasks.clone();
+    tasks.unending(
+        "watch of constraints",
+        watch.run(move |concerns| operator.wake(concerns)),
+    )
+}
+
+fn api<R>(client: &Client, scope: &Scope) -> Api<Seen<R>>
+where
+    R: Record,
+    R::Kind: Resource<Scope = NamespaceResourceScope>,
+{
+    match scope {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Watches a kind for as long as it is served, in the version that is preferred.
+async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
+    let bindings = &operator.context.bindings;
+    let mut standing = bindings.kinds.subscribe(&kind);
+    let store = Arc::new(ObjectWatch::new(bindings, &kind));
+    loop {
+        let now = standing.borrow_and_update().clone();
+        let Standing::Served(resource) = now else {
+            let gone = store.unserved(&scope);
+            for concerns in gone {
+                operator.wake(concerns);
+            }
+            if standing.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let api = match &scope {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &*resource),
+            None => Api::all_with(client.clone(), &*resource),
+        };
+        let watch: Watch<ForeignRecord, SeenForeign> =
+            watch(&operator, &scope, api, store.clone(), Selector::default());
+        tokio::select! {
+            () = watch.run(|concerns| soon(&operator.queue, &concerns)) => {}
+            changed = standing.changed() => if changed.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Lets a pass look at whom a change concerns when its moment is over.
+pub(crate) fn soon(queue: &WorkQueue<WorkItem>, concerns: &Enqueue) {
+    if let Enqueue::Actor(actor) = concerns {
+        queue.at(WorkItem::Actor(actor.clone()), Instant::now() + MOMENT);
+    }
+}
+
+/// Follows the CRDs, and what discovery says of the kinds that are wanted, for ever.
+pub async fn follow_kinds(operator: Operator, client: Client) {
+    let bindings = Arc::clone(&operator.context.bindings);
+    let store = Arc::clone(&bindings.kinds);
+    let crds: Watch<CrdNameRecord> = watch(
+        &operator,
+        &None,
+        Api::all(client.clone()),
+        store,
+        Selector::default(),
+    );
+    let changed = |kind: &Kind| {
+        for concerns in bindings.kind_changed(kind) {
+            operator.wake(concerns);
+        }
+    };
+    tokio::select! {
+        () = crds.run(|_| {}) => {}
+        () = bindings.kinds.follow(&client, changed) => {}
+    }
+}
+
+fn watch<R, S>(
+    operator: &Operator,
+    scope: &Scope,
+    api: Api<S>,
+    store: Arc<dyn WatchSink<R>>,
+    selector: Selector,
+) -> Watch<R, S> {
+    Watch {
+        api,
+        scope: scope.clone(),
+        selector,
+        served: None,
+        store,
+        // Bindings come and go: whether the controller is ready does not depend on them.
+        gate: Readiness::default().gate("binding"),
+        metrics: Arc::clone(&operator.context.metrics),
+    }
+}

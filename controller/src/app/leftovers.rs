@@ -1,0 +1,113 @@
+//! What stays in a namespace after its last actor, because pods still need it (SAFE-33).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::context::Context;
+use crate::reconcile::shared;
+
+/// Nobody waits for it, and the reboot of a node takes minutes.
+const EVERY: Duration = Duration::from_mins(2);
+
+/// Removes what no pod needs any more, now and then, for as long as this process leads.
+pub async fn sweep(context: Arc<Context>) {
+    loop {
+        tokio::time::sleep(EVERY.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
+        for namespace in candidates(&context) {
+            if let Err(error) = shared::sweep(&context, &namespace).await {
+                warn!(namespace = &*namespace, %error, "shared ConfigMaps are not removed yet");
+            }
+        }
+    }
+}
+
+/// Namespaces with shared `ConfigMap`s, and neither actors nor pods that may mount these, as far as watches show.
+fn candidates(context: &Context) -> BTreeSet<Arc<str>> {
+    let stores = &context.stores;
+    let mut found: BTreeSet<Arc<str>> = BTreeSet::new();
+    context.config_maps.objects.store.each(|map| {
+        found.insert(Arc::clone(&map.metadata.key.namespace));
+    });
+    stores.actors.each(|actor| {
+        found.remove(&actor.metadata.key.namespace);
+    });
+    stores.pods.each(|pod| {
+        if !pod.finished && !pod.metadata.deleting {
+            found.remove(&pod.metadata.key.namespace);
+        }
+    });
+    found.retain(|namespace| {
+        stores.actors.is_listed(namespace) && shared::has_shared(context, namespace)
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{candidates, shared};
+    use crate::reconcile::tests::fixtures::{context, context_with};
+    use crate::record::{ActorRecord, ConfigMapRecord, PodRecord, Seen};
+
+    fn metadata(namespace: &str, name: &str) -> serde_json::Value {
+        json!({
+            "namespace": namespace, "name": name, "uid": format!("{namespace}/{name}"), "resourceVersion": "1",
+            "labels": {"app.kubernetes.io/part-of": "asya", "asya.sh/asya": "gone", "asya.sh/actor": "gone"},
+        })
+    }
+
+    /// SAFE-33
+    #[tokio::test]
+    async fn namespaces_with_actors_or_pods_keep_what_these_mount() {
+        let context = context();
+        let stores = &context.stores;
+        stores.actors.completed(&None);
+        for namespace in ["empty", "actor", "pod", "ended", "plain"] {
+            let name = if namespace == "plain" {
+                "mine"
+            } else {
+                "asya-runtime"
+            };
+            let map = json!({"metadata": metadata(namespace, name)}).to_string();
+            let map: Seen<ConfigMapRecord> = serde_json::from_str(&map).unwrap();
+            context.config_maps.objects.store.show(&None, &map);
+        }
+        let actor = json!({"metadata": metadata("actor", "a"), "spec": {}}).to_string();
+        let actor: Seen<ActorRecord> = serde_json::from_str(&actor).unwrap();
+        stores.actors.show(&None, &actor);
+        for (namespace, phase) in [("pod", "Running"), ("ended", "Failed")] {
+            let pod = json!({"metadata": metadata(namespace, "p"), "status": {"phase": phase}});
+            let pod: Seen<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+            stores.pods.show(&None, &pod);
+        }
+        let found: Vec<_> = candidates(&context).into_iter().collect();
+        assert_eq!(found, ["empty".into(), "ended".into()]);
+    }
+
+    /// SAFE-33
+    #[tokio::test]
+    async fn what_a_pod_mounts_stays_though_no_watch_shows_the_pod() {
+        fn pods(asked: &str) -> Option<(u16, serde_json::Value)> {
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "p", "namespace": "full", "labels": {"asya.sh/asya": "gone"}},
+            });
+            match asked {
+                "GET /api/v1/namespaces/full/pods" => {
+                    Some((200, json!({"metadata": {}, "items": [pod]})))
+                }
+                "GET /api/v1/namespaces/empty/pods" => {
+                    Some((200, json!({"metadata": {}, "items": []})))
+                }
+                _ => None,
+            }
+        }
+        let context = context_with(pods);
+        assert!(!shared::sweep(&context, "full").await.unwrap());
+        assert!(shared::sweep(&context, "empty").await.unwrap());
+    }
+}

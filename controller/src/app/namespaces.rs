@@ -1,0 +1,119 @@
+//! Which namespaces are watched. A mounted file may change that without a restart (FW-13).
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::watches::Watches;
+use crate::cluster::store::Scope;
+
+/// The kubelet brings a changed `ConfigMap` to the file within a minute; this comes on top.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Where the namespaces to be watched stand.
+#[derive(Clone, Debug)]
+pub struct Namespaces {
+    /// Named by flag, for good.
+    pub named: Vec<String>,
+    /// A file with one name a line, which goes before the flag.
+    pub file: Option<PathBuf>,
+}
+
+/// The file cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("--watch-namespaces-file {path}: {source}")]
+pub struct Error {
+    path: String,
+    source: std::io::Error,
+}
+
+impl Namespaces {
+    /// What is to be watched now: some namespaces, or all.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn read(&self) -> Result<BTreeSet<Scope>, Error> {
+        let Some(file) = &self.file else {
+            return Ok(scopes(self.named.iter().map(String::as_str)));
+        };
+        let text = std::fs::read_to_string(file).map_err(|source| Error {
+            path: file.display().to_string(),
+            source,
+        })?;
+        Ok(scopes(text.lines()))
+    }
+
+    /// Keeps `watches` at what the file says.
+    pub async fn follow(self, mut watches: Watches) {
+        if self.file.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LOOK).await;
+            match self.read() {
+                Ok(scopes) if watches.cover(&scopes) => {
+                    info!(?scopes, "watched namespaces changed");
+                }
+                Ok(_) => {}
+                // What was read last stays in force.
+                Err(error) => warn!(%error, "watched namespaces"),
+            }
+        }
+    }
+}
+
+fn scopes<'a>(names: impl Iterator<Item = &'a str>) -> BTreeSet<Scope> {
+    let names: BTreeSet<Scope> = names
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(|name| Some(Arc::from(name)))
+        .collect();
+    if names.is_empty() {
+        BTreeSet::from([None])
+    } else {
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Namespaces;
+
+    fn read(named: &[&str], file: Option<&str>) -> Vec<Option<String>> {
+        let path = std::env::temp_dir().join(format!(
+            "asya-namespaces-{}-{}",
+            std::process::id(),
+            named.len()
+        ));
+        let file = file.map(|text| {
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let namespaces = Namespaces {
+            named: named.iter().map(ToString::to_string).collect(),
+            file: file.clone(),
+        };
+        let scopes = namespaces.read().unwrap();
+        file.map(std::fs::remove_file);
+        scopes
+            .into_iter()
+            .map(|scope| scope.map(|name| name.to_string()))
+            .collect()
+    }
+
+    fn names(names: &[&str]) -> Vec<Option<String>> {
+        names.iter().map(|name| Some((*name).to_owned())).collect()
+    }
+
+    /// FW-13
+    #[test]
+    fn file_goes_before_the_flag_and_nothing_means_all() {
+        assert_eq!(read(&[], None), [None]);
+        assert_eq!(read(&["b", "a", ""], None), names(&["a", "b"]));
+        assert_eq!(read(&["a"], Some("c\n\n d \n")), names(&["c", "d"]));
+        assert_eq!(read(&["a", "b"], Some("\n")), [None]);
+    }
+}

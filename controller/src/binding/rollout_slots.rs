@@ -1,0 +1,131 @@
+//! How many targets are rolled at a time in the whole cluster (ROLL-2, SAFE-15, SAFE-16).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::record::Key;
+
+/// Actors whose targets are being rolled by a write of ours.
+#[derive(Debug)]
+pub struct RolloutSlots {
+    most: usize,
+    most_per_namespace: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Until when each is held: a target that does not get on must not hold up all others.
+    held: HashMap<Key, Timestamp>,
+    /// How often in a row an eviction was refused.
+    refusals: HashMap<Key, u32>,
+}
+
+impl RolloutSlots {
+    /// So many at a time; in one namespace at most half of them, so that no tenant can hold them all.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            most_per_namespace: most.div_ceil(2),
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Whether the actor's target is among them, or may be.
+    pub fn has_room_for(&self, actor: &Key, now: Timestamp) -> bool {
+        let inner = self.lock();
+        let held = inner.held.iter().filter(|(_, until)| **until > now);
+        let held: Vec<_> = held.map(|(key, _)| key).collect();
+        let of_namespace = held.iter().filter(|it| it.namespace == actor.namespace);
+        held.contains(&actor)
+            || (held.len() < self.most && of_namespace.count() < self.most_per_namespace)
+    }
+
+    /// It is one of them until then, also beyond what may be: what was written cannot be called back.
+    pub fn hold(&self, actor: &Key, until: Timestamp) {
+        self.lock().held.insert(actor.clone(), until);
+    }
+
+    /// It is none of them any more.
+    pub fn release(&self, actor: &Key) {
+        self.lock().held.remove(actor);
+    }
+
+    /// An eviction was refused. Answers how often before, in a row.
+    pub fn refused(&self, actor: &Key) -> u32 {
+        let mut inner = self.lock();
+        inner.held.remove(actor);
+        let times = inner.refusals.entry(actor.clone()).or_default();
+        *times = times.saturating_add(1);
+        *times - 1
+    }
+
+    /// An eviction was granted.
+    pub fn granted(&self, actor: &Key) {
+        self.lock().refusals.remove(actor);
+    }
+
+    /// Nothing of the actor's target is to be replaced any more.
+    pub fn forget(&self, actor: &Key) {
+        let mut inner = self.lock();
+        inner.held.remove(actor);
+        inner.refusals.remove(actor);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::RolloutSlots;
+    use crate::record::Key;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// ROLL-2, SAFE-15
+    #[test]
+    fn slot_is_held_for_a_bounded_time_and_given_back_when_an_eviction_is_refused() {
+        let slots = RolloutSlots::new(1);
+        let (a, b) = (Key::new("ns", "a"), Key::new("ns", "b"));
+        let room = |now| [&a, &b].map(|it| slots.has_room_for(it, at(now)));
+        assert_eq!(room(0), [true, true]);
+        slots.hold(&a, at(10));
+        assert_eq!(room(9), [true, false]);
+        assert_eq!(room(10), [true, true], "it does not get on");
+        slots.hold(&a, at(30));
+        assert_eq!(room(20), [true, false]);
+        assert_eq!(slots.refused(&a), 0);
+        assert_eq!(room(20), [true, true], "given back");
+        assert_eq!(slots.refused(&a), 1, "and still counted");
+        slots.granted(&a);
+        assert_eq!(slots.refused(&a), 0);
+        slots.hold(&a, at(30));
+        slots.forget(&a);
+        assert_eq!(room(20), [true, true]);
+        assert_eq!(slots.refused(&a), 0);
+    }
+
+    /// SAFE-16
+    #[test]
+    fn one_namespace_cannot_hold_all_slots() {
+        let slots = RolloutSlots::new(3);
+        let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("ns", name));
+        slots.hold(&a, at(10));
+        assert!(slots.has_room_for(&b, at(0)));
+        slots.hold(&b, at(10));
+        assert!(!slots.has_room_for(&c, at(0)));
+        assert!(slots.has_room_for(&b, at(0)), "what it holds it keeps");
+        let others = Key::new("other", "c");
+        assert!(slots.has_room_for(&others, at(0)));
+        slots.hold(&others, at(10));
+        assert!(!slots.has_room_for(&Key::new("third", "d"), at(0)));
+    }
+}

@@ -1,0 +1,233 @@
+//! What each answer of SQS means (SQS-8).
+
+use std::error::Error;
+
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_sqs::config::http::HttpResponse;
+use aws_sdk_sqs::error::ProvideErrorMetadata;
+use tracing::warn;
+
+use crate::broker::BrokerError;
+use crate::broker::error::retry_after;
+use crate::broker::gate::Labelled;
+
+pub type SdkError<E> = aws_sdk_sqs::error::SdkError<E, HttpResponse>;
+
+/// What an operation's refusals have in common.
+pub trait Refusal: ProvideErrorMetadata + Error + Send + Sync + 'static {}
+
+impl<E: ProvideErrorMetadata + Error + Send + Sync + 'static> Refusal for E {}
+
+/// An answer with which a pass goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer<T> {
+    /// Yes.
+    Done(T),
+    /// There is no such queue.
+    Absent,
+    /// There is one of that name, with other attributes.
+    NameExists,
+}
+
+impl<T> Answer<T> {
+    /// What was asked for, if there is a queue.
+    pub fn done(self) -> Option<T> {
+        match self {
+            Self::Done(answer) => Some(answer),
+            Self::Absent | Self::NameExists => None,
+        }
+    }
+}
+
+impl<T> Labelled for Answer<T> {
+    fn label(&self) -> String {
+        let label = match self {
+            Self::Done(_) => "ok",
+            Self::Absent => "QueueDoesNotExist",
+            Self::NameExists => "QueueNameExists",
+        };
+        label.to_owned()
+    }
+}
+
+/// What a refusal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    Absent,
+    NameExists,
+    DeletedRecently,
+    AuthFailed,
+    Throttled,
+    Invalid,
+    /// In no row of the table.
+    Unknown,
+}
+
+/// Reads what came of a call about `queue`. `address` is what messages call SQS.
+pub fn judge<T, E: Refusal>(
+    address: &str,
+    operation: &str,
+    queue: &str,
+    result: Result<T, SdkError<E>>,
+) -> Result<Answer<T>, BrokerError> {
+    let error = match result {
+        Ok(answer) => return Ok(Answer::Done(answer)),
+        Err(error) => error,
+    };
+    let refusal = match &error {
+        SdkError::ServiceError(refusal) => refusal,
+        other => return Err(failure(address, other)),
+    };
+    let code = refusal.err().code().unwrap_or_default();
+    let text = refusal.err().message().unwrap_or_default();
+    let status = refusal.raw().status().as_u16();
+    Err(match meaning(code, status) {
+        Meaning::Absent => return Ok(Answer::Absent),
+        Meaning::NameExists => return Ok(Answer::NameExists),
+        Meaning::DeletedRecently => BrokerError::DeletedRecently(format!(
+            "queue {queue} was deleted less than 60 seconds ago; SQS refuses the name until then"
+        )),
+        Meaning::AuthFailed => BrokerError::AuthFailed(format!(
+            "SQS at {address} refuses us ({}): the credentials must be valid and allow sqs:CreateQueue, GetQueueUrl, \
+             GetQueueAttributes, SetQueueAttributes, ListQueueTags, TagQueue and DeleteQueue on queue {queue}",
+            or_status(code, status)
+        )),
+        Meaning::Throttled => {
+            let wait = refusal.raw().headers().get("retry-after");
+            let text = format!(
+                "SQS at {address} is overloaded or broken ({})",
+                or_status(code, status)
+            );
+            BrokerError::throttled(text, wait.and_then(retry_after))
+        }
+        // Also what passes by itself: a dead letter queue that was just made is no valid target yet, and nobody tells
+        // when it is.
+        Meaning::Invalid => BrokerError::NotThereYet(format!(
+            "SQS refuses queue {queue} ({}): {text}",
+            or_status(code, status)
+        )),
+        Meaning::Unknown => {
+            warn!(
+                operation,
+                queue, status, code, text, "SQS gave an answer that nobody knows"
+            );
+            BrokerError::Throttled(format!(
+                "SQS at {address} gave an unknown answer about queue {queue} ({})",
+                or_status(code, status)
+            ))
+        }
+    })
+}
+
+/// Nothing was answered, or nothing that the SDK understands.
+fn failure<E: Refusal>(address: &str, error: &SdkError<E>) -> BrokerError {
+    let unreachable = |what: &str| BrokerError::Unreachable(format!("SQS at {address} {what}"));
+    if let Some(error) = credentials(error) {
+        return match error {
+            CredentialsError::CredentialsNotLoaded(_) => {
+                BrokerError::CredentialsMissing(
+                    "no AWS credentials: set config.credentials of the transport, or give the operator's ServiceAccount a role"
+                        .to_owned(),
+                )
+            }
+            CredentialsError::ProviderTimedOut(_) => unreachable("cannot be asked: AWS credentials do not load in time"),
+            _ => BrokerError::AuthFailed(
+                "AWS credentials do not load: set config.credentials of the transport, or look at the role of the operator's ServiceAccount".to_owned(),
+            ),
+        };
+    }
+    match error {
+        SdkError::TimeoutError(_) => unreachable("does not answer in time"),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => {
+            unreachable("does not answer in time")
+        }
+        SdkError::DispatchFailure(failure) if failure.is_user() => BrokerError::ConfigInvalid(
+            format!("SQS at {address} cannot be called with this configuration"),
+        ),
+        SdkError::ConstructionFailure(_) => BrokerError::ConfigInvalid(format!(
+            "SQS at {address} cannot be called with this configuration"
+        )),
+        SdkError::ResponseError(_) => {
+            BrokerError::Throttled(format!("what answers at {address} is not SQS"))
+        }
+        _ => unreachable("cannot be connected to, or broke the connection"),
+    }
+}
+
+fn credentials<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e CredentialsError> {
+    let cause = error.downcast_ref::<CredentialsError>();
+    cause.or_else(|| credentials(error.source()?))
+}
+
+fn or_status(code: &str, status: u16) -> String {
+    if code.is_empty() {
+        format!("HTTP {status}")
+    } else {
+        bare(code).to_owned()
+    }
+}
+
+/// Codes come as `com.amazonaws.sqs#QueueDoesNotExist`, as `AWS.SimpleQueueService.NonExistentQueue`, or bare.
+fn bare(code: &str) -> &str {
+    let code = code.rsplit('#').next().unwrap_or(code);
+    code.rsplit('.').next().unwrap_or(code)
+}
+
+/// The code decides; SQS throttles with 403 and 400, too.
+fn meaning(code: &str, status: u16) -> Meaning {
+    match bare(code) {
+        "QueueDoesNotExist" | "NonExistentQueue" => Meaning::Absent,
+        "QueueNameExists" | "QueueAlreadyExists" => Meaning::NameExists,
+        "QueueDeletedRecently" => Meaning::DeletedRecently,
+        "RequestThrottled"
+        | "Throttling"
+        | "ThrottlingException"
+        | "ThrottledException"
+        | "TooManyRequestsException"
+        | "RequestLimitExceeded"
+        | "OverLimit"
+        | "KmsThrottled"
+        | "SlowDown"
+        | "ServiceUnavailable"
+        | "InternalError"
+        | "InternalFailure"
+        | "PurgeQueueInProgress" => Meaning::Throttled,
+        "AccessDenied"
+        | "AccessDeniedException"
+        | "AuthFailure"
+        | "ExpiredToken"
+        | "ExpiredTokenException"
+        | "IncompleteSignature"
+        | "InvalidClientTokenId"
+        | "InvalidSecurity"
+        | "InvalidSignatureException"
+        | "KmsAccessDenied"
+        | "MissingAuthenticationToken"
+        | "MissingAuthenticationTokenException"
+        | "NotAuthorized"
+        | "OptInRequired"
+        | "RequestExpired"
+        | "SignatureDoesNotMatch"
+        | "UnrecognizedClientException" => Meaning::AuthFailed,
+        "InvalidAddress"
+        | "InvalidAttributeName"
+        | "InvalidAttributeValue"
+        | "InvalidParameterCombination"
+        | "InvalidParameterValue"
+        | "InvalidTagKey"
+        | "InvalidTagValue"
+        | "MissingParameter"
+        | "TooManyTags"
+        | "UnsupportedOperation"
+        | "ValidationError"
+        | "ValidationException" => Meaning::Invalid,
+        _ => match status {
+            401 | 403 => Meaning::AuthFailed,
+            429 | 500.. => Meaning::Throttled,
+            _ => Meaning::Unknown,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The clients against brokers: real ones, and ones that fail as no real one can be made to.
+
+mod clusters;
+mod contract;
+mod credentials;
+mod default_chain;
+mod faults;
+mod isolation;
+mod rabbitmq;
+mod reasons;
+mod sqs;
+
+use std::sync::Arc;
+
+use asya_shared::api::TimeoutInForce;
+use asya_shared::config::{Transport, TransportKind, TransportsConfig};
+use asya_shared::transport::QueueOf;
+use asya_shared::transport::sqs::Owner;
+use serde_json::{Value, json};
+
+use super::gate::Gate;
+use super::rabbitmq::{Login, Rabbitmq};
+use super::sqs::{Keys, Login as SqsLogin, Sqs};
+use super::{BrokerError, QueueClient};
+use crate::cluster::fence::Fence;
+
+/// Uid of `kube-system` of the cluster that clients are of.
+const HERE: &str = "cluster-b";
+
+/// User and password of the test cluster's RabbitMQ.
+const LOGIN: &str = "admin";
+
+/// An enabled transport called `t`.
+fn transport(kind: &str, config: &Value) -> Transport {
+    let all = json!({"transports": {"t": {"type": kind, "enabled": true, "config": config}}});
+    let parsed = TransportsConfig::parse(&all.to_string()).unwrap();
+    parsed.usable("t").unwrap().clone()
+}
+
+/// A client for it, with a gate of its own.
+async fn client(transport: &Transport) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    client_trusting(transport, None).await
+}
+
+/// The same, which checks certificates against `ca`.
+async fn client_trusting(
+    transport: &Transport,
+    ca: Option<&str>,
+) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    client_of(transport, ca, HERE).await
+}
+
+/// A client of the cluster whose `kube-system` has this uid.
+async fn client_of(
+    transport: &Transport,
+    ca: Option<&str>,
+    cluster: &str,
+) -> Result<Arc<dyn QueueClient>, BrokerError> {
+    let cluster: Arc<str> = cluster.into();
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let gate = Arc::new(Gate::new(&transport.name, Fence::open(), Arc::default()));
+    Ok(match &transport.kind {
+        TransportKind::Rabbitmq(config) => {
+            let login = Login {
+                password: LOGIN.into(),
+                ca: ca.map(Into::into),
+            };
+            Arc::new(Rabbitmq::new("t", config.clone(), login, cluster, gate)?)
+        }
+        TransportKind::Sqs(config) => {
+            let keys = Keys {
+                id: "id".into(),
+                secret: "secret".into(),
+            };
+            let login = SqsLogin {
+                keys: Some(keys),
+                ca: None,
+            };
+            Arc::new(Sqs::connect("t", config.clone(), login, cluster, gate).await?)
+        }
+    })
+}
+
+/// The queue of actor `ns/NAME`.
+fn queue_of(transport: &Transport, name: &str) -> QueueOf {
+    QueueOf {
+        names: transport.names_of("ns", name),
+        namespace: "ns".to_owned(),
+        actor: name.to_owned(),
+        uid: "uid".to_owned(),
+        timeout: TimeoutInForce {
+            processing: Some(300),
+            graceful_shutdown: 30,
+            progress: None,
+        },
+        adopts: None,
+    }
+}
+
+fn owner(queue: &QueueOf) -> Owner {
+    Owner {
+        namespace: queue.namespace.clone(),
+        actor: queue.actor.clone(),
+        uid: queue.uid.clone(),
+    }
+}
+
+/// A name that no other run uses: SQS remembers deleted ones.
+fn fresh(stem: &str) -> String {
+    format!("{stem}-{:08x}", fastrand::u32(..))
+}

@@ -1,0 +1,207 @@
+//! Secrets, and a broker that has changed its mind about them.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::get;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Client, Config};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::broker::Brokers;
+
+/// An API server that knows Secrets, and a broker that knows one password.
+#[derive(Default)]
+struct World {
+    /// By `namespace/name`: what is under the key `password`.
+    secrets: Mutex<HashMap<String, String>>,
+    read: Mutex<Vec<String>>,
+    password: Mutex<String>,
+    logins: Mutex<usize>,
+    /// Whether the actors' namespace is being deleted.
+    ends: AtomicBool,
+}
+
+type Shared = Arc<World>;
+
+async fn secret(
+    State(world): State<Shared>,
+    Path((namespace, name)): Path<(String, String)>,
+) -> Result<String, (StatusCode, String)> {
+    let place = format!("{namespace}/{name}");
+    world.read.lock().unwrap().push(place.clone());
+    let Some(text) = world.secrets.lock().unwrap().get(&place).cloned() else {
+        let status =
+            json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
+        return Err((StatusCode::NOT_FOUND, status.to_string()));
+    };
+    let mut secret = Secret::default();
+    secret.metadata.name = Some(name);
+    secret.data = Some([("password".to_owned(), ByteString(text.into_bytes()))].into());
+    Ok(serde_json::to_string(&secret).unwrap())
+}
+
+async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> String {
+    let deleted = world
+        .ends
+        .load(Ordering::Relaxed)
+        .then_some("2026-01-01T00:00:00Z");
+    json!({"metadata": {"name": name, "uid": "u", "deletionTimestamp": deleted}}).to_string()
+}
+
+/// The password of the user `guest` is `?`.
+async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, &'static str) {
+    *world.logins.lock().unwrap() += 1;
+    let wanted = world.password.lock().unwrap().clone();
+    let given = headers["authorization"].to_str().unwrap().to_owned();
+    // no base64 at hand: what reqwest makes of it
+    let request = reqwest::Client::new()
+        .get("http://broker")
+        .basic_auth("guest", Some(wanted))
+        .build()
+        .unwrap();
+    if request.headers()["authorization"] == given.as_str() {
+        let absent = r#"{"error":"Object Not Found","reason":"Not Found"}"#;
+        (StatusCode::NOT_FOUND, absent)
+    } else {
+        (StatusCode::UNAUTHORIZED, "")
+    }
+}
+
+async fn start(secrets: &[(&str, &str)], password: &str) -> (Shared, Brokers, Transport) {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let world = Shared::default();
+    for (place, text) in secrets {
+        world.set(place, text);
+    }
+    password.clone_into(&mut world.password.lock().unwrap());
+    let routes = Router::new()
+        .route("/api/v1/namespaces/{namespace}/secrets/{name}", get(secret))
+        .route("/api/v1/namespaces/{namespace}", get(namespace))
+        .fallback(login)
+        .with_state(Arc::clone(&world));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    let address = format!("http://127.0.0.1:{port}");
+    let kube = Client::try_from(Config::new(address.parse().unwrap())).unwrap();
+    let brokers = Brokers::new(kube, "asya-system", Fence::open(), Arc::default(), 32);
+    let config = json!({
+        "host": "127.0.0.1", "management": {"port": port},
+        "passwordSecretRef": {"name": "mq", "key": "password"},
+    });
+    (world, brokers, transport("rabbitmq", &config))
+}
+
+impl World {
+    fn set(&self, place: &str, text: &str) {
+        let mut secrets = self.secrets.lock().unwrap();
+        secrets.insert(place.to_owned(), text.to_owned());
+    }
+
+    fn reads(&self) -> usize {
+        self.read.lock().unwrap().len()
+    }
+
+    fn logins(&self) -> usize {
+        *self.logins.lock().unwrap()
+    }
+}
+
+async fn look(brokers: &Brokers, transport: &Transport) -> Result<(), BrokerError> {
+    let client = brokers.client(transport, "ns");
+    client.observe(&queue_of(transport, "a")).await.map(drop)
+}
+
+/// SEC-1
+#[tokio::test]
+async fn secrets_of_the_operators_namespace_come_first_then_the_actors() {
+    let (world, brokers, transport) =
+        start(&[("asya-system/mq", "right"), ("ns/mq", "wrong")], "right").await;
+    look(&brokers, &transport).await.unwrap();
+    assert_eq!(*world.read.lock().unwrap(), ["asya-system/mq"]);
+
+    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    look(&brokers, &transport).await.unwrap();
+    assert_eq!(*world.read.lock().unwrap(), ["asya-system/mq", "ns/mq"]);
+
+    for secrets in [&[][..], &[("asya-system/mq", "")]] {
+        let (world, brokers, transport) = start(secrets, "right").await;
+        let missing = look(&brokers, &transport).await.unwrap_err();
+        assert!(
+            matches!(&missing, BrokerError::CredentialsMissing(text)
+            if text.contains("asya-system") && text.contains("ns;") && text.contains("mq")),
+            "{missing:?}"
+        );
+        assert_eq!(world.logins(), 0);
+    }
+}
+
+/// SEC-2, QUE-8
+#[tokio::test]
+async fn secrets_are_read_once_for_many_calls() {
+    let (world, brokers, transport) = start(&[("asya-system/mq", "right")], "right").await;
+    for _ in 0..5 {
+        look(&brokers, &transport).await.unwrap();
+    }
+    assert_eq!((world.reads(), world.logins()), (1, 5));
+}
+
+/// SEC-2
+#[tokio::test]
+async fn what_the_actors_namespace_has_is_not_asked_for_in_the_operators_at_each_call() {
+    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    for _ in 0..5 {
+        look(&brokers, &transport).await.unwrap();
+    }
+    assert_eq!(world.reads(), 2);
+}
+
+/// SEC-2, SQS-8
+#[tokio::test]
+async fn a_refused_password_is_read_again_once_and_helps_if_it_is_another_by_now() {
+    let (world, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
+    look(&brokers, &transport).await.unwrap();
+    "new".clone_into(&mut world.password.lock().unwrap());
+    let refused = look(&brokers, &transport).await;
+    assert!(
+        matches!(refused, Err(BrokerError::AuthFailed(_))),
+        "{refused:?}"
+    );
+    assert_eq!(
+        (world.reads(), world.logins()),
+        (2, 2),
+        "the same password is not tried again"
+    );
+
+    world.set("asya-system/mq", "new");
+    look(&brokers, &transport).await.unwrap();
+    assert_eq!((world.reads(), world.logins()), (3, 4));
+    look(&brokers, &transport).await.unwrap();
+    assert_eq!((world.reads(), world.logins()), (3, 5));
+}
+
+/// FIN-5, SEC-2
+#[tokio::test]
+async fn a_lost_secret_serves_on_only_where_its_namespace_goes_as_well() {
+    let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
+    look(&brokers, &transport).await.unwrap();
+    world.secrets.lock().unwrap().clear();
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_mins(6)).await;
+    tokio::time::resume();
+    let missing = look(&brokers, &transport).await;
+    assert!(
+        matches!(missing, Err(BrokerError::CredentialsMissing(_))),
+        "{missing:?}"
+    );
+    world.ends.store(true, Ordering::Relaxed);
+    look(&brokers, &transport).await.unwrap();
+}

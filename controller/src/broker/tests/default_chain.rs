@@ -1,0 +1,97 @@
+//! AWS' default chain of credentials, whose variables are those of a process: each case runs in one of its own.
+
+use std::env;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use tokio::net::TcpListener;
+
+use super::*;
+
+const ENDPOINT: &str = "ASYA_TEST_DEFAULT_CHAIN";
+/// What SQS says to who asks for a queue that is not there.
+const ABSENT: &str = r#"{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"x"}"#;
+
+type Logins = Arc<Mutex<Vec<String>>>;
+
+async fn refuse(State(logins): State<Logins>, headers: HeaderMap) -> (StatusCode, &'static str) {
+    let login = headers["authorization"].to_str().unwrap().to_owned();
+    logins.lock().unwrap().push(login);
+    (StatusCode::BAD_REQUEST, ABSENT)
+}
+
+/// Does nothing but in a process that was started for it; what it finds is read from its output.
+#[tokio::test]
+async fn look_without_credentials_of_the_transport() {
+    let Ok(endpoint) = env::var(ENDPOINT) else {
+        return;
+    };
+    let config = json!({"endpoint": endpoint, "region": "eu-west-1"});
+    let transport = transport("sqs", &config);
+    let TransportKind::Sqs(config) = &transport.kind else {
+        panic!()
+    };
+    let gate = Arc::new(Gate::new("t", Fence::open(), Arc::default()));
+    let client = Sqs::connect("t", config.clone(), SqsLogin::default(), HERE.into(), gate)
+        .await
+        .unwrap();
+    let seen = QueueClient::observe(&client, &queue_of(&transport, "q")).await;
+    println!("seen: {seen:?}");
+}
+
+async fn look(endpoint: &str, variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let name = "broker::tests::default_chain::look_without_credentials_of_the_transport";
+    let aws = env::vars().filter(|(name, _)| name.starts_with("AWS_"));
+    for (name, _) in aws {
+        command.env_remove(name);
+    }
+    command
+        .args(["--exact", name, "--nocapture"])
+        .env(ENDPOINT, endpoint)
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("HOME", "/nowhere")
+        .envs(variables.iter().copied());
+    let Output { stdout, stderr, .. } = tokio::task::spawn_blocking(move || command.output())
+        .await
+        .unwrap()
+        .unwrap();
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    let seen = text.lines().find(|line| line.contains("seen: "));
+    let seen = seen.map(str::to_owned);
+    seen.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&stderr)))
+}
+
+/// SEC-1, SQS-8
+#[tokio::test]
+async fn without_credentials_of_the_transport_awss_default_chain_says_who_we_are() {
+    let logins = Logins::default();
+    let routes = Router::new()
+        .fallback(refuse)
+        .with_state(Arc::clone(&logins));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+
+    let keys = [
+        ("AWS_ACCESS_KEY_ID", "AKIAOFTHECHAIN"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let seen = look(&endpoint, &keys).await;
+    assert!(seen.contains("Absent"), "{seen}");
+    let used = logins.lock().unwrap().clone();
+    assert!(
+        used.len() == 1 && used[0].contains("Credential=AKIAOFTHECHAIN/"),
+        "{used:?}"
+    );
+
+    let seen = look(&endpoint, &[]).await;
+    assert!(
+        seen.contains("CredentialsMissing") && seen.contains("config.credentials"),
+        "{seen}"
+    );
+    assert_eq!(logins.lock().unwrap().len(), 1, "nobody was asked");
+}

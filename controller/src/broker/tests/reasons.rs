@@ -1,0 +1,136 @@
+//! What RabbitMQ means by HTTP 400 (QUE-38): the same status for a queue that holds messages, a list that became
+//! shorter, and a node that is down. The bodies are those of a real server.
+
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::IntoResponse;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::broker::{Count, Depth, Emptied};
+
+type Answer = (u16, Value);
+
+/// A client of a server that answers so; what it is asked is `METHOD path?query`.
+async fn answering(
+    answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static,
+) -> (Transport, Arc<dyn QueueClient>) {
+    let handler = move |method: Method, uri: Uri| {
+        let (status, body) = answer(&format!("{method} {uri}"));
+        let status = StatusCode::from_u16(status).unwrap();
+        std::future::ready(
+            (
+                status,
+                [("content-type", "application/json")],
+                body.to_string(),
+            )
+                .into_response(),
+        )
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let routes = Router::new().fallback(handler);
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    let config = json!({"host": "127.0.0.1", "management": {"port": port}});
+    let transport = transport("rabbitmq", &config);
+    let client = client(&transport).await.unwrap();
+    (transport, client)
+}
+
+fn absent() -> Answer {
+    (
+        404,
+        json!({"error": "Object Not Found", "reason": "Not Found"}),
+    )
+}
+
+fn mark_of(queue: &QueueOf) -> Value {
+    json!({
+        "source": "asya", "destination": queue.names.queue, "destination_type": "queue", "properties_key": "x",
+        "arguments": {"asya.sh/cluster": HERE, "asya.sh/namespace": "ns", "asya.sh/actor": queue.actor},
+    })
+}
+
+/// RMQ-6
+#[tokio::test]
+async fn queue_that_is_refused_for_its_messages_is_kept_and_any_other_refusal_is_told() {
+    for (reason, kept) in [
+        (
+            "406 PRECONDITION_FAILED - queue 'asya-q' in vhost '/' not empty",
+            true,
+        ),
+        (
+            "406 PRECONDITION_FAILED - queue 'asya-q' in vhost '/' in use",
+            true,
+        ),
+        (
+            "404 NOT_FOUND - home node 'rabbit@one' of durable queue 'asya-q' is down",
+            false,
+        ),
+    ] {
+        let (transport, client) = answering(move |asked| {
+            let (method, path) = asked.split_once(' ').unwrap();
+            match (method, path) {
+                ("DELETE", _) => (400, json!({"error": "bad_request", "reason": reason})),
+                (_, path) if path.ends_with("/bindings") => {
+                    let transport = super::transport("rabbitmq", &json!({"host": "h"}));
+                    (200, json!([mark_of(&queue_of(&transport, "q"))]))
+                }
+                _ => (
+                    200,
+                    json!({"type": "classic", "messages_ready": 0, "messages_unacknowledged": 0}),
+                ),
+            }
+        })
+        .await;
+        let queue = queue_of(&transport, "q");
+        let answer = client
+            .delete_if_empty(&queue.names.queue, &owner(&queue))
+            .await;
+        match answer {
+            Ok(Emptied::Kept) => assert!(kept, "{reason}"),
+            Err(BrokerError::NotThereYet(text)) => {
+                assert!(!kept && text.contains(reason), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// RMQ-6
+#[tokio::test]
+async fn list_that_becomes_shorter_while_it_is_read_fails_no_actor() {
+    let (transport, client) = answering(|asked| {
+        let item = |number: usize| json!({"name": format!("asya-q{number}"), "messages_ready": 1, "messages_unacknowledged": 0});
+        if asked.contains("page=1&") {
+            let items: Vec<Value> = (0..20).map(item).collect();
+            (200, json!({"page_count": 2, "items": items}))
+        } else if asked.contains("page=2&") {
+            let reason = "page: 2 size: 500 total_count: 500";
+            (400, json!({"error": "page_out_of_range", "reason": reason}))
+        } else {
+            absent()
+        }
+    })
+    .await;
+    let names: Vec<String> = (0..21)
+        .map(|number| queue_of(&transport, &format!("q{number}")).names.queue)
+        .collect();
+    let one = Depth {
+        queued: 1,
+        processing: 0,
+    };
+    let counted = client.depths(&names).await;
+    assert!(
+        counted[..20]
+            .iter()
+            .all(|it| *it == Ok(Count::Messages(one))),
+        "{counted:?}"
+    );
+    assert_eq!(
+        counted[20],
+        Ok(Count::Absent),
+        "and was asked for by itself"
+    );
+}

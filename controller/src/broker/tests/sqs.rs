@@ -1,0 +1,232 @@
+//! What only SQS does, against the real server.
+
+use asya_shared::transport::QueueOf;
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_sqs::types::{QueueAttributeName, SendMessageBatchRequestEntry};
+use serde_json::{Value, json};
+
+use super::contract::{Real, serves, standing, until_queued};
+use super::*;
+use crate::broker::Standing;
+
+/// SQS, as a stranger uses it.
+fn stranger(config: &Value) -> Client {
+    let config = aws_sdk_sqs::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .endpoint_url(config["endpoint"].as_str().unwrap())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("id", "secret", None, None, "test"));
+    Client::from_conf(config.build())
+}
+
+async fn url(sqs: &Client, queue: &str) -> String {
+    let answer = sqs.get_queue_url().queue_name(queue).send().await.unwrap();
+    answer.queue_url.unwrap()
+}
+
+pub async fn send(config: &Value, queue: &str, count: usize) {
+    let sqs = stranger(config);
+    let url = url(&sqs, queue).await;
+    let message = |number: usize| {
+        let entry = SendMessageBatchRequestEntry::builder().id(number.to_string());
+        entry.message_body("x").build().unwrap()
+    };
+    for first in (0..count).step_by(10) {
+        let batch = (first..count.min(first + 10)).map(message).collect();
+        let call = sqs
+            .send_message_batch()
+            .queue_url(&url)
+            .set_entries(Some(batch));
+        assert!(call.send().await.unwrap().failed.is_empty());
+    }
+}
+
+pub async fn delete(config: &Value, queue: &str) {
+    let sqs = stranger(config);
+    let url = url(&sqs, queue).await;
+    sqs.delete_queue().queue_url(url).send().await.unwrap();
+}
+
+async fn attribute(config: &Value, queue: &QueueOf, name: QueueAttributeName) -> Option<String> {
+    let sqs = stranger(config);
+    let url = url(&sqs, &queue.names.queue).await;
+    let call = sqs
+        .get_queue_attributes()
+        .queue_url(url)
+        .attribute_names(name.clone());
+    call.send().await.unwrap().attributes?.remove(&name)
+}
+
+async fn tag(config: &Value, queue: &QueueOf, key: &str, value: &str) {
+    let sqs = stranger(config);
+    let url = url(&sqs, &queue.names.queue).await;
+    sqs.tag_queue()
+        .queue_url(url)
+        .tags(key, value)
+        .send()
+        .await
+        .unwrap();
+}
+
+/// SQS-4, QUE-6
+#[tokio::test]
+#[ignore = "needs the server that ASYA_TEST_SQS names"]
+async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead_letter_queue() {
+    let mut real = Real::sqs();
+    let name = fresh("thousand");
+    let (before, client) = real.with(&json!({})).await;
+    client.create(&queue_of(&before, &name)).await.unwrap();
+    real.send(&queue_of(&before, &name), 1000).await;
+
+    real.config["visibilityTimeout"] = 77.into();
+    real.config["tags"] = json!({"team": "nlp"});
+    let (after, client) = real
+        .with(&json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}}))
+        .await;
+    let queue = queue_of(&after, &name);
+    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    client.update(&queue).await.unwrap();
+    assert!(serves(&standing(&client, &queue).await));
+    let visibility = attribute(&real.config, &queue, QueueAttributeName::VisibilityTimeout).await;
+    assert_eq!(visibility.as_deref(), Some("77"));
+    let policy = attribute(&real.config, &queue, QueueAttributeName::RedrivePolicy)
+        .await
+        .unwrap();
+    assert!(
+        policy.contains(queue.names.dlq.as_deref().unwrap()),
+        "{policy}"
+    );
+    until_queued(&client, &queue, 1000).await;
+
+    // switched off again
+    let (off, client) = real.with(&json!({"dlq": {"name": "{queue}-dlq"}})).await;
+    let queue = queue_of(&off, &name);
+    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    client.update(&queue).await.unwrap();
+    assert!(serves(&standing(&client, &queue).await));
+    until_queued(&client, &queue, 1000).await;
+    client
+        .delete(&queue.names.queue, &owner(&queue))
+        .await
+        .unwrap();
+}
+
+/// SQS-7, FW-35
+#[tokio::test]
+#[ignore = "needs the server that ASYA_TEST_SQS names"]
+async fn tags_decide_whose_queue_it_is() {
+    let real = Real::sqs();
+    let (transport, client) = real.with(&json!({})).await;
+    let name = fresh("tagged");
+    let ours = queue_of(&transport, &name);
+    client.create(&ours).await.unwrap();
+
+    let restored = QueueOf {
+        uid: "another uid".to_owned(),
+        ..ours.clone()
+    };
+    assert_eq!(standing(&client, &restored).await, Standing::Drifted);
+    client.update(&restored).await.unwrap();
+    assert!(
+        serves(&standing(&client, &restored).await),
+        "a restored actor has its queue again"
+    );
+
+    let theirs = QueueOf {
+        namespace: "other".to_owned(),
+        ..ours.clone()
+    };
+    for refused in [
+        client.observe(&theirs).await.map(drop),
+        client.update(&theirs).await.map(drop),
+    ] {
+        assert!(
+            matches!(&refused, Err(BrokerError::Conflict(text)) if text.contains(&format!("ns/{name}"))),
+            "{refused:?}"
+        );
+    }
+    client
+        .delete(&ours.names.queue, &owner(&theirs))
+        .await
+        .unwrap();
+    assert!(
+        serves(&standing(&client, &restored).await),
+        "nobody deletes another's queue"
+    );
+
+    let untagged = queue_of(&transport, &fresh("untagged"));
+    let sqs = stranger(&real.config);
+    sqs.create_queue()
+        .queue_name(&untagged.names.queue)
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(standing(&client, &untagged).await, Standing::Drifted);
+    client.update(&untagged).await.unwrap();
+    assert!(
+        serves(&standing(&client, &untagged).await),
+        "nobody's is adopted"
+    );
+    tag(&real.config, &untagged, "asya.sh/actor", "other").await;
+    assert!(matches!(
+        client.observe(&untagged).await,
+        Err(BrokerError::Conflict(_))
+    ));
+    for queue in [&ours, &untagged] {
+        delete(&real.config, &queue.names.queue).await;
+    }
+}
+
+/// SQS-8, FW-28
+#[tokio::test]
+#[ignore = "needs the server that ASYA_TEST_SQS names"]
+async fn a_name_that_rests_is_told_and_one_that_exists_is_read_again() {
+    let real = Real::sqs();
+    let (transport, client) = real.with(&json!({})).await;
+    let queue = queue_of(&transport, &fresh("rests"));
+    let sqs = stranger(&real.config);
+    let other = sqs.create_queue().queue_name(&queue.names.queue);
+    other
+        .attributes(QueueAttributeName::VisibilityTimeout, "11")
+        .send()
+        .await
+        .unwrap();
+    // made between our look and our call, with another attribute
+    client.create(&queue).await.unwrap();
+    assert!(serves(&standing(&client, &queue).await));
+    client
+        .delete(&queue.names.queue, &owner(&queue))
+        .await
+        .unwrap();
+    let refused = client.create(&queue).await;
+    assert!(
+        matches!(refused, Err(BrokerError::DeletedRecently(_))),
+        "{refused:?}"
+    );
+}
+
+/// SQS-5, QUE-7
+#[tokio::test]
+#[ignore = "needs the server that ASYA_TEST_SQS names"]
+async fn a_queue_that_is_not_ours_to_change_is_only_compared() {
+    let mut real = Real::sqs();
+    let (transport, _) = real.with(&json!({})).await;
+    let queue = queue_of(&transport, &fresh("users"));
+    let sqs = stranger(&real.config);
+    sqs.create_queue()
+        .queue_name(&queue.names.queue)
+        .send()
+        .await
+        .unwrap();
+    let (_, client) = real.with(&json!({"autoCreate": false})).await;
+    assert!(serves(&standing(&client, &queue).await));
+    real.config["visibilityTimeout"] = 99.into();
+    let (_, client) = real.with(&json!({"autoCreate": false})).await;
+    let differs = Standing::Differs {
+        wanted: "VisibilityTimeout=99".to_owned(),
+        found: "VisibilityTimeout=30".to_owned(),
+    };
+    assert_eq!(standing(&client, &queue).await, differs);
+    delete(&real.config, &queue.names.queue).await;
+}

@@ -1,0 +1,332 @@
+//! `ConfigMap`s that the actors of a namespace share: made by the first that needs one, removed with the last
+//! actor (RUN-2).
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asya_shared::applied::HashedManifest;
+use asya_shared::names::{annotation, label};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::sync::Mutex as AsyncMutex;
+
+use super::impersonation::Applier;
+use super::objects::{Objects, WriteError};
+use super::store::{Scope, covers};
+use crate::fault::{Error, Fault, Reason, Requeue, may_be_taken, refused};
+use crate::record::{ConfigMapRecord, Fingerprint, Key};
+
+/// Keeps the shared `ConfigMap`s.
+pub struct ConfigMaps {
+    client: Client,
+    /// What the watch shows, and our writes.
+    pub objects: Objects<ConfigMapRecord>,
+    known: Mutex<HashMap<Key, Arc<AsyncMutex<Known>>>>,
+}
+
+/// What we know of one.
+#[derive(Default)]
+struct Known {
+    /// The object that was last found as wanted, and what we own of it.
+    wanted: Option<(Box<str>, Fingerprint)>,
+    /// Whether the name was last found to be somebody else's.
+    taken: bool,
+}
+
+impl ConfigMaps {
+    /// `ConfigMap`s that are applied by `applier`.
+    pub fn new(applier: &Applier) -> Self {
+        Self {
+            objects: Objects::new(applier),
+            client: applier.own.clone(),
+            known: Mutex::default(),
+        }
+    }
+
+    /// Makes one what it should be; 300 actors that begin at once make one write. Answers whether it wrote.
+    ///
+    /// # Errors
+    /// When the API server fails. A refusal is the inner error.
+    pub async fn ensure(
+        &self,
+        key: &Key,
+        wanted: &HashedManifest,
+    ) -> Result<Result<bool, Fault>, Error> {
+        let entry = self.entry(key);
+        let mut known = entry.lock().await;
+        let (record, mut found) = (self.objects.store.get(key), None);
+        match record {
+            // Its end is an event.
+            Some(record) if record.metadata.deleting => {
+                let text =
+                    format!("ConfigMap {key} is being deleted; it is made anew once it is gone");
+                return Ok(Err(Fault::until_change(Reason::ReconcileError, text)));
+            }
+            Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
+            // The apply itself tells whether the name is somebody's.
+            None if !known.taken => {}
+            record => {
+                found = match self.live(key).await? {
+                    Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
+                    Some(live) if record.is_some() && says(&live, &wanted.object) => {
+                        known.remember(record.as_deref());
+                        if known.wanted.is_some() {
+                            return Ok(Ok(false));
+                        }
+                        live.metadata.uid
+                    }
+                    live => live.and_then(|live| live.metadata.uid),
+                }
+            }
+        }
+        if let Err(fault) = self.objects.may_apply(key).await? {
+            return Ok(Err(fault));
+        }
+        match self.write(key, wanted, found).await? {
+            Ok(record) => {
+                known.remember(Some(&record));
+                Ok(Ok(true))
+            }
+            Err(fault) => {
+                known.taken = fault.reason == Reason::NotOwned;
+                Ok(Err(fault))
+            }
+        }
+    }
+
+    /// Whether one is as it was last found to be wanted, with this hash.
+    pub async fn is_current(&self, key: &Key, hash: &str) -> bool {
+        let entry = self.entry(key);
+        let known = entry.lock().await;
+        let record = self.objects.store.get(key);
+        record.is_some_and(|it| !it.metadata.deleting && is_current(&it, hash, &known))
+    }
+
+    /// Makes it where nothing has its name, or else makes what it is of the one with the uid that was `found`.
+    async fn write(
+        &self,
+        key: &Key,
+        wanted: &HashedManifest,
+        found: Option<String>,
+    ) -> Result<Result<Arc<ConfigMapRecord>, Fault>, Error> {
+        let (what, manager) = (
+            format!("ConfigMap {key}"),
+            ConfigMapRecord::manager_of(&key.name),
+        );
+        let uid = if let Some(uid) = found {
+            uid
+        } else {
+            let refusal = match self.objects.create(key, manager, &wanted.object).await {
+                Ok(record) => return Ok(Ok(record)),
+                Err(error) => refused(&what, error),
+            };
+            if !may_be_taken(&refusal) {
+                return refusal.map(Err);
+            }
+            match self.live(key).await? {
+                None => return refusal.map(Err),
+                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
+                Some(live) => live.metadata.uid.unwrap_or_default(),
+            }
+        };
+        let updated = self.objects.update(key, &uid, manager, &wanted.object);
+        match updated.await {
+            Ok(record) => Ok(Ok(record)),
+            Err(error) => refused(&what, error).map(Err),
+        }
+    }
+
+    /// Removes one that nobody needs any more, unless it outlives its actors.
+    ///
+    /// # Errors
+    /// When the API server fails.
+    pub async fn remove(&self, key: &Key) -> Result<(), Error> {
+        let entry = self.entry(key);
+        let removed = self.remove_known(key, &mut *entry.lock().await).await;
+        self.release(key, entry);
+        removed
+    }
+
+    async fn remove_known(&self, key: &Key, known: &mut Known) -> Result<(), Error> {
+        let record = self.objects.store.get(key);
+        let Some(record) = record.filter(|record| !record.orphaned) else {
+            return Ok(());
+        };
+        known.wanted = None;
+        match self.objects.delete(key, &record.metadata.uid).await {
+            // Another one of that name is somebody's who needs it.
+            Ok(()) | Err(WriteError::Stale) => Ok(()),
+            Err(WriteError::Api(error)) => Err(Error::Api(error)),
+        }
+    }
+
+    /// Leaves one to the workloads that outlive their actor (FW-23).
+    ///
+    /// # Errors
+    /// When the API server fails.
+    pub async fn orphan(&self, key: &Key) -> Result<(), Error> {
+        let patch = json!({"metadata": {"annotations": {annotation::ORPHANED: "true"}}});
+        let params = PatchParams {
+            field_manager: Some(ConfigMapRecord::manager_of(&key.name).to_owned()),
+            ..PatchParams::default()
+        };
+        match self
+            .objects
+            .patch(key, &params, &Patch::Merge(&patch))
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(Error::Api(error)),
+        }
+    }
+
+    fn entry(&self, key: &Key) -> Arc<AsyncMutex<Known>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(known.entry(key.clone()).or_default())
+    }
+
+    /// Keeps nothing of one that nobody needs any more, unless somebody is about to make it again.
+    fn release(&self, key: &Key, entry: Arc<AsyncMutex<Known>>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(entry);
+        if known
+            .get(key)
+            .is_some_and(|kept| Arc::strong_count(kept) == 1)
+        {
+            known.remove(key);
+        }
+    }
+
+    /// Drops what is known of every namespace that no longer is in one of `scopes`.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
+        self.objects.store.forget_all_but(scopes);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|key, _| covers(scopes, key));
+    }
+
+    async fn live(&self, key: &Key) -> Result<Option<ConfigMap>, Error> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &key.namespace);
+        api.get_opt(&key.name).await.map_err(Error::Api)
+    }
+}
+
+impl Known {
+    fn remember(&mut self, record: Option<&ConfigMapRecord>) {
+        self.wanted =
+            record.and_then(|record| Some((record.metadata.uid.clone(), record.last.fingerprint?)));
+        self.taken = false;
+    }
+}
+
+fn is_current(record: &ConfigMapRecord, hash: &str, known: &Known) -> bool {
+    let fingerprint = record.last.fingerprint;
+    let owned = fingerprint.map(|fingerprint| (record.metadata.uid.clone(), fingerprint));
+    record.last.hash.as_deref() == Some(hash) && owned.is_some() && owned == known.wanted
+}
+
+fn is_ours(live: &ConfigMap) -> bool {
+    let labels = live.metadata.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(label::PART_OF))
+        .is_some_and(|part_of| part_of == "asya")
+}
+
+/// Whether `live` holds all that we would send; what others added does not count.
+fn says(live: &ConfigMap, object: &Value) -> bool {
+    let same = |pointer: &str, held: Option<&std::collections::BTreeMap<String, String>>| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+            .all(|(key, value)| {
+                held.and_then(|held| held.get(key)).map(String::as_str) == value.as_str()
+            })
+    };
+    same("/data", live.data.as_ref())
+        && same("/metadata/labels", live.metadata.labels.as_ref())
+        && same("/metadata/annotations", live.metadata.annotations.as_ref())
+}
+
+/// SA-3
+fn not_owned(key: &Key, live: &ConfigMap) -> Fault {
+    let mut owners = live.metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true));
+    let labels = live.metadata.labels.as_ref();
+    let manager = labels.and_then(|labels| labels.get(label::MANAGED_BY));
+    let whose = match (owner, manager) {
+        (Some(owner), _) => format!("belongs to {} {}", owner.kind, owner.name),
+        (None, Some(manager)) => format!("is managed by {manager}"),
+        (None, None) => "was not made by this operator".to_owned(),
+    };
+    Fault {
+        reason: Reason::NotOwned,
+        message: format!("ConfigMap {key} exists and {whose}; rename or delete it"),
+        retry: Requeue::SlowBackoff,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tower::BoxError;
+
+    use super::*;
+
+    fn config_maps() -> ConfigMaps {
+        let server = tower::service_fn(|_: Request<Body>| async {
+            Err::<Response<Body>, BoxError>("no server".into())
+        });
+        ConfigMaps::new(&Applier::new(Client::new(server, "default"), None))
+    }
+
+    /// FW-14
+    #[tokio::test]
+    async fn what_nobody_needs_any_more_is_forgotten() {
+        let (maps, key) = (config_maps(), Key::new("ns", "asya-runtime"));
+        let known = || maps.known.lock().unwrap().len();
+        let another = maps.entry(&key);
+        maps.remove(&key).await.unwrap();
+        assert_eq!(known(), 1, "somebody is at it");
+        drop(another);
+        maps.remove(&key).await.unwrap();
+        assert_eq!(known(), 0);
+
+        maps.entry(&key);
+        maps.entry(&Key::new("other", "asya-runtime"));
+        maps.forget_all_but(&[Some("other".into())].into());
+        assert_eq!(known(), 1, "of a namespace that is no longer watched");
+    }
+
+    /// SA-3
+    #[test]
+    fn config_map_of_a_name_that_we_need_is_told_with_its_owner() {
+        let told = |metadata: Value| {
+            let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            let fault = not_owned(&Key::new("ns", "asya-runtime"), &live);
+            assert_eq!(fault.reason, Reason::NotOwned);
+            fault.message
+        };
+        let owners = json!([
+            {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "1"},
+            {"apiVersion": "example.com/v1", "kind": "Site", "name": "web", "uid": "2", "controller": true},
+        ]);
+        let helm = json!({"app.kubernetes.io/managed-by": "Helm"});
+        for (metadata, whose) in [
+            (json!({}), "was not made by this operator"),
+            (json!({"labels": helm}), "is managed by Helm"),
+            (
+                json!({"labels": helm, "ownerReferences": owners}),
+                "belongs to Site web",
+            ),
+        ] {
+            let wanted =
+                format!("ConfigMap ns/asya-runtime exists and {whose}; rename or delete it");
+            assert_eq!(told(metadata), wanted);
+        }
+    }
+}

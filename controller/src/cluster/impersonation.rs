@@ -1,0 +1,188 @@
+//! Under whose account children are applied and targets are written: the operator's, or, with `--impersonate`, that of a
+//! `ServiceAccount` in their namespace, whose rights their users have given it (FW-27, SAFE-34).
+
+use std::sync::Arc;
+
+use asya_shared::names::APPLIER;
+use http::{HeaderValue, Request};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Api, Client};
+
+use crate::fault::{Error, Fault, Reason, Requeue};
+
+const IMPERSONATE_USER: &str = "impersonate-user";
+
+/// Who applies children.
+#[derive(Clone)]
+pub struct Applier {
+    /// The operator's own client.
+    pub own: Client,
+    /// Where it applies in the name of another, all namespaces but this one, which is the installation's.
+    impersonates_outside: Option<Arc<str>>,
+}
+
+impl Applier {
+    /// Children are applied by `own`, or, where a namespace is named, everywhere but there in the name of an
+    /// account of theirs.
+    pub fn new(own: Client, impersonates_outside: Option<&str>) -> Self {
+        Self {
+            own,
+            impersonates_outside: impersonates_outside.map(Into::into),
+        }
+    }
+
+    fn impersonates(&self, namespace: &str) -> bool {
+        let home = self.impersonates_outside.as_deref();
+        home.is_some_and(|home| home != namespace)
+    }
+
+    /// What applies the children in a namespace; it shares the connections of the operator's own client.
+    pub fn client(&self, namespace: &str) -> Client {
+        let user = format!("system:serviceaccount:{namespace}:{APPLIER}");
+        // The name of a namespace holds nothing that a header could not.
+        match HeaderValue::from_str(&user) {
+            Ok(user) if self.impersonates(namespace) => acting_as(&self.own, user),
+            _ => self.own.clone(),
+        }
+    }
+
+    /// Whether the account is there: the API server would act for one that is not, too.
+    ///
+    /// # Errors
+    /// When the API server does not tell. That there is none is the inner error.
+    pub async fn check(&self, namespace: &str) -> Result<Result<(), Fault>, Error> {
+        if !self.impersonates(namespace) {
+            return Ok(Ok(()));
+        }
+        let found = self.account(namespace).await.map_err(Error::Api)?;
+        Ok(found.then_some(()).ok_or_else(|| Fault {
+            reason: Reason::NotAuthorized,
+            message: format!(
+                "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the objects of this actor are applied \
+                 (controller.impersonate); create it and bind it to a Role that may apply them"
+            ),
+            retry: Requeue::SlowBackoff,
+        }))
+    }
+
+    /// What writes to targets in a namespace, once the account is known to be there: the API server would act for one
+    /// that is not, too (SAFE-34).
+    ///
+    /// # Errors
+    /// When the API server does not tell, and as it refuses an account without rights, where there is none.
+    pub async fn writer(&self, namespace: &str) -> Result<Client, kube::Error> {
+        if self.impersonates(namespace) && !self.account(namespace).await? {
+            let text = format!(
+                "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the targets of bindings are written \
+                 (controller.impersonate); create it and bind it to a Role with the rights that docs/security.md lists"
+            );
+            let refused = Status::failure(&text, "Forbidden").with_code(403);
+            return Err(kube::Error::Api(refused.boxed()));
+        }
+        Ok(self.client(namespace))
+    }
+
+    async fn account(&self, namespace: &str) -> Result<bool, kube::Error> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.own.clone(), namespace);
+        Ok(accounts.get_metadata_opt(APPLIER).await?.is_some())
+    }
+}
+
+fn acting_as(own: &Client, user: HeaderValue) -> Client {
+    let (own, namespace) = (own.clone(), own.default_namespace().to_owned());
+    let service = tower::service_fn(move |mut request: Request<Body>| {
+        request.headers_mut().insert(IMPERSONATE_USER, user.clone());
+        let own = own.clone();
+        async move { own.send(request).await }
+    });
+    Client::new(service, namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Response, StatusCode};
+    use tower::BoxError;
+
+    use super::*;
+
+    /// A server without accounts, which remembers in whose name it was asked.
+    fn server(asked: &Arc<Mutex<Vec<Option<String>>>>) -> Client {
+        let asked = Arc::clone(asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let user = request.headers().get(IMPERSONATE_USER);
+            let user = user.map(|user| user.to_str().unwrap().to_owned());
+            asked.lock().unwrap().push(user);
+            let text =
+                r#"{"status": "Failure", "code": 404, "message": "none", "reason": "NotFound"}"#;
+            let mut response = Response::new(Body::from(text.as_bytes().to_vec()));
+            *response.status_mut() = StatusCode::NOT_FOUND;
+            std::future::ready(Ok::<_, BoxError>(response))
+        });
+        Client::new(service, "default")
+    }
+
+    async fn ask(client: Client) {
+        let accounts: Api<ServiceAccount> = Api::namespaced(client, "team");
+        accounts.get_opt("any").await.unwrap();
+    }
+
+    /// FW-27
+    #[tokio::test]
+    async fn children_are_applied_in_the_name_of_their_namespaces_account_only_where_asked_for() {
+        let asked = Arc::default();
+        let own = server(&asked);
+        ask(Applier::new(own.clone(), None).client("team")).await;
+        let applier = Applier::new(own, Some("asya-system"));
+        ask(applier.client("team")).await;
+        ask(applier.client("asya-system")).await;
+        let account = "system:serviceaccount:team:asya-applier".to_owned();
+        assert_eq!(*asked.lock().unwrap(), [None, Some(account), None]);
+    }
+
+    /// FW-27
+    #[tokio::test]
+    async fn account_that_is_missing_is_named_and_looked_for_by_ourselves() {
+        let asked = Arc::default();
+        let own = server(&asked);
+        Applier::new(own.clone(), None)
+            .check("team")
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(asked.lock().unwrap().is_empty(), "nobody was to be asked");
+        let fault = Applier::new(own, Some("asya-system"))
+            .check("team")
+            .await
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(fault.reason, Reason::NotAuthorized);
+        assert!(
+            fault.message.contains("team/asya-applier"),
+            "{}",
+            fault.message
+        );
+        assert_eq!(*asked.lock().unwrap(), [None]);
+    }
+
+    /// SAFE-34
+    #[tokio::test]
+    async fn targets_are_written_by_nobody_while_the_account_is_missing() {
+        let asked = Arc::default();
+        let own = server(&asked);
+        assert!(Applier::new(own.clone(), None).writer("team").await.is_ok());
+        assert!(asked.lock().unwrap().is_empty(), "nobody was to be asked");
+        let applier = Applier::new(own, Some("asya-system"));
+        let error = applier.writer("team").await.map(drop).unwrap_err();
+        let fault = crate::fault::refused("Deployment/phi", error).unwrap();
+        assert!(
+            fault.message.contains("team/asya-applier does not exist"),
+            "{}",
+            fault.message
+        );
+        assert!(applier.writer("asya-system").await.is_ok());
+    }
+}

@@ -1,0 +1,90 @@
+//! Whether KEDA is there: its CRDs say so, no discovery does.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::store::Store;
+use crate::record::CrdRecord;
+
+/// The CRDs that scaling needs, each with the field selector that shows no other.
+pub const CRDS: [(&str, &str); 2] = [
+    (
+        "scaledobjects.keda.sh",
+        "metadata.name=scaledobjects.keda.sh",
+    ),
+    (
+        "triggerauthentications.keda.sh",
+        "metadata.name=triggerauthentications.keda.sh",
+    ),
+];
+
+/// KEDA's CRDs, and what follows from them.
+pub struct Keda {
+    /// What the watches show, in the order of [`CRDS`].
+    pub crds: [Arc<Store<CrdRecord>>; 2],
+    installed: watch::Sender<bool>,
+}
+
+impl Default for Keda {
+    fn default() -> Self {
+        Self {
+            crds: Default::default(),
+            installed: watch::Sender::new(false),
+        }
+    }
+}
+
+impl Keda {
+    /// Whether the API server knows KEDA's kinds.
+    pub fn is_installed(&self) -> bool {
+        *self.installed.borrow()
+    }
+
+    /// Tells whenever that changes.
+    pub fn installed(&self) -> watch::Receiver<bool> {
+        self.installed.subscribe()
+    }
+
+    /// Looks at the CRDs again. Answers whether KEDA has come or gone.
+    pub fn look_again(&self) -> bool {
+        let installed = self.crds.iter().all(|crd| {
+            let mut established = false;
+            crd.each(|record| established = record.established);
+            established
+        });
+        let before = self.installed.send_replace(installed);
+        before != installed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{CRDS, Keda};
+    use crate::record::Seen;
+
+    /// KEDA-9
+    #[test]
+    fn keda_is_there_once_both_kinds_are_served() {
+        let keda = Keda::default();
+        let show = |index: usize, version: u32, established: &str| {
+            let crd = json!({
+                "metadata": {"name": CRDS[index].0, "uid": CRDS[index].0, "resourceVersion": version.to_string()},
+                "status": {"conditions": [{"type": "Established", "status": established}]},
+            });
+            let seen: Seen<_> = serde_json::from_str(&crd.to_string()).unwrap();
+            keda.crds[index].show(&None, &seen);
+            (keda.look_again(), keda.is_installed(), seen)
+        };
+        assert!(!keda.is_installed());
+        assert!(!show(0, 1, "True").1, "one of two");
+        assert!(!show(1, 1, "False").1, "not served yet");
+        let (changed, installed, seen) = show(1, 2, "True");
+        assert_eq!((changed, installed), (true, true));
+        assert!(!show(0, 2, "True").0, "nothing new");
+        keda.crds[1].removed(&None, &seen);
+        assert_eq!((keda.look_again(), keda.is_installed()), (true, false));
+    }
+}

@@ -1,0 +1,17 @@
+//! The Kubernetes API: clients, watches, stores, leadership, and the objects that the operator applies.
+
+pub mod client;
+pub mod config_maps;
+pub mod crd;
+pub mod fence;
+pub mod impersonation;
+pub mod keda;
+pub mod leader;
+pub mod objects;
+pub mod patch;
+pub mod rollouts;
+pub mod store;
+pub mod strangers;
+pub mod watch;
+pub mod work_queue;
+pub mod workload;

@@ -1,0 +1,299 @@
+//! Records of one kind, indexed by the actor that they concern.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::record::{Enqueue, Key, Record, Seen};
+
+/// The namespace that a watch covers; `None` is the whole cluster.
+pub type Scope = Option<Arc<str>>;
+
+/// Whether one of `scopes` covers the namespace of `key`.
+pub fn covers(scopes: &BTreeSet<Scope>, key: &Key) -> bool {
+    scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
+}
+
+/// The newest records of a kind that the watches or our own writes have shown.
+#[derive(Debug)]
+pub struct Store<R> {
+    inner: Mutex<Inner<R>>,
+}
+
+#[derive(Debug)]
+struct Inner<R> {
+    records: HashMap<Key, Arc<R>>,
+    by_actor: HashMap<Key, HashSet<Key>>,
+    /// Newest version that each watch has shown: what an answer says that is older has been superseded.
+    shown: HashMap<Scope, u64>,
+    relists: HashMap<Scope, Relist>,
+    /// What is known of a scope's first list.
+    lists: HashMap<Scope, List>,
+}
+
+/// The first list of a scope. Until it is complete, what is not shown may be there all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// It is on its way.
+    Awaited,
+    /// It has failed, and nobody knows when it will come.
+    Failing,
+    /// It came.
+    Complete,
+}
+
+/// Names that a running relist has yet to show.
+type Relist = HashSet<Key>;
+
+impl<R> Default for Store<R> {
+    fn default() -> Self {
+        Self {
+            inner: Mutex::new(Inner {
+                records: HashMap::new(),
+                by_actor: HashMap::new(),
+                shown: HashMap::new(),
+                relists: HashMap::new(),
+                lists: HashMap::new(),
+            }),
+        }
+    }
+}
+
+impl<R: Record> Store<R> {
+    /// The record of an object.
+    pub fn get(&self, key: &Key) -> Option<Arc<R>> {
+        self.lock().records.get(key).cloned()
+    }
+
+    /// The records that concern an actor, in no order.
+    pub fn of_actor(&self, actor: &Key) -> Vec<Arc<R>> {
+        let inner = self.lock();
+        let keys = inner.by_actor.get(actor).into_iter().flatten();
+        keys.filter_map(|key| inner.records.get(key))
+            .cloned()
+            .collect()
+    }
+
+    /// Names of all records.
+    pub fn keys(&self) -> Vec<Key> {
+        self.lock().records.keys().cloned().collect()
+    }
+
+    /// Names of all records of a namespace.
+    pub fn keys_in(&self, namespace: &str) -> Vec<Key> {
+        self.lock()
+            .records
+            .keys()
+            .filter(|key| &*key.namespace == namespace)
+            .cloned()
+            .collect()
+    }
+
+    /// Shows every record to `look`, which must not wait for anything.
+    pub fn each(&self, look: impl FnMut(&Arc<R>)) {
+        self.lock().records.values().for_each(look);
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.lock().records.len()
+    }
+
+    /// Takes what a watch shows. Answers whom the change concerns.
+    pub fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
+        let mut inner = self.lock();
+        inner.note_version(scope, &seen.record);
+        inner.put(Arc::clone(&seen.record))
+    }
+
+    /// Takes the answer to a write of ours, unless the watch is already past it, or never shows the object: nobody
+    /// would tell what becomes of it.
+    pub fn wrote(&self, seen: &Seen<R>) {
+        if !seen.record.is_watched() {
+            return;
+        }
+        let mut inner = self.lock();
+        let metadata = seen.record.metadata();
+        let shown = [&None, &Some(Arc::clone(&metadata.key.namespace))]
+            .into_iter()
+            .filter_map(|scope| inner.shown.get(scope))
+            .max();
+        if shown.is_none_or(|shown| *shown < metadata.resource_version) {
+            inner.put(Arc::clone(&seen.record));
+        }
+    }
+
+    /// Takes a deletion that a watch shows.
+    pub fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
+        let mut inner = self.lock();
+        inner.note_version(scope, &seen.record);
+        let metadata = seen.record.metadata();
+        let same = inner
+            .records
+            .get(&metadata.key)
+            .is_some_and(|kept| kept.metadata().uid == metadata.uid);
+        if same {
+            inner.remove(&metadata.key)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// A list begins: what it does not show until [`Store::relisted`] is gone.
+    pub fn relisting(&self, scope: &Scope) {
+        let mut inner = self.lock();
+        let keys = inner
+            .records
+            .keys()
+            .filter(|key| scope.as_ref().is_none_or(|ns| *ns == key.namespace));
+        let missing = keys.cloned().collect();
+        inner.relists.insert(scope.clone(), missing);
+    }
+
+    /// A list is complete. Answers whom the objects that it did not show concern.
+    pub fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
+        let mut inner = self.lock();
+        let missing = inner.relists.remove(scope).unwrap_or_default();
+        missing.iter().flat_map(|key| inner.remove(key)).collect()
+    }
+
+    /// The first list of a scope is on its way.
+    pub fn awaited(&self, scope: &Scope) {
+        self.lock().lists.insert(scope.clone(), List::Awaited);
+    }
+
+    /// The first list of a scope fails.
+    pub fn failing(&self, scope: &Scope) {
+        self.lock().lists.insert(scope.clone(), List::Failing);
+    }
+
+    /// A list is complete. Answers whether it is the first.
+    pub fn completed(&self, scope: &Scope) -> bool {
+        let before = self.lock().lists.insert(scope.clone(), List::Complete);
+        before != Some(List::Complete)
+    }
+
+    /// Nobody serves the kind any more: there are no objects, and a list to come is the first one again.
+    pub fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
+        self.lock().lists.remove(scope);
+        self.relisting(scope);
+        self.relisted(scope)
+    }
+
+    /// Whether what is not shown of a namespace is not there.
+    pub fn is_listed(&self, namespace: &str) -> bool {
+        let inner = self.lock();
+        let covers = |scope: &Scope| scope.as_ref().is_none_or(|it| **it == *namespace);
+        let mut lists = inner.lists.iter();
+        lists.any(|(scope, list)| *list == List::Complete && covers(scope))
+    }
+
+    /// Whether the first list of any scope is on its way.
+    pub fn awaits_lists(&self) -> bool {
+        let inner = self.lock();
+        inner.lists.values().any(|list| *list == List::Awaited)
+    }
+
+    /// Whether what is not shown is not there, as far as anybody will know: first lists came, but for those of namespaces
+    /// that cannot be listed.
+    pub fn is_filled(&self) -> bool {
+        let inner = self.lock();
+        let came = |(scope, list): (&Scope, &List)| match list {
+            List::Complete => true,
+            List::Failing => scope.is_some(),
+            List::Awaited => false,
+        };
+        !inner.lists.is_empty() && inner.lists.iter().all(came)
+    }
+
+    /// Drops the records of every namespace that no longer is in one of `scopes`, and answers their names.
+    pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
+        let mut inner = self.lock();
+        let dropped: Vec<Key> = inner
+            .records
+            .keys()
+            .filter(|key| !covers(scopes, key))
+            .cloned()
+            .collect();
+        for key in &dropped {
+            inner.remove(key);
+        }
+        inner.shown.retain(|scope, _| scopes.contains(scope));
+        inner.relists.retain(|scope, _| scopes.contains(scope));
+        inner.lists.retain(|scope, _| scopes.contains(scope));
+        dropped
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
+        // A panic between two map operations leaves both maps usable: a relist repairs the index.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Record> Inner<R> {
+    fn note_version(&mut self, scope: &Scope, record: &R) {
+        let metadata = record.metadata();
+        if let Some(missing) = self.relists.get_mut(scope) {
+            missing.remove(&metadata.key);
+        }
+        let shown = self.shown.entry(scope.clone()).or_default();
+        *shown = metadata.resource_version.max(*shown);
+    }
+
+    fn put(&mut self, record: Arc<R>) -> Vec<Enqueue> {
+        let metadata = record.metadata();
+        let before = self.records.get(&metadata.key).cloned();
+        if let Some(before) = &before {
+            let kept = before.metadata();
+            if kept.uid == metadata.uid && kept.resource_version > metadata.resource_version {
+                return Vec::new();
+            }
+        }
+        let key = metadata.key.clone();
+        let concerns = record.concerns();
+        let changed = before.as_ref().is_none_or(|before| **before != *record);
+        let concerned_before = before.map(|before| before.concerns());
+        if concerned_before.as_ref() != Some(&concerns) {
+            if let Some(Enqueue::Actor(actor)) = &concerned_before {
+                self.unindex(actor, &key);
+            }
+            if let Enqueue::Actor(actor) = &concerns {
+                self.by_actor
+                    .entry(actor.clone())
+                    .or_default()
+                    .insert(key.clone());
+            }
+        }
+        self.records.insert(key, record);
+        if !changed {
+            return Vec::new();
+        }
+        concerned_before
+            .into_iter()
+            .filter(|before| *before != concerns)
+            .chain([concerns.clone()])
+            .collect()
+    }
+
+    fn remove(&mut self, key: &Key) -> Vec<Enqueue> {
+        let Some(record) = self.records.remove(key) else {
+            return Vec::new();
+        };
+        let concerns = record.concerns();
+        if let Enqueue::Actor(actor) = &concerns {
+            self.unindex(actor, key);
+        }
+        vec![concerns]
+    }
+
+    fn unindex(&mut self, actor: &Key, key: &Key) {
+        if let Some(keys) = self.by_actor.get_mut(actor) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.by_actor.remove(actor);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

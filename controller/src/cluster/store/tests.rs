@@ -1,0 +1,216 @@
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::json;
+
+use super::Store;
+use crate::record::{Enqueue, Key, OfKind, PodRecord, Seen};
+
+fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Seen<PodRecord> {
+    let ready = if ready { "True" } else { "False" };
+    let text = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "labels": {"asya.sh/asya": actor}},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+    });
+    serde_json::from_str(&text.to_string()).unwrap()
+}
+
+fn of(actor: &str) -> Enqueue {
+    Enqueue::Actor(Key::new("ns", actor))
+}
+
+fn names(store: &Store<PodRecord>, actor: &str) -> Vec<String> {
+    let mut names: Vec<_> = store
+        .of_actor(&Key::new("ns", actor))
+        .iter()
+        .map(|pod| pod.metadata.key.name.to_string())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn unchanged_record_wakes_nobody() {
+    let store = Store::default();
+    assert_eq!(store.show(&None, &pod("p", "a", "u", 1, false)), [of("a")]);
+    assert_eq!(store.show(&None, &pod("p", "a", "u", 2, false)), []);
+    assert_eq!(store.show(&None, &pod("p", "a", "u", 3, true)), [of("a")]);
+}
+
+#[test]
+fn object_that_moves_to_another_actor_wakes_both() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 1, true));
+    assert_eq!(
+        store.show(&None, &pod("p", "b", "u", 2, true)),
+        [of("a"), of("b")]
+    );
+    assert_eq!(names(&store, "a"), [""; 0]);
+    assert_eq!(names(&store, "b"), ["p"]);
+}
+
+/// FW-9
+#[test]
+fn relist_wakes_whom_the_difference_concerns_deletions_included() {
+    let store = Store::default();
+    for (name, actor) in [("same", "a"), ("changed", "b"), ("gone", "c")] {
+        store.show(&None, &pod(name, actor, name, 1, false));
+    }
+    store.relisting(&None);
+    assert_eq!(store.show(&None, &pod("same", "a", "same", 1, false)), []);
+    assert_eq!(
+        store.show(&None, &pod("changed", "b", "changed", 5, true)),
+        [of("b")]
+    );
+    assert_eq!(
+        store.show(&None, &pod("new", "d", "new", 6, true)),
+        [of("d")]
+    );
+    assert_eq!(store.relisted(&None), [of("c")]);
+    assert_eq!(store.len(), 3);
+}
+
+#[test]
+fn relist_of_one_namespace_leaves_the_others_alone() {
+    let store = Store::default();
+    store.show(&Some("ns".into()), &pod("p", "a", "u", 1, true));
+    store.relisting(&Some("other".into()));
+    assert_eq!(store.relisted(&Some("other".into())), []);
+    assert_eq!(store.len(), 1);
+}
+
+#[test]
+fn answer_to_a_write_stands_until_the_watch_has_passed_it() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 5, false));
+    store.wrote(&pod("p", "a", "u", 8, true));
+    assert_eq!(
+        store.show(&None, &pod("p", "a", "u", 7, false)),
+        [],
+        "an older event is not news"
+    );
+    assert!(store.get(&Key::new("ns", "p")).unwrap().ready);
+    assert_eq!(
+        store.show(&None, &pod("p", "a", "u", 8, true)),
+        [],
+        "our own write is not news either"
+    );
+}
+
+#[test]
+fn late_answer_does_not_bring_back_what_the_watch_has_seen_go() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 5, false));
+    store.removed(&None, &pod("p", "a", "u", 9, false));
+    store.wrote(&pod("p", "a", "u", 8, true));
+    assert!(store.get(&Key::new("ns", "p")).is_none());
+}
+
+#[test]
+fn deletion_of_an_earlier_object_does_not_remove_its_successor() {
+    let store = Store::default();
+    store.wrote(&pod("p", "a", "second", 9, true));
+    assert_eq!(store.removed(&None, &pod("p", "a", "first", 8, true)), []);
+    assert_eq!(
+        &*store.get(&Key::new("ns", "p")).unwrap().metadata.uid,
+        "second"
+    );
+    assert_eq!(
+        store.removed(&None, &pod("p", "a", "second", 10, true)),
+        [of("a")]
+    );
+    assert_eq!(names(&store, "a"), [""; 0]);
+}
+
+/// FW-13
+#[test]
+fn namespace_that_is_no_longer_watched_leaves_no_records() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 5, true));
+    let all = [None].into();
+    assert_eq!(store.forget_all_but(&all), []);
+    let other = [Some("other".into())].into();
+    assert_eq!(store.forget_all_but(&other), [Key::new("ns", "p")]);
+    assert_eq!(names(&store, "a"), [""; 0]);
+    store.wrote(&pod("p", "a", "u", 4, true));
+    assert_eq!(store.len(), 1, "a watch that ended has shown nothing");
+}
+
+#[test]
+fn records_are_shared_not_copied() {
+    let store = Store::default();
+    store.show(&None, &pod("p", "a", "u", 1, true));
+    let key = Key::new("ns", "p");
+    assert!(Arc::ptr_eq(
+        &store.get(&key).unwrap(),
+        &store.of_actor(&Key::new("ns", "a"))[0]
+    ));
+}
+
+/// FW-9, FW-13
+#[test]
+fn what_is_not_shown_is_known_not_to_be_there_once_its_namespace_was_listed() {
+    let store = Store::<PodRecord>::default();
+    let ns = |name: &str| Some(Arc::from(name));
+    let (one, other) = (ns("one"), ns("other"));
+    let listed = || (store.is_listed("one"), store.is_listed("other"));
+    assert_eq!((listed(), store.awaits_lists()), ((false, false), false));
+    store.awaited(&one);
+    store.awaited(&other);
+    assert_eq!((listed(), store.awaits_lists()), ((false, false), true));
+    assert!(store.completed(&one), "somebody waits for the first");
+    assert!(!store.completed(&one), "and for no other");
+    assert_eq!((listed(), store.awaits_lists()), ((true, false), true));
+    store.failing(&other);
+    assert_eq!((listed(), store.awaits_lists()), ((true, false), false));
+    assert!(store.completed(&other));
+
+    store.forget_all_but(&[other.clone()].into());
+    assert_eq!(listed(), (false, true), "it may come back");
+    store.unserved(&other);
+    assert_eq!(listed(), (false, false));
+    store.completed(&None);
+    assert_eq!(listed(), (true, true), "the whole cluster");
+}
+
+/// FIN-2, STA-1: its end would be told by nobody, so it would stand there for ever.
+#[test]
+fn answer_about_an_object_that_the_watch_does_not_show_is_not_kept() {
+    let kept = |labels: serde_json::Value| {
+        let text = json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}});
+        let seen: Seen<OfKind<Deployment>> = serde_json::from_str(&text.to_string()).unwrap();
+        let store = Store::default();
+        store.wrote(&seen);
+        store.len()
+    };
+    assert_eq!(
+        kept(json!({"app.kubernetes.io/managed-by": "asya-operator"})),
+        1
+    );
+    assert_eq!(
+        kept(json!({"app.kubernetes.io/managed-by": "asya-gateway"})),
+        0
+    );
+    assert_eq!(kept(json!({})), 0);
+}
+
+/// CFG-2, AVL-4
+#[test]
+fn store_is_filled_when_no_first_list_is_to_come() {
+    let store = Store::<PodRecord>::default();
+    let (one, other) = (Some(Arc::from("one")), Some(Arc::from("other")));
+    assert!(!store.is_filled(), "nobody has begun");
+    store.awaited(&one);
+    store.awaited(&other);
+    store.completed(&one);
+    assert!(!store.is_filled(), "one is on its way");
+    store.failing(&other);
+    assert!(store.is_filled(), "one namespace holds up no other");
+
+    let store = Store::<PodRecord>::default();
+    store.awaited(&None);
+    store.failing(&None);
+    assert!(!store.is_filled(), "nothing is known at all");
+    store.completed(&None);
+    assert!(store.is_filled());
+}

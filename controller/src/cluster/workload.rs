@@ -1,0 +1,292 @@
+//! Workloads of both kinds at the API server: what stands there, and our writes.
+
+mod fields;
+mod immutable;
+
+use std::sync::Arc;
+
+use asya_shared::api::WorkloadKind;
+use asya_shared::names::{annotation, manager};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::impersonation::Applier;
+use super::objects::{Objects, WriteError};
+use crate::pods::refusals::Refusals;
+use crate::record::{Key, Metadata, OfKind, WorkloadRecord};
+
+pub use immutable::SELECTOR;
+
+/// Reads and writes workloads.
+pub struct Workloads {
+    applier: Applier,
+    /// Deployments.
+    pub deployments: Objects<OfKind<Deployment>>,
+    /// `StatefulSet`s.
+    pub stateful_sets: Objects<OfKind<StatefulSet>>,
+    /// Pods that these are not allowed to make.
+    pub refusals: Arc<Refusals>,
+}
+
+impl Workloads {
+    /// Workloads that are applied by `applier`.
+    pub fn new(applier: &Applier) -> Self {
+        let stateful_sets = Objects::new(applier);
+        Self {
+            applier: applier.clone(),
+            deployments: Objects::new(applier),
+            refusals: Arc::new(Refusals::of(&stateful_sets.store)),
+            stateful_sets,
+        }
+    }
+
+    /// What the watches show under a name.
+    pub fn seen(&self, kind: WorkloadKind, key: &Key) -> Option<Arc<WorkloadRecord>> {
+        match kind {
+            WorkloadKind::Deployment => of_kind(self.deployments.store.get(key)),
+            WorkloadKind::StatefulSet => of_kind(self.stateful_sets.store.get(key)),
+        }
+    }
+
+    /// What stands under a name, also where the watches, which see our labels only, show nothing.
+    ///
+    /// # Errors
+    /// When the API server does not tell.
+    pub async fn live(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+    ) -> Result<Option<Arc<WorkloadRecord>>, kube::Error> {
+        Ok(match kind {
+            WorkloadKind::Deployment => of_kind(self.deployments.live(key).await?),
+            WorkloadKind::StatefulSet => of_kind(self.stateful_sets.live(key).await?),
+        })
+    }
+
+    /// Makes a workload what `object` says; another that has its name by now is left as it is.
+    ///
+    /// # Errors
+    /// 409 when it is gone; else when the API server refuses or fails.
+    pub async fn update(
+        &self,
+        workload: &WorkloadRecord,
+        object: &Value,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        self.update_as(workload, manager::WORKLOAD, object).await
+    }
+
+    async fn update_as(
+        &self,
+        workload: &WorkloadRecord,
+        manager: &str,
+        object: &Value,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        let Metadata { key, uid, .. } = &workload.metadata;
+        Ok(match workload.kind {
+            WorkloadKind::Deployment => {
+                let written = self.deployments.update(key, uid, manager, object).await?;
+                Arc::clone(&written.record)
+            }
+            WorkloadKind::StatefulSet => {
+                let written = self.stateful_sets.update(key, uid, manager, object).await?;
+                Arc::clone(&written.record)
+            }
+        })
+    }
+
+    /// Makes the workload, unless there is one of its name, which is left as it is.
+    ///
+    /// # Errors
+    /// 409 when there is one; else when the API server refuses or fails.
+    pub async fn create(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+        object: &Value,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        let (deployments, stateful_sets) = (&self.deployments, &self.stateful_sets);
+        Ok(match kind {
+            WorkloadKind::Deployment => {
+                let written = deployments.create(key, manager::WORKLOAD, object).await?;
+                Arc::clone(&written.record)
+            }
+            WorkloadKind::StatefulSet => {
+                let written = stateful_sets.create(key, manager::WORKLOAD, object).await?;
+                Arc::clone(&written.record)
+            }
+        })
+    }
+
+    /// Gives the live number of replicas an owner of its own, so that it stays when ours goes: a field that
+    /// nobody owns falls back to 1.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub async fn hand_over_replicas(&self, workload: &WorkloadRecord) -> Result<(), kube::Error> {
+        let applied = self.set_replicas(workload, workload.desired).await;
+        applied.map(drop)
+    }
+
+    /// Gives the number of replicas an owner of its own, who wants so many.
+    ///
+    /// # Errors
+    /// When the API server refuses or fails.
+    pub async fn set_replicas(
+        &self,
+        workload: &WorkloadRecord,
+        replicas: i32,
+    ) -> Result<Arc<WorkloadRecord>, kube::Error> {
+        let key = &workload.metadata.key;
+        let object = json!({
+            "apiVersion": "apps/v1",
+            "kind": workload.kind,
+            "metadata": {"name": &*key.name, "namespace": &*key.namespace},
+            "spec": {"replicas": replicas},
+        });
+        self.update_as(workload, manager::HANDOVER, &object).await
+    }
+
+    /// Makes the former operator's fields ours, so that what we no longer send disappears with our next
+    /// apply (WRK-7). `index` is where its entry stands.
+    ///
+    /// # Errors
+    /// `Stale` when the entry is no longer there.
+    pub async fn take_over_fields(
+        &self,
+        workload: &WorkloadRecord,
+        index: usize,
+    ) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        let (deployments, stateful_sets) = (&self.deployments, &self.stateful_sets);
+        match workload.kind {
+            WorkloadKind::Deployment => {
+                deployments
+                    .take_over(key, uid, index, manager::WORKLOAD)
+                    .await
+            }
+            WorkloadKind::StatefulSet => {
+                stateful_sets
+                    .take_over(key, uid, index, manager::WORKLOAD)
+                    .await
+            }
+        }
+    }
+
+    /// Deletes the workload, its pods in the background. One that is gone is a success.
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn delete(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.delete(key, uid).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.delete(key, uid).await,
+        }
+    }
+
+    /// Gives up our ownerReference on the workload, which then outlives its actor (FW-23).
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn orphan(&self, workload: &WorkloadRecord, actor: &str) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.orphan(key, uid, actor).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.orphan(key, uid, actor).await,
+        }
+    }
+
+    /// Makes the workload that of the actor with the uid `heir`, which has the name of its former one (D13).
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn bequeath(
+        &self,
+        workload: &WorkloadRecord,
+        owner: &str,
+        heir: &str,
+    ) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.bequeath(key, uid, owner, heir).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.bequeath(key, uid, owner, heir).await,
+        }
+    }
+
+    /// Deletes the workload and leaves its pods to the next one of its name (FW-22).
+    ///
+    /// # Errors
+    /// `Stale` when another object has its name.
+    pub async fn delete_leaving_pods(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+        let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
+        match workload.kind {
+            WorkloadKind::Deployment => self.deployments.delete_alone(key, uid).await,
+            WorkloadKind::StatefulSet => self.stateful_sets.delete_alone(key, uid).await,
+        }
+    }
+
+    /// Makes the fields ours that kubectl and Helm wrote, and notes on the workload that this was done
+    /// (FW-22).
+    ///
+    /// # Errors
+    /// `Stale` when the workload changed meanwhile, or is gone.
+    pub async fn reclaim_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
+        let key = &workload.metadata.key;
+        let live = self.whole(workload.kind, key).await?;
+        let live = live.filter(|it| it.metadata.uid.as_deref() == Some(&*workload.metadata.uid));
+        let live = live.ok_or(WriteError::Stale)?;
+        let entries = live.metadata.managed_fields.iter().flatten();
+        let entries: Vec<Value> = entries.map(|entry| json!(entry)).collect();
+        let patch = Patch::Merge(json!({"metadata": {
+            "resourceVersion": live.metadata.resource_version,
+            "managedFields": fields::reclaimed(&entries).unwrap_or(entries),
+            "annotations": {annotation::RECLAIMED: "true"},
+        }}));
+        let params = PatchParams {
+            field_manager: Some(manager::HANDOVER.to_owned()),
+            ..PatchParams::default()
+        };
+        match workload.kind {
+            WorkloadKind::Deployment => drop(self.deployments.patch(key, &params, &patch).await?),
+            WorkloadKind::StatefulSet => {
+                drop(self.stateful_sets.patch(key, &params, &patch).await?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Paths of the fields of `object` that what stands under its name has otherwise, for good.
+    ///
+    /// # Errors
+    /// When the API server does not tell.
+    pub async fn immutable_differences(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+        object: &Value,
+    ) -> Result<Vec<String>, kube::Error> {
+        let live = self.whole(kind, key).await?;
+        let live = live.map(|live| immutable::differences(kind, object, &live.data));
+        Ok(live.unwrap_or_default())
+    }
+
+    async fn whole(
+        &self,
+        kind: WorkloadKind,
+        key: &Key,
+    ) -> Result<Option<DynamicObject>, kube::Error> {
+        let resource = match kind {
+            WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+            WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        };
+        let client = self.applier.own.clone();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, &key.namespace, &resource);
+        api.get_opt(&key.name).await
+    }
+}
+
+fn of_kind<K>(seen: Option<Arc<OfKind<K>>>) -> Option<Arc<WorkloadRecord>> {
+    seen.map(|seen| Arc::clone(&seen.record))
+}

@@ -1,0 +1,113 @@
+//! Fields of a workload of ours that kubectl or Helm wrote, made ours, so that what we do not send
+//! disappears with the next apply (FW-22).
+
+use asya_shared::names::manager;
+use serde_json::{Map, Value, json};
+
+use crate::record::is_tool;
+
+/// `metadata.managedFields` with the entries of tools put into ours; `None` when there are none of theirs.
+///
+/// The number of replicas stays out: whoever scales the workload goes on doing so (WRK-3).
+pub fn reclaimed(entries: &[Value]) -> Option<Vec<Value>> {
+    let (theirs, mut kept): (Vec<&Value>, Vec<&Value>) =
+        entries.iter().partition(|entry| is_of_a_tool(entry));
+    if theirs.is_empty() {
+        return None;
+    }
+    let ours = kept.iter().position(|entry| is_ours(entry));
+    let mut ours = ours.map_or_else(
+        || json!({"manager": manager::WORKLOAD, "operation": "Apply", "apiVersion": "apps/v1", "fieldsType": "FieldsV1"}),
+        |index| kept.remove(index).clone(),
+    );
+    let mut fields = ours["fieldsV1"].as_object().cloned().unwrap_or_default();
+    for entry in theirs {
+        let mut taken = entry["fieldsV1"].as_object().cloned().unwrap_or_default();
+        if let Some(spec) = taken.get_mut("f:spec").and_then(Value::as_object_mut) {
+            spec.remove("f:replicas");
+        }
+        unite(&mut fields, taken);
+    }
+    ours["fieldsV1"] = Value::Object(fields);
+    Some(kept.into_iter().cloned().chain([ours]).collect())
+}
+
+fn is_of_a_tool(entry: &Value) -> bool {
+    let manager = entry["manager"].as_str().unwrap_or_default();
+    is_tool(manager) && is_of_the_object(entry)
+}
+
+fn is_ours(entry: &Value) -> bool {
+    entry["manager"] == manager::WORKLOAD
+        && entry["operation"] == "Apply"
+        && is_of_the_object(entry)
+}
+
+/// What was written to a subresource is not in the object's own set.
+fn is_of_the_object(entry: &Value) -> bool {
+    entry["subresource"].as_str().unwrap_or_default().is_empty()
+}
+
+/// A set of fields is a tree without values.
+fn unite(into: &mut Map<String, Value>, other: Map<String, Value>) {
+    for (step, below) in other {
+        let slot = into.entry(step).or_insert_with(|| json!({}));
+        if let (Value::Object(slot), Value::Object(below)) = (slot, below) {
+            unite(slot, below);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "fieldsV1": fields})
+    }
+
+    /// FW-22
+    #[test]
+    fn fields_of_kubectl_and_helm_become_ours_and_those_of_others_stay_theirs() {
+        let spec = |field: &str| json!({"f:spec": {field: {}}});
+        let controller = entry("kube-controller-manager", "Update", &spec("f:x"));
+        let restart = entry("kubectl-rollout", "Update", &spec("f:template"));
+        let mut scale = entry("kubectl", "Update", &spec("f:replicas"));
+        scale["subresource"] = json!("scale");
+        let entries = [
+            entry("asya-operator/workload", "Apply", &spec("f:a")),
+            controller.clone(),
+            entry("kubectl-set", "Update", &spec("f:b")),
+            restart.clone(),
+            entry("kubectl", "Apply", &spec("f:replicas")),
+            entry(
+                "Helm",
+                "Update",
+                &json!({"f:metadata": {"f:labels": {"f:c": {}}}}),
+            ),
+            scale.clone(),
+        ];
+        let ours =
+            json!({"f:spec": {"f:a": {}, "f:b": {}}, "f:metadata": {"f:labels": {"f:c": {}}}});
+        assert_eq!(
+            reclaimed(&entries).unwrap(),
+            [
+                controller,
+                restart,
+                scale,
+                entry("asya-operator/workload", "Apply", &ours)
+            ]
+        );
+    }
+
+    /// FW-22
+    #[test]
+    fn where_we_have_applied_nothing_yet_an_entry_of_ours_is_made() {
+        let entries = [entry("helm", "Update", &json!({"f:spec": {"f:b": {}}}))];
+        let all = reclaimed(&entries).unwrap();
+        assert_eq!(all.len(), 1);
+        assert!(is_ours(&all[0]));
+        assert_eq!(all[0]["fieldsV1"], json!({"f:spec": {"f:b": {}}}));
+        assert_eq!(reclaimed(&all), None, "once is enough");
+    }
+}

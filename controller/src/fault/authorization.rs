@@ -1,0 +1,102 @@
+//! What the API server says of an account that lacks a right, as the rule that is missing (FW-27).
+
+use super::{Fault, Reason, Requeue};
+
+/// The fault of the account that `message` names. `None` where another thing than a right is missing.
+pub(super) fn missing_right(what: &str, message: &str) -> Option<Fault> {
+    let refusal = Refusal::read(message)?;
+    Some(Fault {
+        reason: Reason::NotAuthorized,
+        message: format!("{what}: {}", refusal.told()),
+        retry: Requeue::SlowBackoff,
+    })
+}
+
+/// The API server's words: `User "U" cannot VERB resource "R" in API group "G" in the namespace "N"`.
+struct Refusal<'a> {
+    user: &'a str,
+    verb: &'a str,
+    resource: &'a str,
+    group: &'a str,
+    namespace: &'a str,
+}
+
+impl<'a> Refusal<'a> {
+    fn read(message: &'a str) -> Option<Self> {
+        let (_, rest) = message.split_once("is forbidden: User \"")?;
+        let (user, rest) = rest.split_once("\" cannot ")?;
+        let (verb, rest) = rest.split_once(" resource \"")?;
+        let (resource, rest) = rest.split_once("\" in API group \"")?;
+        let (group, rest) = rest.split_once("\" in the namespace \"")?;
+        let (namespace, _) = rest.split_once('"')?;
+        Some(Self {
+            user,
+            verb,
+            resource,
+            group,
+            namespace,
+        })
+    }
+
+    fn told(&self) -> String {
+        let account = self.user.strip_prefix("system:serviceaccount:");
+        let account = account.and_then(|account| account.split_once(':'));
+        let who = account.map_or_else(
+            || format!("user {}", self.user),
+            |(namespace, name)| format!("ServiceAccount {namespace}/{name}"),
+        );
+        // An apply makes what is not there: one of the two alone would be asked for next.
+        let verbs = match self.verb {
+            "create" | "patch" => "create, patch",
+            verb => verb,
+        };
+        let (group, resource) = (self.group, self.resource);
+        format!(
+            "{who} lacks the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in namespace {}; \
+             grant it by a Role and a RoleBinding",
+            self.namespace
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing_right;
+    use crate::fault::Reason;
+
+    fn told(message: &str) -> Option<String> {
+        let fault = missing_right("Deployment team/a", message)?;
+        assert_eq!(fault.reason, Reason::NotAuthorized);
+        Some(fault.message)
+    }
+
+    /// FW-27
+    #[test]
+    fn account_and_missing_rule_are_named() {
+        let refusal = r#"deployments.apps "a" is forbidden: User "system:serviceaccount:team:asya-applier" cannot patch resource "deployments" in API group "apps" in the namespace "team": RBAC: role not found"#;
+        assert_eq!(
+            told(refusal).unwrap(),
+            "Deployment team/a: ServiceAccount team/asya-applier lacks the rule {apiGroups: [\"apps\"], resources: [deployments], verbs: [create, patch]} in namespace team; grant it by a Role and a RoleBinding"
+        );
+        let own = r#"serviceaccounts "asya-applier" is forbidden: User "system:serviceaccount:asya-system:asya-operator" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team""#;
+        let own = told(own).unwrap();
+        assert!(
+            own.contains(r#"asya-system/asya-operator lacks the rule {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}"#),
+            "{own}"
+        );
+        let person = r#"deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" in the namespace "team""#;
+        assert!(told(person).unwrap().contains("user jane lacks the rule"));
+    }
+
+    /// API-5
+    #[test]
+    fn refusal_of_the_content_is_no_missing_right() {
+        for text in [
+            r#"pods "a" is forbidden: exceeded quota: small, requested: pods=1"#,
+            r#"deployments.apps "a" is forbidden: violates PodSecurity "restricted""#,
+            "admission webhook denied the request",
+        ] {
+            assert_eq!(told(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,232 @@
+use std::sync::Arc;
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{Mounts, SWEEP};
+use crate::cluster::store::Store;
+use crate::cluster::watch::WatchSink;
+use crate::record::{Class, Enqueue, Key, PodEventRecord, PodRecord, Seen};
+
+const MISSING: &str = r#"MountVolume.SetUp failed for volume "settings" : configmap "a" not found"#;
+const ALSO_MISSING: &str = r#"MountVolume.SetUp failed for volume "keys" : secret "b" not found"#;
+const BROKEN: &str = r#"MountVolume.SetUp failed for volume "data" : mount failed: exit status 32"#;
+const SUMMARY: &str =
+    "Unable to attach or mount volumes: unmounted volumes=[settings]: timed out waiting";
+
+fn start() -> Timestamp {
+    "2026-01-01T01:00:00Z".parse().unwrap()
+}
+
+fn event(pod: &str, uid: &str, second: i64, message: &str) -> Seen<PodEventRecord> {
+    let object = json!({
+        "metadata": {"name": format!("{pod}.{message}"), "namespace": "ns", "uid": "e", "resourceVersion": "7"},
+        "involvedObject": {"kind": "Pod", "namespace": "ns", "name": pod, "uid": uid},
+        "reason": "FailedMount",
+        "message": message,
+        "lastTimestamp": (start() + SignedDuration::from_secs(second)).to_string(),
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn pod(name: &str, uid: &str, version: u64, status: &Value) -> Seen<PodRecord> {
+    let object = json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "labels": {"asya.sh/asya": "a"}},
+        "status": status,
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn creating() -> Value {
+    json!({"phase": "Pending", "conditions": [{"type": "PodReadyToStartContainers", "status": "False"}],
+        "containerStatuses": [{"name": "asya-runtime", "state": {"waiting": {"reason": "ContainerCreating"}}}]})
+}
+
+struct Watched {
+    pods: Arc<Store<PodRecord>>,
+    mounts: Mounts,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let pods = Arc::default();
+        let mounts = Mounts::of(&pods);
+        Self { pods, mounts }
+    }
+
+    fn with_pod(status: &Value) -> Self {
+        let watched = Self::new();
+        watched.pods.show(&None, &pod("p", "u", 1, status));
+        watched
+    }
+
+    fn told(&self, second: i64, message: &str) -> Vec<Enqueue> {
+        self.mounts.show(&None, &event("p", "u", second, message))
+    }
+
+    /// Class and text of what keeps `p` from running.
+    fn problem(&self) -> Option<(Class, String)> {
+        let mut pod = self.pods.get(&Key::new("ns", "p")).unwrap();
+        self.mounts.complete(&mut pod);
+        let problem = pod.problem.clone()?;
+        Some((problem.class, problem.reason.to_string()))
+    }
+
+    fn class(&self) -> Option<Class> {
+        self.problem().map(|(class, _)| class)
+    }
+}
+
+fn actor() -> Vec<Enqueue> {
+    vec![Enqueue::Actor(Key::new("ns", "a"))]
+}
+
+/// STA-2, STA-6
+#[test]
+fn event_of_a_volume_is_the_problem_of_its_pod_and_wakes_the_actor_once() {
+    let watched = Watched::with_pod(&creating());
+    assert_eq!(watched.told(1, MISSING), actor());
+    assert_eq!(
+        watched.problem(),
+        Some((
+            Class::ConfigError,
+            "FailedMount for volume settings: ConfigMap a not found".to_owned()
+        ))
+    );
+    assert_eq!(watched.told(3, MISSING), [], "nothing new");
+}
+
+/// STA-2
+#[test]
+fn event_that_comes_before_its_pod_counts_when_the_pod_comes() {
+    let watched = Watched::new();
+    assert_eq!(watched.told(1, MISSING), [], "whose it is nobody knows");
+    watched.pods.show(&None, &pod("p", "u", 1, &creating()));
+    assert_eq!(watched.class(), Some(Class::ConfigError));
+}
+
+/// STA-2
+#[test]
+fn trouble_ends_with_the_start_of_the_containers_or_with_the_pod() {
+    let started = [
+        json!({"conditions": [{"type": "PodReadyToStartContainers", "status": "True"}],
+            "containerStatuses": [{"name": "asya-runtime", "state": {"waiting": {"reason": "ContainerCreating"}}}]}),
+        json!({"conditions": [{"type": "Ready", "status": "True"}]}),
+        json!({"containerStatuses": [{"name": "asya-runtime", "state": {"running": {}}}]}),
+        json!({"initContainerStatuses": [{"name": "first", "state": {"terminated": {"exitCode": 0}}}]}),
+    ];
+    for status in started {
+        let watched = Watched::with_pod(&creating());
+        watched.told(1, MISSING);
+        watched.pods.show(&None, &pod("p", "u", 2, &status));
+        assert_eq!(watched.class(), None, "{status}");
+        assert_eq!(
+            watched.told(9, BROKEN),
+            [],
+            "a late Event woke the actor: {status}"
+        );
+    }
+    let watched = Watched::with_pod(&creating());
+    watched.told(1, MISSING);
+    let image = json!({"containerStatuses": [{"name": "asya-runtime", "state": {"waiting": {"reason": "ErrImagePull"}}}]});
+    watched.pods.show(&None, &pod("p", "u", 2, &image));
+    assert_eq!(watched.class(), Some(Class::ImagePullError));
+
+    let watched = Watched::with_pod(&creating());
+    watched.told(1, MISSING);
+    watched.pods.removed(&None, &pod("p", "u", 2, &creating()));
+    watched.pods.show(&None, &pod("p", "next", 3, &creating()));
+    assert_eq!(watched.class(), None, "the pod of that name is another one");
+}
+
+/// STA-3
+#[test]
+fn of_several_volumes_one_speaks_until_it_is_overcome() {
+    for (told, wanted, why) in [
+        (
+            vec![(1, MISSING), (2, BROKEN), (3, MISSING), (4, BROKEN)],
+            MISSING,
+            "both are repeated",
+        ),
+        (
+            vec![(1, BROKEN), (2, MISSING)],
+            MISSING,
+            "the first class wins",
+        ),
+        (
+            vec![(1, MISSING), (123, SUMMARY), (124, MISSING), (247, SUMMARY)],
+            MISSING,
+            "the summary names nothing",
+        ),
+        (
+            vec![(1, MISSING), (2, ALSO_MISSING), (3, MISSING)],
+            MISSING,
+            "the text stays",
+        ),
+        (
+            vec![(1, MISSING), (2, ALSO_MISSING), (4, ALSO_MISSING)],
+            ALSO_MISSING,
+            "the other was told twice since",
+        ),
+        (
+            vec![(1, MISSING), (2, ALSO_MISSING), (2, ALSO_MISSING)],
+            MISSING,
+            "a list shows the same again",
+        ),
+        (
+            vec![(1, MISSING), (302, BROKEN)],
+            BROKEN,
+            "the first has been silent",
+        ),
+        (
+            vec![(302, BROKEN), (1, MISSING)],
+            BROKEN,
+            "a list shows old Events, too",
+        ),
+    ] {
+        let watched = Watched::with_pod(&creating());
+        for (second, message) in &told {
+            watched.told(*second, message);
+        }
+        let alone = Watched::with_pod(&creating());
+        alone.told(1, wanted);
+        assert_eq!(watched.problem(), alone.problem(), "{why}");
+    }
+}
+
+/// FW-14
+#[test]
+fn what_is_kept_is_bounded_by_the_pods_in_trouble() {
+    let watched = Watched::with_pod(&creating());
+    watched.told(0, MISSING);
+    let later = start() + SignedDuration::from_mins(10);
+    for number in 0..3 * SWEEP {
+        let event = event(&format!("foreign-{number}"), "f", 1, BROKEN);
+        let seconds = i64::try_from(number).unwrap();
+        watched
+            .mounts
+            .take(&event.record, later + SignedDuration::from_secs(seconds));
+    }
+    assert!(watched.mounts.len() <= SWEEP, "{}", watched.mounts.len());
+    assert_eq!(
+        watched.class(),
+        Some(Class::ConfigError),
+        "ours was dropped"
+    );
+    for _ in 0..10 {
+        watched.told(2, BROKEN);
+    }
+    assert!(watched.mounts.len() <= SWEEP);
+}
+
+/// FW-13, FW-14
+#[test]
+fn namespaces_that_are_no_longer_watched_are_forgotten() {
+    let watched = Watched::with_pod(&creating());
+    watched.told(0, MISSING);
+    let only = |namespace: &str| [Some(Arc::from(namespace))].into();
+    watched.mounts.forget_all_but(&only("ns"));
+    assert_eq!(watched.mounts.len(), 1);
+    watched.mounts.forget_all_but(&only("other"));
+    assert_eq!(watched.mounts.len(), 0);
+}

@@ -1,0 +1,71 @@
+//! Whether enough has been listed to conclude anything from what is not shown: a namespace may be added,
+//! and kinds installed, while we lead.
+
+use crate::context::Context;
+use crate::fault::Requeue;
+use crate::record::Key;
+
+/// Another namespace's actors are there in a moment, or else their list fails.
+const SHORTLY: std::time::Duration = std::time::Duration::from_secs(1);
+
+impl Context {
+    /// Whether an actor cannot be looked after yet; and when it is to be seen again.
+    pub(super) fn is_blind(&self, key: &Key) -> Option<Requeue> {
+        let actors = &self.stores.actors;
+        let actor = actors.get(key)?;
+        blind(
+            self.lists_all(&key.namespace),
+            actors.awaits_lists(),
+            actor.told.queue.is_some(),
+        )
+    }
+
+    fn lists_all(&self, namespace: &str) -> bool {
+        let (stores, workloads) = (&self.stores, &self.workloads);
+        stores.actors.is_listed(namespace)
+            && stores.pods.is_listed(namespace)
+            && stores.hpas.is_listed(namespace)
+            && workloads.deployments.store.is_listed(namespace)
+            && workloads.stateful_sets.store.is_listed(namespace)
+            && self.service_accounts.store.is_listed(namespace)
+            && self.config_maps.objects.store.is_listed(namespace)
+    }
+
+    /// Whether what is not shown of KEDA's objects is not there.
+    pub(super) fn sees_keda(&self, namespace: &str) -> bool {
+        self.keda.is_installed()
+            && self.scaled_objects.store.is_listed(namespace)
+            && self.trigger_authentications.store.is_listed(namespace)
+    }
+}
+
+/// Who has a queue goes on while other namespaces are listed: nobody there can take it (QUE-3).
+fn blind(lists_own: bool, awaits_others: bool, has_queue: bool) -> Option<Requeue> {
+    match (lists_own, awaits_others) {
+        // The list wakes its actors.
+        (false, _) => Some(Requeue::AwaitChange),
+        (true, true) if !has_queue => Some(Requeue::After(SHORTLY)),
+        (true, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// FW-13, QUE-3, KEDA-9
+    #[test]
+    fn nothing_is_concluded_from_lists_that_are_on_their_way() {
+        let rows = [
+            (true, false, false, None),
+            (true, true, true, None),
+            (true, true, false, Some(Requeue::After(SHORTLY))),
+            (false, false, true, Some(Requeue::AwaitChange)),
+            (false, true, false, Some(Requeue::AwaitChange)),
+        ];
+        for (own, others, queue, wanted) in rows {
+            let seen = blind(own, others, queue);
+            assert_eq!(seen, wanted, "{own} {others} {queue}");
+        }
+    }
+}

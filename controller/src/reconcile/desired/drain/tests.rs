@@ -1,0 +1,186 @@
+use std::time::Duration;
+
+use asya_shared::api::QueueStatus;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Counted, Drain, Facts, Held, Messages, decide, may_roll, text};
+use crate::broker::Depth;
+use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::plan::decision::{Plan, Rest};
+use crate::reconcile::plan::deletion::Then;
+use crate::reconcile::plan::finalizers::Finalizers;
+use crate::reconcile::plan::plan;
+use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
+use crate::reconcile::tests::fixtures::{actor, observed, spec};
+
+const LAG: Duration = Duration::from_secs(10);
+
+fn queue(name: &str) -> QueueStatus {
+    QueueStatus {
+        transport: "mq".to_owned(),
+        name: name.to_owned(),
+        ..QueueStatus::default()
+    }
+}
+
+fn holds(queued: u64, processing: u64) -> Messages {
+    Messages::Known(Depth { queued, processing })
+}
+
+fn unknown() -> Messages {
+    Messages::Unknown(Fault {
+        reason: Reason::QueueDeletionFailed,
+        message: "no answer".to_owned(),
+        retry: Requeue::Backoff,
+    })
+}
+
+/// The decision on queues `a`, `b`, … when status has said so many seconds ago that nothing is waited for any more.
+fn of(messages: &[Messages], released: Option<i64>) -> Drain {
+    let names = ["a", "b", "c"].into_iter().map(queue);
+    let queues = names.zip(messages).map(|(queue, messages)| Counted {
+        queue,
+        messages: messages.clone(),
+    });
+    let now = Timestamp::from_second(1000).unwrap();
+    decide(&Facts {
+        queues: &queues.collect::<Vec<_>>(),
+        released: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
+        lag: LAG,
+        now,
+    })
+}
+
+/// QUE-40, QUE-42
+#[test]
+fn actor_goes_when_no_queue_of_its_holds_a_message_twice_in_a_row() {
+    let confirms = |seconds| Drain::Confirms(Duration::from_secs(seconds));
+    for (messages, released, wanted) in [
+        (vec![], None, confirms(10)),
+        (vec![holds(0, 0)], None, confirms(10)),
+        (vec![holds(0, 0)], Some(4), confirms(6)),
+        (vec![holds(0, 0)], Some(10), Drain::Empty),
+        (vec![Messages::NoQueue, holds(0, 0)], Some(60), Drain::Empty),
+    ] {
+        assert_eq!(of(&messages, released), wanted, "{messages:?} {released:?}");
+    }
+    let full = |name, queued, processing| Held {
+        full: vec![(queue(name), Depth { queued, processing })],
+        ..Held::default()
+    };
+    for (messages, released, wanted) in [
+        (vec![holds(1, 0)], None, full("a", 1, 0)),
+        (vec![holds(0, 1)], None, full("a", 0, 1)),
+        (vec![holds(0, 0), holds(3, 0)], None, full("b", 3, 0)),
+        (vec![holds(2, 0)], Some(60), full("a", 2, 0)),
+    ] {
+        let wanted = Drain::Works(wanted);
+        assert_eq!(of(&messages, released), wanted, "{messages:?} {released:?}");
+    }
+}
+
+/// QUE-42, FIN-3
+#[test]
+fn messages_that_nobody_can_count_hold_the_actor_until_its_pods_are_going() {
+    for messages in [unknown(), Messages::Uncounted] {
+        let Drain::Works(held) = of(&[holds(0, 0), messages.clone()], None) else {
+            panic!("{messages:?}")
+        };
+        assert_eq!((held.full, held.unseen), (vec![], vec![queue("b")]));
+        assert_eq!(held.fault.is_some(), messages == unknown());
+        assert_eq!(of(&[messages], Some(60)), Drain::Empty);
+    }
+}
+
+/// QUE-40
+#[test]
+fn messages_are_told_by_queue_and_number() {
+    for (queued, processing, wanted) in [
+        (1, 0, "1 message"),
+        (12, 0, "12 messages"),
+        (10, 2, "12 messages (10 waiting, 2 unacknowledged)"),
+    ] {
+        assert_eq!(text(Depth { queued, processing }), wanted);
+    }
+    let Drain::Works(held) = of(&[holds(3, 0), unknown()], None) else {
+        panic!()
+    };
+    assert_eq!(
+        held.text(),
+        "queue a on transport mq holds 3 messages; queue b on transport mq may hold messages, nobody could count them"
+    );
+}
+
+fn plan_of(drain: Option<Drain>, metadata: &Value) -> Plan {
+    let mut all = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
+    all.as_object_mut()
+        .unwrap()
+        .extend(metadata.as_object().unwrap().clone());
+    let extra = json!({"queue": {"deletionPolicy": "Drain"}});
+    let mut observed = observed(&actor(&all, &spec(&extra), &json!({})));
+    observed.drain = drain;
+    plan(&observed, Timestamp::from_second(1_767_225_700).unwrap())
+}
+
+/// QUE-40, QUE-41
+#[test]
+fn nothing_is_taken_down_before_the_queue_is_empty() {
+    let works = || Some(Drain::Works(Held::default()));
+    let Plan::Ensure(plan) = plan_of(works(), &json!({})) else {
+        panic!("its pods are to work")
+    };
+    assert_eq!(plan.finalizers, Finalizers::Keep);
+    assert_eq!(plan.workload, WorkloadStep::Create);
+    assert_eq!(plan.queue, QueueStep::Unmanaged, "nobody looked");
+    let confirms = plan_of(Some(Drain::Confirms(LAG)), &json!({}));
+    assert!(matches!(confirms, Plan::Confirm(wait) if wait == LAG));
+    let held = Held::default();
+    let namespace_uid = None;
+    let abandoned = Drain::Abandoned {
+        namespace_uid,
+        held,
+    };
+    for drain in [None, Some(Drain::Empty), Some(abandoned)] {
+        let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
+            panic!("{drain:?}")
+        };
+        assert!(matches!(plan.then, Then::Finish { .. }), "{drain:?}");
+    }
+}
+
+/// QUE-41
+#[test]
+fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
+    let works = Drain::Works(Held::default());
+    for (drain, injected, rolls) in [
+        (None, 0, true),
+        (None, 2, true),
+        (Some(&works), 0, true),
+        (Some(&works), 1, false),
+    ] {
+        assert_eq!(may_roll(drain, injected), rolls, "{drain:?} {injected}");
+    }
+}
+
+/// QUE-43
+#[test]
+fn what_the_garbage_collector_deletes_is_made_again_once_its_finalizer_is_off() {
+    let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
+    let works = || Some(Drain::Works(Held::default()));
+    let plan = plan_of(works(), &finalizers);
+    assert_eq!(plan.finalizers(), Finalizers::EndForeground);
+    let Plan::Ensure(ensure) = plan else { panic!() };
+    assert_eq!(ensure.workload, WorkloadStep::Create);
+    assert_eq!(plan_of(works(), &json!({})).finalizers(), Finalizers::Keep);
+
+    finalizers["annotations"] = json!({"asya.sh/paused": "true"});
+    let Plan::Rest(rest) = plan_of(works(), &finalizers) else {
+        panic!("nothing of a paused actor is changed")
+    };
+    assert_eq!(rest, Rest::default());
+    assert!(matches!(
+        plan_of(Some(Drain::Empty), &finalizers),
+        Plan::Delete(_)
+    ));
+}

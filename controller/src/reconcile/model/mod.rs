@@ -1,0 +1,12 @@
+//! What observe, plan, apply and report share: types, and what is read off them.
+
+pub mod announced;
+pub mod binding;
+pub mod bound_pods;
+pub mod child;
+pub mod condition_types;
+pub mod handover;
+pub mod known_queues;
+pub mod observed;
+pub mod outcome;
+pub mod rollout;

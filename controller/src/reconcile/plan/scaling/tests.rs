@@ -1,0 +1,437 @@
+use std::sync::Arc;
+
+use asya_shared::api::InventoryEntry;
+use asya_shared::applied::HashedManifest;
+use asya_shared::scaling::{ScalingObjects, Untriggerable};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Facts, Removal, ScalingPlan, plan_removal, plan_scaling};
+use crate::fault::{Reason, Requeue};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::plan::Step;
+use crate::record::{
+    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
+};
+use crate::scaling::tests::fixtures::{hpa, scaled_object, trigger_authentication};
+
+const APPLY: Step = Step::Apply { take_over: None };
+
+/// What a pass sees.
+struct World {
+    wanted: Result<ScalingObjects, Untriggerable>,
+    installed: bool,
+    target_exists: bool,
+    scaled_object: Child<ScaledObjectRecord>,
+    trigger_authentication: Child<ChildRecord<TriggerAuthentication>>,
+    hpas: Vec<Arc<HpaRecord>>,
+    rivals: Vec<Arc<ScaledObjectRecord>>,
+    inventory: Vec<InventoryEntry>,
+}
+
+fn sealed() -> HashedManifest {
+    HashedManifest {
+        object: json!({}),
+        hash: "h".to_owned(),
+    }
+}
+
+fn entry(kind: &str, name: &str, uid: &str, fingerprint: &str) -> InventoryEntry {
+    InventoryEntry {
+        group: "keda.sh".to_owned(),
+        kind: kind.to_owned(),
+        name: name.to_owned(),
+        uid: Some(uid.to_owned()),
+        hash: Some("h".to_owned()),
+        fingerprint: Some(fingerprint.to_owned()),
+        ..InventoryEntry::default()
+    }
+}
+
+/// The workload is there; nothing of KEDA's is.
+fn fresh() -> World {
+    World {
+        wanted: Ok(ScalingObjects {
+            config_map: None,
+            trigger_authentication: Some(sealed()),
+            scaled_object: sealed(),
+        }),
+        installed: true,
+        target_exists: true,
+        scaled_object: Child::Absent,
+        trigger_authentication: Child::Absent,
+        hpas: Vec::new(),
+        rivals: Vec::new(),
+        inventory: Vec::new(),
+    }
+}
+
+/// All is as wanted.
+fn settled() -> World {
+    let (object, authentication) = (
+        scaled_object(&json!({})),
+        trigger_authentication(&json!({})),
+    );
+    let print = |fingerprint: Option<crate::record::Fingerprint>| fingerprint.unwrap().to_string();
+    World {
+        inventory: vec![
+            entry("ScaledObject", "a", "u-so", &print(object.last.fingerprint)),
+            entry(
+                "TriggerAuthentication",
+                "a-trigger-auth",
+                "u-ta",
+                &print(authentication.last.fingerprint),
+            ),
+        ],
+        scaled_object: Child::Ours(object),
+        trigger_authentication: Child::Ours(authentication),
+        hpas: vec![hpa(&json!({}))],
+        ..fresh()
+    }
+}
+
+impl World {
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    fn plan(&self) -> ScalingPlan {
+        let ours = match &self.scaled_object {
+            Child::Ours(found) | Child::Foreign(found) => Some(found),
+            Child::Absent => None,
+        };
+        let scaled_objects: Vec<_> = ours.into_iter().chain(&self.rivals).cloned().collect();
+        plan_scaling(&Facts {
+            actor: "a",
+            wanted: self.wanted.as_ref(),
+            installed: self.installed,
+            target: &ScaleTarget {
+                group: "apps".into(),
+                kind: "Deployment".into(),
+                name: "a".into(),
+            },
+            target_exists: self.target_exists,
+            scaled_object: &self.scaled_object,
+            trigger_authentication: &self.trigger_authentication,
+            hpas: &self.hpas,
+            scaled_objects: &scaled_objects,
+            inventory: &self.inventory,
+        })
+    }
+
+    /// Steps about `TriggerAuthentication` and `ScaledObject` of a plan without a fault.
+    fn steps(&self) -> (Step, Step) {
+        let plan = self.plan();
+        assert_eq!(plan.fault, None);
+        (plan.trigger_authentication, plan.scaled_object)
+    }
+
+    fn fault(&self) -> (Reason, Requeue, String) {
+        let plan = self.plan();
+        let steps = (plan.trigger_authentication, plan.scaled_object);
+        assert_eq!(steps, (Step::Keep, Step::Keep), "a refusal writes nothing");
+        let fault = plan.fault.unwrap();
+        (fault.reason, fault.retry, fault.message)
+    }
+}
+
+fn going() -> Value {
+    json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+}
+
+fn unowned() -> Value {
+    json!({"metadata": {"ownerReferences": []}})
+}
+
+/// KEDA-1, FW-24
+#[test]
+fn new_actor_gets_both_objects_once_its_workload_is_there() {
+    assert_eq!(fresh().steps(), (APPLY, APPLY));
+    let early = fresh().with(|world| world.target_exists = false);
+    assert_eq!(early.steps(), (Step::Wait, Step::Wait));
+}
+
+/// KEDA-7, WRK-5
+#[test]
+fn what_is_as_applied_is_left_alone() {
+    assert_eq!(settled().steps(), (Step::Keep, Step::Keep));
+}
+
+/// KEDA-7
+#[test]
+fn whatever_is_lost_or_changed_is_applied_again() {
+    type Row = (&'static str, fn(&mut World), (Step, Step));
+    let rows: [Row; 7] = [
+        (
+            "a field of ours was taken",
+            |world| world.inventory[0].fingerprint = Some("other".to_owned()),
+            (Step::Keep, APPLY),
+        ),
+        (
+            "the configuration changed",
+            |world| {
+                world.wanted.as_mut().unwrap().scaled_object.hash = "new".to_owned();
+            },
+            (Step::Keep, APPLY),
+        ),
+        (
+            "the login changed",
+            |world| {
+                let wanted = world.wanted.as_mut().unwrap();
+                wanted.trigger_authentication.as_mut().unwrap().hash = "new".to_owned();
+            },
+            (APPLY, Step::Keep),
+        ),
+        (
+            "the TriggerAuthentication was deleted",
+            |world| world.trigger_authentication = Child::Absent,
+            (APPLY, Step::Keep),
+        ),
+        (
+            "another object has the name by now",
+            |world| world.inventory[0].uid = Some("u-old".to_owned()),
+            (Step::Keep, APPLY),
+        ),
+        (
+            "nobody knows what was ours",
+            |world| {
+                let cleared = json!({"metadata": {"managedFields": []}});
+                world.scaled_object = Child::Ours(scaled_object(&cleared));
+                world.inventory[0].fingerprint = None;
+            },
+            (Step::Keep, APPLY),
+        ),
+        (
+            "status has forgotten",
+            |world| world.inventory.clear(),
+            (APPLY, APPLY),
+        ),
+    ];
+    for (name, change, wanted) in rows {
+        assert_eq!(settled().with(change).steps(), wanted, "{name}");
+    }
+}
+
+/// KEDA-6
+#[test]
+fn login_that_is_no_longer_needed_is_deleted() {
+    let world = settled().with(|world| {
+        world.wanted.as_mut().unwrap().trigger_authentication = None;
+    });
+    assert_eq!(world.steps(), (Step::Delete("u-ta".into()), Step::Keep));
+    let never = fresh().with(|world| {
+        world.wanted.as_mut().unwrap().trigger_authentication = None;
+        world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
+    });
+    assert_eq!(never.steps(), (Step::Keep, APPLY));
+}
+
+/// KEDA-9
+#[test]
+fn replacement_waits_until_the_former_one_is_gone() {
+    let object = settled().with(|world| {
+        world.scaled_object = Child::Ours(scaled_object(&going()));
+    });
+    assert_eq!(object.steps(), (Step::Keep, Step::Wait));
+    let login = settled().with(|world| {
+        world.trigger_authentication = Child::Ours(trigger_authentication(&going()));
+        world.scaled_object = Child::Absent;
+        world.hpas.clear();
+    });
+    assert_eq!(login.steps(), (Step::Wait, Step::Wait));
+    // its HPA is collected after the ScaledObject
+    let left = settled().with(|world| world.scaled_object = Child::Absent);
+    assert_eq!(left.steps(), (Step::Keep, Step::Wait));
+}
+
+/// KEDA-9
+#[test]
+fn without_keda_nothing_is_tried_and_its_arrival_is_awaited() {
+    let (reason, retry, _) = fresh().with(|world| world.installed = false).fault();
+    assert_eq!(
+        (reason, retry),
+        (Reason::KedaNotInstalled, Requeue::AwaitChange)
+    );
+}
+
+/// KEDA-4
+#[test]
+fn queue_that_keda_cannot_be_told_of_is_its_own_reason() {
+    for world in [fresh(), settled()] {
+        let world = world.with(|world| {
+            let queue = "asya-a".to_owned();
+            world.wanted = Err(Untriggerable::QueueUrlUnknown { queue });
+        });
+        let (reason, retry, text) = world.fault();
+        assert_eq!(
+            (reason, retry),
+            (Reason::QueueURLUnknown, Requeue::AwaitChange)
+        );
+        assert!(text.contains("asya-a"), "{text}");
+    }
+}
+
+/// KEDA-9, SO-3
+#[test]
+fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
+    let rival = |name: &str, target: Value| {
+        scaled_object(&json!({
+            "metadata": {"name": name, "uid": name, "ownerReferences": []},
+            "spec": {"scaleTargetRef": target},
+        }))
+    };
+    let foreign = |target: Value| {
+        hpa(&json!({
+            "metadata": {"name": "web", "uid": "web", "ownerReferences": []},
+            "spec": {"scaleTargetRef": target},
+        }))
+    };
+    let same = json!({"apiVersion": "apps/v1beta9", "kind": "Deployment", "name": "a"});
+    let rows = [
+        (
+            fresh().with(|world| world.hpas = vec![foreign(same.clone())]),
+            "HorizontalPodAutoscaler web",
+        ),
+        (
+            fresh().with(|world| {
+                world.rivals = vec![rival("r2", same.clone()), rival("r1", same.clone())];
+            }),
+            "ScaledObject r1",
+        ),
+        (
+            settled().with(|world| world.hpas.push(foreign(same.clone()))),
+            "HorizontalPodAutoscaler web",
+        ),
+    ];
+    for (world, name) in rows {
+        let (reason, retry, text) = world.fault();
+        assert_eq!(
+            (reason, retry),
+            (Reason::RivalAutoscaler, Requeue::AwaitChange)
+        );
+        assert!(text.starts_with(name), "{text}");
+    }
+    let other = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a"});
+    let world = fresh().with(|world| {
+        world.hpas = vec![foreign(other.clone())];
+        world.rivals = vec![rival("r", other)];
+    });
+    assert_eq!(world.steps(), (APPLY, APPLY));
+}
+
+/// KEDA-9: the HPA that KEDA made for a rival names the rival, not itself.
+#[test]
+fn hpa_of_a_rival_scaled_object_is_no_second_rival() {
+    let owner = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "r", "uid": "r", "controller": true}]);
+    let world = fresh().with(|world| {
+        world.rivals = vec![scaled_object(
+            &json!({"metadata": {"name": "r", "uid": "r", "ownerReferences": []}}),
+        )];
+        world.hpas = vec![hpa(
+            &json!({"metadata": {"name": "keda-hpa-r", "ownerReferences": owner}}),
+        )];
+    });
+    assert!(world.fault().2.starts_with("ScaledObject r "));
+    // the rival is gone, its HPA not yet
+    let world = world.with(|world| world.rivals.clear());
+    assert!(
+        world
+            .fault()
+            .2
+            .starts_with("HorizontalPodAutoscaler keda-hpa-r ")
+    );
+}
+
+/// SA-3
+#[test]
+fn names_of_others_are_left_alone() {
+    let object = settled().with(|world| {
+        world.scaled_object = Child::Foreign(scaled_object(&unowned()));
+    });
+    let login = fresh().with(|world| {
+        world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
+    });
+    for (world, kind) in [
+        (object, "ScaledObject ns/a "),
+        (login, "TriggerAuthentication ns/a-trigger-auth "),
+    ] {
+        let (reason, retry, text) = world.fault();
+        assert_eq!((reason, retry), (Reason::NotOwned, Requeue::SlowBackoff));
+        assert!(text.starts_with(kind), "{text}");
+    }
+}
+
+fn at(time: &str) -> Timestamp {
+    time.parse().unwrap()
+}
+
+fn removal(world: &World, now: &str) -> Removal {
+    plan_removal(&world.scaled_object, &world.trigger_authentication, at(now))
+}
+
+/// FIN-2, FW-24, KEDA-8
+#[test]
+fn removal_goes_backwards_and_waits_for_keda() {
+    let first = removal(&settled(), "2026-01-01T00:00:00Z");
+    assert_eq!(
+        first,
+        Removal {
+            scaled_object: Step::Delete("u-so".into()),
+            trigger_authentication: Step::Wait,
+            released: false,
+            until: None,
+        }
+    );
+    let waiting = settled().with(|world| {
+        world.scaled_object = Child::Ours(scaled_object(&going()));
+    });
+    assert_eq!(
+        removal(&waiting, "2026-01-01T00:00:29Z"),
+        Removal {
+            scaled_object: Step::Wait,
+            trigger_authentication: Step::Wait,
+            released: false,
+            until: Some(at("2026-01-01T00:00:30Z")),
+        }
+    );
+    let gone = settled().with(|world| world.scaled_object = Child::Absent);
+    assert_eq!(
+        removal(&gone, "2026-01-01T00:00:00Z"),
+        Removal {
+            scaled_object: Step::Keep,
+            trigger_authentication: Step::Delete("u-ta".into()),
+            released: true,
+            until: None,
+        }
+    );
+}
+
+/// FIN-2
+#[test]
+fn keda_that_never_lets_go_holds_the_workload_for_thirty_seconds() {
+    let waiting = settled().with(|world| {
+        world.scaled_object = Child::Ours(scaled_object(&going()));
+    });
+    let overdue = removal(&waiting, "2026-01-01T00:00:30Z");
+    assert!(overdue.released);
+    assert_eq!(overdue.until, None);
+    assert_eq!(overdue.trigger_authentication, Step::Delete("u-ta".into()));
+}
+
+/// KEDA-8
+#[test]
+fn removal_spares_what_is_not_ours() {
+    let foreign = fresh().with(|world| {
+        world.scaled_object = Child::Foreign(scaled_object(&unowned()));
+        world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
+    });
+    for world in [foreign, fresh()] {
+        let nothing = removal(&world, "2026-01-01T00:00:00Z");
+        assert_eq!(
+            (nothing.scaled_object, nothing.trigger_authentication),
+            (Step::Keep, Step::Keep)
+        );
+        assert!(nothing.released);
+    }
+}

@@ -1,0 +1,128 @@
+//! The last attempt is known: what fails in it is told to be given up (FW-6).
+
+use super::model::outcome::{Outcome, QueueState};
+use crate::fault::{Fault, Reason, Requeue};
+
+/// Makes what failed in the last attempt say that only an event starts the next one.
+pub(super) fn give_up(outcome: &mut Outcome) {
+    match outcome {
+        Outcome::Ensured(ensured) => {
+            if let QueueState::Fault(fault) = &mut ensured.queue {
+                exhaust(fault);
+            }
+            let of_scaling = ensured.scaling.as_mut().and_then(|it| it.fault.as_mut());
+            for fault in ensured.fault.iter_mut().chain(of_scaling) {
+                exhaust(fault);
+            }
+        }
+        Outcome::Deleting {
+            fault: Some(fault), ..
+        }
+        | Outcome::Held { fault, .. } => exhaust(fault),
+        Outcome::Deleting { fault: None, .. } | Outcome::Unknown(_) | Outcome::Gone => {}
+    }
+}
+
+/// What a watch or the clock ends is no attempt, and is not given up.
+fn exhaust(fault: &mut Fault) {
+    if !matches!(fault.retry, Requeue::Backoff | Requeue::SlowBackoff) {
+        return;
+    }
+    fault.message = format!(
+        "{}: {}; not tried again until this actor or an object of its changes (controller.retry.attempts)",
+        fault.reason, fault.message
+    );
+    fault.reason = Reason::RetriesExhausted;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::give_up;
+    use crate::fault::{Error, Fault, Reason, Requeue};
+    use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState, Scaled};
+
+    fn fault(retry: Requeue) -> Fault {
+        Fault {
+            reason: Reason::BrokerUnreachable,
+            message: "no answer".to_owned(),
+            retry,
+        }
+    }
+
+    /// FW-6
+    #[test]
+    fn what_failed_in_the_last_attempt_is_given_up_and_keeps_its_cause() {
+        for retry in [Requeue::Backoff, Requeue::SlowBackoff] {
+            let ensured = Ensured {
+                queue: QueueState::Fault(fault(retry)),
+                fault: Some(fault(retry)),
+                scaling: Some(Box::new(Scaled {
+                    fault: Some(fault(retry)),
+                    ..Scaled::default()
+                })),
+                ..Ensured::default()
+            };
+            let deleting = Outcome::Deleting {
+                fault: Some(fault(retry)),
+                deleted: Vec::new(),
+                retry,
+                released: false,
+            };
+            let held = Outcome::Held {
+                fault: fault(retry),
+                error: Box::new(Error::Stale("an object")),
+            };
+            for mut outcome in [Outcome::Ensured(ensured), deleting, held] {
+                give_up(&mut outcome);
+                let told = match &outcome {
+                    Outcome::Ensured(ensured) => {
+                        let QueueState::Fault(queue) = &ensured.queue else {
+                            panic!()
+                        };
+                        let scaling = ensured.scaling.as_ref().unwrap();
+                        vec![
+                            queue,
+                            ensured.fault.as_ref().unwrap(),
+                            scaling.fault.as_ref().unwrap(),
+                        ]
+                    }
+                    Outcome::Deleting { fault, .. } => vec![fault.as_ref().unwrap()],
+                    Outcome::Held { fault, .. } => vec![fault],
+                    Outcome::Unknown(_) | Outcome::Gone => panic!(),
+                };
+                for fault in told {
+                    assert_eq!(
+                        (fault.reason, fault.retry),
+                        (Reason::RetriesExhausted, retry)
+                    );
+                    assert!(fault.message.starts_with("BrokerUnreachable: no answer; "));
+                }
+            }
+        }
+    }
+
+    /// FW-6
+    #[test]
+    fn what_waits_for_an_event_or_for_a_time_is_no_attempt() {
+        for retry in [
+            Requeue::AwaitChange,
+            Requeue::Now,
+            Requeue::After(Duration::from_secs(65)),
+        ] {
+            let mut outcome = Outcome::Ensured(Ensured {
+                queue: QueueState::Fault(fault(retry)),
+                ..Ensured::default()
+            });
+            give_up(&mut outcome);
+            let Outcome::Ensured(ensured) = &outcome else {
+                panic!()
+            };
+            let QueueState::Fault(told) = &ensured.queue else {
+                panic!()
+            };
+            assert_eq!(*told, fault(retry));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Conditions: reason, message and generation are those of this pass, the time only moves with the status.
+
+use std::fmt::Display;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use crate::fault::Reason;
+use crate::reconcile::model::condition_types::READY;
+use crate::reconcile::model::observed::Observed;
+
+/// The conditions of a status in the making.
+pub(super) struct Conditions {
+    pub(super) list: Vec<Condition>,
+    generation: i64,
+    now: Timestamp,
+}
+
+impl Conditions {
+    /// The stored ones, to be changed.
+    pub(super) fn of(observed: &Observed, now: Timestamp) -> Self {
+        Self {
+            list: observed.previous.conditions.clone(),
+            generation: observed.actor.generation,
+            now,
+        }
+    }
+
+    /// Reason, message and generation are always those of this pass; the time only moves with the status
+    /// (STA-7).
+    pub(super) fn set(
+        &mut self,
+        kind: &str,
+        status: Option<bool>,
+        reason: impl Display,
+        message: &str,
+    ) {
+        let status = match status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let before = self
+            .list
+            .iter()
+            .position(|condition| condition.type_ == kind);
+        let since = before
+            .and_then(|index| self.list.get(index))
+            .filter(|condition| condition.status == status)
+            .map_or(Time(self.now), |condition| {
+                condition.last_transition_time.clone()
+            });
+        let condition = Condition {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_string(),
+            message: message.to_owned(),
+            observed_generation: Some(self.generation),
+            last_transition_time: since,
+        };
+        match before.and_then(|index| self.list.get_mut(index)) {
+            Some(slot) => *slot = condition,
+            None => self.list.push(condition),
+        }
+    }
+
+    /// What nobody asks for any more is not told.
+    pub(super) fn remove(&mut self, kind: &str) {
+        self.list.retain(|condition| condition.type_ != kind);
+    }
+
+    /// STA-8: true when all others are, else the first that is not speaks. Those of `also` need not be there.
+    pub(super) fn set_ready(&mut self, needed: &[&str], also: &[&str], paused: bool) {
+        let find = |kind: &&str| self.list.iter().find(|c| c.type_ == *kind).cloned();
+        let is_true = |c: &Condition| c.status == "True";
+        let known = needed.iter().all(|kind| find(kind).is_some());
+        let all = needed.iter().chain(also).filter_map(find);
+        let cause = all.into_iter().find(|c| !is_true(c));
+        let ready = known && cause.is_none();
+        let (reason, message) = match cause {
+            Some(cause) => (cause.reason, cause.message),
+            None if ready => (
+                Reason::AllReady.to_string(),
+                "all that it needs is ready".to_owned(),
+            ),
+            None => (
+                Reason::Progressing.to_string(),
+                "queue and workload have not been looked at yet".to_owned(),
+            ),
+        };
+        let reason = if paused {
+            Reason::Paused.to_string()
+        } else {
+            reason
+        };
+        self.set(READY, Some(ready), reason, &message);
+    }
+}

@@ -1,0 +1,70 @@
+//! What is told of an actor on its way out.
+
+use asya_shared::api::{AsyncActorStatus, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::conditions::Conditions;
+use super::{binding, inventory};
+use crate::fault::{Fault, Reason};
+use crate::reconcile::desired::drain::Drain;
+use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
+use crate::reconcile::model::observed::Observed;
+
+/// What holds an actor on its way out.
+#[derive(Default)]
+pub(super) struct Blocked<'a> {
+    /// Its queue.
+    pub(super) queue: Option<&'a Fault>,
+    /// Anything else.
+    pub(super) otherwise: Option<&'a Fault>,
+}
+
+impl<'a> Blocked<'a> {
+    /// What a pass over its way out met.
+    pub(super) fn by(fault: Option<&'a Fault>) -> Self {
+        let unbinds = |fault: &&Fault| fault.reason == Reason::UnbindBlocked;
+        Self {
+            queue: fault.filter(|fault| !unbinds(fault)),
+            otherwise: fault.filter(unbinds),
+        }
+    }
+}
+
+/// The status of an actor that goes.
+pub(super) fn of_deletion(
+    observed: &Observed,
+    blocked: &Blocked<'_>,
+    deleted: &[&str],
+    released: bool,
+    now: Timestamp,
+) -> AsyncActorStatus {
+    let mut status = AsyncActorStatus {
+        status: Some(State::Terminating),
+        observed_generation: Some(observed.actor.generation),
+        ..observed.previous.clone()
+    };
+    let mut conditions = Conditions::of(observed, now);
+    if let Some(fault) = blocked.queue {
+        conditions.set(TRANSPORT_READY, Some(false), fault.reason, &fault.message);
+    }
+    let (reason, text) = match blocked.otherwise {
+        Some(fault) => (fault.reason, &*fault.message),
+        None => (Reason::Terminating, "the actor is being deleted"),
+    };
+    conditions.set(READY, Some(false), reason, text);
+    if matches!(observed.drain, Some(Drain::Confirms(_))) {
+        // To the second, as it is stored.
+        let since = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        status.queue_released_since.get_or_insert(Time(since));
+    }
+    if released {
+        status.rollout = Some(binding::released(observed, now));
+    }
+    status.conditions = conditions.list;
+    // Written with what changes anyway (FW-25).
+    if status != observed.previous {
+        status.inventory = inventory::of_deletion(observed, deleted);
+    }
+    status
+}

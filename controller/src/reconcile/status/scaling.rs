@@ -1,0 +1,140 @@
+//! What status tells of scaling.
+
+use asya_shared::api::{AsyncActorStatus, ScalingMode};
+use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
+use k8s_openapi::jiff::Timestamp;
+
+use super::parts::reference;
+use crate::fault::{Reason, Requeue};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, Rolled};
+use crate::record::{HpaRecord, ScaleTarget};
+use crate::scaling::autoscalers::Autoscalers;
+use crate::scaling::ready::{ScalingReady, scaling_ready};
+use crate::scaling::replicas::{LastScale, hpa_of};
+
+/// The HPA that KEDA made for the actor, while scaling is on.
+pub(super) fn hpa<'a>(observed: &'a Observed, ensured: &Ensured) -> Option<&'a HpaRecord> {
+    let scaled_object = ensured.scaling.as_ref()?.scaled_object.as_ref()?;
+    hpa_of(scaled_object, &observed.scaling.hpas).map(|hpa| &**hpa)
+}
+
+/// Condition `ScalingReady`; `None` while scaling is off.
+pub(super) fn judge(
+    observed: &Observed,
+    ensured: &Ensured,
+    hpa: Option<&HpaRecord>,
+    (scale, now): (&LastScale, Timestamp),
+) -> Option<ScalingReady> {
+    let scaled = ensured.scaling.as_ref()?;
+    let last = scale.time.as_ref().map(|at| at.0);
+    let (fault, found) = (scaled.fault.as_ref(), scaled.scaled_object.as_deref());
+    if let Some(text) = scaled.waits_for.filter(|_| fault.is_none()) {
+        return Some(ScalingReady {
+            ready: None,
+            reason: Reason::NotProven,
+            message: text.to_owned(),
+            again: None,
+        });
+    }
+    let limit = observed.deadlines.hpa_metrics;
+    Some(scaling_ready(fault, found, hpa, limit, last, now))
+}
+
+/// Condition `ScalingReady` of an actor whose scaling is off, and whose workload somebody else scales all the same: its
+/// number of pods is left to them, because two that set it would take turns for ever (SAFE-25).
+pub(super) fn by_others(observed: &Observed, ensured: &Ensured) -> Option<ScalingReady> {
+    let own = observed.standalone().filter(|own| own.scaling.is_none())?;
+    let (seen, name) = (&observed.scaling, &*observed.key().name);
+    let autoscalers = Autoscalers {
+        actor: name,
+        scaled_object: seen.scaled_object.ours().map(|it| &*it.metadata.uid),
+        hpas: &seen.hpas,
+        scaled_objects: &seen.scaled_objects,
+    };
+    let rival = autoscalers.rival_on(&ScaleTarget::workload(own.kind, name))?;
+    let workload = ensured.workload.as_ref()?;
+    let kind = workload.kind.name();
+    let desired = observed.desired.as_ref().ok()?;
+    let replicas = desired.spec.workload.as_ref().and_then(|it| it.replicas);
+    let (ready, reason, text) = match replicas {
+        Some(replicas) => (
+            false,
+            Reason::RivalAutoscaler,
+            format!(
+                "{rival} scales {kind} {name}, so spec.workload.replicas ({replicas}) has no effect; delete {rival}, or remove spec.workload.replicas to leave the number of pods to it"
+            ),
+        ),
+        None => (
+            true,
+            Reason::ScaledByOther,
+            format!(
+                "{rival} scales {kind} {name}, and the operator leaves the number of pods to it; to change that, delete {rival} and set spec.workload.replicas, or set spec.scaling.enabled to true"
+            ),
+        ),
+    };
+    Some(ScalingReady {
+        ready: Some(ready),
+        reason,
+        message: text,
+        again: None,
+    })
+}
+
+/// When to look again because of scaling; `told` is the status of this pass.
+pub(super) fn again(
+    observed: &Observed,
+    ensured: &Ensured,
+    ready: Option<&ScalingReady>,
+    told: &AsyncActorStatus,
+    now: Timestamp,
+) -> impl Iterator<Item = Requeue> {
+    let fault = ensured.scaling.as_ref().and_then(|it| it.fault.as_ref());
+    let timers = [ready.and_then(|it| it.again), ensured.released_by];
+    let timers = timers.into_iter().flatten();
+    let timers = timers.filter_map(move |at| at.duration_since(now).try_into().ok());
+    // What KEDA could not be told in this pass it can in the next.
+    let found = fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
+        && url(&observed.previous) != url(told);
+    // A dry run that was passed in this pass opens the way to the first ScaledObject in the next.
+    let proved = ready.is_some_and(|it| it.reason == Reason::NotProven)
+        && matches!(*ensured.rolled, Rolled::Proved);
+    fault
+        .map(|fault| fault.retry)
+        .into_iter()
+        .chain(timers.map(Requeue::After))
+        .chain((found || proved).then_some(Requeue::Now))
+}
+
+fn url(status: &AsyncActorStatus) -> Option<&String> {
+    status.queue.as_ref()?.url.as_ref()
+}
+
+/// Who decides the number of pods, and within which limits.
+pub(super) fn tell(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
+    let Ok(desired) = &observed.desired else {
+        let previous = &observed.previous;
+        status.scaling_mode = previous.scaling_mode.or(Some(ScalingMode::Manual));
+        status.min_replicas = previous.min_replicas;
+        status.max_replicas = previous.max_replicas;
+        if ensured.stopped.is_none() {
+            status
+                .scaled_object_ref
+                .clone_from(&previous.scaled_object_ref);
+        }
+        return;
+    };
+    let Some(scaling) = desired.spec.scaling_in_force() else {
+        status.scaling_mode = Some(ScalingMode::Manual);
+        return;
+    };
+    status.scaling_mode = Some(ScalingMode::Keda);
+    status.min_replicas = Some(scaling.min_replicas);
+    status.max_replicas = Some(scaling.max_replicas);
+    let scaled_object = ensured
+        .scaling
+        .as_ref()
+        .and_then(|it| it.scaled_object.as_ref());
+    let version = format!("{KEDA_GROUP}/{KEDA_VERSION}");
+    status.scaled_object_ref = scaled_object.map(|_| reference(observed, &version, "ScaledObject"));
+}

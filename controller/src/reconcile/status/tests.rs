@@ -1,0 +1,420 @@
+mod drain;
+mod ending;
+mod once;
+mod paused;
+mod scaling;
+
+use std::time::Duration;
+
+use asya_shared::api::{AsyncActorStatus, State};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::Status;
+use serde_json::json;
+
+use super::parts::Report;
+use super::{make, settling};
+use crate::fault::Error;
+use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::apply::{entry, interrupted};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState};
+use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
+use crate::record::PodRecord;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn lives() -> Observed {
+    observed(&actor(&json!({}), &spec(&json!({})), &json!({})))
+}
+
+/// After a pass that found or made everything.
+fn running(observed: &Observed) -> Ensured {
+    let found = workload(&deployment(observed));
+    let hash = observed
+        .standalone()
+        .map(|it| it.workload.kept.hash.clone());
+    Ensured {
+        queue: QueueState::Ready(None),
+        applied: vec![entry(
+            ("apps", "Deployment"),
+            &found.metadata,
+            &found.last,
+            &hash.unwrap_or_default(),
+        )],
+        workload: Some(found),
+        ..Ensured::default()
+    }
+}
+
+fn report(observed: &Observed, ensured: Ensured) -> Report {
+    make(
+        observed,
+        &Outcome::Ensured(ensured),
+        at("2026-01-01T00:01:00Z"),
+    )
+    .unwrap()
+}
+
+fn condition<'a>(status: &'a AsyncActorStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
+    let condition = status
+        .conditions
+        .iter()
+        .find(|condition| condition.type_ == kind)
+        .unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+/// STA-8, STA-10, API-8
+#[test]
+fn running_actor_shows_counts_summaries_and_three_true_conditions() {
+    let Report { status, retry, .. } = report(&lives(), running(&lives()));
+    assert_eq!(
+        (status.status, retry),
+        (Some(State::Running), Requeue::AwaitChange)
+    );
+    assert_eq!(
+        condition(&status, "TransportReady"),
+        ("True", "QueueReady", "queue asya-a is ready")
+    );
+    assert_eq!(condition(&status, "WorkloadReady").0, "True");
+    assert_eq!(condition(&status, "Ready").0, "True");
+    let shown = serde_json::to_value(&status).unwrap();
+    for (field, wanted) in [
+        ("readySummary", json!("2/2")),
+        ("replicas", json!(1)),
+        ("replicasSummary", json!("1/1")),
+        ("readyReplicasSummary", json!("1/1")),
+        ("scalingMode", json!("Manual")),
+        ("transportStatus", json!("Ready")),
+        ("mode", json!("Standalone")),
+        ("lastScaleFormatted", json!("-")),
+        ("observedGeneration", json!(2)),
+        (
+            "selector",
+            json!("app=a,asya.sh/asya=a,asya.sh/workload=deployment"),
+        ),
+    ] {
+        assert_eq!(shown[field], wanted, "{field}");
+    }
+}
+
+/// STA-7
+#[test]
+fn time_of_a_condition_moves_with_its_status_alone() {
+    let mut observed = lives();
+    observed.previous = report(&observed, running(&observed)).status;
+    let later = at("2026-01-01T00:09:00Z");
+    let again = make(&observed, &Outcome::Ensured(running(&observed)), later)
+        .unwrap()
+        .status;
+    assert_eq!(again, observed.previous, "the same again is no difference");
+
+    let mut ensured = running(&observed);
+    ensured.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    let broken = make(&observed, &Outcome::Ensured(ensured), later)
+        .unwrap()
+        .status;
+    let time = |status: &AsyncActorStatus, kind: &str| {
+        status
+            .conditions
+            .iter()
+            .find(|c| c.type_ == kind)
+            .unwrap()
+            .last_transition_time
+            .0
+    };
+    assert_eq!(time(&broken, "TransportReady"), later);
+    assert_eq!(time(&broken, "WorkloadReady"), at("2026-01-01T00:01:00Z"));
+    assert_eq!(
+        condition(&broken, "Ready"),
+        ("False", "QueueMissing", "gone")
+    );
+}
+
+/// QUE-5
+#[test]
+fn queue_is_ready_only_once_it_was_verified() {
+    let mut ensured = running(&lives());
+    ensured.queue = QueueState::Fault(Fault {
+        reason: Reason::BrokerUnreachable,
+        message: "no answer".to_owned(),
+        retry: Requeue::Backoff,
+    });
+    ensured.workload = None;
+    let Report { status, retry, .. } = report(&lives(), ensured);
+    assert_eq!(retry, Requeue::Backoff);
+    assert_eq!(status.status, Some(State::TransportError));
+    assert_eq!(
+        condition(&status, "TransportReady"),
+        ("False", "BrokerUnreachable", "no answer")
+    );
+    assert_eq!(condition(&status, "WorkloadReady").0, "Unknown");
+    assert_eq!(status.queue, None);
+}
+
+/// QUE-5, QUE-12
+#[test]
+fn queue_of_disabled_management_is_only_validated() {
+    let mut ensured = running(&lives());
+    ensured.queue = QueueState::Unmanaged;
+    let status = report(&lives(), ensured).status;
+    assert_eq!(condition(&status, "TransportReady").1, "TransportValidated");
+    assert_eq!(
+        status.queue, None,
+        "what we did not verify is not ours to delete"
+    );
+}
+
+/// VAL-19, VAL-20
+#[test]
+fn unusable_spec_is_told_where_its_fault_lies() {
+    let told = |extra| {
+        let observed = observed(&actor(&json!({}), &spec(&extra), &json!({})));
+        report(&observed, Ensured::default())
+    };
+    let invalid = told(json!({"workload": {"template": {"spec": {"containers": {}}}}}));
+    assert_eq!(
+        (invalid.status.status, invalid.retry),
+        (Some(State::WorkloadError), Requeue::AwaitChange)
+    );
+    assert_eq!(
+        condition(&invalid.status, "WorkloadReady").1,
+        "ValidationError"
+    );
+    assert_eq!(
+        condition(&invalid.status, "Ready"),
+        condition(&invalid.status, "WorkloadReady")
+    );
+    let unknown = told(json!({"transport": "nowhere"}));
+    assert_eq!(
+        (unknown.status.status, unknown.retry),
+        (Some(State::TransportError), Requeue::AwaitChange)
+    );
+    assert_eq!(
+        condition(&unknown.status, "TransportReady"),
+        (
+            "False",
+            "InvalidTransport",
+            "transport \"nowhere\" is not configured"
+        )
+    );
+    assert_eq!(
+        condition(&unknown.status, "Ready"),
+        condition(&unknown.status, "TransportReady")
+    );
+}
+
+/// API-8, FW-25
+#[test]
+fn inventory_remembers_what_was_applied_and_nothing_else() {
+    let mut observed = lives();
+    let first = report(&observed, running(&observed)).status;
+    assert_eq!(first.inventory.len(), 1);
+    assert_eq!(first.inventory[0].uid.as_deref(), Some("workload-uid"));
+
+    observed.previous = first.clone();
+    let mut rival = deployment(&observed);
+    rival["metadata"]["managedFields"] = json!([]);
+    let mut refused = running(&observed);
+    refused.workload = Some(workload(&rival));
+    refused.applied.clear();
+    assert_eq!(
+        report(&observed, refused).status.inventory,
+        first.inventory,
+        "a rival's write must not pass for ours"
+    );
+}
+
+/// FW-26
+#[test]
+fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
+    let mut seen = lives();
+    let mut object = deployment(&seen);
+    object["spec"]["replicas"] = json!(3);
+    let starting = |ready: i32| {
+        let mut object = object.clone();
+        object["status"]["readyReplicas"] = json!(ready);
+        Ensured {
+            queue: QueueState::Ready(None),
+            workload: Some(workload(&object)),
+            ..Ensured::default()
+        }
+    };
+    let told = |seen: &Observed, ready, time| {
+        make(seen, &Outcome::Ensured(starting(ready)), at(time))
+            .unwrap()
+            .status
+    };
+    let since = |status: &AsyncActorStatus| status.progressing_since.as_ref().map(|since| since.0);
+    let (first, second) = ("2026-01-01T00:01:00Z", "2026-01-01T00:05:00Z");
+    seen.previous = told(&seen, 1, first);
+    assert_eq!(since(&seen.previous), Some(at(first)));
+    assert_eq!(
+        since(&told(&seen, 1, second)),
+        Some(at(first)),
+        "nothing new"
+    );
+    assert_eq!(
+        since(&told(&seen, 2, second)),
+        Some(at(second)),
+        "one more is ready"
+    );
+    let late = told(&seen, 1, "2026-01-01T00:11:00Z");
+    assert_eq!(
+        (late.status, since(&late)),
+        (Some(State::Degraded), Some(at(first)))
+    );
+    assert_eq!(since(&told(&seen, 3, second)), None, "at rest");
+    seen.previous.observed_generation = Some(1);
+    assert_eq!(
+        since(&told(&seen, 1, second)),
+        Some(at(second)),
+        "the spec changed"
+    );
+}
+
+/// STA-7, FW-31
+#[test]
+fn an_api_server_that_keeps_failing_is_told() {
+    let seen = lives();
+    let answer = Status::failure("failed calling webhook \"policy\"", "InternalError");
+    let failure = || Error::Api(kube::Error::Api(answer.clone().with_code(500).boxed()));
+    let outcome = interrupted(&seen, failure()).unwrap();
+    let status = make(&seen, &outcome, at("2026-01-01T00:01:00Z"))
+        .unwrap()
+        .status;
+    assert_eq!(status.status, Some(State::WorkloadError));
+    assert_eq!(
+        condition(&status, "WorkloadReady"),
+        (
+            "False",
+            "ReconcileError",
+            "the API server fails: failed calling webhook \"policy\""
+        )
+    );
+    assert!(outcome.interrupted().is_some(), "and tried again");
+}
+
+/// FIN-2, FIN-3
+#[test]
+fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
+    let mut observed = lives();
+    observed.previous = report(&observed, running(&observed)).status;
+    let told = |fault| {
+        make(
+            &observed,
+            &Outcome::Deleting {
+                fault,
+                deleted: Vec::new(),
+                retry: Requeue::AwaitChange,
+                released: false,
+            },
+            at("2026-01-01T00:02:00Z"),
+        )
+        .unwrap()
+        .status
+    };
+    let going = told(None);
+    assert_eq!(going.status, Some(State::Terminating));
+    assert_eq!(
+        condition(&going, "TransportReady").0,
+        "True",
+        "what was known stays"
+    );
+    let held = told(Some(Fault::until_change(
+        Reason::QueueDeletionFailed,
+        "refused",
+    )));
+    assert_eq!(
+        condition(&held, "TransportReady"),
+        ("False", "QueueDeletionFailed", "refused")
+    );
+    assert!(make(&observed, &Outcome::Gone, at("2026-01-01T00:02:00Z")).is_none());
+}
+
+/// STA-4
+#[test]
+fn pods_of_an_older_template_make_a_rollout() {
+    let mut observed = lives();
+    observed.pods = vec![pod("old", "another-template")];
+    assert_eq!(
+        report(&observed, running(&observed)).status.status,
+        Some(State::Updating)
+    );
+    let hash = observed
+        .standalone()
+        .unwrap()
+        .workload
+        .template_hash
+        .clone();
+    observed.pods = vec![pod("new", &hash)];
+    assert_eq!(
+        report(&observed, running(&observed)).status.status,
+        Some(State::Running)
+    );
+}
+
+/// STA-4, FW-22
+#[test]
+fn workload_that_goes_so_that_another_takes_its_place_is_not_called_running() {
+    let mut observed = lives();
+    let mut goes = deployment(&observed);
+    goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    goes["spec"]["template"] = json!({});
+    observed.pods = vec![pod("left", "of another template")];
+    let ensured = Ensured {
+        queue: QueueState::Ready(None),
+        workload: Some(workload(&goes)),
+        ..Ensured::default()
+    };
+    let status = report(&observed, ensured).status;
+    assert_eq!(status.status, Some(State::Updating));
+}
+
+/// WRK-5, STA-6
+#[test]
+fn number_of_pods_alone_is_told_once_the_youngest_is_ten_seconds_old() {
+    let mut observed = lives();
+    let mut deployment = deployment(&observed);
+    deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});
+    let ensured = Ensured {
+        workload: Some(workload(&deployment)),
+        applied: Vec::new(),
+        ..running(&observed)
+    };
+    let now = report(&observed, ensured).status;
+    observed.previous = AsyncActorStatus {
+        total_replicas: Some(0),
+        pending_replicas: Some(0),
+        ..now.clone()
+    };
+    let wait = |observed: &Observed, time| settling::wait(observed, &now, at(time));
+    assert_eq!(
+        wait(&observed, "2026-01-01T00:01:00Z"),
+        None,
+        "no pod is young"
+    );
+
+    let mut young = PodRecord::clone(&pod("p", "h"));
+    young.created = Some(Time(at("2026-01-01T00:01:00Z")));
+    observed.pods = vec![young.into()];
+    let second = Duration::from_secs(1);
+    assert_eq!(wait(&observed, "2026-01-01T00:01:09Z"), Some(second));
+    assert_eq!(wait(&observed, "2026-01-01T00:01:10Z"), None, "old enough");
+
+    observed.previous.status = Some(State::Running);
+    assert_eq!(
+        wait(&observed, "2026-01-01T00:01:01Z"),
+        None,
+        "STATUS differs"
+    );
+    observed.previous = now.clone();
+    assert_eq!(
+        wait(&observed, "2026-01-01T00:01:01Z"),
+        None,
+        "nothing differs"
+    );
+}

@@ -1,0 +1,90 @@
+use asya_shared::api::{AsyncActorStatus, State};
+use serde_json::{Value, json};
+
+use super::{condition, report, running};
+use crate::fault::{Fault, Reason};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, QueueState};
+use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
+use crate::record::ActorRecord;
+
+fn annotated(annotations: &Value, before: AsyncActorStatus) -> Observed {
+    let metadata = json!({"annotations": annotations});
+    let mut observed = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
+    observed.previous = before;
+    observed
+}
+
+fn once(before: AsyncActorStatus) -> Observed {
+    annotated(&json!({"asya.sh/reconcile": "Once"}), before)
+}
+
+/// FW-21, FW-30
+#[test]
+fn generation_that_was_ready_is_remembered_while_the_actor_is_reconciled_once() {
+    let generation =
+        |observed: &Observed, ensured| report(observed, ensured).status.ready_generation;
+    let new = once(AsyncActorStatus::default());
+    let mut waits = running(&new);
+    waits.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    assert_eq!(generation(&new, waits), None, "not ready");
+    let mut rolls = once(AsyncActorStatus::default());
+    rolls.pods = vec![pod("old", "another-template")];
+    assert_eq!(generation(&rolls, running(&rolls)), None, "not yet ready");
+    assert_eq!(generation(&new, running(&new)), Some(2));
+
+    let ready = report(&new, running(&new)).status;
+    let later = once(ready.clone());
+    let mut broken = running(&later);
+    broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    assert_eq!(
+        generation(&later, broken),
+        Some(2),
+        "it was, whatever came then"
+    );
+    let older = AsyncActorStatus {
+        ready_generation: Some(1),
+        ..AsyncActorStatus::default()
+    };
+    let changed = once(older);
+    assert_eq!(generation(&changed, Ensured::default()), None);
+    let mut going = changed;
+    let mut actor = ActorRecord::clone(&going.actor);
+    actor.metadata.deleting = true;
+    going.actor = std::sync::Arc::new(actor);
+    assert_eq!(
+        generation(&going, Ensured::default()),
+        Some(1),
+        "the deletion is no other spec (QUE-41)"
+    );
+    let always = annotated(&json!({}), ready);
+    assert_eq!(generation(&always, running(&always)), None);
+}
+
+/// FW-21, STA-4
+#[test]
+fn what_is_left_alone_is_judged_by_what_it_is_and_not_by_what_would_be_made_today() {
+    let done = AsyncActorStatus {
+        ready_generation: Some(2),
+        ..AsyncActorStatus::default()
+    };
+    let mut observed = once(done);
+    let mut object = deployment(&observed);
+    object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] = json!("older");
+    observed.pods = vec![pod("p", "older")];
+    let ensured = Ensured {
+        queue: QueueState::Ready(None),
+        workload: Some(workload(&object)),
+        ..Ensured::default()
+    };
+    let status = report(&observed, ensured).status;
+    assert_eq!(status.status, Some(State::Running));
+
+    let gone = Ensured {
+        queue: QueueState::Ready(None),
+        ..Ensured::default()
+    };
+    let status = report(&observed, gone).status;
+    assert_eq!(status.status, Some(State::WorkloadError));
+    assert_eq!(condition(&status, "WorkloadReady").1, "WorkloadMissing");
+}

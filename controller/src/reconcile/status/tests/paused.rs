@@ -1,0 +1,88 @@
+use serde_json::{Value, json};
+
+use super::{at, condition, lives, report, running};
+use crate::fault::{Fault, Reason, Requeue};
+use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState};
+use crate::reconcile::status::make;
+use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
+use asya_shared::api::{AsyncActorStatus, State};
+
+/// A paused actor with this spec, whose status was `before`.
+fn paused(extra: &Value, before: AsyncActorStatus) -> Observed {
+    let paused = json!({"annotations": {"asya.sh/paused": "true"}});
+    let mut observed = observed(&actor(&paused, &spec(extra), &json!({})));
+    observed.previous = before;
+    observed
+}
+
+/// After a pass over one that is paused and has a workload.
+fn rests(observed: &Observed) -> Ensured {
+    Ensured {
+        workload: Some(workload(&deployment(observed))),
+        ..Ensured::default()
+    }
+}
+
+/// API-3
+#[test]
+fn paused_actor_says_so() {
+    let observed = paused(&json!({}), report(&lives(), running(&lives())).status);
+    let status = report(&observed, rests(&observed)).status;
+    assert_eq!(
+        (condition(&status, "Ready").0, condition(&status, "Ready").1),
+        ("True", "Paused")
+    );
+}
+
+/// STA-8, FW-21
+#[test]
+fn what_was_never_looked_at_is_not_called_ready() {
+    let observed = paused(&json!({}), AsyncActorStatus::default());
+    let outcome = Outcome::Ensured(Ensured::default());
+    let report = make(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
+    let (ready, reason, message) = condition(&report.status, "Ready");
+    assert_eq!((ready, reason), ("False", "Paused"));
+    assert!(message != "all that it needs is ready", "{message}");
+}
+
+/// API-3, STA-4 row 3, STA-8
+#[test]
+fn what_was_wrong_with_the_queue_of_a_paused_actor_stands_until_the_broker_is_asked_again() {
+    let mut broken = running(&lives());
+    broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
+    let before = report(&lives(), broken).status;
+    let observed = paused(&json!({}), before);
+    let status = report(&observed, rests(&observed)).status;
+    assert_eq!(status.status, Some(State::TransportError));
+    assert_eq!(
+        condition(&status, "TransportReady"),
+        ("False", "QueueMissing", "gone")
+    );
+    assert_eq!(condition(&status, "WorkloadReady").0, "True");
+    assert_eq!(condition(&status, "Ready"), ("False", "Paused", "gone"));
+    assert_eq!(status.transport_status.as_deref(), Some("NotReady"));
+
+    // Nobody has paused it, but the broker does not answer just now (QUE-10).
+    let mut waits = lives();
+    waits.previous = observed.previous;
+    let mut ensured = running(&waits);
+    ensured.queue = QueueState::Unanswered(Requeue::Backoff);
+    let status = report(&waits, ensured).status;
+    assert_eq!(status.status, Some(State::TransportError));
+}
+
+/// API-3, STA-4 row 3, VAL-20
+#[test]
+fn transport_that_a_paused_actor_has_left_is_not_blamed_any_more() {
+    let unknown = json!({"transport": "nowhere"});
+    let before = paused(&unknown, AsyncActorStatus::default());
+    let before = report(&before, rests(&before)).status;
+    assert_eq!(before.status, Some(State::TransportError));
+    assert_eq!(condition(&before, "TransportReady").1, "InvalidTransport");
+    let observed = paused(&json!({}), before);
+    let status = report(&observed, rests(&observed)).status;
+    assert_eq!(status.status, Some(State::Running));
+    assert_eq!(condition(&status, "TransportReady").0, "Unknown");
+    assert_eq!(condition(&status, "Ready").0, "False");
+}

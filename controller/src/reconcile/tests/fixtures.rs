@@ -1,0 +1,258 @@
+//! Observed actors for the tests of plan and report.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use asya_shared::config::{Settings, TransportsConfig};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::binding::rollout_slots::RolloutSlots;
+use crate::broker::Brokers;
+use crate::broker::claims::Claims;
+use crate::broker::depths::Told;
+use crate::broker::health::{Moment, QueueRechecks};
+use crate::broker::looks::RetiredQueueSchedule;
+use crate::cluster::config_maps::ConfigMaps;
+use crate::cluster::fence::Fence;
+use crate::cluster::impersonation::Applier;
+use crate::cluster::keda::Keda;
+use crate::cluster::objects::Objects;
+use crate::cluster::rollouts::Rollouts;
+use crate::cluster::workload::Workloads;
+use crate::context::{Context, Deadlines, Installation, Stores};
+use crate::reconcile::desired::desired;
+use crate::reconcile::model::bound_pods::actor_part;
+use crate::reconcile::model::child::{Child, Ownership};
+use crate::reconcile::model::known_queues::KnownQueues;
+use crate::reconcile::model::observed::{DeletionPolicy, Observed, QueueSeen, ScalingSeen};
+use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
+use crate::runtime_script::config_map::RuntimeScript;
+use crate::telemetry::events::Events;
+use crate::telemetry::metrics::Metrics;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+
+const DEADLINES: Deadlines = Deadlines {
+    unready: Some(Duration::from_mins(5)),
+    hpa_metrics: Some(Duration::from_mins(2)),
+    conflict: Duration::from_secs(5),
+};
+
+pub(crate) fn record<R: Record>(object: &Value) -> Arc<R> {
+    let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+    seen.record
+}
+
+/// What a pass works with where no API server answers, and nothing was shown yet.
+pub(crate) fn context() -> Context {
+    context_with(|_| None)
+}
+
+/// The same, where the API server answers some requests, given as `METHOD /path`, with a status and an object.
+pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context {
+    let server = tower::service_fn(
+        move |request: http::Request<kube::client::Body>| async move {
+            let asked = format!("{} {}", request.method(), request.uri().path());
+            let (status, object) = answers(&asked).ok_or("no API server")?;
+            let answer = http::Response::builder()
+                .status(status)
+                .body(kube::client::Body::from(object.to_string().into_bytes()));
+            answer.map_err(tower::BoxError::from)
+        },
+    );
+    let client = kube::Client::new(server, "default");
+    let applier = Applier::new(client.clone(), None);
+    let installation = installation();
+    let metrics = Arc::new(Metrics::new());
+    let home = installation.namespace.clone();
+    let brokers = Brokers::new(
+        client.clone(),
+        &home,
+        Fence::open(),
+        Arc::clone(&metrics),
+        1,
+    );
+    Context {
+        stores: Stores::default(),
+        leading_since: OnceLock::new(),
+        installation,
+        workloads: Workloads::new(&applier),
+        service_accounts: Objects::new(&applier),
+        scaled_objects: Objects::new(&applier),
+        trigger_authentications: Objects::new(&applier),
+        keda: Keda::default(),
+        config_maps: ConfigMaps::new(&applier),
+        claims: Claims::default(),
+        bindings: Arc::default(),
+        rollout_slots: RolloutSlots::new(1),
+        rollouts: Rollouts::new(1),
+        brokers,
+        queue_rechecks: QueueRechecks::default(),
+        retired_queue_schedule: RetiredQueueSchedule::new(Duration::ZERO),
+        depths: Arc::default(),
+        runtime: RuntimeScript::new("script".into(), &home),
+        events: Events::new(client.clone(), "test"),
+        metrics,
+        applier,
+        client,
+    }
+}
+
+/// An installation with the transports `mq`, `twin` (the same broker) and `other` (RabbitMQ), `aws` (SQS), `fixed`
+/// (without autoCreate) and `dead` (a classic queue has no delivery limit there).
+pub(crate) fn installation() -> Installation {
+    let config = json!({"transports": {
+        "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
+        "fixed": {"type": "rabbitmq", "enabled": true, "config": {"host": "theirs", "queues": {"autoCreate": false}}},
+        "twin": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
+        "other": {"type": "rabbitmq", "enabled": true, "config": {"host": "elsewhere"}},
+        "dead": {"type": "rabbitmq", "enabled": true, "config": {"host": "graveyard", "queues": {"dlq": {"enabled": true}}}},
+        "aws": {"type": "sqs", "enabled": true, "config": {"region": "eu-west-1", "accountId": "1"}},
+        "off": {"type": "rabbitmq", "enabled": false},
+    }});
+    Installation {
+        transports: TransportsConfig::parse(&config.to_string()).unwrap(),
+        settings: Settings::parse(None, None, None).unwrap(),
+        runtime_hash: "script".to_owned(),
+        scripts_hash: "scripts".to_owned(),
+        namespace: "asya-system".to_owned(),
+        webhook: true,
+        queues_managed: true,
+        deadlines: DEADLINES,
+    }
+}
+
+pub(crate) fn spec(extra: &Value) -> Value {
+    let mut spec = json!({
+        "transport": "mq",
+        "workload": {"template": {"spec": {"containers": [{"name": "asya-runtime", "image": "me/handler:1"}]}}},
+    });
+    spec.as_object_mut()
+        .unwrap()
+        .extend(extra.as_object().unwrap().clone());
+    spec
+}
+
+/// Actor `ns/a` with our finalizer, as the API server shows it.
+pub(crate) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
+    let mut object = json!({
+        "metadata": {"name": "a", "namespace": "ns", "uid": "actor-uid", "resourceVersion": "5", "generation": 2, "finalizers": ["asya.sh/finalizer"]},
+        "spec": spec,
+        "status": status,
+    });
+    object["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .extend(metadata.as_object().unwrap().clone());
+    object
+}
+
+/// Status of a binding of Deployment `web` without pods that a dry run has shown to work.
+pub(crate) fn proved_status() -> Value {
+    let spec = json!({
+        "transport": "mq",
+        "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+    });
+    let unproved = observed(&actor(&json!({}), &spec, &json!({})));
+    let hash = unproved.bound().unwrap().injected_hash.as_deref();
+    json!({
+        "boundSince": "1970-01-01T00:00:00Z", "observedGeneration": 2,
+        "injection": {"proved": actor_part(hash)},
+    })
+}
+
+/// What a pass over that actor sees when nothing else exists.
+pub(crate) fn observed(actor: &Value) -> Observed {
+    let actor = record(actor);
+    let previous = actor_status(&actor);
+    let desired = desired(&installation(), &actor, &previous, &[]);
+    let transports = installation().transports;
+    Observed {
+        queues: KnownQueues::of(&previous, desired.as_deref(), &transports, |_| None),
+        desired,
+        contested: None,
+        deletion: DeletionPolicy::of(&actor),
+        drain: None,
+        began: Moment::default(),
+        leading_since: Timestamp::UNIX_EPOCH,
+        previous,
+        workload: Child::Absent,
+        former: None,
+        refusal: None,
+        service_account: Child::Absent,
+        scaling: ScalingSeen {
+            installed: true,
+            scaled_object: Child::Absent,
+            trigger_authentication: Child::Absent,
+            scaled_objects: Vec::new(),
+            hpas: Vec::new(),
+        },
+        pods: Vec::new(),
+        binding: None,
+        queue: QueueSeen::NotAsked,
+        depth: Told::AsBefore,
+        ownership: Ownership {
+            actor: Arc::clone(&actor),
+            adopts: false,
+        },
+        queues_managed: true,
+        deadlines: DEADLINES,
+        actor,
+    }
+}
+
+fn actor_status(actor: &crate::record::ActorRecord) -> asya_shared::api::AsyncActorStatus {
+    actor
+        .status
+        .as_ref()
+        .map(|raw| serde_json::from_str(raw.get()).unwrap())
+        .unwrap_or_default()
+}
+
+/// The actor's Deployment as the API server shows it after our apply.
+pub(crate) fn deployment(observed: &Observed) -> Value {
+    let hash = observed
+        .standalone()
+        .map(|own| own.workload.kept.hash.clone())
+        .unwrap_or_default();
+    let template = observed
+        .standalone()
+        .map(|own| own.workload.template_hash.clone())
+        .unwrap_or_default();
+    json!({
+        "metadata": {
+            "name": "a", "namespace": "ns", "uid": "workload-uid", "resourceVersion": "9", "generation": 1,
+            "labels": {"app.kubernetes.io/managed-by": "asya-operator"},
+            "annotations": {"asya.sh/applied-hash": hash},
+            "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "actor-uid", "controller": true}],
+            "managedFields": [{"manager": "asya-operator/workload", "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}],
+        },
+        "spec": {
+            "replicas": 1,
+            "template": {"metadata": {"annotations": {"asya.sh/template-hash": template}}},
+        },
+        "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1},
+    })
+}
+
+pub(crate) fn workload(object: &Value) -> Arc<WorkloadRecord> {
+    Arc::clone(&record::<OfKind<Deployment>>(object).record)
+}
+
+/// The same as a `StatefulSet`.
+pub(crate) fn stateful_set(object: &Value) -> Arc<WorkloadRecord> {
+    Arc::clone(&record::<OfKind<StatefulSet>>(object).record)
+}
+
+/// A pod of that Deployment.
+pub(crate) fn pod(name: &str, template_hash: &str) -> Arc<PodRecord> {
+    record(&json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": name, "resourceVersion": "3",
+            "labels": {"asya.sh/asya": "a"},
+            "annotations": {"asya.sh/template-hash": template_hash},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-7d9f", "uid": "rs", "controller": true}],
+        },
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+}

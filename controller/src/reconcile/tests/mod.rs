@@ -1,0 +1,3 @@
+//! What the tests of a reconcile share.
+
+pub mod fixtures;

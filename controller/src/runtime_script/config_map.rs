@@ -1,0 +1,149 @@
+//! The `ConfigMap` with the runtime script, in every namespace with actors (RUN-1 to RUN-3).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use asya_shared::inject::runtime_config_map;
+use asya_shared::names::RUNTIME_CONFIG_MAP;
+use tracing::{info, warn};
+
+use super::source::ADAPTERS;
+use crate::cluster::config_maps::ConfigMaps;
+use crate::fault::{Error, Fault, Requeue};
+use crate::record::Key;
+
+/// Keeps the script where actors need it.
+pub struct RuntimeScript {
+    script: Arc<str>,
+    /// Hash of the `ConfigMap` of each namespace that has had one: every pass asks, and the script is long.
+    hashes: Mutex<HashMap<Box<str>, String>>,
+    /// A namespace whose script stays without actors (RUN-3).
+    home: Arc<str>,
+}
+
+impl RuntimeScript {
+    /// Keeps `script`; `home` is the namespace in which it stays without actors.
+    pub fn new(script: Arc<str>, home: &str) -> Self {
+        Self {
+            script,
+            hashes: Mutex::default(),
+            home: home.into(),
+        }
+    }
+
+    /// Makes the script of `namespace` what it should be.
+    ///
+    /// # Errors
+    /// When the API server fails. A refusal is the inner error.
+    pub async fn ensure(
+        &self,
+        config_maps: &ConfigMaps,
+        namespace: &str,
+    ) -> Result<Result<(), Fault>, Error> {
+        let key = Key::new(namespace, RUNTIME_CONFIG_MAP);
+        let hash = self.hashes().get(namespace).cloned();
+        if let Some(hash) = hash
+            && config_maps.is_current(&key, &hash).await
+        {
+            return Ok(Ok(()));
+        }
+        let wanted = runtime_config_map(namespace, &self.script, ADAPTERS);
+        let ensured = config_maps.ensure(&key, &wanted).await?;
+        self.hashes().insert(namespace.into(), wanted.hash);
+        if let Ok(true) = ensured {
+            info!(namespace, "Runtime ConfigMap reconciled");
+        }
+        Ok(ensured.map(drop))
+    }
+
+    fn hashes(&self) -> MutexGuard<'_, HashMap<Box<str>, String>> {
+        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the script stays in `namespace` without actors.
+    pub fn is_home(&self, namespace: &str) -> bool {
+        *self.home == *namespace
+    }
+
+    /// Whether this is the script that stays without actors.
+    pub fn is_at_home(&self, config_map: &Key) -> bool {
+        &*config_map.name == RUNTIME_CONFIG_MAP && self.is_home(&config_map.namespace)
+    }
+
+    /// Keeps the script in its home namespace (RUN-3). One that is missing is told; answers when to look again.
+    ///
+    /// # Errors
+    /// When the API server fails.
+    pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Requeue>, Error> {
+        if let Err(fault) = self.ensure(config_maps, &self.home).await? {
+            warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
+            return Ok(Some(fault.retry));
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use asya_shared::names::label;
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::BoxError;
+
+    use super::*;
+    use crate::cluster::impersonation::Applier;
+    use crate::record::{ConfigMapRecord, Seen};
+
+    /// What a server makes of an apply.
+    fn applied(mut object: Value) -> Value {
+        object["metadata"]["uid"] = json!("1");
+        object["metadata"]["resourceVersion"] = json!("7");
+        object["metadata"]["managedFields"] = json!([
+            {"manager": "asya-operator/runtime", "operation": "Apply", "fieldsV1": {"f:data": {"f:asya_runtime.py": {}}}},
+        ]);
+        object
+    }
+
+    fn server(asked: &Arc<AtomicUsize>) -> ConfigMaps {
+        let asked = Arc::clone(asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            async {
+                let body = request.into_body().collect_bytes().await?;
+                // What stands there when we look is ours, without its script.
+                let ours = json!({"metadata": {"labels": {label::PART_OF: "asya"}}});
+                let object = applied(serde_json::from_slice(&body).unwrap_or(ours));
+                let body = Body::from(object.to_string().into_bytes());
+                Ok::<_, BoxError>(Response::new(body))
+            }
+        });
+        ConfigMaps::new(&Applier::new(Client::new(service, "default"), None))
+    }
+
+    /// RUN-1, RUN-2
+    #[tokio::test]
+    async fn script_is_applied_once_in_each_namespace_and_again_where_somebody_changed_it() {
+        let asked = Arc::default();
+        let maps = server(&asked);
+        let runtime = RuntimeScript::new("script".into(), "home");
+        let ensure = async |namespace| {
+            let ensured = runtime.ensure(&maps, namespace).await;
+            ensured.unwrap().unwrap();
+            asked.load(Ordering::Relaxed)
+        };
+        assert_eq!([ensure("a").await, ensure("a").await], [1, 1]);
+        assert_eq!([ensure("b").await, ensure("a").await], [2, 2]);
+
+        let mut changed = applied(runtime_config_map("a", "script", ADAPTERS).object);
+        changed["metadata"]["annotations"] = json!({});
+        changed["metadata"]["resourceVersion"] = json!("8");
+        let changed: Seen<ConfigMapRecord> = serde_json::from_str(&changed.to_string()).unwrap();
+        maps.objects.store.show(&None, &changed);
+        assert!(ensure("a").await > 2);
+        assert_eq!(ensure("b").await, ensure("b").await);
+    }
+}

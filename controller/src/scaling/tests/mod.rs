@@ -1,0 +1,3 @@
+//! What the tests of scaling share.
+
+pub mod fixtures;

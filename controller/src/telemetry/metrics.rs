@@ -1,0 +1,255 @@
+//! What `/metrics` tells (OPS-4, FW-15).
+
+mod pass;
+#[cfg(test)]
+mod tests;
+
+use asya_process::metrics::{Exposed, Gauges, add};
+use asya_shared::api::PodCounts;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::record::Key;
+
+use pass::{Passes, Queue};
+
+/// What the labels of all controllers call ours.
+const CONTROLLER: &str = "asyncactor";
+
+type Labels<const N: usize> = [(&'static str, String); N];
+
+/// Every metric of the controller.
+pub struct Metrics {
+    registry: Registry,
+    gauges: Gauges<Self>,
+    passes: Passes,
+    queue: Queue,
+    pass_failures: Family<Labels<1>, Counter>,
+    actors: Family<Labels<2>, Gauge>,
+    queue_messages: Family<Labels<3>, Gauge>,
+    bound_pods: Family<Labels<3>, Gauge>,
+    broker_requests: Family<Labels<3>, Counter>,
+    transport_up: Family<Labels<1>, Gauge>,
+    api_writes: Counter,
+    undecodable: Gauge,
+    unproved: Gauge,
+    rollout_halted: Family<Labels<2>, Gauge>,
+    conflicts: Family<Labels<3>, Counter>,
+    watch_healthy: Family<Labels<1>, Gauge>,
+    records: Family<Labels<1>, Gauge>,
+    events_received: Family<Labels<1>, Counter>,
+    events_dropped: Family<Labels<1>, Counter>,
+    config_heals: Family<Labels<1>, Counter>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All metrics; those whose labels are known are there from the start, with 0.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let controller = || ("controller".into(), CONTROLLER.into());
+        let name = ("name".into(), CONTROLLER.into());
+        let passes = Passes::new(registry.sub_registry_with_label(controller()));
+        let queue = [name, controller()].into_iter();
+        let queue = Queue::new(registry.sub_registry_with_labels(queue));
+        // The webhook's name, since it is about its configurations.
+        let config_heals = add(
+            registry.sub_registry_with_prefix("asya_webhook"),
+            "config_heals",
+            "Webhook configurations that were restored",
+        );
+        let own = registry.sub_registry_with_prefix("asya_operator");
+        Self {
+            passes,
+            queue,
+            pass_failures: add(own, "pass_failures", "Passes that failed by kind of error"),
+            actors: add(own, "actors", "Actors by transport and status"),
+            queue_messages: add(own, "queue_messages", "Messages in actors' queues by state"),
+            bound_pods: add(own, "bound_pods", "Pods of bindings by state"),
+            broker_requests: add(own, "broker_requests", "Requests to brokers"),
+            transport_up: add(own, "transport_up", "1 if the transport's broker answers"),
+            api_writes: add(own, "api_writes", "Requests to the API server that write"),
+            undecodable: add(own, "undecodable_objects", "Actors that cannot be read"),
+            unproved: add(
+                own,
+                "unproved_bindings",
+                "Required bindings whose pods do not come back with the sidecar",
+            ),
+            rollout_halted: add(
+                own,
+                "rollout_halted",
+                "1 for a binding of which no further pod is replaced",
+            ),
+            conflicts: add(
+                own,
+                "conflicts",
+                "Times that something took back what was written for a binding",
+            ),
+            watch_healthy: add(own, "watch_healthy", "1 if the watch of the kind works"),
+            records: add(own, "records", "Objects of the kind held in memory"),
+            events_received: add(own, "events_received", "Watch events of the kind"),
+            events_dropped: add(own, "events_dropped", "Watch events that changed nothing"),
+            config_heals,
+            registry,
+            gauges: Gauges::default(),
+        }
+    }
+
+    /// How many actors there are, by transport and status; what is not named is gone.
+    pub fn actors<'a>(&self, counts: impl IntoIterator<Item = (&'a str, &'a str, usize)>) {
+        self.actors.clear();
+        for (transport, status, count) in counts {
+            let labels = [
+                ("transport", transport.to_owned()),
+                ("status", status.to_owned()),
+            ];
+            self.actors.get_or_create(&labels).set(gauge(count));
+        }
+    }
+
+    /// The messages of each queue, those that wait and those in work; what is not named is gone.
+    pub fn queue_messages<'a>(&self, depths: impl IntoIterator<Item = (&'a Key, u64, u64)>) {
+        self.queue_messages.clear();
+        for (actor, queued, processing) in depths {
+            for (state, count) in [("queued", queued), ("processing", processing)] {
+                let labels = [
+                    ("namespace", actor.namespace.to_string()),
+                    ("actor", actor.name.to_string()),
+                    ("state", state.to_owned()),
+                ];
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
+                self.queue_messages.get_or_create(&labels).set(count);
+            }
+        }
+    }
+
+    /// The pods of each binding; what is not named is gone.
+    pub fn bound_pods<'a>(&self, bindings: impl IntoIterator<Item = (&'a Key, &'a PodCounts)>) {
+        self.bound_pods.clear();
+        for (actor, pods) in bindings {
+            for (state, count) in [
+                ("injected", pods.injected),
+                ("not_injected", pods.not_injected),
+                ("outdated", pods.outdated),
+            ] {
+                let labels = [
+                    ("namespace", actor.namespace.to_string()),
+                    ("actor", actor.name.to_string()),
+                    ("state", state.to_owned()),
+                ];
+                self.bound_pods.get_or_create(&labels).set(count.into());
+            }
+        }
+    }
+
+    /// A webhook configuration was restored (CFG-9).
+    pub fn config_healed(&self, object: &str) {
+        let labels = [("object", object.to_owned())];
+        self.config_heals.get_or_create(&labels).inc();
+    }
+
+    /// A request to a broker was answered, or was not.
+    pub fn broker_request(&self, transport: &str, operation: &str, result: &str) {
+        let labels = [
+            ("transport", transport.to_owned()),
+            ("operation", operation.to_owned()),
+            ("result", result.to_owned()),
+        ];
+        self.broker_requests.get_or_create(&labels).inc();
+    }
+
+    /// Whether a transport's broker answers.
+    pub fn transport_up(&self, transport: &str, up: bool) {
+        let labels = [("transport", transport.to_owned())];
+        self.transport_up.get_or_create(&labels).set(i64::from(up));
+    }
+
+    /// The counter of writes to the API server, for [`crate::cluster::fence::FenceLayer`].
+    #[must_use]
+    pub fn api_writes(&self) -> Counter {
+        self.api_writes.clone()
+    }
+
+    /// How many actors cannot be decoded.
+    pub fn undecodable(&self, count: usize) {
+        self.undecodable.set(gauge(count));
+    }
+
+    /// How many required bindings' pods do not come back with the sidecar (CFG-8).
+    pub fn unproved_bindings(&self, count: usize) {
+        self.unproved.set(gauge(count));
+    }
+
+    /// Which bindings have stopped replacing pods (ROLL-5); what is not named has not.
+    pub fn rollouts_halted<'a>(&self, actors: impl IntoIterator<Item = &'a Key>) {
+        self.rollout_halted.clear();
+        for actor in actors {
+            let labels = [
+                ("namespace", actor.namespace.to_string()),
+                ("actor", actor.name.to_string()),
+            ];
+            self.rollout_halted.get_or_create(&labels).set(1);
+        }
+    }
+
+    /// How often each field of each binding was taken back; what is not named is gone.
+    pub fn conflicts<'a>(&self, counts: impl IntoIterator<Item = (&'a Key, &'static str, u64)>) {
+        self.conflicts.clear();
+        for (actor, part, count) in counts {
+            let labels = [
+                ("namespace", actor.namespace.to_string()),
+                ("actor", actor.name.to_string()),
+                ("field", part.to_owned()),
+            ];
+            self.conflicts.get_or_create(&labels).inc_by(count);
+        }
+    }
+
+    /// Whether the watch of a kind works.
+    pub fn watch_healthy(&self, kind: &str, healthy: bool) {
+        self.watch_healthy
+            .get_or_create(&of(kind))
+            .set(i64::from(healthy));
+    }
+
+    /// How many objects of a kind are held.
+    pub fn records(&self, kind: &str, count: usize) {
+        self.records.get_or_create(&of(kind)).set(gauge(count));
+    }
+
+    /// A watch event of a kind came.
+    pub fn watch_event(&self, kind: &str) {
+        self.events_received.get_or_create(&of(kind)).inc();
+    }
+
+    /// A watch event of a kind changed nothing.
+    pub fn watch_event_dropped(&self, kind: &str) {
+        self.events_dropped.get_or_create(&of(kind)).inc();
+    }
+}
+
+impl Exposed for Metrics {
+    fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    fn gauges(&self) -> &Gauges<Self> {
+        &self.gauges
+    }
+}
+
+fn of(kind: &str) -> Labels<1> {
+    [("kind", kind.to_owned())]
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,258 @@
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asya_shared::api::PodCounts;
+
+use super::pass::Pass;
+use super::*;
+use crate::cluster::work_queue::{Observer, Settings, WorkQueue};
+
+/// The value of a series, by its name with labels as it stands in the text.
+fn value(metrics: &Metrics, series: &str) -> Option<String> {
+    let text = metrics.text().unwrap();
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    value.map(str::to_owned)
+}
+
+/// Name and label keys of a line.
+fn shape(line: &str) -> String {
+    let Some((name, rest)) = line.split_once('{') else {
+        return line.split(' ').next().unwrap().to_owned();
+    };
+    let (labels, _) = rest.rsplit_once('}').unwrap();
+    let keys = labels
+        .split(',')
+        .map(|label| label.split_once('=').unwrap().0);
+    format!("{name}{{{}}}", keys.collect::<Vec<_>>().join(","))
+}
+
+fn shapes(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter(|line| !line.contains("_bucket{"))
+        .map(shape)
+        .collect()
+}
+
+const FROM_THE_START: [&str; 14] = [
+    "asya_operator_api_writes_total",
+    "asya_operator_undecodable_objects",
+    "asya_operator_unproved_bindings",
+    "controller_runtime_active_workers{controller}",
+    "controller_runtime_reconcile_errors_total{controller}",
+    "controller_runtime_reconcile_panics_total{controller}",
+    "controller_runtime_reconcile_time_seconds_count{controller}",
+    "controller_runtime_reconcile_time_seconds_sum{controller}",
+    "controller_runtime_reconcile_total{controller,result}",
+    "controller_runtime_terminal_reconcile_errors_total{controller}",
+    "workqueue_depth{name,controller}",
+    "workqueue_queue_duration_seconds_count{name,controller}",
+    "workqueue_queue_duration_seconds_sum{name,controller}",
+    "workqueue_retries_total{name,controller}",
+];
+
+const ONCE_KNOWN: [&str; 12] = [
+    "asya_operator_actors{transport,status}",
+    "asya_operator_bound_pods{namespace,actor,state}",
+    "asya_operator_broker_requests_total{transport,operation,result}",
+    "asya_operator_conflicts_total{namespace,actor,field}",
+    "asya_operator_events_dropped_total{kind}",
+    "asya_operator_events_received_total{kind}",
+    "asya_operator_pass_failures_total{kind}",
+    "asya_operator_records{kind}",
+    "asya_operator_rollout_halted{namespace,actor}",
+    "asya_operator_transport_up{transport}",
+    "asya_operator_watch_healthy{kind}",
+    "asya_webhook_config_heals_total{object}",
+];
+
+fn set(shapes: impl IntoIterator<Item = &'static str>) -> BTreeSet<String> {
+    shapes.into_iter().map(str::to_owned).collect()
+}
+
+/// OPS-4, FW-12, FW-14, FW-15
+#[test]
+fn every_metric_has_its_name_and_labels() {
+    let metrics = Arc::new(Metrics::new());
+    assert_eq!(shapes(&metrics.text().unwrap()), set(FROM_THE_START));
+    metrics.actors([("rabbitmq", "Running", 3)]);
+    metrics.broker_request("rabbitmq", "declare", "201");
+    metrics.transport_up("rabbitmq", true);
+    metrics.watch_healthy("AsyncActor", true);
+    metrics.records("Pod", 7);
+    metrics.bound_pods([(&Key::new("ns", "a"), &PodCounts::default())]);
+    metrics.conflicts([(&Key::new("ns", "a"), "Roll", 1)]);
+    metrics.rollouts_halted([&Key::new("ns", "a")]);
+    metrics.config_healed("asya-injector");
+    metrics.watch_event("Pod");
+    metrics.watch_event_dropped("Pod");
+    metrics.pass().failed("Api");
+    let wanted = set(FROM_THE_START.into_iter().chain(ONCE_KNOWN));
+    assert_eq!(shapes(&metrics.text().unwrap()), wanted);
+}
+
+/// OPS-4
+#[test]
+fn series_hold_what_they_were_told() {
+    let metrics = Metrics::new();
+    metrics.actors([("rabbitmq", "Running", 3), ("sqs", "Napping", 1)]);
+    metrics.broker_request("rabbitmq", "declare", "201");
+    metrics.broker_request("rabbitmq", "declare", "201");
+    metrics.transport_up("rabbitmq", true);
+    metrics.transport_up("sqs", true);
+    metrics.transport_up("sqs", false);
+    metrics.api_writes().inc();
+    metrics.undecodable(2);
+    metrics.unproved_bindings(4);
+    let actor = Key::new("ns", "a");
+    metrics.rollouts_halted([&Key::new("ns", "over"), &actor]);
+    metrics.rollouts_halted([&actor]);
+    metrics.conflicts([(&actor, "Roll", 1)]);
+    metrics.conflicts([(&actor, "Roll", 3)]);
+    metrics.watch_healthy("Pod", false);
+    metrics.records("Pod", 50_000);
+    metrics.watch_event("Pod");
+    metrics.watch_event_dropped("Pod");
+    let requests = r#"{transport="rabbitmq",operation="declare",result="201"}"#;
+    for (series, wanted) in [
+        (
+            r#"asya_operator_actors{transport="rabbitmq",status="Running"}"#,
+            "3",
+        ),
+        (
+            r#"asya_operator_actors{transport="sqs",status="Napping"}"#,
+            "1",
+        ),
+        (
+            &format!("asya_operator_broker_requests_total{requests}"),
+            "2",
+        ),
+        (r#"asya_operator_transport_up{transport="rabbitmq"}"#, "1"),
+        (r#"asya_operator_transport_up{transport="sqs"}"#, "0"),
+        ("asya_operator_api_writes_total", "1"),
+        ("asya_operator_undecodable_objects", "2"),
+        ("asya_operator_unproved_bindings", "4"),
+        (
+            r#"asya_operator_rollout_halted{namespace="ns",actor="a"}"#,
+            "1",
+        ),
+        (
+            r#"asya_operator_conflicts_total{namespace="ns",actor="a",field="Roll"}"#,
+            "3",
+        ),
+        (r#"asya_operator_watch_healthy{kind="Pod"}"#, "0"),
+        (r#"asya_operator_records{kind="Pod"}"#, "50000"),
+        (r#"asya_operator_events_received_total{kind="Pod"}"#, "1"),
+        (r#"asya_operator_events_dropped_total{kind="Pod"}"#, "1"),
+    ] {
+        assert_eq!(value(&metrics, series).as_deref(), Some(wanted), "{series}");
+    }
+}
+
+/// OPS-4
+#[test]
+fn actors_that_left_a_status_leave_no_series() {
+    let metrics = Metrics::new();
+    metrics.actors([("sqs", "Creating", 1)]);
+    metrics.actors([("sqs", "Running", 1)]);
+    assert_eq!(
+        value(
+            &metrics,
+            r#"asya_operator_actors{transport="sqs",status="Creating"}"#
+        ),
+        None
+    );
+}
+
+/// FW-15
+#[tokio::test]
+async fn gauges_are_read_at_each_scrape() {
+    let metrics = Arc::new(Metrics::new());
+    let queue = WorkQueue::observed(Settings::default(), metrics.clone());
+    metrics.watch_queue(&queue);
+    let depth = r#"workqueue_depth{name="asyncactor",controller="asyncactor"}"#;
+    let active = r#"controller_runtime_active_workers{controller="asyncactor"}"#;
+    for key in ["a", "b"] {
+        queue.now(key);
+    }
+    assert_eq!(value(&metrics, depth).as_deref(), Some("2"));
+    let handle = queue.clone();
+    tokio::spawn(async move { handle.run(|_, _| std::future::pending()).await });
+    tokio::task::yield_now().await;
+    assert_eq!(value(&metrics, depth).as_deref(), Some("0"));
+    assert_eq!(value(&metrics, active).as_deref(), Some("2"));
+}
+
+/// OPS-4
+#[tokio::test(start_paused = true)]
+async fn a_pass_is_timed_and_counted_by_its_end() {
+    let metrics = Arc::new(Metrics::new());
+    for end in [Pass::succeeded, Pass::succeeded, Pass::looks_again] {
+        let pass = metrics.pass();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        end(pass);
+    }
+    metrics.pass().failed("Api");
+    let of = |result| {
+        let series = "controller_runtime_reconcile_total{controller=\"asyncactor\",result=";
+        value(&metrics, &format!("{series}\"{result}\"}}")).unwrap()
+    };
+    assert_eq!(
+        [of("success"), of("requeue_after"), of("error")],
+        ["2", "1", "1"]
+    );
+    let one = |name| value(&metrics, &format!("{name}{{controller=\"asyncactor\"}}")).unwrap();
+    assert_eq!(one("controller_runtime_reconcile_errors_total"), "1");
+    assert_eq!(one("controller_runtime_reconcile_time_seconds_sum"), "6.0");
+    assert_eq!(one("controller_runtime_reconcile_time_seconds_count"), "4");
+    assert_eq!(failures(&metrics, "Api").as_deref(), Some("1"));
+}
+
+fn failures(metrics: &Metrics, kind: &str) -> Option<String> {
+    value(
+        metrics,
+        &format!("asya_operator_pass_failures_total{{kind=\"{kind}\"}}"),
+    )
+}
+
+/// OPS-4
+#[tokio::test]
+async fn a_pass_that_panics_counts_as_failed() {
+    let metrics = Arc::new(Metrics::new());
+    let pass = metrics.pass();
+    let task = tokio::spawn(async move {
+        let _pass = pass;
+        panic!("on purpose");
+    });
+    assert!(task.await.is_err());
+    let failed = r#"controller_runtime_reconcile_errors_total{controller="asyncactor"}"#;
+    assert_eq!(value(&metrics, failed).as_deref(), Some("1"));
+    assert_eq!(failures(&metrics, "Unfinished").as_deref(), Some("1"));
+}
+
+/// FW-15
+#[test]
+fn the_work_queue_tells_how_it_goes() {
+    let metrics = Metrics::new();
+    metrics.started(Duration::from_millis(1500));
+    metrics.retried();
+    metrics.panicked();
+    let queue = |name| {
+        value(
+            &metrics,
+            &format!("{name}{{name=\"asyncactor\",controller=\"asyncactor\"}}"),
+        )
+    };
+    assert_eq!(
+        queue("workqueue_queue_duration_seconds_sum").as_deref(),
+        Some("1.5")
+    );
+    assert_eq!(queue("workqueue_retries_total").as_deref(), Some("1"));
+    let panics = r#"controller_runtime_reconcile_panics_total{controller="asyncactor"}"#;
+    assert_eq!(value(&metrics, panics).as_deref(), Some("1"));
+}

@@ -1,0 +1,5 @@
+//! Events, metrics and health.
+
+pub mod events;
+pub mod health;
+pub mod metrics;

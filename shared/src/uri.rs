@@ -1,0 +1,17 @@
+//! Text in URIs.
+
+use std::fmt::Write as _;
+
+/// As the user and path of a URL need it.
+pub(crate) fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // writing to a String cannot fail
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
