@@ -34,11 +34,11 @@ use self::objects::{Objects, Outcome, Wanted};
 use self::proof::{Done, Proofs};
 use self::spread::Spread;
 use crate::certificates::trust::Trust;
-use crate::cluster::work_queue::WorkQueue;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
+use crate::work_queue::WorkQueue;
 
 /// What changes at once is applied at once (CFG-1).
 const DEBOUNCE: Duration = Duration::from_millis(250);

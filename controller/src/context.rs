@@ -24,8 +24,9 @@ use crate::cluster::store::Store;
 use crate::cluster::strangers::ForeignNames;
 use crate::cluster::workload::Workloads;
 use crate::pods::mounts::Mounts;
+use crate::pods::refusals::Refusals;
 use crate::record::{
-    ActorRecord, ChildRecord, HpaRecord, PodRecord, ScaledObjectRecord, TriggerAuthentication,
+    ActorRecord, ChildRecord, HpaRecord, Key, PodRecord, ScaledObjectRecord, TriggerAuthentication,
 };
 use crate::runtime_script::config_map::RuntimeScript;
 use crate::telemetry::events::Events;
@@ -45,6 +46,8 @@ pub struct Context {
     pub leading_since: OnceLock<Timestamp>,
     /// Workloads of both kinds.
     pub workloads: Workloads,
+    /// Pods that `StatefulSet`s are not allowed to make.
+    pub refusals: Arc<Refusals>,
     /// Actors' `ServiceAccount`s.
     pub service_accounts: Objects<ChildRecord<ServiceAccount>>,
     /// All `ScaledObject`s, ours and others'.
@@ -77,6 +80,18 @@ pub struct Context {
     pub events: Events,
     /// Counters.
     pub metrics: Arc<Metrics>,
+}
+
+impl Context {
+    /// Drops what is remembered of an actor that is gone, or that nobody looks after any more.
+    pub fn forget(&self, key: &Key) {
+        self.queue_rechecks.forget(key);
+        self.retired_queue_schedule.forget(key);
+        self.depths.forget(key);
+        self.rollout_slots.forget(key);
+        self.rollouts.forget(key);
+        self.stores.foreign_names.forget(key);
+    }
 }
 
 /// What is the same for all actors.

@@ -16,6 +16,7 @@ mod record;
 mod runtime_script;
 mod scaling;
 mod telemetry;
+mod work_queue;
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -23,38 +24,40 @@ use std::time::Duration;
 
 use asya_process::tasks::Tasks;
 use asya_process::{BoxError, api_server, metrics as exposed, probes, program};
+use asya_shared::config::{self, TransportsConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use self::app::leadership;
-use self::app::leadership::Singletons;
-use self::app::worker::Pace;
-use self::binding::rollout_slots::RolloutSlots;
-use self::cluster::impersonation::Applier;
-use self::runtime_script::config_map::RuntimeScript;
-use self::runtime_script::source;
+use crate::app::leadership;
+use crate::app::leadership::Singletons;
 use crate::app::namespaces::Namespaces;
 use crate::app::operator::Operator;
 use crate::app::uninstall;
 use crate::app::watches::Watches;
+use crate::app::worker::Pace;
 use crate::args::Args;
+use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::claims::Claims;
 use crate::broker::health::{QueueRechecks, Schedule};
 use crate::broker::looks::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
+use crate::cluster::impersonation::Applier;
 use crate::cluster::keda::Keda;
 use crate::cluster::leader::Candidate;
 use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::Rollouts;
-use crate::cluster::work_queue::{Backoff, Settings, WorkQueue};
 use crate::cluster::workload::Workloads;
 use crate::cluster::{client, leader};
 use crate::context::{Context, Deadlines, Installation, Stores};
+use crate::pods::refusals::Refusals;
+use crate::runtime_script::config_map::RuntimeScript;
+use crate::runtime_script::source;
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::{events, health};
+use crate::work_queue::{Backoff, Settings, WorkQueue};
 
 /// What is asked by --check has so long to become ready.
 const CHECK: Duration = Duration::from_mins(1);
@@ -121,19 +124,11 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     let identity = leader::identity(&args.pod_name);
     let home = home(&args);
     let applier = Applier::new(client.clone(), args.impersonate.then_some(home));
+    let workloads = Workloads::new(&applier);
     let context = Context {
         stores: Stores::default(),
         leading_since: OnceLock::new(),
-        installation: Installation {
-            transports,
-            settings,
-            runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
-            scripts_hash: source::hash_with_adapters(&script),
-            namespace: args.namespace.clone(),
-            webhook: keeps_webhook(&args),
-            queues_managed: !args.disable_queue_management,
-            deadlines: deadlines(&args),
-        },
+        installation: installation(&args, transports, settings, &script),
         claims: Claims::default(),
         bindings: Arc::default(),
         rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
@@ -141,7 +136,8 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         queue_rechecks: QueueRechecks::default(),
         retired_queue_schedule: RetiredQueueSchedule::new(args.queue_health_check_interval),
         depths: Arc::default(),
-        workloads: Workloads::new(&applier),
+        refusals: Arc::new(Refusals::of(&workloads.stateful_sets.store)),
+        workloads,
         service_accounts: Objects::new(&applier),
         scaled_objects: Objects::new(&applier),
         trigger_authentications: Objects::new(&applier),
@@ -195,6 +191,24 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     watches.abort();
     stop.cancel();
     code
+}
+
+fn installation(
+    args: &Args,
+    transports: TransportsConfig,
+    settings: config::Settings,
+    script: &str,
+) -> Installation {
+    Installation {
+        transports,
+        settings,
+        runtime_hash: asya_shared::hash::of_bytes(script.as_bytes()),
+        scripts_hash: source::hash_with_adapters(script),
+        namespace: args.namespace.clone(),
+        webhook: keeps_webhook(args),
+        queues_managed: !args.disable_queue_management,
+        deadlines: deadlines(args),
+    }
 }
 
 /// The namespace in which the runtime script stays without actors (RUN-3).

@@ -16,13 +16,13 @@ use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, Standing};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::{Selector, Watch, WatchSink};
-use crate::cluster::work_queue::WorkQueue;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{
     CrdNameRecord, CreationFailureRecord, Enqueue, ForeignRecord, LimitRangeRecord,
     NamespaceRecord, QuotaRecord, Record, Seen, SeenForeign, UninjectedPodRecord,
 };
 use crate::telemetry::health::Readiness;
+use crate::work_queue::WorkQueue;
 
 /// Pods that the watch of actors' pods does not show. A finished pod (evicted, or stopped with its node) stays listed
 /// until it is garbage collected, but serves nothing and is replaced by nobody: it must not count as a pod without the

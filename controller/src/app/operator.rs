@@ -12,11 +12,11 @@ use super::leftovers;
 use super::worker::{self, Pace};
 use crate::broker::health::{HealthPass, Schedule};
 use crate::cluster::store::Scope;
-use crate::cluster::work_queue::WorkQueue;
 use crate::context::Context;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{Enqueue, Key, Record, RefusalRecord};
 use crate::telemetry::health::Readiness;
+use crate::work_queue::WorkQueue;
 
 /// What runs in every replica, leader or not: the caches stay warm (FW-11).
 #[derive(Clone)]
@@ -45,6 +45,7 @@ impl Operator {
                 stores,
                 depths,
                 workloads,
+                refusals,
                 config_maps,
                 service_accounts,
                 scaled_objects,
@@ -61,7 +62,7 @@ impl Operator {
             metrics.records("HorizontalPodAutoscaler", stores.hpas.len());
             metrics.records("Pod", stores.pods.len());
             metrics.records("Event", stores.mounts.len());
-            metrics.records(&RefusalRecord::what(), workloads.refusals.len());
+            metrics.records(&RefusalRecord::what(), refusals.len());
             metrics.records("ConfigMap", config_maps.objects.store.len());
             metrics.records("ServiceAccount", service_accounts.store.len());
             metrics.records("ScaledObject", scaled_objects.store.len());
@@ -117,9 +118,7 @@ impl Operator {
         for key in context.stores.actors.forget_all_but(scopes) {
             let transports = &context.installation.transports;
             context.claims.refresh(transports, &key, None);
-            context.queue_rechecks.forget(&key);
-            context.retired_queue_schedule.forget(&key);
-            context.depths.forget(&key);
+            context.forget(&key);
             context.bindings.refresh(&key, None);
         }
         context.workloads.deployments.store.forget_all_but(scopes);

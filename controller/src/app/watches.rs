@@ -96,6 +96,7 @@ impl Watches {
         let Context {
             stores,
             workloads,
+            refusals,
             config_maps,
             service_accounts,
             scaled_objects,
@@ -125,7 +126,7 @@ impl Watches {
             ),
             self.task_of_pods(scope),
             self.task_of_events::<PodEventRecord>(scope, stores.mounts.clone(), POD_WARNINGS),
-            self.task_of_events::<RefusalRecord>(scope, workloads.refusals.clone(), SET_REFUSALS),
+            self.task_of_events::<RefusalRecord>(scope, refusals.clone(), SET_REFUSALS),
             // Those of others are rivals.
             self.task(scope, &stores.hpas, None, Operator::wake_scaled),
             self.task_of_keda(scope, &scaled_objects.store, None, Operator::wake_scaled),

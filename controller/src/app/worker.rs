@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tracing::{Instrument, info_span, warn};
 
-use crate::cluster::work_queue::{Attempt, Outcome};
 use crate::context::Context;
 use crate::fault::{Error, Failure, Requeue};
 use crate::reconcile;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
+use crate::work_queue::{Attempt, Outcome};
 
 /// Where nothing will wake us: the first delay.
 const SLOWLY: Duration = Duration::from_secs(30);
@@ -111,8 +111,8 @@ mod tests {
     use std::time::Duration;
 
     use super::Pace;
-    use crate::cluster::work_queue::{Attempt, Outcome};
     use crate::fault::{Failure, Requeue};
+    use crate::work_queue::{Attempt, Outcome};
 
     const FIRST: Attempt = Attempt {
         failures: 0,

@@ -13,5 +13,4 @@ pub mod rollouts;
 pub mod store;
 pub mod strangers;
 pub mod watch;
-pub mod work_queue;
 pub mod workload;

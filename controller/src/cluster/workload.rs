@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::impersonation::Applier;
 use super::objects::{Objects, WriteError};
-use crate::pods::refusals::Refusals;
 use crate::record::{Key, Metadata, OfKind, WorkloadRecord};
 
 pub use immutable::SELECTOR;
@@ -26,19 +25,15 @@ pub struct Workloads {
     pub deployments: Objects<OfKind<Deployment>>,
     /// `StatefulSet`s.
     pub stateful_sets: Objects<OfKind<StatefulSet>>,
-    /// Pods that these are not allowed to make.
-    pub refusals: Arc<Refusals>,
 }
 
 impl Workloads {
     /// Workloads that are applied by `applier`.
     pub fn new(applier: &Applier) -> Self {
-        let stateful_sets = Objects::new(applier);
         Self {
             applier: applier.clone(),
             deployments: Objects::new(applier),
-            refusals: Arc::new(Refusals::of(&stateful_sets.store)),
-            stateful_sets,
+            stateful_sets: Objects::new(applier),
         }
     }
 

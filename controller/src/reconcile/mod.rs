@@ -17,10 +17,10 @@ pub mod work_item;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::cluster::work_queue::Attempt;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::record::Key;
+use crate::work_queue::Attempt;
 
 pub use apply::shared;
 pub use contention::history::part_of;
@@ -50,6 +50,7 @@ pub async fn reconcile(
         return Ok(Some(retry));
     }
     let Some(mut observed) = observe::observe(context, key, Timestamp::now()).await? else {
+        context.forget(key);
         return Ok(None);
     };
     let now = Timestamp::now();

@@ -46,12 +46,6 @@ pub async fn observe(
     now: Timestamp,
 ) -> Result<Option<Observed>, Error> {
     let Some(actor) = context.stores.actors.get(key) else {
-        context.queue_rechecks.forget(key);
-        context.retired_queue_schedule.forget(key);
-        context.depths.forget(key);
-        context.rollout_slots.forget(key);
-        context.rollouts.forget(key);
-        context.stores.foreign_names.forget(key);
         return Ok(None);
     };
     let previous = actor.told_status();
@@ -98,7 +92,7 @@ pub async fn observe(
     } else {
         Vec::new()
     };
-    let refusals = &context.workloads.refusals;
+    let refusals = &context.refusals;
     let refusal = workload.ours();
     let refusal = refusal.and_then(|workload| refusals.of_workload(workload, &pods, now));
     let unbinds = (!works).then_some(&deletion);

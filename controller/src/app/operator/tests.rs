@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::binding::probes::Failure;
 use crate::cluster::watch::WatchSink;
-use crate::cluster::work_queue::Settings;
 use crate::reconcile::tests::fixtures::context;
 use crate::record::{ActorRecord, Enqueue, QuotaRecord, Seen};
+use crate::work_queue::Settings;
 
 /// Of no cluster.
 pub(crate) fn operator() -> Operator {

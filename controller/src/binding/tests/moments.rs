@@ -14,8 +14,8 @@ use crate::binding::objects::ObjectWatch;
 use crate::binding::{Bindings, Found};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
-use crate::cluster::work_queue::{Observer, Outcome, Settings, WorkQueue};
 use crate::reconcile::work_item::WorkItem;
+use crate::work_queue::{Observer, Outcome, Settings, WorkQueue};
 
 struct Silent;
 

@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::broker::gate::{Entry, Labelled, Operation};
-use crate::cluster::work_queue::{Outcome, Settings, WorkQueue};
 use crate::telemetry::metrics::Metrics;
+use crate::work_queue::{Outcome, Settings, WorkQueue};
 
 struct Yes;
 

@@ -16,13 +16,14 @@ use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::binding::BindingSeen;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::outcome::{Outcome, Rolled, Templated};
-use crate::reconcile::observe::observe;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::roll::facts::Rolling;
 use crate::reconcile::plan::steps::{Wake, WorkloadStep};
 use crate::reconcile::plan::template::{Proof, Templating};
+use crate::reconcile::reconcile;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
 use crate::record::Key;
+use crate::work_queue::Attempt;
 
 const MESSAGES: Depth = Depth {
     queued: 5,
@@ -48,8 +49,12 @@ async fn messages_of_an_actor_that_is_gone_are_forgotten() {
     let context = context();
     let gone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     context.depths.take(gone.key(), Some(MESSAGES));
-    let seen = observe(&context, gone.key(), Timestamp::now()).await;
-    assert!(seen.unwrap().is_none());
+    let attempt = Attempt {
+        failures: 0,
+        last: false,
+    };
+    let again = reconcile(&context, gone.key(), attempt).await;
+    assert_eq!(again.unwrap(), None);
     assert_eq!(context.depths.told(gone.key()), Told::AsBefore);
 }
 

@@ -21,6 +21,7 @@ use crate::cluster::objects::Objects;
 use crate::cluster::rollouts::Rollouts;
 use crate::cluster::workload::Workloads;
 use crate::context::{Context, Deadlines, Installation, Stores};
+use crate::pods::refusals::Refusals;
 use crate::reconcile::desired::desired;
 use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::child::{Child, Ownership};
@@ -72,11 +73,13 @@ pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context
         Arc::clone(&metrics),
         1,
     );
+    let workloads = Workloads::new(&applier);
     Context {
         stores: Stores::default(),
         leading_since: OnceLock::new(),
         installation,
-        workloads: Workloads::new(&applier),
+        refusals: Arc::new(Refusals::of(&workloads.stateful_sets.store)),
+        workloads,
         service_accounts: Objects::new(&applier),
         scaled_objects: Objects::new(&applier),
         trigger_authentications: Objects::new(&applier),

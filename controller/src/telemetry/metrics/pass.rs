@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
 use super::{Metrics, gauge, of};
-use crate::cluster::work_queue::{Numbers, Observer, WorkQueue};
+use crate::work_queue::{Numbers, Observer, WorkQueue};
 
 /// Seconds; the bounds below and above a usual pass, and those of a broker that hangs.
 const PASS_BUCKETS: [f64; 12] = [

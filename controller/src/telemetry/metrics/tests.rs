@@ -8,7 +8,7 @@ use asya_shared::api::PodCounts;
 
 use super::pass::Pass;
 use super::*;
-use crate::cluster::work_queue::{Observer, Settings, WorkQueue};
+use crate::work_queue::{Observer, Settings, WorkQueue};
 
 /// The value of a series, by its name with labels as it stands in the text.
 fn value(metrics: &Metrics, series: &str) -> Option<String> {
