@@ -83,7 +83,7 @@ test-real: programs harness ## Scenarios on real pods, where root and cgroups al
 		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored) $(NAME)
 
 test-brokers: cluster ## Tests of the brokers' clients, on real brokers
-	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored broker::
+	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored broker::tests::
 
 test-scripts: python ## Tests of the scripts in .ci/, image/ and tests/box/
 	python3 -m unittest discover -s .ci
