@@ -18,8 +18,9 @@ BEFORE = 900  # characters in which that must have been said
 def careless(text):
     """Each such advice, with the number of its line."""
     found = []
-    for match in ADVICE.finditer(text):
-        if not KEEPS.search(text, max(0, match.start() - BEFORE), match.start()):
+    flat = text.replace("\n", " ")
+    for match in ADVICE.finditer(flat):
+        if not KEEPS.search(flat, max(0, match.start() - BEFORE), match.start()):
             line = text.count("\n", 0, match.start()) + 1
             found.append((line, text.splitlines()[line - 1].strip()))
     return found

@@ -1,4 +1,4 @@
-//! The Secret's content, read and judged.
+//! Parses and validates the content of the Secret.
 
 #[cfg(test)]
 mod tests;
@@ -16,57 +16,57 @@ use crate::certificate::Certificate;
 use crate::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_KEY};
 use crate::mint::Authority;
 
-/// What is wrong with a part of the Secret (CERT-5).
+/// Why a part of the Secret is unusable (CERT-5).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The key is not there.
+    /// The data key is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// What the key holds is not what it should be.
+    /// The value of the data key cannot be parsed.
     #[error("{0} cannot be read")]
     Unreadable(&'static str),
-    /// A private key and a certificate do not belong together.
+    /// The private key does not match the certificate.
     #[error("{key} is not the key of {certificate}")]
     Mismatch {
-        /// Where the private key is.
+        /// Data key of the private key.
         key: &'static str,
-        /// Where the certificate is.
+        /// Data key of the certificate.
         certificate: &'static str,
     },
-    /// The certificate may not sign others.
+    /// The certificate is not a CA certificate.
     #[error("{0} is no certificate of a CA")]
     NoAuthority(&'static str),
-    /// No authority of the bundle signed the leaf.
+    /// No CA in the bundle signed the leaf.
     #[error("tls.crt is signed by no CA in ca.crt")]
     Untrusted,
-    /// The leaf is not the webhook's.
+    /// The leaf does not cover one of the webhook's names.
     #[error("tls.crt does not name {0}")]
     Name(String),
-    /// It begins later: a clock was set back.
+    /// Not valid yet: a clock was set back.
     #[error("{0} is not valid yet")]
     NotYetValid(&'static str),
-    /// It has ended.
+    /// No longer valid.
     #[error("{0} has expired")]
     Expired(&'static str),
 }
 
-/// What the Secret says, judged as far as that needs no clock.
+/// The parsed Secret, with every check that does not depend on the time.
 #[derive(Debug)]
 pub struct Bundle {
-    /// The authorities that clients are to trust.
+    /// The CAs that clients should trust.
     pub authorities: Vec<Certificate>,
-    /// The authority that signs; one of those.
+    /// The CA that signs leaves; one of `authorities`.
     pub signer: Result<Authority, Fault>,
-    /// The authority that is to sign next.
+    /// The CA that will sign next, if one has been prepared.
     pub next: Option<Result<Authority, Fault>>,
-    /// What the webhook serves by.
+    /// The webhook's serving certificate.
     pub leaf: Result<Leaf, Fault>,
-    /// Since when the leaf has been one of the signer's.
+    /// Since when the leaf has been signed by the current signer.
     pub since: Option<Timestamp>,
 }
 
 impl Bundle {
-    /// Reads the Secret: its data, and its annotation [`asya_shared::names::annotation::AUTHORITY_SINCE`].
+    /// Parses the Secret's data and its annotation [`asya_shared::names::annotation::AUTHORITY_SINCE`].
     #[must_use]
     pub fn read(data: &Data, since: Option<&str>) -> Self {
         let authorities = data
@@ -104,14 +104,14 @@ fn authority(
     }
 }
 
-/// What a server serves by: a certificate, what leads to its authority, and its private key.
+/// A serving certificate with its chain and private key.
 #[derive(Clone)]
 pub struct Leaf {
-    /// The certificate.
+    /// The leaf certificate itself.
     pub certificate: Certificate,
-    /// The authority of the bundle that signed it.
+    /// The CA in the bundle that it chains to, if any.
     pub issuer: Option<Certificate>,
-    /// What rustls serves.
+    /// The certificate chain and private key in rustls' form.
     pub served: Arc<CertifiedKey>,
 }
 
@@ -131,10 +131,10 @@ impl PartialEq for Leaf {
 }
 
 impl Leaf {
-    /// Reads the Secret's.
+    /// Parses the leaf from the Secret's data.
     ///
     /// # Errors
-    /// When there is none, or its key is another's.
+    /// When it is missing or unreadable, or its private key does not match.
     pub fn read(data: &Data) -> Result<Self, Fault> {
         let text = data.get(LEAF).ok_or(Fault::Missing(LEAF))?;
         let key = data.get(LEAF_KEY).ok_or(Fault::Missing(LEAF_KEY))?;
@@ -163,10 +163,10 @@ impl Leaf {
         })
     }
 
-    /// Whether clients that trust the bundle take it now for the webhook of these names; else why not.
+    /// Checks that clients that trust the bundle accept the leaf now for all of `names`; returns its CA.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why clients would reject it.
     pub fn judge(&self, names: &[String], now: Timestamp) -> Result<&Certificate, Fault> {
         is_current(&self.certificate, LEAF, now)?;
         let issuer = self.issuer.as_ref().ok_or(Fault::Untrusted)?;
@@ -179,7 +179,7 @@ impl Leaf {
     }
 }
 
-/// Whether a certificate is valid now, as far as time is concerned; else why not.
+/// Checks that a certificate is within its validity period.
 pub(crate) fn is_current(
     certificate: &Certificate,
     place: &'static str,

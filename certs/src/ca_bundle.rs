@@ -1,4 +1,4 @@
-//! The authorities that clients are to trust, as every `caBundle` of the webhook configurations has them.
+//! The CAs that clients should trust, as written to every `caBundle` of the webhook configurations.
 
 use std::sync::Arc;
 
@@ -7,35 +7,36 @@ use jiff::Timestamp;
 use crate::certificate::{Certificate, Fingerprint, bundle_of};
 use crate::decide::MOST_AUTHORITIES;
 
-/// Some authorities, in the order in which they are written.
+/// CA certificates, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaBundle(Arc<[Certificate]>);
 
 impl CaBundle {
-    /// Reads a `caBundle` or `ca.crt`; what is no certificate is left out.
+    /// Parses a `caBundle` or `ca.crt`; anything that is not a certificate is skipped.
     #[must_use]
     pub fn read(pem: &[u8]) -> Self {
         Self(Certificate::all_in(pem).into())
     }
 
-    /// The authorities.
+    /// The CA certificates.
     #[must_use]
     pub fn authorities(&self) -> &[Certificate] {
         &self.0
     }
 
-    /// The text for `caBundle`.
+    /// Encodes the bundle in PEM form, for `caBundle`.
     #[must_use]
     pub fn pem(&self) -> String {
         bundle_of(&*self.0)
     }
 
-    /// What replicas of the webhook know its authorities by (CERT-7).
+    /// Fingerprints, by which the webhook's replicas identify its CAs (CERT-7).
     pub fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> {
         self.0.iter().map(|authority| authority.fingerprint)
     }
 
-    /// CERT-7: these, and before them those of `present` that have not expired, the newest of them.
+    /// Merges this bundle with the unexpired certificates of `present`, which come first. If there are too many, the
+    /// oldest of `present` are dropped (CERT-7).
     #[must_use]
     pub fn beside<'a>(
         &self,
@@ -68,7 +69,7 @@ mod tests {
 
     /// CERT-7
     #[test]
-    fn what_is_trusted_stays_so_until_it_expires() {
+    fn trusted_cas_are_kept_until_they_expire() {
         let of = |age| authority(ago(age * DAY)).certificate;
         let (expired, old, new) = (of(366), of(300), of(0));
         let ours: CaBundle = [new.clone()].into_iter().collect();

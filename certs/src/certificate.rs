@@ -1,4 +1,4 @@
-//! A certificate as it stands in a Secret or in a `caBundle`.
+//! A certificate as found in a Secret or a `caBundle`.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use rustls::server::ParsedCertificate;
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What identifies a certificate: the SHA-256 of its DER form.
+/// Identifies a certificate: the SHA-256 of its DER form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
@@ -50,22 +50,22 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// What is no certificate, no key or no fingerprint.
+/// The input is not a valid certificate, key or fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it cannot be read")]
 pub struct Unreadable;
 
-/// A certificate and what of it we judge by.
+/// A certificate and the fields of it that are checked.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: CertificateDer<'static>,
-    /// From when on it is valid.
+    /// Start of its validity.
     pub not_before: Timestamp,
-    /// From when on it is not valid any more, to the second.
+    /// End of its validity, exclusive, to the second.
     pub not_after: Timestamp,
-    /// Whether it may sign others.
+    /// Whether it is a CA certificate.
     pub is_authority: bool,
-    /// What it is called by.
+    /// SHA-256 of its DER form.
     pub fingerprint: Fingerprint,
 }
 
@@ -80,13 +80,13 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads one in DER form.
+    /// Parses a certificate in DER form.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it cannot be parsed.
     pub fn from_der(der: CertificateDer<'static>) -> Result<Self, Unreadable> {
         let (rest, parsed) = X509Certificate::from_der(&der).map_err(|_| Unreadable)?;
-        // What rustls cannot read can be neither served nor trusted.
+        // A certificate that rustls cannot parse can be neither served nor trusted.
         ParsedCertificate::try_from(&der).map_err(|_| Unreadable)?;
         let moment = |seconds| Timestamp::from_second(seconds).map_err(|_| Unreadable);
         let (not_before, not_after) = (
@@ -106,7 +106,7 @@ impl Certificate {
         })
     }
 
-    /// Reads all that stand in a PEM text, each once; what cannot be read is left out.
+    /// Parses all certificates in a PEM text, without duplicates; unreadable ones are skipped.
     #[must_use]
     pub fn all_in(pem: &[u8]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
@@ -119,26 +119,27 @@ impl Certificate {
         all
     }
 
-    /// Its DER form.
+    /// Returns the DER form.
     #[must_use]
     pub fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// Its PEM form.
+    /// Returns the PEM form.
     #[must_use]
     pub fn pem(&self) -> String {
         let form = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
         pem::encode_config(&pem::Pem::new("CERTIFICATE", &*self.der), form)
     }
 
-    /// Its public key, as certificates and rustls give it.
+    /// Returns the public key as a `SubjectPublicKeyInfo`, comparable with that of a key pair.
     pub(crate) fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'static>> {
         let parsed = ParsedCertificate::try_from(&self.der).ok()?;
         Some(parsed.subject_public_key_info())
     }
 
-    /// Whether a client that trusts `authority` alone takes it for a server's, by way of these others.
+    /// Whether a client that trusts only `authority` accepts this as a server certificate, with `others` as
+    /// intermediates.
     pub(crate) fn is_of(&self, authority: &Self, others: &[CertificateDer<'_>]) -> bool {
         let mut roots = RootCertStore::empty();
         let (Ok(()), Ok(parsed)) = (
@@ -148,14 +149,14 @@ impl Certificate {
             return false;
         };
         let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms;
-        // When it began: that it has ended is another fault.
+        // Verify at the start of its validity, because expiry is a separate fault.
         let then = self.not_before.as_second().try_into().unwrap_or_default();
         let then = UnixTime::since_unix_epoch(Duration::from_secs(then));
         verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, then, algorithms.all)
             .is_ok()
     }
 
-    /// Whether it is a server's of this name: a DNS name or an IP address.
+    /// Whether it covers this server name, a DNS name or an IP address.
     pub(crate) fn names(&self, name: &str) -> bool {
         let (Ok(name), Ok(parsed)) = (
             ServerName::try_from(name),
@@ -167,7 +168,7 @@ impl Certificate {
     }
 }
 
-/// A text with all of these, as `ca.crt` and `caBundle` have it.
+/// Concatenates the certificates in PEM form, for `ca.crt` and `caBundle`.
 #[must_use]
 pub fn bundle_of<'a>(certificates: impl IntoIterator<Item = &'a Certificate>) -> String {
     certificates.into_iter().map(Certificate::pem).collect()

@@ -1,4 +1,4 @@
-//! A step carried out: what the Secret is to hold next.
+//! Carries out a step: computes the next content of the Secret.
 
 #[cfg(test)]
 mod tests;
@@ -13,20 +13,21 @@ use crate::data::{AUTHORITIES, AUTHORITY_KEY, Data, LEAF, LEAF_KEY, NEXT, NEXT_K
 use crate::decide::{MOST_AUTHORITIES, Step, kept};
 use crate::mint::{Authority, Error, Settings};
 
-/// The Secret's next content.
+/// The next content of the Secret.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// All its data.
     pub data: Data,
-    /// The value of its annotation [`asya_shared::names::annotation::AUTHORITY_SINCE`]; none takes it away.
+    /// Value of the annotation [`asya_shared::names::annotation::AUTHORITY_SINCE`]; `None` removes it.
     pub since: Option<Timestamp>,
 }
 
-/// What the Secret is to hold after this step; none when the step writes nothing. `data` is what `bundle` was read
-/// from, `applied` are authorities that clients trust by now: they stay trusted while leaves of theirs may be served.
+/// Returns what the Secret should hold after this step, or `None` if the step writes nothing. `data` is what `bundle`
+/// was parsed from. `applied` are the CAs that clients already trust; they stay trusted while their leaves may still be
+/// served.
 ///
 /// # Errors
-/// When a certificate cannot be made.
+/// When a certificate cannot be created.
 pub fn change(
     step: &Step,
     data: &Data,
@@ -76,7 +77,7 @@ pub fn change(
 }
 
 impl Change {
-    /// `new` signs from now on; the newest of those `before` it stay trusted beside it.
+    /// Makes `new` the signer; the newest of the CAs `before` it stay trusted.
     fn begin<'a>(
         &mut self,
         new: &Authority,

@@ -1,4 +1,5 @@
-//! What the two Secrets hold (CERT-1): one what the webhook serves by, the other the keys of its CAs, which it cannot read.
+//! Content of the two Secrets: one holds the webhook's serving certificate, the other the private keys of its CAs,
+//! which the webhook cannot read (CERT-1).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,20 +7,20 @@ use std::fmt;
 use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// The leaf, and what leads from it to an authority.
+/// The leaf certificate with its chain to a CA.
 pub const LEAF: &str = "tls.crt";
 /// The leaf's private key.
 pub const LEAF_KEY: &str = "tls.key";
-/// The authorities that clients are to trust.
+/// The CAs that clients should trust.
 pub const AUTHORITIES: &str = "ca.crt";
-/// The private key of the one of them that signs.
+/// The private key of the CA in `ca.crt` that signs leaves.
 pub const AUTHORITY_KEY: &str = "ca.key";
-/// The authority that is to sign next.
+/// The CA that will sign next.
 pub const NEXT: &str = "next-ca.crt";
-/// Its private key.
+/// The private key of the next CA.
 pub const NEXT_KEY: &str = "next-ca.key";
 
-/// The Secret's data. Its keys are shown, and nothing of what they hold.
+/// The data of a Secret. `Debug` shows only its keys, never the values.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Data(BTreeMap<String, ByteString>);
@@ -31,24 +32,24 @@ impl fmt::Debug for Data {
 }
 
 impl Data {
-    /// What a key holds.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&[u8]> {
         self.0.get(key).map(|value| value.0.as_slice())
     }
 
-    /// Puts a text under a key.
+    /// Sets a key to a text.
     pub fn set(&mut self, key: &str, text: &str) {
         let text = ByteString(text.as_bytes().to_vec());
         self.0.insert(key.to_owned(), text);
     }
 
-    /// Takes a key away.
+    /// Removes a key.
     pub fn remove(&mut self, key: &str) {
         self.0.remove(key);
     }
 
-    /// What goes into the webhook's Secret, and what into that of the authorities.
+    /// Splits the data into that of the webhook's Secret and that of the Secret with the CA keys.
     #[must_use]
     pub fn split(mut self) -> (Self, Self) {
         let authority = self.0.extract_if(.., |key, _| is_of_authority(key));
@@ -56,7 +57,8 @@ impl Data {
         (self, authority)
     }
 
-    /// Both again. What stands in the webhook's Secret counts: only a release that knew no other has put it there.
+    /// Merges the data of the CA keys back in. A key that is present in the webhook's Secret takes precedence: only a
+    /// release without the second Secret can have put it there.
     #[must_use]
     pub fn with(mut self, authority: &Self) -> Self {
         for (key, value) in &authority.0 {
@@ -67,13 +69,13 @@ impl Data {
         self
     }
 
-    /// Whether no key of an authority is among it.
+    /// Whether it holds nothing that belongs in the Secret with the CA keys.
     #[must_use]
     pub fn is_split(&self) -> bool {
         !self.0.keys().any(|key| is_of_authority(key))
     }
 
-    /// What a server needs, and no more: without the authorities' keys.
+    /// Keeps only what a server needs: the leaf, its key and the CA bundle, but no CA keys.
     #[must_use]
     pub fn of_server(mut self) -> Self {
         self.0

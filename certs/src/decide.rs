@@ -1,5 +1,6 @@
-//! What is to be done about the Secret: a pure function of its content, of what the API servers have been told, and of
-//! the time. The rotation's state is in the Secret, so whoever leads goes on where the last one stopped (CERT-4).
+//! Decides the next step for the Secret: a pure function of its content, of how long the API servers have been given
+//! its CAs, and of the time. The state of a rotation is in the Secret, so a new leader continues where the last one
+//! stopped (CERT-4).
 
 #[cfg(test)]
 mod tests;
@@ -15,15 +16,15 @@ use crate::data::{AUTHORITIES, NEXT};
 use crate::mint::{Authority, Settings};
 use crate::time::{after, before, between};
 
-/// More authorities than this are never trusted at a time, however often something breaks.
+/// Maximum number of CAs trusted at a time, however often something breaks.
 pub(crate) const MOST_AUTHORITIES: usize = 4;
 
 /// Why a certificate is replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Two thirds of its life are over.
+    /// Two thirds of its lifetime have passed.
     Due,
-    /// It is of no use.
+    /// It is unusable.
     Fault(Fault),
 }
 
@@ -36,24 +37,24 @@ impl fmt::Display for Why {
     }
 }
 
-/// The next change of the Secret.
+/// The next change to the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// None: all is as it should be.
+    /// Nothing to do.
     Keep,
-    /// A new authority with a first leaf: nothing that is there can be served, or sign.
+    /// Create a new CA and leaf: no stored leaf can be served and no stored CA can sign.
     Mint(Fault),
-    /// A new leaf of the same authority.
+    /// Issue a new leaf from the same CA.
     Renew(Why),
-    /// CERT-4 (1): the next authority comes into the Secret.
+    /// Store the next CA in the Secret (CERT-4 (1)).
     Prepare(Why),
-    /// CERT-4 (2): clients are to trust the next authority, too.
+    /// Have clients trust the next CA as well (CERT-4 (2)).
     Widen,
-    /// CERT-4 (3): until every API server trusts it.
+    /// Wait until every API server trusts the next CA (CERT-4 (3)).
     Await,
-    /// CERT-4 (4): the next authority signs from now on, and a leaf of its own at once.
+    /// Make the next CA the signer and issue a leaf from it at once (CERT-4 (4)).
     Switch,
-    /// CERT-4 (5): authorities that signed nothing in use, and what cannot be used, go.
+    /// Remove CAs that signed nothing in use, and an unusable next CA (CERT-4 (5)).
     Retire,
 }
 
@@ -72,8 +73,8 @@ impl fmt::Display for Step {
     }
 }
 
-/// Decides the next step. `trusted_for` is how long every `caBundle` has held all authorities of the Secret; none if one
-/// does not.
+/// Decides the next step. `trusted_for` is how long every `caBundle` has held all CAs of the Secret; `None` if one does
+/// not.
 #[must_use]
 pub fn decide(
     bundle: &Bundle,
@@ -90,7 +91,7 @@ pub fn decide(
     let leaf = match (leaf, &signer, &next) {
         (Ok(leaf), _, _) => leaf,
         (Err(fault), Ok(_), _) => return Step::Renew(Why::Fault(fault)),
-        // Those who trust it already need no new one.
+        // Clients that trust the next CA need no new one.
         (Err(_), Err(_), Some(Ok(_))) => return Step::Switch,
         (Err(fault), Err(_), _) => return Step::Mint(fault),
     };
@@ -115,8 +116,8 @@ pub fn decide(
     }
 }
 
-/// The authorities of the Secret that are still needed (CERT-4 (5)): that of the leaf, the signer, and for one leaf's
-/// lifetime those whose leaves replicas may still serve.
+/// Returns the CAs of the Secret that are still needed: the issuer of the leaf, the signer and, for one leaf lifetime,
+/// those whose leaves replicas may still serve (CERT-4 (5)).
 pub(crate) fn kept<'a>(
     bundle: &'a Bundle,
     settings: &Settings,
@@ -134,7 +135,7 @@ pub(crate) fn kept<'a>(
     bundle.authorities.iter().filter(is_needed).collect()
 }
 
-/// An authority that can sign something now; else why it cannot.
+/// Returns the CA if it can sign now; otherwise the reason why not.
 fn usable<'a>(
     authority: &'a Result<Authority, Fault>,
     place: &'static str,
@@ -145,12 +146,12 @@ fn usable<'a>(
     Ok(authority)
 }
 
-/// When a certificate was made. It begins earlier.
+/// When a certificate was issued. Its validity starts earlier, by the backdating.
 fn made(certificate: &Certificate, settings: &Settings) -> Timestamp {
     after(certificate.not_before, settings.backdate).min(certificate.not_after)
 }
 
-/// CERT-1: two thirds of its life are over.
+/// Whether two thirds of the certificate's lifetime have passed (CERT-1).
 fn is_due(certificate: &Certificate, settings: &Settings, now: Timestamp) -> bool {
     let third = between(made(certificate, settings), certificate.not_after) / 3;
     before(certificate.not_after, third) <= now

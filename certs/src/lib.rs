@@ -1,8 +1,8 @@
-//! The webhook's certificates (docs/spec/admission.md, section 5): an authority and a leaf in one Secret, which the
-//! leader mints, renews and repairs, and which every replica of the webhook serves by without a restart.
+//! The webhook's certificates (docs/spec/admission.md, section 5): a CA and a leaf, stored in Secrets. The leader
+//! creates, renews and repairs them; every webhook replica serves the leaf and picks up a new one without a restart.
 //!
-//! What is to be done is decided by [`decide`](decide::decide), a pure function of the Secret's content and the time.
-//! Private keys are in no `Debug` output and in no error.
+//! [`decide`](decide::decide) chooses the next step as a pure function of the Secret's content and the time. Private
+//! keys never appear in `Debug` output or in errors.
 
 pub mod bundle;
 pub mod ca_bundle;

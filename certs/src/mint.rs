@@ -1,4 +1,4 @@
-//! New authorities and leaves.
+//! Creates CAs and leaves.
 
 #[cfg(test)]
 mod tests;
@@ -17,25 +17,25 @@ use rcgen::{
 use crate::certificate::{Certificate, Unreadable};
 use crate::time::{after, before};
 
-/// How certificates are made and when they are replaced (CERT-1, CERT-4).
+/// How certificates are issued and when they are replaced (CERT-1, CERT-4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What the webhook is called by: DNS names and IP addresses.
+    /// The webhook's names: DNS names and IP addresses.
     pub names: Vec<String>,
-    /// How long an authority lives.
+    /// Lifetime of a CA.
     pub authority_life: Duration,
-    /// How long a leaf lives.
+    /// Lifetime of a leaf.
     pub leaf_life: Duration,
-    /// How far before its making a certificate begins: clocks differ.
+    /// How far a certificate's validity starts before it is issued, because clocks differ.
     pub backdate: Duration,
-    /// How long every API server gets to read a changed `caBundle`.
+    /// How long API servers get to pick up a changed `caBundle`.
     pub spread: Duration,
 }
 
 const DAY: Duration = Duration::from_hours(24);
 
 impl Settings {
-    /// As they are unless somebody says otherwise, for a webhook of these names.
+    /// The defaults, for a webhook with these names.
     #[must_use]
     pub fn of(names: Vec<String>) -> Self {
         Self {
@@ -48,23 +48,23 @@ impl Settings {
     }
 }
 
-/// Why a certificate could not be made.
+/// Why a certificate could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A name that no certificate can have.
+    /// A name that a certificate cannot carry.
     #[error("{0:?} is neither a DNS name nor an IP address")]
     Name(String),
     /// Signing failed.
     #[error("making a certificate: {0}")]
     Signing(#[from] rcgen::Error),
-    /// What was made is no certificate.
+    /// The created certificate cannot be parsed.
     #[error("making a certificate: {0}")]
     Made(#[from] Unreadable),
 }
 
-/// A certificate that signs others, with its private key.
+/// A CA certificate with its private key.
 pub struct Authority {
-    /// Its certificate.
+    /// The CA certificate.
     pub certificate: Certificate,
     key: KeyPair,
 }
@@ -77,23 +77,23 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// A leaf and its private key, both in PEM form.
+/// A newly issued leaf with its private key.
 pub struct Issued {
-    /// The certificate.
+    /// The leaf certificate.
     pub certificate: Certificate,
-    /// Its private key.
+    /// Its private key in PEM form.
     pub key: String,
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates a self-signed CA.
     ///
     /// # Errors
-    /// When there is no randomness for a key.
+    /// When generating the key or signing fails.
     pub fn new(settings: &Settings, now: Timestamp) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
-        // Two authorities at a time are told apart by their names, too.
+        // The timestamp gives concurrent CAs different subjects.
         let name = format!("asya-webhook-ca {now}");
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -107,10 +107,10 @@ impl Authority {
         })
     }
 
-    /// One that was stored: its key, and its certificate among others. None if it is not among them.
+    /// Restores a stored CA from its key and the matching one of `certificates`; `None` if none matches.
     ///
     /// # Errors
-    /// When the key cannot be read.
+    /// When the key cannot be parsed.
     pub(crate) fn stored(
         key: &[u8],
         certificates: &[Certificate],
@@ -126,22 +126,22 @@ impl Authority {
         }))
     }
 
-    /// Its private key in PEM form.
+    /// Returns the private key in PEM form.
     #[must_use]
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
 
-    /// When a leaf that it signs now would end: not after itself.
+    /// Returns when a leaf signed now would expire: never after the CA itself.
     #[must_use]
     pub fn end_of_leaf(&self, settings: &Settings, now: Timestamp) -> Timestamp {
         after(now, settings.leaf_life).min(self.certificate.not_after)
     }
 
-    /// Signs a leaf with a new key.
+    /// Issues a leaf with a new key.
     ///
     /// # Errors
-    /// When a name is none, or signing fails.
+    /// When a name is invalid or signing fails.
     pub fn issue(&self, settings: &Settings, now: Timestamp) -> Result<Issued, Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -158,7 +158,7 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_der(self.certificate.der(), &self.key)?;
         let made = params.signed_by(&key, &issuer)?;
         let certificate = Certificate::from_der(made.der().clone())?;
-        // One that does not answer to its names would be replaced for ever.
+        // A leaf that does not cover its names would be replaced again and again.
         if let Some(name) = settings.names.iter().find(|name| !certificate.names(name)) {
             return Err(Error::Name(name.clone()));
         }
@@ -179,7 +179,7 @@ fn alternative_name(name: &str) -> Result<SanType, Error> {
     Ok(SanType::DnsName(text))
 }
 
-/// rcgen counts in whole seconds of another crate's type.
+/// Sets the validity period, converted to rcgen's date type in whole seconds.
 fn set_time(params: &mut CertificateParams, begins: Timestamp, ends: Timestamp) {
     let moment = |at: Timestamp| {
         let seconds = u64::try_from(at.as_second()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The Secret as an object of the API server, without a `Debug` that shows what it holds.
+//! The Secret as an API object whose `Debug` output does not show its values.
 
 use std::borrow::Cow;
 
@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Data;
 
-/// Of the type that tools know certificates by. It asks for `tls.crt` and `tls.key`.
+/// The Secret type for TLS certificates; it requires `tls.crt` and `tls.key`.
 pub const TYPE: &str = "kubernetes.io/tls";
 
-/// A Secret with certificates; every field of a Secret that can be read.
+/// A Secret with certificates; it has every readable field of a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TlsSecret {
-    /// Its metadata.
+    /// The object metadata.
     pub metadata: ObjectMeta,
-    /// What it holds.
+    /// The Secret's data.
     #[serde(default)]
     pub data: Data,
-    /// What it is for.
+    /// The Secret's type.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Whether it can be changed no more.
+    /// Whether the Secret is immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub immutable: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! The two Secrets at the API server: read, and written only where they were read last (CERT-2).
+//! Reads the two Secrets, and writes each only if it has not changed since (CERT-2).
 
 use std::collections::BTreeMap;
 
@@ -15,38 +15,38 @@ use crate::secret::{TYPE, TlsSecret};
 /// Why the Secret was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// One is not as it was read any more: read both again, and decide again.
+    /// A Secret changed since it was read: read both again and decide again.
     #[error("the Secret changed meanwhile")]
     Conflict,
-    /// The API server fails or refuses.
+    /// The API server failed or refused the request.
     #[error(transparent)]
     Api(#[from] kube::Error),
 }
 
-/// The Secrets' place.
+/// Access to both Secrets.
 #[derive(Clone)]
 pub struct Store {
     api: Api<TlsSecret>,
     name: String,
 }
 
-/// Both Secrets, as they were read or written last.
+/// Both Secrets, as last read or written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored {
-    /// What the webhook serves by; none if it is not there.
+    /// The webhook's serving certificate; `None` if the Secret does not exist.
     pub server: Option<TlsSecret>,
-    /// The keys of the authorities; none if it is not there.
+    /// The CA keys; `None` if the Secret does not exist.
     pub authority: Option<TlsSecret>,
 }
 
-/// The name of the Secret with the authorities' keys, beside the webhook's of this name.
+/// Name of the Secret with the CA keys, which belongs to the webhook's Secret `name`.
 #[must_use]
 pub fn authority_secret(name: &str) -> String {
     format!("{name}-authority")
 }
 
 impl Stored {
-    /// What both hold.
+    /// The data of both Secrets.
     #[must_use]
     pub fn data(&self) -> Data {
         let server = self.server.as_ref().map(|it| it.data.clone());
@@ -57,7 +57,7 @@ impl Stored {
         }
     }
 
-    /// What both say, judged.
+    /// Parses and validates both Secrets.
     #[must_use]
     pub fn bundle(&self) -> Bundle {
         let metadata = self.server.as_ref().map(|it| &it.metadata);
@@ -66,13 +66,13 @@ impl Stored {
         Bundle::read(&self.data(), since.map(String::as_str))
     }
 
-    /// Whether the webhook can read no authority's key.
+    /// Whether the webhook's Secret is free of CA keys, so that the webhook cannot read them.
     #[must_use]
     pub fn is_split(&self) -> bool {
         self.server.as_ref().is_none_or(|it| it.data.is_split())
     }
 
-    /// Whether those that are there go with this owner.
+    /// Whether each existing Secret has the owner reference `owner`; always true without one.
     #[must_use]
     pub fn goes_with(&self, owner: Option<&OwnerReference>) -> bool {
         let mut both = self.server.iter().chain(&self.authority);
@@ -84,7 +84,7 @@ impl Stored {
 }
 
 impl Store {
-    /// The Secret of this name, and the one beside it. `client` passes the fence: only the leader writes.
+    /// Access to the Secret `name` and the one with its CA keys. `client` is fenced, so that only the leader writes.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         Self {
@@ -93,10 +93,10 @@ impl Store {
         }
     }
 
-    /// Both as they are now.
+    /// Reads both Secrets.
     ///
     /// # Errors
-    /// When the API server fails or refuses.
+    /// When a request fails or is refused.
     pub async fn read(&self) -> kube::Result<Stored> {
         Ok(Stored {
             server: self.api.get_opt(&self.name).await?,
@@ -104,12 +104,12 @@ impl Store {
         })
     }
 
-    /// Writes what changes, if both still are as they were `before`, and answers them as they are then. From now on they
-    /// go with `owner`; without one, with whom they went before. The keys are written first: what the webhook serves by
-    /// never says that a key signs which is nowhere.
+    /// Writes each Secret that changed, provided that it is still as `before`, and returns both as written. `owner`
+    /// becomes their owner reference; without it, existing owners are kept. The CA keys are written first, so that the
+    /// serving Secret never names a signer whose key is not stored.
     ///
     /// # Errors
-    /// [`WriteError::Conflict`] when one is not as it was.
+    /// [`WriteError::Conflict`] when one of them has changed meanwhile.
     pub async fn write(
         &self,
         before: &Stored,
@@ -160,7 +160,7 @@ impl Store {
             kube::Error::Api(status) if status.is_conflict() || status.is_already_exists() => {
                 WriteError::Conflict
             }
-            // It is gone. Where it was to be created, its namespace is.
+            // The Secret was deleted meanwhile. On create, not found means that the namespace does not exist.
             kube::Error::Api(status) if status.is_not_found() && before.is_some() => {
                 WriteError::Conflict
             }
@@ -169,10 +169,10 @@ impl Store {
     }
 }
 
-/// No server's certificate is in it.
+/// Not `kubernetes.io/tls`, because it holds no serving certificate.
 const KEYS_TYPE: &str = "Opaque";
 
-/// The Secret as it was, or a first one, with this owner.
+/// Returns the existing Secret, or a new one, with this owner reference.
 fn next(
     before: Option<&TlsSecret>,
     name: &str,
@@ -208,7 +208,7 @@ fn first(name: &str, kind: &str) -> TlsSecret {
 }
 
 impl TlsSecret {
-    /// What it says by itself, judged.
+    /// Parses and validates this Secret alone.
     #[must_use]
     pub fn bundle(&self) -> Bundle {
         let annotations = self.metadata.annotations.as_ref();

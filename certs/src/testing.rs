@@ -1,4 +1,4 @@
-//! Certificates for tests, at a time of the tests' own.
+//! Certificates for tests, at a fixed time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -43,12 +43,12 @@ pub fn authority(made: Timestamp) -> Authority {
     Authority::new(&settings(), made).unwrap()
 }
 
-/// What a Secret holds, piece by piece.
+/// Builds the content of a Secret piece by piece.
 #[derive(Clone, Default)]
 pub struct Held(pub Data);
 
 impl Held {
-    /// A leaf of this authority, the authority's key, and its certificate as the only one.
+    /// A leaf from this CA, the CA key, and the CA as the only trusted one.
     pub fn usual(authority: &Authority, leaf: Timestamp) -> Self {
         Self::default()
             .leaf_of(authority, leaf)

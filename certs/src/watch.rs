@@ -1,4 +1,4 @@
-//! A watch of one Secret.
+//! Watches a single Secret.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,33 +11,33 @@ use tracing::{debug, warn};
 
 use crate::secret::TlsSecret;
 
-/// Shorter than the read timeout of a client: a connection that died unnoticed is found by that.
+/// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
 const WATCH_SECONDS: u32 = 50;
 const BACKOFF_FIRST: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(15);
 
-/// What a watch of the Secret tells.
+/// What the watch observes.
 #[derive(Debug)]
 pub enum Seen {
-    /// It is so now; none if it is not there.
+    /// The current Secret; `None` if it does not exist.
     Now(Option<Box<TlsSecret>>),
-    /// It cannot be seen, and this is why.
+    /// The Secret cannot be observed, and why.
     Blind(String),
 }
 
-/// Watches one Secret for ever.
+/// Watches one Secret forever.
 pub struct SecretWatch {
     events: Pin<Box<dyn Stream<Item = watcher::Result<Event<TlsSecret>>> + Send>>,
     name: String,
-    /// Whether a list that is under way has shown it.
+    /// Whether the running list has returned it.
     listed: bool,
     failures: u32,
-    /// After a failure: not before this.
+    /// After a failure, when to try again.
     resume: Option<Instant>,
 }
 
 impl SecretWatch {
-    /// Begins to watch the Secret of this name.
+    /// Starts a watch of the Secret `name`.
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let api = Api::<TlsSecret>::namespaced(client, namespace);
@@ -51,7 +51,7 @@ impl SecretWatch {
         }
     }
 
-    /// What is seen next. May be dropped and called again.
+    /// Waits for the next observation. Cancel-safe.
     pub async fn next(&mut self) -> Seen {
         loop {
             if let Some(resume) = self.resume {
@@ -68,7 +68,7 @@ impl SecretWatch {
     fn take(&mut self, event: watcher::Result<Event<TlsSecret>>) -> Option<Seen> {
         let seen = match event {
             Err(error) => return Some(self.failed(&error)),
-            // Told before the server was asked: no sign that it answers.
+            // Emitted before the list is requested, so no sign that the API server responds.
             Ok(Event::Init) => {
                 self.listed = false;
                 return None;
@@ -87,7 +87,7 @@ impl SecretWatch {
     fn failed(&mut self, error: &watcher::Error) -> Seen {
         self.failures += 1;
         self.resume = Some(Instant::now() + backoff(self.failures));
-        // A watch is cut now and then.
+        // A single interruption is routine.
         if self.failures == 1 {
             debug!(secret = self.name, %error, "watch was cut");
         } else {
@@ -115,7 +115,7 @@ mod tests {
 
     /// CERT-3
     #[tokio::test(start_paused = true)]
-    async fn a_secret_that_may_not_be_listed_is_asked_for_less_and_less_often() {
+    async fn forbidden_list_is_retried_with_backoff() {
         let lists = repeat_with(|| iter([Ok(Event::Init), Err(refused())]));
         let mut watch = SecretWatch {
             events: lists.flatten().boxed(),
@@ -129,7 +129,7 @@ mod tests {
             assert!(matches!(watch.next().await, Seen::Blind(_)));
             blind += 1;
         }
-        // Eight until the delay is the longest, and then one in 7.5 to 15 s.
+        // Eight until the backoff reaches its maximum, then one every 7.5 to 15 s.
         assert!((25..=48).contains(&blind), "{blind} lists in five minutes");
     }
 }

@@ -1,7 +1,9 @@
-//! Keeps the webhook configurations in step with the bindings (docs/spec/admission.md, section 4): the leader's task.
+//! Reconciles the webhook configurations with the bindings (docs/spec/admission.md, section 4). Runs on the leader
+//! only.
 //!
-//! What they should say is built by [`asya_shared::admission`]. Here is when: at each change of a binding, of the CAs that
-//! are to be trusted, of the objects themselves or of their anchor. In a steady state nothing is read and nothing written.
+//! [`asya_shared::admission`] renders the desired configurations. This module decides when to apply them: when a
+//! binding, a trusted CA, the anchor or one of the configurations changes. In a steady state it sends no reads and no
+//! writes.
 
 mod anchor;
 mod bindings;
@@ -30,7 +32,7 @@ use tracing::warn;
 use self::anchor::Anchors;
 use self::bindings::Bound;
 use self::facts::FactsMap;
-use self::objects::{Objects, Outcome, Wanted};
+use self::objects::{ObjectOutcome, Objects, Wanted};
 use self::proof::{Done, Proofs};
 use self::spread::Spread;
 use crate::certificates::trust::Trust;
@@ -40,33 +42,34 @@ use crate::record::Key;
 use crate::telemetry::events::EventReason;
 use crate::work_queue::WorkQueue;
 
-/// What changes at once is applied at once (CFG-1).
+/// Coalesces a burst of changes into one apply (CFG-1).
 const DEBOUNCE: Duration = Duration::from_millis(250);
-/// From one write to the next, whoever keeps taking back the first (CFG-9).
+/// Minimum pause between two writes, even while another controller keeps reverting ours (CFG-9).
 const PAUSE: Duration = Duration::from_secs(1);
-/// After a failure.
+/// Base of the exponential backoff after a failed reconcile.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
-/// A list that comes tells us, one that fails does not.
+/// How soon to retry while the actor cache is not synced: a list that completes triggers a reconcile, one that fails
+/// does not.
 const UNFILLED: Duration = Duration::from_secs(10);
 
-/// Without a change, nothing is due.
+/// How long to wait if nothing is scheduled: a change triggers the next reconcile.
 const FAR: Duration = Duration::from_hours(24);
 
-/// What has come of all objects.
+/// Combined outcome of applying all objects.
 #[derive(Default)]
 struct Applied {
     wrote: bool,
-    /// When there is something to do without a change.
+    /// When the next reconcile is due even without a change.
     due: Option<Instant>,
 }
 
 impl Applied {
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: ObjectOutcome) {
         match outcome {
-            Outcome::Kept => {}
-            Outcome::Wrote => self.wrote = true,
-            Outcome::Later(at) => self.later(Some(at)),
+            ObjectOutcome::Kept => {}
+            ObjectOutcome::Wrote => self.wrote = true,
+            ObjectOutcome::Later(at) => self.later(Some(at)),
         }
     }
 
@@ -80,30 +83,30 @@ impl Applied {
     }
 }
 
-/// What the configurations are made from.
+/// Inputs from which the webhook configurations are rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// What their names begin with.
+pub struct WebhookConfigPlan {
+    /// Prefix of the configurations' names.
     pub release: String,
     /// The operator's own namespace.
     pub namespace: String,
-    /// Where the webhook answers.
+    /// How the API server reaches the webhook.
     pub endpoint: Endpoint,
-    /// How many replicas of it there are to be, where that is known.
+    /// Desired number of webhook replicas, if known.
     pub replicas: Option<u32>,
-    /// How long every API server may take to see a changed `caBundle` (CERT-4 (3)).
+    /// How long any API server may take to observe a changed `caBundle` (CERT-4 (3)).
     pub spread: Duration,
 }
 
-impl Plan {
+impl WebhookConfigPlan {
     fn anchor(&self) -> String {
         format!("{}-webhook-anchor", self.release)
     }
 }
 
-/// The leader's task.
+/// Applies the webhook configurations and the facts `ConfigMap`, as a task of the leader.
 pub struct WebhookConfigManager {
-    plan: Plan,
+    plan: WebhookConfigPlan,
     trust: Trust,
     context: Arc<Context>,
     mutating: Arc<Objects<MutatingWebhookConfiguration>>,
@@ -112,18 +115,18 @@ pub struct WebhookConfigManager {
     proofs: Proofs,
     facts: FactsMap,
     spread: Spread,
-    /// What passes are due.
+    /// Work queue of the actors.
     queue: WorkQueue<WorkItem>,
     tasks: Tasks,
     failures: u32,
-    /// What was told last, so that it is not told again.
+    /// Last error that was logged, so that a repeated one is logged only once.
     told: Option<String>,
 }
 
 impl WebhookConfigManager {
-    /// `client` passes the fence.
+    /// `client` must be fenced, so that only the leader writes.
     pub fn new(
-        plan: Plan,
+        plan: WebhookConfigPlan,
         trust: Trust,
         client: Client,
         context: Arc<Context>,
@@ -151,7 +154,7 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Keeps the configurations for ever.
+    /// Reconciles the configurations forever.
     pub async fn run(mut self) {
         let changed = Arc::clone(self.context.bindings.changed());
         let metrics = &self.context.metrics;
@@ -183,7 +186,7 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Looks once, and answers how long to wait for the next look without a change.
+    /// Reconciles once. Returns how long to wait for the next reconcile if nothing changes.
     async fn pass(&mut self) -> Duration {
         match self.try_pass().await {
             Ok(wait) => {
@@ -204,7 +207,7 @@ impl WebhookConfigManager {
     }
 
     async fn try_pass(&mut self) -> Result<Duration, String> {
-        // Before all has been listed, what is missing may be there.
+        // Until the caches are synced, an object that is missing from them may exist.
         if !(self.mutating.is_listed() && self.validating.is_listed() && self.anchors.is_listed()) {
             return Ok(FAR);
         }
@@ -236,14 +239,15 @@ impl WebhookConfigManager {
         };
         let mut applied = Applied::default();
         let healed = self.apply_all(&settings, &mut applied).await;
-        // After the repair: an entry that somebody changed for a moment is no news for the webhook.
+        // Publish facts after the repair: the webhook need not learn of an entry that another client changed for a
+        // moment.
         applied.later(self.tell_facts(&settings.anchor).await?);
         let Some(bound) = healed? else {
             return Ok(UNFILLED.min(applied.wait()));
         };
         self.told = None;
         if applied.wrote {
-            // Read back by the watch; who fights over it gets one answer a second.
+            // The watch reads the write back. The pause limits a fight with another writer to one write a second.
             sleep(PAUSE).await;
             self.context.bindings.changed().notify_one();
         }
@@ -253,7 +257,7 @@ impl WebhookConfigManager {
         Ok(again.unwrap_or(FAR).min(applied.wait()))
     }
 
-    /// Takes the end of a dry run; the look that follows applies what it has shown, and begins the next.
+    /// Records a finished dry run. The reconcile that follows applies the outcome and starts further dry runs.
     fn settle(&mut self, done: Done) {
         if let Some((key, text)) = &self.proofs.settle(done)
             && let Some(actor) = self.context.stores.actors.get(key)
@@ -263,7 +267,7 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Makes every object what it should be. Answers the bindings; none where it is not known yet which there are.
+    /// Applies every object. Returns the bindings, or `None` while it is not known which ones exist.
     async fn apply_all(
         &mut self,
         settings: &Settings,
@@ -286,9 +290,9 @@ impl WebhookConfigManager {
         Ok(Some(bound))
     }
 
-    /// Tells the webhook what it cannot see, and answers when there is more to tell.
+    /// Publishes what the webhook cannot observe itself. Returns when there is more to publish.
     async fn tell_facts(&mut self, anchor: &Anchor) -> Result<Option<Instant>, String> {
-        // What is told before all kinds were looked at would be told again at once.
+        // Wait until every kind has been discovered; facts published earlier would have to be rewritten at once.
         let Some(unreadable) = self.context.bindings.kinds.unreadable() else {
             return Ok(None);
         };
@@ -305,13 +309,14 @@ impl WebhookConfigManager {
         Ok(trusted.again)
     }
 
-    /// Every `caBundle`, as it is by now.
+    /// Every `caBundle` of the cached configurations.
     fn bundles(&self) -> Vec<Arc<[u8]>> {
         let mutating = self.mutating.bundles().into_iter();
         mutating.chain(self.validating.bundles()).collect()
     }
 
-    /// CFG-7: who asked for more than there is room for learns of it.
+    /// Enqueues the actors for which it changed whether their required entry exceeds the limit, so that they report it
+    /// (CFG-7).
     fn tell_of_surplus(&self, surplus: &[(String, String)]) {
         let all = surplus.iter();
         let all = all.map(|(namespace, name)| Key::new(namespace, name));
@@ -320,7 +325,7 @@ impl WebhookConfigManager {
         }
     }
 
-    /// Objects that are there and not wanted any more stay, without entries: only their anchor's end removes them.
+    /// Keeps surplus objects, but without entries: only garbage collection through the anchor removes them.
     async fn apply_mutating(
         &self,
         objects: Vec<MutatingWebhookConfiguration>,

@@ -1,4 +1,4 @@
-//! Flags and environment (OPS-1, OPS-2). A bad value stops the start, naming it.
+//! Flags and environment variables (OPS-1, OPS-2). An invalid value fails startup with an error that names it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,18 +21,18 @@ use crate::flags::interval;
     reason = "each is a flag of the command line"
 )]
 pub struct Args {
-    /// Asks these URLs (http://host:port/readyz), separated by commas, until each answers that it is ready, and does
-    /// nothing else; after a minute that is a failure.
+    /// Polls these URLs (http://host:port/readyz), separated by commas, until all report ready, then exits; fails after
+    /// one minute.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     pub check: Vec<String>,
 
-    /// Tells whether actors are left, which nobody could delete without the operator, and does nothing else: it is a
-    /// failure while there are some.
+    /// Exits with an error while any actor with the operator's finalizer is left, because its deletion needs the
+    /// operator; does nothing else.
     #[arg(long, default_value_t = false)]
     pub check_uninstall: bool,
 
-    /// With --check-uninstall: the command after which Helm upgrades the release again. Helm takes a release whose
-    /// uninstallation was refused for one that is being uninstalled.
+    /// With --check-uninstall: the command to suggest for making Helm upgrade the release again, because Helm considers
+    /// a release whose uninstall was refused to be uninstalling.
     #[arg(
         long,
         default_value = "helm rollback RELEASE REVISION",
@@ -40,140 +40,141 @@ pub struct Args {
     )]
     pub helm_rollback: String,
 
-    /// Address of /metrics.
+    /// Address that serves /metrics.
     #[arg(long, default_value = ":8080")]
     pub metrics_bind_address: String,
 
-    /// Address of /healthz and /readyz.
+    /// Address that serves /healthz and /readyz.
     #[arg(long, default_value = ":8081")]
     pub health_probe_bind_address: String,
 
-    /// Whether replicas elect a leader, which alone writes.
+    /// Elects a leader among the replicas; only the leader writes.
     #[arg(long, default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// Namespace in which the runtime script stays without actors (default: the operator's own).
+    /// Namespace that keeps the runtime script's `ConfigMap` even without actors (default: the operator's own).
     #[arg(long, env = "ASYA_RUNTIME_NAMESPACE")]
     pub runtime_namespace: Option<String>,
 
-    /// Most passes at a time.
+    /// Maximum number of concurrent reconciles.
     #[arg(long, env = "ASYA_MAX_CONCURRENT_RECONCILES", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_concurrent_reconciles: u16,
 
-    /// Kubeconfig file (default: the pod's service account, else KUBECONFIG).
+    /// Path of a kubeconfig file (default: the pod's service account, else KUBECONFIG).
     #[arg(long)]
     pub kubeconfig: Option<String>,
 
-    /// error, warn, info, debug or trace; or a filter by module.
+    /// Log level: error, warn, info, debug or trace; or a filter by module.
     #[arg(long, alias = "zap-log-level", default_value = "info")]
     pub log_level: String,
 
-    /// Namespaces whose actors are served, separated by commas (default: all).
+    /// Namespaces whose actors are reconciled, separated by commas (default: all).
     #[arg(long, value_delimiter = ',')]
     pub watch_namespaces: Vec<String>,
 
-    /// File with the namespaces whose actors are served, one a line; read again when it changes.
+    /// File with the namespaces whose actors are reconciled, one per line; read again when it changes.
     #[arg(long, conflicts_with = "watch_namespaces")]
     pub watch_namespaces_file: Option<PathBuf>,
 
-    /// Every actor is seen again after this long without an event; 0 is never.
+    /// Interval after which an actor is reconciled even without an event; 0 means never.
     #[arg(long, default_value = "10h", value_parser = interval)]
     pub max_reconcile_interval: Duration,
 
-    /// Least time between two passes over one actor.
+    /// Minimum time between two reconciles of one actor.
     #[arg(long, default_value = "1s", value_parser = interval)]
     pub min_reconcile_interval: Duration,
 
-    /// Delay before the first retry of a pass that failed.
+    /// Delay before the first retry of a failed reconcile.
     #[arg(long, default_value = "1s", value_parser = interval)]
     pub retry_initial: Duration,
 
-    /// What each further failure multiplies the delay by.
+    /// Factor by which each further failure multiplies that delay.
     #[arg(long, default_value_t = 2.0)]
     pub retry_multiplier: f64,
 
-    /// Longest delay before a retry.
+    /// Maximum delay before a retry.
     #[arg(long, default_value = "5m", value_parser = interval)]
     pub retry_max: Duration,
 
-    /// Retries of a pass that failed, until only an event starts the next one; 0 is unlimited.
+    /// Maximum number of retries of a failed reconcile; after that, only an event starts the next one. 0 means
+    /// unlimited.
     #[arg(long, default_value_t = 0)]
     pub retry_attempts: u32,
 
-    /// A pod that runs and is not ready for this long degrades its actor; 0 is never.
+    /// Time after which a running pod that is not ready makes its actor Degraded; 0 means never.
     #[arg(long, default_value = "5m", value_parser = interval)]
     pub unready_deadline: Duration,
 
-    /// An HPA without metrics for this long makes its actor's scaling fail; 0 is never.
+    /// Time after which an HPA without metrics makes its actor report `ScalingError`; 0 means never.
     #[arg(long, default_value = "2m", value_parser = interval)]
     pub hpa_metrics_deadline: Duration,
 
-    /// What is waited after something took back what was written to a bound target; doubled with each time, and 5m at
-    /// most.
+    /// Base of the backoff before the operator restores a field that another field manager changed; doubled each time,
+    /// at most 5m.
     #[arg(long, default_value = "5s", value_parser = interval)]
     pub conflict_wait: Duration,
 
-    /// Whether children are applied in the name of the `ServiceAccount` asya-applier of their namespace.
+    /// Applies children, and writes to bound targets, as the `ServiceAccount` asya-applier of their namespace.
     #[arg(long, default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub impersonate: bool,
 
-    /// Whether the leader applies the CRD.
+    /// Lets the leader apply the CRD.
     #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub manage_crds: bool,
 
-    /// Transports, and what pods get.
+    /// Transports and settings of pods.
     #[command(flatten)]
     pub installation: InstallationFlags,
 
-    /// File with the runtime script.
+    /// Path of the runtime script, in place of the embedded one.
     #[arg(long, env = "ASYA_RUNTIME_SCRIPT_PATH")]
     pub runtime_script_path: Option<String>,
 
-    /// File with the runtime script, for development.
+    /// Path of the runtime script for development; --runtime-script-path takes precedence.
     #[arg(long, env = "ASYA_RUNTIME_LOCAL_PATH")]
     pub runtime_local_path: Option<String>,
 
-    /// How often every queue is looked at; 0 is never.
+    /// Interval of the health check of every queue; 0 means never.
     #[arg(long, env = "ASYA_QUEUE_HEALTH_CHECK_INTERVAL", default_value = "5m", value_parser = interval)]
     pub queue_health_check_interval: Duration,
 
-    /// How often the messages of actors with replicas are counted; 0 is never.
+    /// Interval at which the messages of actors with replicas are counted; 0 means never.
     #[arg(long, env = "ASYA_QUEUE_METRICS_INTERVAL", default_value = "30s", value_parser = interval)]
     pub queue_metrics_interval: Duration,
 
-    /// No queue is created, changed or deleted.
+    /// Never creates, changes or deletes queues.
     #[arg(long, env = "ASYA_DISABLE_QUEUE_MANAGEMENT", default_value = "false", value_parser = yes_or_no, action = ArgAction::Set)]
     pub disable_queue_management: bool,
 
-    /// Targets of bindings whose pods are replaced at the same time, in the whole cluster; at most half of them, rounded up,
-    /// in one namespace.
+    /// Maximum number of bound targets whose pods are replaced at the same time, in the whole cluster; at most half of
+    /// it, rounded up, in one namespace.
     #[arg(long, default_value_t = 3)]
     pub max_rollouts: u16,
 
-    /// Workloads of actors whose pods are replaced at the same time because the installation changed, in the whole
-    /// cluster.
+    /// Maximum number of actors' own workloads that are rolled out at the same time because the installation changed,
+    /// in the whole cluster.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_workload_rollouts: u16,
 
-    /// The webhook's certificates.
+    /// Certificates of the webhook.
     #[command(flatten)]
     pub certificates: CertificateFlags,
 
-    /// What the API server is told of the webhook.
+    /// Webhook configurations.
     #[command(flatten)]
     pub rules: RuleFlags,
 
-    /// The operator's own namespace.
+    /// Namespace of the operator.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]
     pub namespace: String,
 
-    /// The pod's name; a part of the leader's identity.
+    /// Name of the pod; part of the identity in leader election.
     #[arg(long, env = "POD_NAME", default_value = "asya-controller")]
     pub pod_name: String,
 }
 
 impl Args {
-    /// Reads command line and environment; ends the process when a value is bad.
+    /// Parses the command line and environment; exits if a value is invalid.
     #[must_use]
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|error| {
@@ -184,7 +185,8 @@ impl Args {
     }
 }
 
-/// clap names the flag of a bad value, even when that comes from a variable.
+/// clap reports the flag of an invalid value even if the value came from an environment variable: name the variable as
+/// well.
 fn naming_its_source(
     mut error: clap::Error,
     given: impl Fn(&str) -> bool,
@@ -206,7 +208,7 @@ fn naming_its_source(
     error
 }
 
-/// QUE-12: any case; empty is what a chart renders for a value nobody gave.
+/// Accepts any case, and the empty string that a chart renders for an unset value (QUE-12).
 fn yes_or_no(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" => Ok(true),
@@ -229,7 +231,7 @@ mod tests {
 
     /// OPS-1
     #[test]
-    fn todays_flags_are_understood() {
+    fn existing_flags_are_accepted() {
         let args = Args::try_parse_from([
             "asya-controller",
             "--metrics-bind-address=:8080",
@@ -248,7 +250,7 @@ mod tests {
 
     /// OPS-2
     #[test]
-    fn bad_values_stop_the_start_and_are_named() {
+    fn invalid_values_are_rejected_by_name() {
         for bad in ["--max-concurrent-reconciles=0", "--leader-elect=maybe"] {
             let error = Args::try_parse_from(["asya-controller", bad])
                 .unwrap_err()

@@ -1,7 +1,7 @@
-//! The webhook's certificates: the leader keeps them, in one Secret (docs/spec/admission.md, section 5).
+//! The webhook's certificates and CA keys, which the leader keeps in Secrets (docs/spec/admission.md, section 5).
 //!
-//! What is to be done is decided by [`asya_certs::decide`]. Here is when: at each change of the Secret or of what the
-//! webhook configurations trust, and each minute by the wall clock. In a steady state nothing is read and nothing written.
+//! [`asya_certs::decide`] decides what to do; this module decides when: on each change of the Secrets or of what the
+//! webhook configurations trust, and at an interval, by the wall clock. In a steady state it reads and writes nothing.
 
 pub mod flags;
 mod reach;
@@ -27,57 +27,58 @@ use tracing::{info, warn};
 
 use self::trust::{Anchored, Trust};
 
-/// A rotation is five writes; more at a time are a mistake.
+/// A rotation takes five writes; more than this at a time is a bug.
 const MOST_WRITES: usize = 8;
-/// Half of what is waited after a first failure.
+/// Half of the delay after a first failure.
 const RETRY: Duration = Duration::from_millis(500);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
-/// Before an authority is made from nothing, so long is waited to learn which one the configurations trust.
+/// How long to wait, before creating a CA from nothing, to learn which one the configurations trust.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// From one try to reach it to the next.
+/// Interval between attempts to reach the webhook.
 const REACH_AGAIN: Duration = Duration::from_secs(10);
 
-/// What the certificates are kept by.
+/// How the certificates are kept.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    /// The Secret's namespace.
+pub struct CertificatePlan {
+    /// Namespace of the Secrets.
     pub namespace: String,
-    /// The Secret's name.
+    /// Name of the Secret that the webhook reads.
     pub secret: String,
-    /// What is made.
+    /// What to issue.
     pub settings: Settings,
-    /// Whether cert-manager makes it, and nobody else (CERT-7).
+    /// Whether cert-manager alone issues the certificates (CERT-7).
     pub by_cert_manager: bool,
-    /// While the API server does not reach the webhook the next CA waits, so long at most: the present one is good for
-    /// longer, but a webhook that nobody can ask, or that judges nothing, must not end with it.
+    /// How long the next CA waits at most while the API server does not reach the webhook. The present CA is valid for
+    /// longer, but a webhook that cannot be called, or that judges nothing, must not keep it from being replaced in
+    /// time.
     pub reached_within: Duration,
-    /// From one look at the clock to the next.
+    /// Interval between checks of the clock.
     pub look: Duration,
 }
 
-/// The leader's task.
+/// The leader's certificate task.
 pub struct CertificateManager {
-    plan: Plan,
+    plan: CertificatePlan,
     trust: Trust,
     store: Store,
     client: Client,
-    /// As they were read or written last.
+    /// The Secrets as last read or written.
     stored: Stored,
-    /// Whether that is known.
+    /// Whether `stored` is up to date.
     is_read: bool,
     since: Instant,
-    /// Since when the next CA could sign but for a webhook that is not reached.
+    /// Since when only the unreached webhook keeps the next CA from signing.
     unreached: Option<Instant>,
     failures: u32,
-    /// What was told last, so that it is not told again.
+    /// The last message, which is not logged again.
     told: Option<String>,
 }
 
 impl CertificateManager {
-    /// `client` passes the fence.
+    /// `client` must pass the fence.
     #[must_use]
-    pub fn new(plan: Plan, trust: Trust, client: Client) -> Self {
+    pub fn new(plan: CertificatePlan, trust: Trust, client: Client) -> Self {
         Self {
             store: Store::new(client.clone(), &plan.namespace, &plan.secret),
             plan,
@@ -92,7 +93,7 @@ impl CertificateManager {
         }
     }
 
-    /// Keeps the certificates for ever.
+    /// Keeps the certificates forever.
     pub async fn run(mut self) {
         let (namespace, name) = (&self.plan.namespace, &self.plan.secret);
         let mut watch = SecretWatch::new(self.client.clone(), namespace, name);
@@ -105,7 +106,7 @@ impl CertificateManager {
             let mut stale = !self.is_read;
             tokio::select! {
                 seen = watch.next() => match seen {
-                    // What a watch shows may be older than what was written since: it only says that it is time to look.
+                    // A watch may show an older version than our last write: it only tells us when to read again.
                     Seen::Now(shown) => stale |= version(shown.as_deref()) != version(self.stored.server.as_ref()),
                     Seen::Blind(_) => continue,
                 },
@@ -121,7 +122,7 @@ impl CertificateManager {
         }
     }
 
-    /// Looks once, and answers how long to wait for the next look.
+    /// Reconciles once, and returns the delay before the next time.
     async fn pass(&mut self, stale: bool) -> Duration {
         match self.try_pass(stale).await {
             Ok(wait) => {
@@ -130,7 +131,7 @@ impl CertificateManager {
             }
             Err(reason) => {
                 self.failures += 1;
-                // What is held may be what the failed write was to replace.
+                // What we hold may be what the failed write was to replace.
                 self.is_read = false;
                 self.tell(&reason);
                 RETRY
@@ -153,7 +154,7 @@ impl CertificateManager {
                 return Ok(self.plan.look);
             }
             let trusted_for = self.trust.trusted_for(&bundle.authorities);
-            // The keys move before anything else does: a release that knew one Secret left them where the webhook reads.
+            // First move the keys: a release with a single Secret left them where the webhook reads.
             let step = if self.stored.is_split() {
                 decide(&bundle, trusted_for, &self.plan.settings, now)
             } else {
@@ -172,7 +173,7 @@ impl CertificateManager {
             let changed = changed.map_err(|error| error.to_string())?;
             let anchored = self.trust.anchored().borrow().clone();
             if !exists && anchored == Some(Anchored::Nowhere) {
-                // It would be left behind.
+                // Without an owner, nothing would remove the Secret.
                 return Ok(self.plan.look);
             }
             let owner = anchored.as_ref().and_then(Anchored::owner);
@@ -191,7 +192,7 @@ impl CertificateManager {
                     self.told = None;
                     info!(secret = self.plan.secret, %step, "webhook certificates");
                 }
-                // CERT-2: what another wrote is judged, and nothing made that it made already.
+                // Continue from what another process wrote, so that nothing is created twice (CERT-2).
                 Err(WriteError::Conflict) => self.read().await?,
                 Err(WriteError::Api(error)) => return Err(error.to_string()),
             }
@@ -201,14 +202,14 @@ impl CertificateManager {
         ))
     }
 
-    /// Whether replicas have a certificate that clients accept.
+    /// Whether the webhook's replicas have a certificate that clients accept.
     fn serves(&self, bundle: &Bundle, now: Timestamp) -> bool {
         let leaf = bundle.leaf.as_ref();
         leaf.is_ok_and(|leaf| leaf.judge(&self.plan.settings.names, now).is_ok())
     }
 
-    /// CERT-4 (3): whether a dry run shows that what is trusted by now does, or was tried for long enough. Without any
-    /// configuration there is nobody who would ask.
+    /// Whether a dry run shows that the API server reaches the webhook with what it trusts now, or this was tried for
+    /// long enough. Without any webhook configuration there is no caller (CERT-4 (3)).
     async fn is_reached(&mut self) -> bool {
         if self.trust.is_empty() {
             return true;
@@ -238,7 +239,7 @@ impl CertificateManager {
         Ok(())
     }
 
-    /// How long to wait while a step that writes nothing is the one to take.
+    /// How long to wait when the next step writes nothing.
     fn after(&mut self, step: &Step, trusted_for: Option<Duration>) -> Duration {
         let look = self.plan.look;
         if *step == Step::Keep {
@@ -254,13 +255,13 @@ impl CertificateManager {
     }
 
     fn want(&self, authorities: &[Certificate], now: Timestamp) {
-        // A bundle that cannot be read is repaired; what was trusted stays so until then.
+        // An unreadable bundle will be repaired; until then the trust stays as it is.
         if authorities.is_empty() {
             return;
         }
         let bundle: CaBundle = authorities.iter().cloned().collect();
         if self.plan.by_cert_manager {
-            // Only what is known can be kept.
+            // Old authorities can be kept only once they are known.
             if self.trust.is_known() {
                 self.trust.want(bundle.beside(&self.trust.present(), now));
             }
@@ -269,7 +270,7 @@ impl CertificateManager {
         }
     }
 
-    /// Nobody but cert-manager can repair what it makes: it is told.
+    /// Only cert-manager can repair what it issues, so log the fault.
     fn judge(&mut self, bundle: &Bundle, now: Timestamp) {
         let leaf = bundle.leaf.as_ref().map_err(Clone::clone);
         let good = leaf.and_then(|leaf| leaf.judge(&self.plan.settings.names, now).map(drop));

@@ -1,4 +1,4 @@
-//! What every reconcile works with.
+//! The context of every reconcile.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::impersonation::Applier;
 use crate::cluster::keda::Keda;
 use crate::cluster::objects::Objects;
-use crate::cluster::rollouts::Rollouts;
+use crate::cluster::rollouts::WorkloadRollouts;
 use crate::cluster::store::Store;
 use crate::cluster::strangers::ForeignNames;
 use crate::cluster::workload::Workloads;
@@ -32,58 +32,54 @@ use crate::runtime_script::config_map::RuntimeScript;
 use crate::telemetry::events::Events;
 use crate::telemetry::metrics::Metrics;
 
-/// What every pass works with.
+/// Clients, caches and shared state of every reconcile.
 pub struct Context {
-    /// The API server, behind the fence.
+    /// Client of the API server; fenced, so that only the leader writes.
     pub client: Client,
-    /// Under whose account children are applied.
+    /// Applies children, with impersonation if that is enabled.
     pub applier: Applier,
-    /// What the watches have shown.
+    /// Caches filled by the watches.
     pub stores: Stores,
-    /// How the operator is configured.
     pub installation: Installation,
-    /// When this process began to lead.
+    /// When this process became leader; unset on a standby.
     pub leading_since: OnceLock<Timestamp>,
-    /// Workloads of both kinds.
+    /// Deployments and `StatefulSet`s of actors.
     pub workloads: Workloads,
-    /// Pods that `StatefulSet`s are not allowed to make.
+    /// Pods that `StatefulSet`s may not create.
     pub refusals: Arc<Refusals>,
     /// Actors' `ServiceAccount`s.
     pub service_accounts: Objects<ChildRecord<ServiceAccount>>,
-    /// All `ScaledObject`s, ours and others'.
+    /// All `ScaledObject`s, ours and foreign ones.
     pub scaled_objects: Objects<ScaledObjectRecord>,
-    /// What they log in to brokers with.
+    /// `TriggerAuthentication`s with which KEDA logs in to the brokers.
     pub trigger_authentications: Objects<ChildRecord<TriggerAuthentication>>,
-    /// Whether KEDA is there.
+    /// Whether KEDA is installed.
     pub keda: Keda,
-    /// `ConfigMap`s that the actors of a namespace share.
+    /// `ConfigMap`s shared by the actors of a namespace.
     pub config_maps: ConfigMaps,
-    /// Who owns which queue's name.
+    /// Which actor owns which queue name.
     pub claims: Claims,
-    /// Who binds what.
+    /// Which actor binds which target.
     pub bindings: Arc<Bindings>,
-    /// Whose targets are being rolled.
+    /// Limits concurrent rollouts of bound targets.
     pub rollout_slots: RolloutSlots,
-    /// Whose workloads of ours are, because the installation changed.
-    pub rollouts: Rollouts,
-    /// The brokers' clients.
+    /// Limits concurrent rollouts of our own workloads when the installation changes.
+    pub rollouts: WorkloadRollouts,
     pub brokers: Brokers,
-    /// Whose queue must be looked at, whatever status says.
+    /// Actors whose queue must be verified again, whatever their status says.
     pub queue_rechecks: QueueRechecks,
-    /// When retired queues are looked at.
+    /// When retired queues are due for a check.
     pub retired_queue_schedule: RetiredQueueSchedule,
-    /// Messages in the queues.
+    /// Message counts of the queues.
     pub depths: Arc<Depths>,
-    /// The runtime script in the actors' namespaces.
+    /// Keeps the runtime script in the actors' namespaces.
     pub runtime: RuntimeScript,
-    /// Events on actors.
     pub events: Events,
-    /// Counters.
     pub metrics: Arc<Metrics>,
 }
 
 impl Context {
-    /// Drops what is remembered of an actor that is gone, or that nobody looks after any more.
+    /// Drops all state of an actor that was deleted or is no longer watched.
     pub fn forget(&self, key: &Key) {
         self.queue_rechecks.forget(key);
         self.retired_queue_schedule.forget(key);
@@ -94,48 +90,45 @@ impl Context {
     }
 }
 
-/// What is the same for all actors.
+/// Settings that are the same for all actors.
 pub struct Installation {
-    /// The configured brokers.
     pub transports: TransportsConfig,
-    /// What pods get from the installation.
+    /// What the installation contributes to pods.
     pub settings: Settings,
-    /// Hash of the runtime script: pods carry it, so that a new script rolls them (RUN-4).
+    /// Hash of the runtime script. Pods carry it, so that a new script rolls them (RUN-4).
     pub runtime_hash: String,
-    /// Hash of script and adapters, which pods of bindings mount (ROLL-8).
+    /// Hash of the runtime script and the adapters, which pods of bindings mount (ROLL-8).
     pub scripts_hash: String,
-    /// The operator's own namespace, in which nothing is bound.
+    /// The operator's own namespace, where nothing is bound.
     pub namespace: String,
-    /// Whether the webhook is kept that puts the sidecar into pods of bindings.
+    /// Whether the operator configures the webhook that injects the sidecar into pods of bindings.
     pub webhook: bool,
-    /// Whether queues are ours to create, change and delete (QUE-12).
+    /// Whether the operator may create, change and delete queues (QUE-12).
     pub queues_managed: bool,
-    /// How long what may pass may last.
     pub deadlines: Deadlines,
 }
 
-/// After how long what may pass by itself counts, and is done again; `None` is never.
+/// How long states that may resolve by themselves are tolerated; `None` means forever.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// A pod runs and is not ready (STA-4, row 12).
+    /// A running pod that is not ready (STA-4, row 12).
     pub unready: Option<Duration>,
-    /// An HPA has no metrics (KEDA-10).
+    /// An HPA without metrics (KEDA-10).
     pub hpa_metrics: Option<Duration>,
-    /// What is waited after what we wrote to a bound target was taken back, doubled with each time (CONF-6).
+    /// Wait before writing to a bound target again after our change was reverted; doubled each time (CONF-6).
     pub conflict: Duration,
 }
 
-/// Records of what a pass reads and never writes but by patches of an actor.
+/// Caches of objects that a reconcile reads and, except for patches of an actor, never writes.
 pub struct Stores {
-    /// The actors.
     pub actors: Arc<Store<ActorRecord>>,
-    /// Their pods.
+    /// Pods of the actors.
     pub pods: Arc<Store<PodRecord>>,
-    /// Volumes that these cannot mount.
+    /// Volumes that these pods cannot mount.
     pub mounts: Arc<Mounts>,
-    /// All HPAs, KEDA's and others'.
+    /// All HPAs, KEDA's and foreign ones.
     pub hpas: Arc<Store<HpaRecord>>,
-    /// Whose children's names are taken by objects of others.
+    /// Actors whose children's names are taken by foreign objects.
     pub foreign_names: ForeignNames,
 }
 

@@ -1,13 +1,13 @@
-//! Values of flags that several parts of the program share.
+//! Parsers of flag values that several modules share.
 
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-/// A time like 30s, 5m or 10h; 0 needs no unit.
+/// Parses a duration such as 30s, 5m or 10h; 0 needs no unit.
 ///
 /// # Errors
-/// When it is none.
+/// If the text is not such a duration, or it is negative.
 pub fn interval(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -34,7 +34,7 @@ use crate::app::namespaces::Namespaces;
 use crate::app::operator::Operator;
 use crate::app::uninstall;
 use crate::app::watches::Watches;
-use crate::app::worker::Pace;
+use crate::app::worker::RequeuePolicy;
 use crate::args::Args;
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
@@ -47,7 +47,7 @@ use crate::cluster::impersonation::Applier;
 use crate::cluster::keda::Keda;
 use crate::cluster::leader::Candidate;
 use crate::cluster::objects::Objects;
-use crate::cluster::rollouts::Rollouts;
+use crate::cluster::rollouts::WorkloadRollouts;
 use crate::cluster::workload::Workloads;
 use crate::cluster::{client, leader};
 use crate::context::{Context, Deadlines, Installation, Stores};
@@ -59,7 +59,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::{events, health};
 use crate::work_queue::{Backoff, Settings, WorkQueue};
 
-/// What is asked by --check has so long to become ready.
+/// How long `--check` waits for the URLs to become ready.
 const CHECK: Duration = Duration::from_mins(1);
 
 #[tokio::main]
@@ -68,7 +68,7 @@ async fn main() -> ExitCode {
     if !args.check.is_empty() {
         return check(&args.check).await;
     }
-    // Before anything speaks TLS: reqwest takes what is installed.
+    // Before any use of TLS: reqwest takes the installed provider.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     if args.check_uninstall {
         let namespaces = &args.watch_namespaces;
@@ -78,7 +78,7 @@ async fn main() -> ExitCode {
     program::run(&level, run(args)).await
 }
 
-/// Tells whether the processes behind these URLs are ready.
+/// Reports by the exit code whether the processes behind these URLs are ready.
 async fn check(urls: &[String]) -> ExitCode {
     match asya_process::check::ready(urls, CHECK).await {
         Ok(()) => {
@@ -132,7 +132,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
         claims: Claims::default(),
         bindings: Arc::default(),
         rollout_slots: RolloutSlots::new(usize::from(args.max_rollouts)),
-        rollouts: Rollouts::new(usize::from(args.max_workload_rollouts)),
+        rollouts: WorkloadRollouts::new(usize::from(args.max_workload_rollouts)),
         queue_rechecks: QueueRechecks::default(),
         retired_queue_schedule: RetiredQueueSchedule::new(args.queue_health_check_interval),
         depths: Arc::default(),
@@ -211,7 +211,7 @@ fn installation(
     }
 }
 
-/// The namespace in which the runtime script stays without actors (RUN-3).
+/// Namespace that keeps the runtime script even without actors (RUN-3).
 fn home(args: &Args) -> &str {
     let named = args.runtime_namespace.as_deref();
     named
@@ -219,14 +219,13 @@ fn home(args: &Args) -> &str {
         .unwrap_or(&args.namespace)
 }
 
-/// Whether the webhook is called that puts the sidecar into pods of bindings.
+/// Whether the operator configures the webhook that injects the sidecar into pods of bindings.
 fn keeps_webhook(args: &Args) -> bool {
     let service = args.certificates.webhook_service.as_deref();
     let spread = args.certificates.webhook_ca_spread;
     args.rules.plan(service, &args.namespace, spread).is_some()
 }
 
-/// After how long what may pass by itself counts.
 fn deadlines(args: &Args) -> Deadlines {
     Deadlines {
         unready: Some(args.unready_deadline).filter(|limit| !limit.is_zero()),
@@ -235,15 +234,14 @@ fn deadlines(args: &Args) -> Deadlines {
     }
 }
 
-/// How often actors are seen without an event.
-fn pace(args: &Args) -> Pace {
-    Pace {
+fn pace(args: &Args) -> RequeuePolicy {
+    RequeuePolicy {
         resync: args.max_reconcile_interval,
         longest: args.retry_max,
     }
 }
 
-/// How passes over one actor and over all are spaced (FW-6, FW-8).
+/// Pacing of reconciles of one actor and of all (FW-6, FW-8).
 fn pacing(args: &Args) -> Settings {
     Settings {
         gap: args.min_reconcile_interval,
@@ -258,7 +256,7 @@ fn pacing(args: &Args) -> Settings {
     }
 }
 
-/// Health and metrics, in every replica.
+/// Serves probes and metrics, in every replica.
 async fn serve(
     args: &Args,
     readiness: Readiness,

@@ -1,5 +1,5 @@
-//! Specs that must be accepted and specs that must be refused: one table for the CRD's rules, for those of
-//! webhook and controller, and for a real API server.
+//! Specs that must be accepted and specs that must be rejected: one table for the CRD's rules, for those of webhook and
+//! controller, and for a real API server.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,35 +10,35 @@ use serde_json::Value;
 const CORPUS: &str = include_str!("../../tests/corpus/specs.yaml");
 const FORMER: &str = include_str!("../../tests/corpus/former.yaml");
 
-/// Actors as users of the former operator have them.
+/// Actors as written for the former operator.
 ///
 /// # Errors
-/// When the file is not YAML.
+/// When the file is not valid YAML.
 pub fn former_actors() -> Result<Vec<Value>, Box<dyn Error>> {
     Ok(serde_saphyr::from_multiple(FORMER)?)
 }
 
-/// An actor, or a change of one, and what must become of it.
+/// An actor, or a change of one, and the expected result.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Ids of the requirements that it shows.
+    /// IDs of the requirements that the case covers.
     pub rules: Vec<String>,
-    /// The stored actor, if the case is a change of one.
+    /// The stored actor, if the case is an update.
     pub old: Option<Value>,
-    /// The actor that is written.
+    /// The actor to create or update.
     pub new: Value,
-    /// Why it is refused; `None` if it is accepted.
+    /// Why the actor is rejected; `None` if it is accepted.
     pub refusal: Option<Refusal>,
 }
 
-/// Why an actor is refused.
+/// Why an actor is rejected.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// Path of the field.
+    /// Path of the rejected field.
     pub path: String,
-    /// The text after the path.
+    /// The message after the path.
     pub text: String,
-    /// Whether the CRD refuses it, or only webhook and controller.
+    /// Whether the CRD rejects it, or only webhook and controller.
     pub by_crd: bool,
 }
 
@@ -73,10 +73,10 @@ struct Refused {
     says: String,
 }
 
-/// Every case of `tests/corpus/specs.yaml`.
+/// All cases in `tests/corpus/specs.yaml`.
 ///
 /// # Errors
-/// When the file is not what this module expects.
+/// When the file does not have the expected structure.
 pub fn cases() -> Result<Vec<Case>, Box<dyn Error>> {
     let table: Table = serde_saphyr::from_str(CORPUS)?;
     let mut cases = Vec::new();

@@ -1,4 +1,4 @@
-//! The CRD as the text of `crds/asyncactors.yaml`, and the specs that it must accept and refuse.
+//! The CRD as the text of `crds/asyncactors.yaml`, and specs that it must accept or reject.
 
 pub mod corpus;
 #[cfg(test)]
@@ -6,17 +6,17 @@ mod tests;
 
 use asya_shared::names::annotation;
 
-/// First lines of the file.
+/// Header of the generated file.
 const HEADER: &str = "# Written by `cargo run -p asya-crds` from shared/src/api. Do not edit.\n";
 
-/// The CRD as YAML.
+/// Renders the CRD as YAML.
 ///
 /// # Errors
-/// When the CRD cannot be written as JSON or YAML.
+/// When the CRD cannot be serialised as JSON or YAML.
 pub fn yaml() -> Result<String, Box<dyn std::error::Error>> {
-    // A JSON value sorts the keys of every object, so that the file changes only where the API or the release does.
+    // A JSON value sorts the keys of every object, so that the file only changes with the API or the release.
     let mut crd = serde_json::to_value(asya_shared::api::crd()?)?;
-    // By this mark an older operator leaves the CRD of a newer one alone (SAFE-38).
+    // An older operator does not overwrite the CRD of a newer release (SAFE-38).
     crd["metadata"]["annotations"][annotation::CRD_VERSION] = env!("CARGO_PKG_VERSION").into();
     Ok(format!("{HEADER}{}", serde_saphyr::to_string(&crd)?))
 }

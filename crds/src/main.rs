@@ -1,4 +1,4 @@
-//! Writes `crds/asyncactors.yaml`; with `--check` only says whether the file is what it would write.
+//! Writes `crds/asyncactors.yaml`; with `--check` only reports whether the file is up to date.
 
 use std::error::Error;
 use std::process::ExitCode;

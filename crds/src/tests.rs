@@ -1,5 +1,5 @@
 #[test]
-fn the_committed_file_is_what_the_types_say() {
+fn committed_file_matches_the_types() {
     let written = crate::yaml().unwrap_or_default();
     assert!(
         written == include_str!("../asyncactors.yaml"),
@@ -7,9 +7,9 @@ fn the_committed_file_is_what_the_types_say() {
     );
 }
 
-/// `kubectl apply -f crds/` applies every file of these kinds, with `--recursive` those of folders, too.
+/// `kubectl apply -f crds/` applies all files of these types; `--recursive` also those in subfolders.
 #[test]
-fn whoever_applies_the_folder_applies_the_definition_and_nothing_else() {
+fn applying_the_folder_applies_only_the_crd() {
     let mut folders = vec![std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))];
     let mut manifests = Vec::new();
     while let Some(folder) = folders.pop() {

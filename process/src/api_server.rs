@@ -1,4 +1,4 @@
-//! Where the API server is and who we are there.
+//! Client configuration for the API server.
 
 use std::time::Duration;
 
@@ -7,24 +7,25 @@ use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigEr
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there is no configuration.
+/// Why no client configuration could be built.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// `--kubeconfig` names a file that cannot be used.
     #[error("--kubeconfig {path}: {source}")]
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig file.
         path: String,
-        /// What is wrong with it.
+        /// Why the file cannot be used.
         source: KubeconfigError,
     },
-    /// Neither a pod's service account nor a kubeconfig.
+    /// Neither an in-cluster service account nor a kubeconfig was found.
     #[error("no way to the API server, neither from inside a pod nor by KUBECONFIG: {0}")]
     Infer(#[from] InferConfigError),
 }
 
-/// By a kubeconfig file if one is named, else by the pod's service account or `KUBECONFIG`. A connection on which nothing
-/// comes for `quiet` is given up: longer than a watch lasts.
+/// Loads the kubeconfig file if one is given; otherwise infers the configuration from the pod's service account or
+/// `KUBECONFIG`. `quiet` is the read timeout: a connection that delivers nothing for that long is dropped, so it must
+/// be longer than a watch lasts.
 ///
 /// # Errors
 /// When there is no usable configuration.
@@ -44,7 +45,7 @@ pub async fn config(kubeconfig: Option<&str>, quiet: Duration) -> Result<Config,
     };
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     config.read_timeout = Some(quiet);
-    // Who asks knows best when to ask again: the work queue, and each watch's own backoff.
+    // No client-side retries: the work queue and each watch have their own backoff.
     config.default_retry = false;
     Ok(config)
 }

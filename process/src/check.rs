@@ -1,4 +1,4 @@
-//! Asks running processes whether they are ready, as `helm test` does from a pod of its own.
+//! Polls the readiness endpoints of running processes; `helm test` does so from its own pod.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// One answer takes no longer.
+/// Timeout of a single request.
 const ANSWER: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Of what is asked, and shown: these are lines for people.
+/// Maximum number of response bytes read: the response is only shown to people.
 const LONGEST: u64 = 64 * 1024;
 
-/// What is not ready, and why.
+/// The endpoint that is not ready, and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{url}: {why}")]
 pub struct NotReady {
@@ -21,10 +21,10 @@ pub struct NotReady {
     why: String,
 }
 
-/// Asks each URL (`http://host:port/path`) again and again until it answers 200.
+/// Polls each URL (`http://host:port/path`) until it returns 200.
 ///
 /// # Errors
-/// When one does not within `patience`: what it answered last, or why it did not.
+/// When a URL does not return 200 within `patience`; names its last response, or why there was none.
 pub async fn ready(urls: &[String], patience: Duration) -> Result<(), NotReady> {
     for url in urls {
         let started = Instant::now();
@@ -43,7 +43,7 @@ pub async fn ready(urls: &[String], patience: Duration) -> Result<(), NotReady> 
     Ok(())
 }
 
-/// Plain HTTP/1.0, so that the end of the connection is that of the answer.
+/// Speaks HTTP/1.0, so that the end of the connection marks the end of the response.
 async fn ask(url: &str) -> Result<(), String> {
     let uri: Uri = url.parse().map_err(|_| "not a URL".to_owned())?;
     let host = uri.host().filter(|_| uri.scheme_str() == Some("http"));

@@ -1,27 +1,27 @@
-//! Who loses when something runs out that peers share: the one that takes the most of it.
+//! Fair eviction: when a resource that clients share runs out, the client that uses the most of it loses first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tokio::time::Instant;
 
-/// One holder of a share.
+/// A share of the resource, held for one client.
 #[derive(Clone, Copy, Debug)]
 pub struct Share<K> {
-    /// Names it.
+    /// Identifies the share.
     pub key: K,
-    /// The address of the client that it serves.
+    /// Address of the client that the share is held for.
     pub peer: IpAddr,
-    /// Shares of a lower rank are given up first.
+    /// Shares with a lower rank are evicted first.
     pub rank: u8,
-    /// How much it takes.
+    /// How much of the resource the share uses.
     pub size: usize,
-    /// The oldest of equals is given up.
+    /// Breaks ties: the oldest of otherwise equal shares is evicted.
     pub since: Instant,
 }
 
-/// The share to give up: of the lowest rank, from the peer that takes the most at that rank, the largest of its shares,
-/// and of equals the oldest. A peer that takes less than another never pays for it.
+/// Picks the share to evict: at the lowest rank, from the peer that uses the most at that rank, its largest share; ties
+/// go to the oldest. A peer never loses a share while another uses more at that rank.
 pub fn victim<K: Copy>(shares: &[Share<K>]) -> Option<Share<K>> {
     let rank = shares.iter().map(|share| share.rank).min()?;
     let mut taken: BTreeMap<IpAddr, usize> = BTreeMap::new();
@@ -61,7 +61,7 @@ mod tests {
 
     /// ADM-20, ADM-22
     #[test]
-    fn the_greediest_peer_of_the_lowest_rank_loses_its_largest_or_oldest_share() {
+    fn heaviest_peer_loses_its_largest_then_oldest_share() {
         // peer, rank, size, since
         let rows: [(&str, &[Row], Option<usize>); 6] = [
             ("nothing is held", &[], None),

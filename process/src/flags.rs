@@ -1,9 +1,9 @@
-//! Flags and environment of an installation, which both programs read alike (OPS-2, ADM-7).
+//! Installation-wide flags and environment variables, shared by both programs (OPS-2, ADM-7).
 
 use asya_shared::config::{ConfigError, Settings, TransportsConfig};
 use clap::{ArgAction, Args};
 
-/// Transports, and what pods get.
+/// Transports and settings of pods.
 #[derive(Args, Clone, Debug)]
 pub struct InstallationFlags {
     /// Transports as JSON: {"transports": {NAME: {type, enabled, config}}}.
@@ -15,44 +15,46 @@ pub struct InstallationFlags {
     )]
     transport_config: String,
 
-    /// Where sidecars report progress.
+    /// URL to which sidecars report progress (default: none).
     #[arg(long, env = "ASYA_GATEWAY_URL")]
     gateway_url: Option<String>,
 
-    /// Image of sidecars whose actor names none.
+    /// Default image of sidecars, for actors that set none.
     #[arg(long, env = "ASYA_SIDECAR_IMAGE")]
     sidecar_image: Option<String>,
 
-    /// Resources of sidecars whose actor sets none, as JSON.
+    /// Default resources of sidecars as JSON, for actors that set none.
     #[arg(long, env = "ASYA_SIDECAR_DEFAULT_RESOURCES")]
     sidecar_default_resources: Option<String>,
 
-    /// Whether an actor may ask for a privileged sidecar.
+    /// Allows actors to request a privileged sidecar.
     #[arg(long, env = "ASYA_PRIVILEGED_SIDECARS", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     privileged_sidecars: bool,
 
-    /// Image of the runtime that pods of other controllers get unless their actor names its own; it needs Python only.
+    /// Default image of the runtime container in pods of other controllers, for actors that set none; it needs Python
+    /// only.
     #[arg(long, env = "ASYA_BINDING_RUNTIME_IMAGE")]
     binding_runtime_image: Option<String>,
 
-    /// Whether the cluster is `OpenShift`, which gives the containers of each namespace user ids of its own.
+    /// Adapts pods of other controllers to `OpenShift`, which assigns a range of user ids to each namespace: the
+    /// containers that the operator adds then request no user id.
     #[arg(long, env = "ASYA_OPENSHIFT", default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     openshift: bool,
 }
 
 impl InstallationFlags {
-    /// The configured transports.
+    /// Parses the configured transports.
     ///
     /// # Errors
-    /// Names the path of the wrong key.
+    /// When the configuration is invalid; the error names the path of the offending key.
     pub fn transports(&self) -> Result<TransportsConfig, ConfigError> {
         TransportsConfig::parse(&self.transport_config)
     }
 
-    /// What pods get from the installation.
+    /// Parses the settings that apply to all pods of the installation.
     ///
     /// # Errors
-    /// Names the wrong variable.
+    /// When a value is invalid; the error names its variable.
     pub fn settings(&self) -> Result<Settings, ConfigError> {
         let settings = Settings::parse(
             self.gateway_url.clone(),

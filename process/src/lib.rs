@@ -1,5 +1,5 @@
-//! What `asya-controller` and `asya-webhook` have in common as processes: flags of the installation, logs, the way
-//! to the API server, what they listen on, probes and metrics.
+//! Process plumbing shared by `asya-controller` and `asya-webhook`: installation flags, logging, API server
+//! configuration, listeners, probes and metrics.
 
 pub mod api_server;
 pub mod check;
@@ -14,5 +14,5 @@ pub mod serve;
 pub mod tasks;
 pub mod watching;
 
-/// An error of which only the text matters: it ends a process.
+/// A fatal error; only its message matters, because it ends the process.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

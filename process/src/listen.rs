@@ -1,8 +1,8 @@
-//! Addresses that we listen on.
+//! Binds listen addresses.
 
 use tokio::net::TcpListener;
 
-/// An address on which we cannot serve.
+/// A listen address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address:?} ({flag}): {source}")]
 pub struct BindError {
@@ -11,14 +11,14 @@ pub struct BindError {
     source: std::io::Error,
 }
 
-/// Listens on `host:port`; `:port` means all interfaces. `flag` is what set the address.
+/// Listens on `host:port`; `:port` means all interfaces. `flag` is the flag that set the address, for error messages.
 ///
 /// # Errors
-/// When the address cannot be understood or is not to be had.
+/// When the address is invalid or cannot be bound.
 pub async fn bind(address: &str, flag: &'static str) -> Result<TcpListener, BindError> {
     let bound = match address.strip_prefix(':') {
         Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-            // A machine without IPv6.
+            // The machine has no IPv6: fall back to IPv4.
             Err(_) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
             bound => bound,
         },

@@ -1,13 +1,14 @@
-//! Logs (OPS-5).
+//! Structured logging (OPS-5).
 
 use tracing_subscriber::EnvFilter;
 
 use crate::BoxError;
 
-/// JSON lines. kube's client logs whole answers that it cannot decode, Secrets among them: it is silenced.
+/// Logs JSON lines. kube's client logs response bodies that it cannot decode, Secrets included, so its target is
+/// switched off.
 ///
 /// # Errors
-/// When the level is none, nor a filter.
+/// When `level` is neither a log level nor a filter.
 pub fn start(level: &str) -> Result<(), BoxError> {
     let filter = EnvFilter::try_new(level)?.add_directive("kube_client::client=off".parse()?);
     tracing_subscriber::fmt()

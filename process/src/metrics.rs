@@ -1,40 +1,41 @@
-//! `/metrics`: metrics are registered, refreshed and written alike, whatever they count.
+//! `/metrics`: registers, refreshes and encodes the metrics of both programs.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::{Metric, Registry};
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The metrics of a program.
+/// The metrics that a program exposes.
 pub trait Exposed: Sized + Send + Sync + 'static {
-    /// Where they are registered.
+    /// The registry that holds them.
     fn registry(&self) -> &Registry;
 
-    /// What is refreshed before each scrape.
+    /// The gauges that are refreshed before each scrape.
     fn gauges(&self) -> &Gauges<Self>;
 
-    /// Reads gauges off what they measure, right before each scrape, so that they cannot drift.
+    /// Registers a callback that sets gauges from their source right before each scrape, so that they cannot drift.
     fn before_scrape(&self, refresh: impl Fn(&Self) + Send + Sync + 'static) {
         let refreshes = &self.gauges().0;
-        let mut all = refreshes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = refreshes.lock();
         all.push(Box::new(refresh));
     }
 
-    /// The text of all metrics.
+    /// Encodes all metrics as text.
     ///
     /// # Errors
-    /// When a label or value cannot be written.
+    /// When a label or value cannot be encoded.
     fn text(&self) -> Result<String, fmt::Error> {
         let refreshes = &self.gauges().0;
-        // One scrape at a time, or another would see gauges half refreshed.
-        let refreshes = refreshes.lock().unwrap_or_else(PoisonError::into_inner);
+        // Serialize scrapes: a concurrent one would see half-refreshed gauges.
+        let refreshes = refreshes.lock();
         refreshes.iter().for_each(|refresh| refresh(self));
         let mut text = String::new();
         encode(&mut text, self.registry())?;
@@ -44,7 +45,7 @@ pub trait Exposed: Sized + Send + Sync + 'static {
 
 type Refresh<M> = Box<dyn Fn(&M) + Send + Sync>;
 
-/// What reads gauges off what they measure.
+/// Callbacks that refresh gauges before a scrape.
 pub struct Gauges<M>(Mutex<Vec<Refresh<M>>>);
 
 impl<M> Default for Gauges<M> {
@@ -53,7 +54,7 @@ impl<M> Default for Gauges<M> {
     }
 }
 
-/// The page with the metrics.
+/// Serves the metrics on `/metrics`.
 pub fn routes(metrics: Arc<impl Exposed>) -> Router {
     let page = move || {
         let text = metrics
@@ -65,12 +66,12 @@ pub fn routes(metrics: Arc<impl Exposed>) -> Router {
     Router::new().route("/metrics", get(page))
 }
 
-/// Registers a metric that begins empty.
+/// Registers a metric with its default value and returns it.
 pub fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     register(registry, name, help, M::default())
 }
 
-/// Registers a metric.
+/// Registers `metric` and returns it.
 pub fn register<M: Metric + Clone>(
     registry: &mut Registry,
     name: &str,

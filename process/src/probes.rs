@@ -6,7 +6,8 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 
-/// The probes: `/healthz` answers as long as the process does, `/readyz` tells what is `pending`, one line each.
+/// The probe endpoints: `/healthz` returns 200 while the process responds; `/readyz` returns 503 with one line per
+/// `pending` item, or 200 once nothing is pending.
 pub fn routes(pending: impl Fn() -> Vec<String> + Clone + Send + Sync + 'static) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok"))

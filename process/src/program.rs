@@ -1,4 +1,4 @@
-//! How a program runs and ends.
+//! Runs a program and maps its result to an exit code.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use tracing::error;
 
 use crate::{BoxError, logs};
 
-/// Logs at this level, and tells by the exit code how `program` ended: 2 for a level that is none, 1 for an error.
+/// Starts logging at `log_level` and runs `program`. The exit code is 2 for an invalid log level and 1 for an error.
 pub async fn run(
     log_level: &str,
     program: impl Future<Output = Result<ExitCode, BoxError>>,

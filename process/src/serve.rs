@@ -1,5 +1,5 @@
-//! Serves HTTP to whoever can reach the port: connections, their memory and their time are bounded, and a peer that takes
-//! more than others loses first (ADM-20, ADM-21).
+//! HTTP server for untrusted clients: connections, their memory and their time are bounded, and the client that uses
+//! the most loses first (ADM-20, ADM-21).
 
 mod connections;
 mod watched;
@@ -28,40 +28,42 @@ use self::connections::Connection;
 pub use self::connections::{Activity, Connections, Count};
 use self::watched::Watched;
 
-/// Whoever has not finished the TLS handshake by then is no API server (CERT-8).
+/// Drop clients that have not completed the TLS handshake within this time, so that idle connections cannot hold a slot
+/// (CERT-8).
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Longer than clients keep a connection that they do not use: they end it, so that no request meets its end.
+/// Longer than clients keep idle connections: the client closes first, so that no request races with the close.
 const IDLE: Duration = Duration::from_mins(2);
-/// An HTTP/2 connection on which nothing comes for so long is asked whether it lives.
+/// Ping an HTTP/2 connection that has been silent for this long.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(10);
-/// API servers talk HTTP/1.1 to webhooks; whoever chooses HTTP/2 gets a few requests at a time.
+/// API servers speak HTTP/1.1 to webhooks; clients that choose HTTP/2 get only a few concurrent requests.
 const STREAMS: u32 = 32;
-/// So many streams with their windows and answers are what an HTTP/2 connection may cost.
+/// An HTTP/2 connection counts as this many connections: its streams, with their windows and responses, may cost that
+/// much.
 const WEIGHT_OF_HTTP2: usize = 16;
-/// Bytes of a body that nobody has read yet, of a stream and of a connection.
+/// Flow control windows: bytes of unread body data per stream and per connection.
 const STREAM_WINDOW: u32 = 64 << 10;
 const WINDOW: u32 = 128 << 10;
-/// Bytes of a head, and of what is read or written at a time.
+/// Limits on the size of a request head, and on the bytes buffered per read or write.
 const BUFFER: usize = 32 << 10;
 const HEADERS: u32 = 16 << 10;
-/// Streams that a client opened and reset before they were looked at, and those that we reset.
+/// Limits on streams that a client reset before they were accepted, and on streams that we reset.
 const RESETS: usize = 20;
 const OWN_RESETS: usize = 128;
-/// After an error that concerns the process, such as no free file descriptors.
+/// Pause after an accept error that concerns the process, such as no free file descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// How often requests are sought that do not arrive.
+/// How often overdue connections are closed.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// What carries HTTP over a TCP connection.
+/// Turns an accepted TCP connection into a stream that carries HTTP.
 pub trait Transport: Send + Sync + 'static {
-    /// What bytes are read from.
+    /// The stream that carries HTTP.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// Makes an accepted connection ready for HTTP.
+    /// Prepares an accepted connection for HTTP.
     ///
     /// # Errors
-    /// When the client is not understood.
+    /// When the client does not speak this transport's protocol.
     fn accept(
         &self,
         stream: TcpStream,
@@ -70,15 +72,15 @@ pub trait Transport: Send + Sync + 'static {
 
 /// A connection that is ready for HTTP.
 pub struct Accepted<S> {
-    /// What bytes are read from.
+    /// The stream that carries HTTP.
     pub stream: S,
     /// Whether it carries HTTP/2.
     pub is_http2: bool,
-    /// Whether the client proved who it is.
+    /// Whether the client authenticated itself.
     pub is_authenticated: bool,
 }
 
-/// No TLS, and HTTP/1.1.
+/// Plaintext HTTP/1.1.
 struct Plain;
 
 impl Transport for Plain {
@@ -93,18 +95,18 @@ impl Transport for Plain {
     }
 }
 
-/// Health and metrics: kubelets and Prometheus need few connections.
+/// Connection limit of the health and metrics port: kubelets and Prometheus need few.
 const MOST_PLAIN: usize = 64;
-/// What of theirs is under way when the process ends gets so long.
+/// How long in-flight probes and scrapes get to finish on shutdown.
 const FINISH: Duration = Duration::from_secs(5);
 
-/// Serves health and metrics by HTTP/1.1, without TLS, until `stop`.
+/// Serves health and metrics over plaintext HTTP/1.1 until `stop` is cancelled.
 pub async fn plain(listener: TcpListener, routes: Router, stop: CancellationToken) {
     let connections = Connections::new(MOST_PLAIN);
     serve(listener, Plain, routes, connections, stop, FINISH).await;
 }
 
-/// Serves until `stop`; requests under way then get `finish`.
+/// Serves until `stop` is cancelled; in-flight requests then get `finish` to complete.
 pub async fn serve<T: Transport>(
     listener: TcpListener,
     transport: T,
@@ -157,7 +159,7 @@ fn refused(peer: IpAddr) {
     debug!(%peer, "a connection was refused: this client has the most, and all of them busy");
 }
 
-/// Lets the connection know of its requests.
+/// Middleware that records the start and the success of requests on their connection.
 async fn answer(mut request: Request, next: Next) -> Response {
     let Some(activity) = request.extensions_mut().get::<Activity>().cloned() else {
         return next.run(request).await;
@@ -210,11 +212,11 @@ impl<T: Transport> Shared<T> {
     }
 
     async fn run(&self, stream: TcpStream, connection: &Connection, watcher: Watcher) {
-        // Answers are small, and somebody waits for each.
+        // Responses are small and latency-sensitive: disable Nagle's algorithm.
         let _ = stream.set_nodelay(true);
         let accepted = tokio::select! {
             biased;
-            // Nothing has been asked on it yet.
+            // No request has been read from it yet.
             () = self.stop.cancelled() => return,
             accepted = timeout(HANDSHAKE, self.transport.accept(stream)) => accepted,
         };

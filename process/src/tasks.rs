@@ -1,5 +1,5 @@
-//! Tasks without which the process is blind or mute. One that ends, by a panic or otherwise, ends the process: it is
-//! started again, while what is left of it would be ready and healthy for ever (ADM-28).
+//! Tasks that the process cannot work without. When one panics or ends unexpectedly, the process exits and is
+//! restarted, because what is left of it would stay ready and healthy forever (ADM-28).
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use futures::FutureExt;
 use tokio::sync::watch;
 use tracing::error;
 
-/// The tasks of a process. A clone is another handle to the same ones.
+/// The tasks of a process. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks(Arc<watch::Sender<Option<String>>>);
 
 impl Tasks {
-    /// A task that goes on until it is aborted.
+    /// Wraps a task that must run until it is aborted; its end is a failure.
     pub fn unending<F>(&self, name: &str, task: F) -> impl Future<Output = ()> + use<F>
     where
         F: Future,
@@ -25,7 +25,7 @@ impl Tasks {
         }
     }
 
-    /// A task that ends when it is done.
+    /// Wraps a task that may complete; only a panic is a failure.
     pub fn ending<F>(&self, name: &str, task: F) -> impl Future<Output = ()> + use<F>
     where
         F: Future,
@@ -49,7 +49,7 @@ impl Tasks {
         });
     }
 
-    /// Which task ended first, and how, as soon as one has.
+    /// Waits until the first task fails; returns its name and how it ended.
     pub async fn ended(&self) -> String {
         let mut first = self.0.subscribe();
         let ended = first.wait_for(Option::is_some).await;
@@ -69,7 +69,7 @@ mod tests {
 
     /// ADM-28
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_panics_or_ends_is_told_and_one_that_is_aborted_is_not() {
+    async fn panicked_and_ended_tasks_are_reported_and_aborted_ones_are_not() {
         let tasks = Tasks::default();
         tokio::spawn(tasks.ending("the CRD", async {}));
         let aborted = tokio::spawn(tasks.unending("a namespace", std::future::pending::<()>()));

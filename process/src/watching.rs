@@ -1,16 +1,16 @@
-//! What events and failures of a watch mean.
+//! Classifies the events and errors of kube's watcher.
 
 use kube::runtime::watcher::{Error, Event};
 
-/// Whether a watch works that tells this. kube tells of the beginning of a list before it asks for it, and the next page
-/// of one that began may fail.
+/// Whether an event shows that the watch works. kube emits `Init` before it requests the list, and after an `InitApply`
+/// the next page may still fail.
 #[must_use]
 pub fn works<K>(event: &Event<K>) -> bool {
     !matches!(event, Event::Init | Event::InitApply(_))
 }
 
-/// Whether an event could not be decoded: it is lost, and everything must be listed again. kube takes a line that it
-/// cannot decode for a `Status` without code and text.
+/// Whether an event could not be decoded: it is lost, so everything must be listed again. kube reports a line that it
+/// cannot decode as a `Status` without code and message.
 #[must_use]
 pub fn is_undecodable(error: &Error) -> bool {
     match error {
@@ -22,7 +22,7 @@ pub fn is_undecodable(error: &Error) -> bool {
     }
 }
 
-/// Whether a watch was cut, as happens now and then; only what lasts is worth a look.
+/// Whether a watch was interrupted, which happens routinely; only repeated failures deserve a warning.
 #[must_use]
 pub fn was_cut(error: &Error) -> bool {
     matches!(error, Error::WatchFailed(_) | Error::WatchError(_))

@@ -1,4 +1,4 @@
-//! What every object that we apply carries: its owner, its labels, and its own hash.
+//! Metadata common to all objects that we apply: owner reference, labels and hash annotation.
 
 use kube::Resource;
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ use crate::api::AsyncActor;
 use crate::hash;
 use crate::names::{self, annotation, label};
 
-/// An object as we apply it.
+/// An object to apply, annotated with its own hash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HashedManifest {
-    /// The whole object.
+    /// The complete object.
     pub object: Value,
-    /// Its hash, which it carries as annotation.
+    /// Hash of the object, as in its annotation.
     pub hash: String,
 }
 
@@ -29,7 +29,8 @@ impl HashedManifest {
         self.object["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// Writes the object's hash into it, where the next pass reads whether it would send the same.
+    /// Writes the object's hash into its annotations, so that the next reconcile can tell whether it would send the
+    /// same object.
     #[must_use]
     pub fn new(mut object: Value) -> Self {
         let hash = hash::of_value(&object);
@@ -38,7 +39,7 @@ impl HashedManifest {
     }
 }
 
-/// The controller ownerReference to the actor with this uid.
+/// The controller owner reference to the actor with this UID.
 pub(crate) fn owner_reference(actor: &str, uid: &str) -> Value {
     json!({
         "apiVersion": AsyncActor::api_version(&()),
@@ -50,7 +51,7 @@ pub(crate) fn owner_reference(actor: &str, uid: &str) -> Value {
     })
 }
 
-/// The labels of an object that belongs to one actor.
+/// Labels of an object that belongs to one actor.
 pub(crate) fn child_labels(actor: &str) -> Value {
     json!({
         label::MANAGED_BY: names::MANAGED_BY,

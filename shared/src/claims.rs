@@ -1,6 +1,6 @@
-//! The names that an actor claims at brokers. Two actors that resolve to one queue, or one to the other's
-//! dead letter queue, would take each other's messages (QUE-3, VAL-16). Which of them owns it is up to the order of
-//! the name's [`Users`].
+//! Queue names that an actor claims at brokers. If two actors resolved to the same queue, or one to the other's dead
+//! letter queue, they would receive each other's messages (QUE-3, VAL-16). The order of a name's [`Users`] decides
+//! which actor owns it.
 
 mod users;
 
@@ -13,91 +13,91 @@ use crate::config::TransportsConfig;
 
 pub use users::{Age, Rank, Users};
 
-/// Where a queue of some name is: two transports may lead to one broker.
+/// Identifies a queue across transports, because two transports may use the same broker.
 pub type Place = Arc<str>;
 
-/// Where the queue of this name is that a transport holds.
+/// The place of a transport's queue.
 #[must_use]
 pub fn place(transports: &TransportsConfig, transport: &str, queue: &str) -> Place {
     let place = match transports.usable(transport) {
         Ok(transport) => transport.broker().place(queue),
-        // Nobody knows any more which broker that was.
+        // The transport is not usable, so its broker is unknown.
         Err(_) => json!([transport, queue]),
     };
     place.to_string().into()
 }
 
-/// What a name is to an actor. Of several uses of one name the first counts.
+/// What an actor uses a name for. If it uses one name for several purposes, the first of these counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Use {
-    /// It holds messages of a queue that the actor has left (QUE-13).
+    /// A queue that the actor has left and that still holds messages (QUE-13).
     Retired,
-    /// The actor's queue, or what was so before its spec changed.
+    /// The actor's queue, or its queue before the spec changed.
     Queue,
-    /// Messages that failed too often go there.
+    /// A dead letter queue.
     DeadLetters,
 }
 
 impl Use {
-    /// Whether two actors can use one name so: only as the dead letter queue of both.
+    /// Whether two actors can share a name for these uses: only as a dead letter queue.
     #[must_use]
     pub fn is_shared_with(self, other: Self) -> bool {
         (self, other) == (Self::DeadLetters, Self::DeadLetters)
     }
 }
 
-/// How firmly an actor holds a name. Of two the smaller owns it.
+/// How strong an actor's claim to a name is. The smallest value owns the name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grip {
-    /// Messages of a queue that it has left are there (QUE-13).
+    /// The actor has left the queue, which still holds its messages (QUE-13).
     Left,
-    /// Its status names the queue: its messages are there.
+    /// The actor's status names the queue, which holds its messages.
     Has,
-    /// Its spec asks for it.
+    /// The actor's spec requests the queue.
     Wants,
 }
 
-/// A name that an actor claims.
+/// A queue name that an actor claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Where it is.
+    /// Where the queue is.
     pub place: Place,
-    /// The name.
+    /// The queue's name.
     pub queue: Box<str>,
-    /// What it is to the actor.
+    /// What the actor uses it for.
     pub use_: Use,
-    /// How firmly the actor holds it.
+    /// How strong the actor's claim is.
     pub grip: Grip,
-    /// Whether the actor's spec asks for it.
+    /// Whether the actor's spec requests it.
     pub wanted: bool,
 }
 
-/// A queue that an actor's status tells of.
+/// A queue recorded in an actor's status.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// Its transport.
+    /// The transport's name.
     pub transport: &'a str,
-    /// Its name.
+    /// The queue's name.
     pub queue: &'a str,
-    /// Dead letter queues of its own that it has or had (QUE-14).
+    /// Dead letter queues of this queue alone, current or former (QUE-14).
     pub dead_letters: &'a [String],
     /// Whether the actor has left it.
     pub retired: bool,
 }
 
-/// A queue at a broker, as a status names it.
+/// A queue as recorded in status.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct QueueName {
-    /// The transport.
+    /// The transport's name.
     pub transport: Box<str>,
-    /// Its name there.
+    /// The queue's name on that transport.
     pub name: Box<str>,
-    /// Dead letter queues of its own that it has or had.
+    /// Dead letter queues of this queue alone, current or former.
     #[serde(default, rename = "deadLetters")]
     pub dead_letters: Box<[String]>,
 }
 
-/// What a status tells: the queue that was verified last, and those that the actor has left.
+/// Queues recorded in a status: those that the actor has left, then the one that was verified last.
 pub fn known<'a>(
     queue: Option<&'a QueueName>,
     retired: &'a [QueueName],
@@ -112,7 +112,7 @@ pub fn known<'a>(
     })
 }
 
-/// Every name that an actor claims, each once; first the queue that its spec asks for, where that can be had.
+/// Every name that an actor claims, each once. The queue that its spec requests comes first if the transport is usable.
 #[must_use]
 pub fn names<'a>(
     transports: &TransportsConfig,
@@ -147,7 +147,8 @@ pub fn names<'a>(
     names
 }
 
-/// With its dead letter queues: one that all share is nobody's own, but still no actor's queue.
+/// Adds a queue and its dead letter queues. A shared dead letter queue belongs to no actor, but no actor can use its
+/// name for a queue.
 fn add(
     names: &mut Vec<Name>,
     transports: &TransportsConfig,

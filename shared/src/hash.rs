@@ -1,4 +1,4 @@
-//! Hashes that are stored in the cluster and so must outlive a release, a platform and a process.
+//! Hashes that are stored in the cluster and so must be stable across releases, platforms and processes.
 
 use std::fmt::Write as _;
 
@@ -6,22 +6,22 @@ use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// First 16 hex digits of the SHA-256 of `value`'s canonical JSON: object keys sorted, no spaces.
+/// The first 16 hex digits of the SHA-256 of `value` as canonical JSON: object keys sorted, no spaces.
 ///
 /// # Errors
-/// When `value` cannot be written as JSON.
+/// When `value` cannot be serialised as JSON.
 pub fn of_json<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
     Ok(of_value(&serde_json::to_value(value)?))
 }
 
-/// [`of_json`] of what is JSON already.
+/// [`of_json`] for a value that is already JSON.
 #[must_use]
 pub fn of_value(value: &Value) -> String {
-    // `Value`'s map is a BTreeMap (serde_json without `preserve_order`): this sorts the keys.
+    // `Value`'s map is a `BTreeMap` (serde_json without `preserve_order`), so the keys are sorted.
     of_bytes(value.to_string().as_bytes())
 }
 
-/// First 16 hex digits of the SHA-256 of `bytes`.
+/// The first 16 hex digits of the SHA-256 of `bytes`.
 #[must_use]
 pub fn of_bytes(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);

@@ -1,4 +1,4 @@
-//! How objects of a namespace are told apart.
+//! Keys of namespaced objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of `name` in `namespace`.
+    /// Builds the key of `name` in `namespace`.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {

@@ -1,6 +1,5 @@
-//! What the controller, the webhook and the CRD generator agree on: the API types, the rules that a
-//! spec must keep, names, the transports' configuration and what a pod must contain. Everything here
-//! is pure: no client, no async runtime, no clock.
+//! Code shared by the controller, the webhook and the CRD generator: API types, validation rules, names, transport
+//! configuration and the contents of pods. Everything here is pure: no client, no async runtime, no clock.
 
 pub mod admission;
 pub mod api;

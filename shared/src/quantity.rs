@@ -1,8 +1,8 @@
-//! Kubernetes' amounts: a decimal number, then a suffix or an exponent.
+//! Kubernetes quantities: a decimal number with a suffix or an exponent.
 
 use serde_json::Value;
 
-/// Suffixes, with what they multiply by, in billionths.
+/// Suffixes and their factors, in billionths.
 const SUFFIXES: [(&str, i128); 16] = [
     ("", NANO),
     ("n", 1),
@@ -23,12 +23,12 @@ const SUFFIXES: [(&str, i128); 16] = [
 ];
 const NANO: i128 = 1_000_000_000;
 
-/// An amount, in billionths. Two spellings of one amount are equal.
+/// A quantity, in billionths. Different spellings of the same amount are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(i128);
 
 impl Quantity {
-    /// Reads a text; too large amounts count as the largest.
+    /// Parses a quantity; amounts that are too large saturate.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix(['+', '-']) {
@@ -57,7 +57,7 @@ impl Quantity {
         Some(Self(if negative { -amount } else { amount }))
     }
 
-    /// Reads what stands in an object: a text or a number.
+    /// Reads a quantity from a JSON string or number.
     #[must_use]
     pub fn of(value: &Value) -> Option<Self> {
         match value {
@@ -67,7 +67,7 @@ impl Quantity {
         }
     }
 
-    /// Whether it is more than nothing.
+    /// Whether it is greater than zero.
     #[must_use]
     pub fn is_positive(self) -> bool {
         self.0 > 0

@@ -1,8 +1,8 @@
-//! Text in URIs.
+//! Percent-encoding for URIs.
 
 use std::fmt::Write as _;
 
-/// As the user and path of a URL need it.
+/// Encodes text for use as the user or path of a URL.
 pub(crate) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Runs a command where a kubelet can work, and leaves nothing of it: box.sh COMMAND...
+# Runs a command in an environment where a kubelet can work, and cleans up afterwards: box.sh COMMAND...
 #
-# The command has mount, network, process, host name, IPC and cgroup namespaces of its own. It reaches nothing outside but files, and whatever it
-# started ends with it. Needs root and version 1 of cgroups. The folder ASYA_BOX is its to write into. What stays of it all the same is told, and
-# fails a command that did not.
+# The command has its own mount, network, process, host name, IPC and cgroup namespaces. It reaches nothing outside but
+# files, and every process that it started ends with it. Needs root and cgroups version 1. The command may write to the
+# folder ASYA_BOX. Anything that cannot be cleaned up is reported, and fails a command that succeeded.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=${TMPDIR:-/tmp}
 
-# The folders of this process in each cgroup hierarchy of version 1, as its mounts show them, and in that of version 2 beside them, which a
-# container's runtime uses where it is there.
+# The cgroups of this process: a folder for each hierarchy of version 1, as mounted, and for that of version 2 where it
+# is mounted, too, since a container runtime uses it.
 hierarchies() {
     while IFS=: read -r _ controllers path; do
         controllers=${controllers#name=}
@@ -18,7 +18,7 @@ hierarchies() {
     done < /proc/self/cgroup
 }
 
-# Removes what a box leaves: its cgroups, once its processes are gone, and its folder. Says what of these and of its mounts stays.
+# Removes a box: its cgroups, once its processes have ended, and its folder. Reports cgroups and mounts that remain.
 remove() {
     local groups stays
     readarray -t groups < "$1/cgroups"
@@ -29,12 +29,12 @@ remove() {
         sleep 0.1
     done
     stays=$({ [ ${#groups[@]} = 0 ] || ls -d "${groups[@]}" 2>/dev/null; grep -F " $1/" /proc/self/mountinfo; } | tr '\n' ' ')
-    # The folder of what stays is for the next one, which tries again.
+    # Keep the folder in that case, so that the next run tries again.
     [ -z "$stays" ] || { echo "box.sh: this stays: $stays" >&2; return 1; }
     rm -rf "$1"
 }
 
-# One at a time, so that nobody takes a box for dead whose lock is not held yet.
+# Serialized, so that no other run takes a box whose lock is not held yet for a dead one.
 exec 8> "$root/asya-boxes.lock"
 flock 8
 for folder in "$root"/asya-box-*; do
@@ -76,7 +76,7 @@ fi
 
 (
     for group in "${groups[@]}"; do echo "$BASHPID" > "$group/cgroup.procs" || exit 1; done
-    # Not ours to hold: the lock says whether this script runs.
+    # Release the lock in the child: it says whether this script runs.
     exec 9>&-
     exec setpriv --pdeathsig KILL unshare -mnpuiC --fork --mount-proc --kill-child --propagation private "$here/inside.sh" "$@"
 ) &

@@ -8,7 +8,7 @@ mkdir -p "$ASYA_BOX"/{var,work,settings,tmp}
 export TMPDIR=$ASYA_BOX/tmp
 mount -t overlay -o "lowerdir=/var,upperdir=$ASYA_BOX/var,workdir=$ASYA_BOX/work" overlay /var
 
-# A kubelet insists on these: it finds them, and changes nothing of the machine's kernel.
+# A kubelet requires these settings. Bind mounts satisfy it without changing the machine's kernel.
 setting() {
     local file=$ASYA_BOX/settings/${1##*/}
     echo "$2" > "$file"
@@ -18,7 +18,7 @@ setting vm/overcommit_memory 1
 setting kernel/panic 10
 setting kernel/panic_on_oops 1
 
-# Each hierarchy again, so that its root is the box's cgroup.
+# Mount each hierarchy again, so that its root is the box's cgroup.
 for mounted in $(awk '$5 ~ "^/sys/fs/cgroup/" {print $5}' /proc/self/mountinfo); do
     umount "$mounted"
     case ${mounted##*/} in
@@ -29,7 +29,7 @@ for mounted in $(awk '$5 ~ "^/sys/fs/cgroup/" {print $5}' /proc/self/mountinfo);
 done
 mount --make-rshared /
 
-# The bridge of the pods, the address of the node, and Services behind it.
+# The pod bridge with the node's address, and a route to the Service range.
 printf 'nameserver %s\nsearch cluster.local\n' "$address" > "$ASYA_BOX/resolv.conf"
 mount --bind "$ASYA_BOX/resolv.conf" /etc/resolv.conf
 ip link set lo up

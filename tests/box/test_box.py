@@ -10,7 +10,7 @@ import time
 import unittest
 
 BOX = pathlib.Path(__file__).parent / "box.sh"
-# In the box: a mount, a cgroup in each hierarchy and a process in the background; then it says that they are there.
+# Runs in the box: creates a mount, a cgroup in each hierarchy and a background process, then reports them.
 STARTED = """
 mkdir -p $ASYA_BOX/mounted && mount -t tmpfs tmpfs $ASYA_BOX/mounted
 for hierarchy in /sys/fs/cgroup/*/; do mkdir $hierarchy${ASYA_BOX##*/} || exit 1; done
@@ -18,11 +18,11 @@ setsid sleep 10000 &
 echo $! $ASYA_BOX
 exec sleep 10000
 """
-# Writes down which box it is; then runs the rest.
+# Records the name of the box, then runs the command.
 NAMED = 'echo "${ASYA_BOX##*/}" >> "$NAMES"; exec "$@"'
-# Seconds that the end of a box may take.
+# The longest time that a box may take to end, in seconds.
 LONGEST = 120
-# Where only version 2 of cgroups is.
+# Simulates a machine with cgroups version 2 only.
 VERSION_2 = "mount --make-rprivate /; umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup; exec $0 true"
 
 
@@ -105,7 +105,7 @@ class Box(unittest.TestCase):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)):
             with self.subTest(number):
                 child, _ = self.start()
-                # As a terminal does: to all of the group.
+                # To the whole group, like a terminal.
                 os.killpg(child.pid, number)
                 self.assertEqual(child.wait(timeout=LONGEST), code)
                 self.assert_nothing_stays()

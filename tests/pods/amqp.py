@@ -29,7 +29,7 @@ class Connection:
         self._call(0, START_OK, long_text(b"") + short_text("PLAIN") + long_text(login) + short_text("en_US"))
         tune = self._expect(TUNE)
         channels, self._frame_max, _ = struct.unpack(">HIH", tune[:8])
-        # No heartbeat: nobody reads here while a handler works.
+        # No heartbeats, since nothing reads from the connection while a handler runs.
         self._call(0, TUNE_OK, struct.pack(">HIH", channels, self._frame_max, 0))
         self._call(0, OPEN, short_text(vhost) + b"\x00\x00")
         self._expect(OPEN_OK)
@@ -46,7 +46,7 @@ class Connection:
             while struct.unpack(">HH", self._read(METHOD)[1][:4]) != CLOSE_OK:
                 pass
         except (OSError, Refused):
-            # It is unusable already.
+            # The connection is already unusable.
             pass
         self._socket.close()
 
@@ -67,7 +67,7 @@ class Connection:
     def publish(self, exchange, key, body):
         """Returns when the broker has the message, for good."""
         self._call(1, PUBLISH, b"\x00\x00" + short_text(exchange) + short_text(key) + b"\x00")
-        # content type and delivery mode 2: durable
+        # Content type, and delivery mode 2 (persistent)
         properties = struct.pack(">H", 0x9000) + short_text("application/json") + b"\x02"
         self._frame(1, HEADER, struct.pack(">HHQ", 60, 0, len(body)) + properties)
         most = self._frame_max - 8

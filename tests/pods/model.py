@@ -10,9 +10,9 @@ import threading
 import time
 
 NAME = os.environ.get("MODEL", "parrot")
-# What an answer takes.
+# How long a response takes, in seconds.
 SECONDS = float(os.environ.get("SECONDS", "0"))
-# Whether it leaves what it has in hand.
+# Whether SIGTERM aborts requests in progress.
 ENDS_AT_ONCE = "ENDS_AT_ONCE" in os.environ
 
 
@@ -63,13 +63,13 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 
 class Models(http.server.ThreadingHTTPServer):
-    # What is being answered is answered before the end, as servers of models do.
+    # Finish requests in progress before exiting, like a model server.
     daemon_threads = False
 
 
 def main(port):
     server = Models(("", port), Server)
-    # Not here: it waits for the loop that this interrupts.
+    # In another thread, since shutdown() waits for the loop that this handler interrupts.
     finish = threading.Thread(target=server.shutdown)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0) if ENDS_AT_ONCE else finish.start())
     server.serve_forever()

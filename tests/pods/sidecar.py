@@ -107,7 +107,7 @@ class Sqs:
         return self._urls[queue]
 
     def _call(self, action, **body):
-        # The server of the tests looks at no signature.
+        # The test server does not verify signatures.
         credential = f"{self._key}/20260101/{self._region}/sqs/aws4_request"
         headers = {
             "content-type": "application/x-amz-json-1.0",

@@ -1,4 +1,4 @@
-//! Argo CD's engine, which keeps what is declared on a cluster: automated sync with prune and self-heal.
+//! Argo CD's engine, which keeps a cluster in line with declared manifests: automated sync with prune and self-heal.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,28 +14,28 @@ use crate::process::{Process, Spec};
 
 const SYNCED: Duration = Duration::from_mins(1);
 
-/// It runs; killed when dropped.
+/// A running engine; killed when dropped.
 pub struct ArgoCd {
     process: Process,
     manifests: PathBuf,
     log: PathBuf,
 }
 
-/// A comparison of what is declared with what there is, and the sync that follows if they differ.
+/// One comparison of declared and live state, and the sync that follows if they differ.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Round {
-    /// Kind and name of what differs.
+    /// Kind and name of each object that differs.
     pub out_of_sync: Vec<String>,
-    /// What the sync met.
+    /// Errors of the sync.
     pub failed: Vec<String>,
 }
 
 impl ArgoCd {
-    /// Starts it with these manifests, whose objects go into the operator's namespace where they name none.
+    /// Starts the engine with these manifests. Objects without a namespace go into the operator's.
     ///
     /// # Errors
-    /// When it cannot be built or started.
+    /// When the engine cannot be built or started.
     pub async fn start(cluster: &Cluster, manifests: &str, server_side: bool) -> Result<Self> {
         let program = build::ensure(Part::ArgoCd).await?.join("argocd");
         let folder = cluster.folder();
@@ -58,7 +58,7 @@ impl ArgoCd {
         })
     }
 
-    /// From now on this is declared.
+    /// Replaces the declared manifests.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -66,17 +66,17 @@ impl ArgoCd {
         declare(&self.manifests, manifests)
     }
 
-    /// All rounds so far.
+    /// Returns all rounds so far.
     ///
     /// # Errors
-    /// When it has ended, or its output cannot be read.
+    /// When the engine has ended, or its output cannot be read.
     pub fn rounds(&self) -> Result<Vec<Round>> {
         if let Some(status) = self.process.exited() {
             return Err(self.process.death(status));
         }
         let text = std::fs::read_to_string(&self.log)
             .trying(format_args!("read {}", self.log.display()))?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let rounds = whole.lines().filter(|line| line.starts_with('{'));
         rounds
@@ -84,12 +84,12 @@ impl ArgoCd {
             .collect()
     }
 
-    /// Waits until so many rounds in a row, all begun from now on, found nothing out of sync.
+    /// Waits for this many consecutive rounds, all started after this call, that find nothing out of sync.
     ///
     /// # Errors
-    /// When that does not come, with the last round.
+    /// When that does not happen in time; the error contains the last round.
     pub async fn stays_in_sync(&self, what: &str, rounds: usize) -> Result<()> {
-        // One may be under way.
+        // A round may be in progress.
         let before = self.rounds()?.len() + 1;
         eventually(format_args!("{what} is in sync"), SYNCED, async || {
             let all = self.rounds().map_err(NotYet::new)?;
@@ -104,7 +104,7 @@ impl ArgoCd {
     }
 }
 
-/// A round never reads half of a file.
+/// Writes the manifests atomically, so that no round reads a partial file.
 fn declare(file: &std::path::Path, manifests: &str) -> Result<()> {
     let draft = file.with_extension("draft");
     std::fs::write(&draft, manifests).trying(format_args!("write {}", draft.display()))?;

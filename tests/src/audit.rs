@@ -1,4 +1,4 @@
-//! Who wrote what, by the API server's audit log.
+//! Who wrote what, according to the API server's audit log.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,20 +14,20 @@ use serde_json::json;
 use crate::error::{Result, Trying};
 use crate::eventually::{NotYet, eventually};
 
-/// A place in the log: what comes after it is new.
+/// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// When the request came in.
+    /// When the request was received.
     pub time: Timestamp,
-    /// The user.
+    /// The authenticated user.
     pub user: String,
-    /// Which of the user's tokens; see [`Instance::credential`](crate::operator::Instance::credential).
+    /// Which of the user's tokens was used; see [`Instance::credential`](crate::operator::Instance::credential).
     pub credential: String,
-    /// The user in whose name that user acted; empty where it acted in its own.
+    /// The impersonated user; empty without impersonation.
     pub acting_as: String,
     /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: String,
@@ -35,13 +35,13 @@ pub struct Write {
     pub group: String,
     /// `deployments`, …
     pub resource: String,
-    /// `status`, …; empty without.
+    /// `status`, …; empty for the resource itself.
     pub subresource: String,
-    /// Empty for what is in no namespace.
+    /// Empty for cluster-scoped resources.
     pub namespace: String,
-    /// Empty for a creation by a generated name.
+    /// Empty for a create with `generateName`.
     pub name: String,
-    /// The answer's status.
+    /// The HTTP status of the response.
     pub code: i32,
 }
 
@@ -57,13 +57,13 @@ impl Audit {
         Self { log, client }
     }
 
-    /// The beginning of the log, and of the cluster.
+    /// The start of the log, and so of the cluster.
     #[must_use]
     pub fn beginning(&self) -> Mark {
         Mark(0)
     }
 
-    /// The end of the log, behind every request that has been answered.
+    /// The end of the log, after every request answered so far.
     ///
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
@@ -72,7 +72,7 @@ impl Audit {
         Ok(Mark(self.length()?))
     }
 
-    /// All writes by a user after a mark, refused ones too, leases left out.
+    /// All writes by a user after a mark, rejected ones included, without leases.
     ///
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
@@ -83,7 +83,7 @@ impl Audit {
         Ok(writes)
     }
 
-    /// All writes into a namespace after a mark, by whomever, refused ones too.
+    /// All writes in a namespace after a mark, by any user, rejected ones included.
     ///
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
@@ -94,8 +94,8 @@ impl Audit {
         Ok(writes)
     }
 
-    /// The log is written after the answer is sent. So write something
-    /// ourselves, which is stored nowhere, and wait until the log has it.
+    /// The log is written after the response is sent. So send a request that stores nothing, and wait until the log
+    /// contains it.
     async fn barrier(&self) -> Result<()> {
         let (start, name) = (
             self.length()?,
@@ -140,7 +140,7 @@ impl Audit {
 
     fn read(&self, mark: Mark) -> Result<Vec<Write>> {
         let text = self.text(mark)?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         let complete = text.rfind('\n').map_or("", |end| &text[..end]);
         complete
             .lines()

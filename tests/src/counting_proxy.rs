@@ -1,6 +1,5 @@
-//! A proxy in front of the API server or RabbitMQ's management API that counts
-//! writes, strikes at the n-th one, holds one back for as long as a test asks, and
-//! makes every answer late.
+//! A proxy in front of the API server or RabbitMQ's management API. It counts writes, runs a hook at the n-th one,
+//! holds one back until a test releases it, and delays responses.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,48 +19,48 @@ use tokio::task::JoinHandle;
 use crate::cluster::Cluster;
 use crate::error::{Error, Result, Trying};
 
-/// When, around a request, the proxy strikes.
+/// When the hook runs, relative to its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The server never sees the request, the client gets no answer.
+    /// The server never receives the request; the client gets no response.
     BeforeForwarding,
-    /// The server has done it, the client gets no answer.
+    /// The server has processed the request; the client gets no response.
     BeforeAnswering,
-    /// The server has done it, the client knows.
+    /// The server has processed the request and the client has its response.
     AfterAnswering,
 }
 
-/// A mutating request that came by.
+/// A mutating request that passed through the proxy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Its method.
+    /// The HTTP method.
     pub method: Method,
-    /// Its path with the query, as it was sent.
+    /// The path and query as sent.
     pub path: String,
-    /// The server's answer; none when it was not forwarded or not answered.
+    /// The server's status; none when the request was not forwarded or not answered.
     pub status: Option<StatusCode>,
 }
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A write that the proxy keeps to itself when it comes.
+/// A write that the proxy holds back when it arrives.
 pub struct Held {
     came: oneshot::Receiver<()>,
     go: oneshot::Sender<()>,
 }
 
 impl Held {
-    /// Waits until the write has come. It goes on to the server once what is answered is dropped.
+    /// Waits until the write has arrived. Dropping the returned guard forwards it to the server.
     ///
     /// # Errors
-    /// When the proxy has ended.
+    /// When the proxy has stopped.
     pub async fn came(self) -> Result<impl Send> {
         self.came.await.map_err(Error::other)?;
         Ok(self.go)
     }
 }
 
-/// The other end of [`Held`].
+/// The proxy's side of [`Held`].
 struct Hold {
     path: String,
     came: oneshot::Sender<()>,
@@ -71,13 +70,13 @@ struct Hold {
 #[derive(Default)]
 struct Seen {
     writes: Vec<Write>,
-    /// Paths with their queries, each once.
+    /// Paths with their queries, without duplicates.
     reads: BTreeSet<String>,
-    /// The number of the write to strike at, when, and what to do.
+    /// The number of the write, when to run the hook, and the hook.
     strike: Option<(usize, Moment, Hook)>,
     hold: Option<Hold>,
     latencies: Vec<Duration>,
-    /// Requests that were made late.
+    /// An index into `latencies`: the delay of the next request.
     late: usize,
 }
 
@@ -92,12 +91,12 @@ impl Shared {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a write to this path is to be held back.
+    /// Takes the hold, if it is for a write to this path.
     fn held(&self, path: &str) -> Option<Hold> {
         self.seen().hold.take_if(|hold| path.ends_with(&hold.path))
     }
 
-    /// How much later the next request is to be answered.
+    /// The delay of the next request.
     fn latency(&self) -> Duration {
         let mut seen = self.seen();
         let number = seen.late;
@@ -108,7 +107,7 @@ impl Shared {
         latency
     }
 
-    /// The hook, if it is armed for this write and moment.
+    /// Takes the hook, if it is armed for this write and moment.
     fn hook(&self, number: usize, moment: Moment) -> Option<Hook> {
         let mut seen = self.seen();
         let armed = seen
@@ -123,7 +122,7 @@ impl Shared {
     }
 }
 
-/// The proxy; ends when dropped.
+/// The proxy; stops when dropped.
 pub struct CountingProxy {
     port: u16,
     shared: Arc<Shared>,
@@ -137,10 +136,10 @@ impl Drop for CountingProxy {
 }
 
 impl CountingProxy {
-    /// In front of a cluster's API server. Leases are not counted.
+    /// Starts a proxy in front of a cluster's API server. Leases are not counted.
     ///
     /// # Errors
-    /// When it cannot listen.
+    /// When the proxy cannot listen.
     pub async fn to_api_server(cluster: &Cluster) -> Result<Self> {
         Self::start(
             &cluster.state().api_server,
@@ -149,7 +148,7 @@ impl CountingProxy {
         .await
     }
 
-    /// In front of a cluster's RabbitMQ management API.
+    /// Starts a proxy in front of a cluster's RabbitMQ management API.
     ///
     /// # Errors
     /// When the cluster has no RabbitMQ, or the proxy cannot listen.
@@ -159,7 +158,7 @@ impl CountingProxy {
 
     async fn start(upstream: &str, authority: Option<&Path>) -> Result<Self> {
         crate::install_crypto_provider();
-        // No timeout: watches last.
+        // No timeout, since watches are long-lived.
         let mut client = Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none());
@@ -195,16 +194,16 @@ impl CountingProxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Its port on 127.0.0.1.
+    /// The port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The administrator's client of the API server behind this proxy.
+    /// The administrator's client for the API server, through this proxy.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// When the client cannot be created.
     pub fn client(&self, cluster: &Cluster) -> Result<kube::Client> {
         cluster.client_at(&self.url())
     }
@@ -215,19 +214,19 @@ impl CountingProxy {
         self.shared.seen().writes.clone()
     }
 
-    /// The reads so far: paths with their queries, each once.
+    /// The reads so far: paths with their queries, without duplicates.
     #[must_use]
     pub fn reads(&self) -> BTreeSet<String> {
         self.shared.seen().reads.clone()
     }
 
-    /// Calls the hook once, at the n-th write from now on (1 is the next).
+    /// Runs the hook once, at the n-th write from now on (1 is the next).
     pub fn strike(&self, n: usize, moment: Moment, hook: impl FnOnce() + Send + 'static) {
         let mut seen = self.shared.seen();
         seen.strike = Some((seen.writes.len() + n, moment, Box::new(hook)));
     }
 
-    /// Keeps the next write whose path ends so from the server.
+    /// Holds back the next write whose path ends like this.
     #[must_use]
     pub fn hold(&self, path: &str) -> Held {
         let ((told, came), (go, going)) = (oneshot::channel(), oneshot::channel());
@@ -239,17 +238,17 @@ impl CountingProxy {
         Held { came, go }
     }
 
-    /// From now on requests are answered so much later, one after another by these times.
+    /// Delays requests from now on by these times, in rotation.
     pub fn delay(&self, latencies: impl IntoIterator<Item = Duration>) {
         self.shared.seen().latencies = latencies.into_iter().collect();
     }
 
-    /// Forgets the hook, if it is still waiting for its write.
+    /// Removes the hook, if it has not run yet.
     pub fn disarm(&self) {
         self.shared.seen().strike = None;
     }
 
-    /// Whether the hook is still waiting for its write.
+    /// Whether the hook has yet to run.
     #[must_use]
     pub fn is_armed(&self) -> bool {
         self.shared.seen().strike.is_some()
@@ -267,7 +266,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         && let Some(hold) = shared.held(request.uri().path())
     {
         let _ = hold.came.send(());
-        // The test lets it go, or has ended.
+        // Wait until the test releases the write, or ends.
         let _ = hold.go.await;
     }
     let response = match forward(&shared, request).await {
@@ -291,8 +290,7 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
         let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
             hang_up()
         };
-        // The answer is on its way once this handler returns, and is read
-        // within far less than this.
+        // The response is sent once this handler returns, and the client reads it well within this delay.
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(2)).await;
             hook();
@@ -302,20 +300,19 @@ async fn pass(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     response
 }
 
-/// Ends the connection without an answer: a server's handler has no other way
-/// to say this. Unlike a panic it prints nothing.
+/// Closes the connection without a response: a handler has no other way to do so. Unlike a panic it prints nothing.
 fn hang_up() -> ! {
     std::panic::resume_unwind(Box::new("hang up"))
 }
 
-/// Notes a write and returns its number, from 1.
+/// Records a write and returns its number, from 1.
 fn note(shared: &Shared, request: &Request) -> Option<usize> {
     let path = request
         .uri()
         .path_and_query()
         .map_or("/", |path| path.as_str());
     let reads = [Method::GET, Method::HEAD, Method::OPTIONS];
-    // The lease is renewed all the time.
+    // Leases are renewed all the time.
     if request.uri().path().contains("/leases") {
         return None;
     }
@@ -352,7 +349,7 @@ async fn forward(shared: &Shared, request: Request) -> Result<Response> {
     Ok(response)
 }
 
-/// Without the headers that belong to one connection.
+/// Removes the headers that apply to a single connection.
 fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
     for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
         headers.remove(name);

@@ -1,11 +1,11 @@
-//! What can go wrong in the harness, in words that say what to do.
+//! Errors of the harness. Their messages say what to do.
 
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// The result of everything in this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure of the harness or of a scenario.
@@ -14,40 +14,40 @@ pub enum Error {
     /// Something must be installed or built first; one line that says what.
     #[error("{0}")]
     Missing(String),
-    /// A file, folder or process could not be handled.
+    /// An operation on a file, folder or process failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: String,
         /// Why it failed.
         source: std::io::Error,
     },
-    /// A part ended by itself.
+    /// A part exited on its own.
     #[error("{name} ended ({status}); the end of its log {}:\n{lines}", .log.display())]
     PartDied {
-        /// The part.
+        /// The part's name.
         name: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// Its log.
         log: PathBuf,
         /// The last lines of its log.
         lines: String,
     },
-    /// A condition did not come true in time.
+    /// A condition did not become true in time.
     #[error("after {timeout:?} still not: {what}; last seen: {last}")]
     Timeout {
         /// The condition.
         what: String,
-        /// How long it was waited for.
+        /// The time limit.
         timeout: Duration,
-        /// What the last look saw.
+        /// What the last attempt saw.
         last: String,
     },
-    /// The API server refused or could not be reached.
+    /// The API server rejected a request or could not be reached.
     #[error("Kubernetes: {0}")]
     Kubernetes(#[from] kube::Error),
-    /// An HTTP call failed.
+    /// An HTTP request failed.
     #[error("HTTP: {0:?}")]
     Http(#[from] reqwest::Error),
     /// JSON could not be read or written.
@@ -59,15 +59,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// A failure told in one sentence.
+    /// An error with a message of one sentence.
     pub fn other(message: impl Display) -> Self {
         Self::Other(message.to_string())
     }
 }
 
-/// Says what was tried when an I/O operation fails.
+/// Adds context to I/O errors.
 pub(crate) trait Trying<T> {
-    /// Adds what was tried.
+    /// Adds the operation that failed.
     fn trying(self, what: impl Display) -> Result<T>;
 }
 

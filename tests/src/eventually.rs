@@ -1,19 +1,18 @@
-//! Waiting for conditions, never for time.
+//! Waiting for conditions instead of sleeping.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Why a condition does not hold yet: what was seen instead.
+/// Why a condition does not hold yet: the state that was observed instead.
 ///
-/// Every error becomes one by `?`, so that a call which fails for now is just
-/// tried again.
+/// Every error converts into one by `?`, so that a call that fails for now is retried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotYet(String);
 
 impl NotYet {
-    /// What was seen.
+    /// A reason from the observed state.
     pub fn new(seen: impl Display) -> Self {
         Self(seen.to_string())
     }
@@ -25,10 +24,10 @@ impl<E: std::error::Error> From<E> for NotYet {
     }
 }
 
-/// Looks again and again, quickly at first, until `look` returns a value.
+/// Polls `look`, with increasing pauses, until it returns a value.
 ///
 /// # Errors
-/// After `timeout`, with what was seen last.
+/// After `timeout`, with the last observed state.
 pub async fn eventually<T, F>(what: impl Display, timeout: Duration, mut look: F) -> Result<T>
 where
     F: AsyncFnMut() -> Result<T, NotYet>,
@@ -37,7 +36,7 @@ where
     let mut pause = Duration::from_millis(20);
     let mut last = NotYet::new("nothing: the first look did not end");
     loop {
-        // A look that needs no time would never be cut off by the timeout.
+        // A `look` that completes at once would never be cut off by the timeout.
         let left = timeout.saturating_sub(started.elapsed());
         if !left.is_zero() {
             match tokio::time::timeout(left, look()).await {
@@ -59,11 +58,10 @@ where
     }
 }
 
-/// Looks during a whole span and fails as soon as `look` does: for what must
-/// *not* happen.
+/// Polls `look` for the whole span and fails as soon as `look` does: for conditions that must hold throughout.
 ///
 /// # Errors
-/// What `look` saw.
+/// The state that `look` observed.
 pub async fn always<F>(what: impl Display, span: Duration, mut look: F) -> Result<()>
 where
     F: AsyncFnMut() -> Result<(), NotYet>,
@@ -82,7 +80,7 @@ where
     Ok(())
 }
 
-/// Says that a condition holds, or what is seen instead.
+/// Succeeds if the condition holds; otherwise reports the observed state.
 ///
 /// # Errors
 /// When it does not hold.

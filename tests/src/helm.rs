@@ -1,4 +1,4 @@
-//! helm 3 and helm 4, on a cluster.
+//! helm 3 and helm 4, for a cluster.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::error::{Result, Trying};
 use crate::operator::{NAMESPACE, RELEASE, default_values, merge};
 use crate::process::{self, Spec};
 
-/// One of them.
+/// One version of helm.
 #[derive(Clone)]
 pub struct Helm {
     program: PathBuf,
@@ -18,7 +18,7 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// helm 3, which is built if need be.
+    /// helm 3, built if needed.
     ///
     /// # Errors
     /// When it cannot be built.
@@ -38,20 +38,20 @@ impl Helm {
         }
     }
 
-    /// Runs `command RELEASE CHART` (`install`, `upgrade --install`, `template`, …) with these values on top of
-    /// [`default_values`], in the chart's namespace, and answers what it printed.
+    /// Runs `command RELEASE CHART` (`install`, `upgrade --install`, `template`, …) with these values merged over
+    /// [`default_values`], in the chart's namespace, and returns the output.
     ///
     /// # Errors
-    /// When helm refuses, with its words.
+    /// When helm fails; the error contains its output.
     pub async fn with_chart(&self, command: &[&str], values: Value) -> Result<String> {
         let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator");
         self.with_chart_at(&chart, command, values).await
     }
 
-    /// The same with another chart.
+    /// Like [`Self::with_chart`], with the chart in another folder.
     ///
     /// # Errors
-    /// When helm refuses, with its words.
+    /// When helm fails; the error contains its output.
     pub async fn with_chart_at(
         &self,
         chart: &Path,
@@ -68,16 +68,16 @@ impl Helm {
             .await
     }
 
-    /// Runs it in the chart's namespace, and answers what it printed.
+    /// Runs helm in the chart's namespace and returns the output.
     ///
     /// # Errors
-    /// When helm refuses, with its words.
+    /// When helm fails; the error contains its output.
     pub async fn run(&self, args: &[&str]) -> Result<String> {
         let helm = Spec::new("helm", &self.program)
             .args(args)
             .args(["--namespace", NAMESPACE])
             .env("KUBECONFIG", self.cluster.state().kubeconfig.display())
-            // So short a life needs no garbage collection.
+            // Skip garbage collection in such a short-lived process.
             .env("GOGC", "off")
             .env("HOME", self.cluster.folder().display());
         process::output(helm).await

@@ -1,4 +1,4 @@
-//! KEDA's operator and metrics adapter, as its own installation has them.
+//! KEDA's operator and metrics adapter, configured like KEDA's own installation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::pki::{Authority, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 
-/// The process that scales workloads, and tells the adapter what queues hold.
+/// The process that scales workloads and gives queue lengths to the adapter.
 pub const OPERATOR: &str = "keda-operator";
-/// The process behind the API of external metrics, which the HPA controller asks.
+/// The process that serves the external metrics API to the HPA controller.
 pub const ADAPTER: &str = "keda-adapter";
 
 const NAMESPACE: &str = "keda";
 const SERVICE: &str = "keda-metrics-apiserver";
 const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
-/// An aggregated API needs an address to count as reachable; nobody dials it.
+/// An aggregated API needs an endpoint address to count as available, but nothing connects to this one.
 const NOWHERE: &str = "203.0.113.9";
 const START: Duration = Duration::from_mins(1);
 
@@ -34,7 +34,7 @@ struct Ports {
     adapter: u16,
 }
 
-/// Installs KEDA and waits until the API of external metrics answers.
+/// Installs KEDA and waits until the external metrics API responds.
 pub(crate) async fn start(bin: &Path, cluster: &Cluster) -> Result<Vec<Process>> {
     let client = cluster.client();
     install_crds(&client, &bin.join("../crds")).await?;
@@ -83,15 +83,13 @@ pub(crate) async fn start(bin: &Path, cluster: &Cluster) -> Result<Vec<Process>>
     Ok(vec![operator, adapter])
 }
 
-/// Takes the API of external metrics out: while it is registered and nobody
-/// answers, no namespace can be deleted.
+/// Unregisters the external metrics API: while it is registered but unavailable, no namespace can be deleted.
 pub(crate) async fn unregister(client: &Client) -> Result<()> {
     let api = api(client, "apiregistration.k8s.io/v1", "APIService", None);
     ignore_missing(api.delete(API_SERVICE, &DeleteParams::default()).await)
 }
 
-/// Removes KEDA's CRDs, and so every `ScaledObject`; its operator must still
-/// run, or their finalizers hold them for ever.
+/// Removes KEDA's CRDs, and with them every `ScaledObject`. KEDA's operator must still run to remove their finalizers.
 pub(crate) async fn remove_crds(client: &Client) -> Result<()> {
     let api = api(
         client,
@@ -165,7 +163,7 @@ fn write_certificates(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).trying(format_args!("make {}", folder.display()))?;
     let authority = Authority::new("keda-ca")?;
     authority.write(folder, "ca")?;
-    // One certificate for both: the adapter is the operator's client.
+    // One certificate for both, since the adapter is a client of the operator.
     let service = format!("{SERVICE}.{NAMESPACE}.svc");
     let hosts = ["localhost", "127.0.0.1", service.as_str()];
     authority.issue(folder, "tls", "keda", &hosts, Use::Both)
@@ -177,11 +175,11 @@ fn spec(name: &str, bin: &Path, cluster: &Cluster) -> Spec {
         .log(folder.join(format!("{name}.log")))
         .env("HOME", folder.display())
         .env("KUBECONFIG", cluster.state().kubeconfig.display())
-        // Set and empty: all namespaces.
+        // Empty means all namespaces.
         .env("WATCH_NAMESPACE", "")
         .env("KEDA_CLUSTER_OBJECT_NAMESPACE", NAMESPACE)
         .env("POD_NAMESPACE", NAMESPACE)
-        // The defaults throttle some hundred ScaledObjects to minutes.
+        // The default limits would need minutes for a few hundred `ScaledObjects`.
         .env("KEDA_SCALEDOBJECT_CTRL_MAX_RECONCILES", "20")
         .args(["--kube-api-qps=2000", "--kube-api-burst=4000"])
 }
@@ -224,7 +222,7 @@ fn adapter(bin: &Path, cluster: &Cluster, certificates: &Path, ports: &Ports) ->
     ]))
 }
 
-/// The aggregated API, and the Service that it is found by.
+/// The aggregated API and its Service.
 fn api_objects() -> [Value; 4] {
     let metadata = json!({"name": SERVICE, "namespace": NAMESPACE});
     [
@@ -261,7 +259,7 @@ fn api_objects() -> [Value; 4] {
     ]
 }
 
-/// Server-side apply of whatever it is.
+/// Applies any object by server-side apply.
 async fn apply(client: &Client, object: &Value) -> Result<()> {
     let namespace = object
         .pointer("/metadata/namespace")

@@ -1,19 +1,18 @@
 //! A real Kubernetes on loopback ports, for tests and for trying things.
 //!
-//! Real are etcd, the API server, the controller manager, the scheduler,
-//! RabbitMQ, the SQS server and KEDA; fake are nodes and pods (kwok), but for a node in [`real`]. The operator
-//! is installed by its chart and runs as the chart's Deployments say. All ends
-//! with the process that started it, however that ends.
+//! etcd, the API server, the controller manager, the scheduler, RabbitMQ, the SQS server and KEDA are real. Nodes and
+//! pods are fake (kwok), except for a node in [`real`]. The operator is installed by its chart and runs as the chart's
+//! Deployments say. Everything ends with the process that started it, however that process ends.
 //!
-//! - [`cluster::RunningCluster`] runs a cluster, [`cluster::Cluster`] uses one;
-//! - [`scenario::Scenario`] is a namespace of its own on the shared cluster;
+//! - [`cluster::RunningCluster`] runs a cluster, [`cluster::Cluster`] is a handle to one;
+//! - [`scenario::Scenario`] is a namespace on the shared cluster;
 //! - [`operator::Operator`] installs the chart and starts instances of the controller,
 //!   [`webhook::Webhook`] the webhook's replicas;
-//! - [`eventually::eventually`] waits for conditions;
-//! - [`audit::Audit`] and [`rabbitmq::AccessLog`] tell who wrote what;
-//! - [`owners::Owner`] plays the controller of a system that actors bind to;
-//! - [`turn`] says when a scenario may run a cluster of its own;
-//! - [`counting_proxy::CountingProxy`] strikes after the n-th write.
+//! - [`eventually::eventually`] polls conditions;
+//! - [`audit::Audit`] and [`rabbitmq::AccessLog`] report who wrote what;
+//! - [`owners::Owner`] simulates the controller of a system that actors bind to;
+//! - [`turn`] decides when a scenario may run its own cluster;
+//! - [`counting_proxy::CountingProxy`] runs a hook at the n-th write.
 
 pub mod argocd;
 pub mod audit;
@@ -42,25 +41,25 @@ use std::time::Duration;
 
 pub use error::{Error, Result};
 
-/// What every client of TLS needs once per process.
+/// Installs the TLS crypto provider, once per process.
 pub fn install_crypto_provider() {
-    // A second installation is refused, which is what we want.
+    // A second installation fails, which is fine.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-/// SIGINT, SIGTERM and SIGHUP end this process only after all that it started
-/// is gone. Starting a first part does this, too.
+/// Makes SIGINT, SIGTERM and SIGHUP end this process only after every process that it started has ended. Starting the
+/// first part does this, too.
 pub fn watch_signals() {
     process::keeper::watch_signals();
 }
 
-/// Does not return when a signal is ending this process: what fails now fails
-/// because of that, and the exit code must tell the signal.
+/// Never returns while a signal is ending this process: errors are then a consequence of the signal, and the exit code
+/// must report the signal.
 pub async fn let_the_end_come() {
     process::keeper::let_the_end_come().await;
 }
 
-/// Runs all that a process of ours does, and says what went wrong; what it started is gone by then.
+/// Runs the work of one of our processes and prints its error. Every process that it started has ended on return.
 pub async fn to_the_end(work: impl Future<Output = Result<()>>) -> ExitCode {
     install_crypto_provider();
     watch_signals();
@@ -75,7 +74,7 @@ pub async fn to_the_end(work: impl Future<Output = Result<()>>) -> ExitCode {
     }
 }
 
-/// A client for addresses on loopback: no proxy, no redirects, no long waits.
+/// An HTTP client for loopback addresses: no proxy, no redirects, short timeouts.
 pub(crate) fn http_client() -> Result<reqwest::Client> {
     install_crypto_provider();
     Ok(reqwest::Client::builder()

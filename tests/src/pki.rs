@@ -9,14 +9,14 @@ use rcgen::{
 
 use crate::error::{Error, Result, Trying};
 
-/// What a certificate may be used for.
+/// Extended key usage of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// By a server.
+    /// Server authentication.
     Server,
-    /// By a client.
+    /// Client authentication.
     Client,
-    /// By both.
+    /// Both.
     Both,
 }
 
@@ -29,10 +29,10 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new authority.
+    /// Creates an authority with a new key.
     ///
     /// # Errors
-    /// When a key cannot be made.
+    /// When the key or certificate cannot be created.
     pub fn new(name: &str) -> Result<Self> {
         let key = KeyPair::generate().map_err(failed)?;
         let mut params = CertificateParams::default();
@@ -51,13 +51,13 @@ impl Authority {
         })
     }
 
-    /// Its certificate.
+    /// The authority's certificate, as PEM.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// Writes `NAME.crt` and `NAME.key`.
+    /// Writes the certificate and key to `NAME.crt` and `NAME.key`.
     ///
     /// # Errors
     /// When the files cannot be written.
@@ -68,7 +68,7 @@ impl Authority {
     /// Issues a certificate and writes it to `NAME.crt` and `NAME.key`.
     ///
     /// # Errors
-    /// When it cannot be issued or written.
+    /// When the certificate cannot be issued or written.
     pub fn issue(
         &self,
         folder: &Path,
@@ -100,11 +100,10 @@ impl Authority {
     }
 }
 
-/// Writes a key pair by which tokens are signed (`NAME.key`) and checked
-/// (`NAME.pub`).
+/// Creates a key pair and writes the key that signs tokens to `NAME.key` and the key that verifies them to `NAME.pub`.
 ///
 /// # Errors
-/// When it cannot be made or written.
+/// When the key cannot be created or written.
 pub fn write_signing_key(folder: &Path, name: &str) -> Result<()> {
     let key = KeyPair::generate().map_err(failed)?;
     write_file(&folder.join(format!("{name}.key")), &key.serialize_pem())?;

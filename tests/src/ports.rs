@@ -1,4 +1,4 @@
-//! Free loopback ports that stay free until a part binds them.
+//! Free loopback ports that are reserved until a part binds them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,19 +8,18 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::{Error, Result, Trying};
 
-/// Ports below the range that the kernel hands to outgoing connections: there
-/// nothing but another listener can take one between choice and bind.
+/// Below the kernel's ephemeral port range, so that only another listener can take a port between choice and bind.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 10_000;
 
-/// The lock files of the ports that this process has chosen; held until it
-/// ends, so that two harnesses never choose the same one.
+/// The lock files of the ports that this process has chosen. They are held until it exits, so that two harnesses never
+/// choose the same port.
 static CHOSEN: Mutex<BTreeMap<u16, File>> = Mutex::new(BTreeMap::new());
 
-/// A free port on 127.0.0.1.
+/// Returns a free port on 127.0.0.1.
 ///
 /// # Errors
-/// When there is none.
+/// When no port is free.
 pub fn free() -> Result<u16> {
     let folder = locks();
     std::fs::create_dir_all(&folder).trying(format_args!("make {}", folder.display()))?;

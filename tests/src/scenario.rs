@@ -1,4 +1,4 @@
-//! A scenario: a namespace of its own on the shared cluster.
+//! A scenario: a test in its own namespace on the shared cluster.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -21,10 +21,10 @@ use crate::process::{self, Spec};
 use crate::real;
 use crate::turn::{self, Stopwatch};
 
-/// `kubectl delete` waits for finalizers without end. The longest that a scenario waits for on purpose is shorter.
+/// A limit for kubectl, since `kubectl delete` waits for finalizers without one. Longer than any intended wait.
 const KUBECTL: Duration = Duration::from_mins(4);
 
-/// What a scenario's body gets.
+/// The context of a scenario's body.
 pub struct Scenario {
     cluster: Cluster,
     namespace: String,
@@ -32,12 +32,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// Runs a scenario on the cluster that the environment names, in a fresh
-    /// namespace with the Secrets of the brokers, and removes that afterwards.
+    /// Runs a scenario on the cluster named by the environment, in a new namespace with the brokers' Secrets, and
+    /// deletes the namespace afterwards.
     ///
     /// # Panics
-    /// When the body fails or panics, as a test must. What the operator
-    /// logged about the namespace is printed.
+    /// When the body fails or panics, as a test must. The operator's log lines about the namespace are printed.
     pub async fn run<F>(name: &str, body: F)
     where
         F: AsyncFnOnce(&Self) -> Result<()>,
@@ -47,8 +46,8 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// The same for what waits for minutes and does little meanwhile: it may run beside what is timed, which would
-    /// otherwise keep everything else waiting for it.
+    /// Like [`Self::run`], for scenarios that wait for minutes and do little meanwhile. They may run beside timed
+    /// scenarios: if those had to wait for them, everything queued behind would wait, too.
     ///
     /// # Panics
     /// When the body fails or panics.
@@ -60,7 +59,7 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// The same while nobody else uses that cluster: something is timed.
+    /// Like [`Self::run`], without other scenarios on the cluster: for measurements.
     ///
     /// # Panics
     /// When the body fails or panics.
@@ -73,7 +72,7 @@ impl Scenario {
         Self::run_on(shared_cluster(), name, body).await;
     }
 
-    /// The same on a cluster of the scenario's own.
+    /// Like [`Self::run`], on the scenario's own cluster.
     ///
     /// # Panics
     /// When the body fails or panics.
@@ -85,7 +84,7 @@ impl Scenario {
         let scenario = match entered.await {
             Ok(scenario) => scenario,
             Err(error) => {
-                // One line: it tells what to do, a backtrace does not.
+                // One line, since it says what to do and a backtrace does not.
                 eprintln!("{error}");
                 std::panic::resume_unwind(Box::new(error.to_string()));
             }
@@ -115,7 +114,7 @@ impl Scenario {
             Ok(_) => {}
         }
         if let Some(failure) = failure {
-            // The hook has already printed a panic; an error is printed above.
+            // A panic was printed by the hook, an error above.
             std::panic::resume_unwind(failure);
         }
     }
@@ -135,7 +134,7 @@ impl Scenario {
             namespace,
             suffix,
         };
-        // Without it pods are refused, and controllers back off.
+        // Without its `ServiceAccount`, pods are rejected and controllers back off.
         eventually(
             "the namespace has its ServiceAccount",
             Duration::from_secs(30),
@@ -148,7 +147,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The shared cluster.
+    /// The cluster that the scenario runs on.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -166,13 +165,13 @@ impl Scenario {
         &self.namespace
     }
 
-    /// A name that no other scenario uses: queues are the whole broker's.
+    /// A name that no other scenario uses, since scenarios share the broker's queues.
     #[must_use]
     pub fn name(&self, base: &str) -> String {
         format!("{base}-{}", self.suffix)
     }
 
-    /// The objects of a kind in this scenario's namespace.
+    /// The API of a kind in this scenario's namespace.
     #[must_use]
     pub fn api<K>(&self) -> Api<K>
     where
@@ -183,8 +182,8 @@ impl Scenario {
         Api::namespaced(self.client(), &self.namespace)
     }
 
-    /// The actors in this scenario's namespace, as JSON: what the API server
-    /// has, not what our types make of it.
+    /// The actors in this scenario's namespace, as JSON, so that tests see what the API server stores and not what our
+    /// types decode.
     #[must_use]
     pub fn actors(&self) -> Api<DynamicObject> {
         let kind = kube::core::GroupVersionKind::gvk("asya.sh", "v1alpha1", "AsyncActor");
@@ -195,17 +194,17 @@ impl Scenario {
     /// Runs kubectl in this scenario's namespace and returns its output.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When kubectl fails; the error contains its output.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.cluster
             .kubectl(&[&["--namespace", &self.namespace], args].concat())
             .await
     }
 
-    /// `kubectl apply` of a manifest.
+    /// Runs `kubectl apply` with a manifest.
     ///
     /// # Errors
-    /// When it is refused, with the API server's words.
+    /// When the manifest is rejected; the error contains the API server's message.
     pub async fn apply(&self, manifest: &Value) -> Result<()> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -220,10 +219,10 @@ impl Scenario {
             .map(drop)
     }
 
-    /// Waits until an actor is gone, its finalizer done.
+    /// Waits until an actor is deleted, its finalizer removed.
     ///
     /// # Errors
-    /// After the timeout, with the status seen last.
+    /// After the timeout, with the last observed status.
     pub async fn actor_gone(&self, actor: &str, timeout: Duration) -> Result<()> {
         let actors = self.actors();
         eventually(
@@ -237,10 +236,10 @@ impl Scenario {
         .await
     }
 
-    /// Waits until an actor's `.status.status` is this.
+    /// Waits until an actor's `.status.status` has this value.
     ///
     /// # Errors
-    /// After the timeout, with the status seen last.
+    /// After the timeout, with the last observed status.
     pub async fn actor_status(
         &self,
         actor: &str,
@@ -264,7 +263,7 @@ impl Scenario {
         .await
     }
 
-    /// Waits until an Event of this reason stands in the namespace, and answers what it says.
+    /// Waits for an Event with this reason in the namespace, and returns the messages.
     ///
     /// # Errors
     /// After the timeout.
@@ -310,15 +309,15 @@ impl Cluster {
     /// Runs kubectl as the administrator and returns its output.
     ///
     /// # Errors
-    /// When it fails, with what it said.
+    /// When kubectl fails; the error contains its output.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let state = self.state();
         let kubectl = Spec::new("kubectl", state.control_plane.join("kubectl"))
             .args(args)
             .env("KUBECONFIG", state.kubeconfig.display())
-            // So short a life needs no garbage collection, which is a third of what it does.
+            // Skip garbage collection in such a short-lived process; it would take a third of the time.
             .env("GOGC", "off")
-            // Its discovery cache must not survive a cluster on the same port.
+            // kubectl's discovery cache must not outlive the cluster, since another may use the same port.
             .env("HOME", state.folder.display());
         let output = timeout(KUBECTL, process::output(kubectl)).await;
         let late = |_| {

@@ -1,4 +1,4 @@
-//! TLS in front of a server that speaks none.
+//! A TLS proxy in front of a plain-text server.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result, Trying};
 use crate::pki::{Authority, Use};
 
-/// A proxy on a loopback port, whose certificate an authority of its own has signed; ended when dropped.
+/// A proxy on a loopback port, with a certificate signed by its own CA; stops when dropped.
 pub struct TlsProxy {
-    /// Where it is.
+    /// The proxy's URL.
     pub url: String,
-    /// The authority's certificate.
+    /// The CA certificate.
     pub ca: String,
     task: JoinHandle<()>,
 }
 
 impl TlsProxy {
-    /// Starts one in front of `server`, a URL of the scheme `http`. Its files stand in the cluster's folder.
+    /// Starts a proxy in front of `server`, an `http` URL. Its files are in the cluster's folder.
     ///
     /// # Errors
-    /// When no certificate can be made, or no port be had.
+    /// When no certificate can be issued, or no port is free.
     pub async fn start(cluster: &Cluster, server: &str) -> Result<Self> {
         let address = server.trim_start_matches("http://").to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await;

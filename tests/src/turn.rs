@@ -1,7 +1,7 @@
-//! Whose turn it is: scenarios share one machine.
+//! Coordinates scenarios that share one machine.
 //!
-//! Scenarios on the shared cluster run beside each other, or alone while something is timed; no cluster starts then,
-//! which is what costs most. Clusters besides the shared one are few at a time.
+//! Scenarios on the shared cluster run concurrently, or alone while something is timed. No cluster starts during a
+//! measurement, since that is what costs most. The number of clusters besides the shared one is limited.
 
 use std::io::Write;
 use std::sync::Once;
@@ -10,17 +10,18 @@ use std::time::Instant;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore, SemaphorePermit};
 
-/// Readers run beside each other, a writer alone. It is fair: who comes after a writer waits for it.
+/// Concurrent scenarios are readers, a measurement is the writer. The lock is fair: readers queue behind a waiting
+/// writer.
 static QUIET: RwLock<()> = RwLock::const_new(());
 
-/// The turn to run a cluster of one's own, until it is dropped.
+/// Permission to run a separate cluster, until this is dropped.
 pub struct OwnCluster {
     _permit: Option<SemaphorePermit<'static>>,
     _stopwatch: Stopwatch,
 }
 
-/// Waits for the turn to run a cluster of one's own: one more of them than there are processors, since most of the
-/// time they wait for something.
+/// Waits for permission to run a separate cluster. The limit is one more than the number of processors, since clusters
+/// are idle most of the time.
 pub async fn own_cluster() -> OwnCluster {
     static TURNS: Semaphore = Semaphore::const_new(0);
     static FIRST: Once = Once::new();
@@ -32,31 +33,31 @@ pub async fn own_cluster() -> OwnCluster {
     }
 }
 
-/// Something is timed, until this is dropped.
+/// A measurement in progress, until this is dropped.
 pub struct Quiet {
     _guard: RwLockWriteGuard<'static, ()>,
 }
 
-/// Waits until nobody uses the shared cluster and none starts: for what is timed.
+/// Waits until no scenario uses the shared cluster and no cluster starts, so that nothing disturbs a measurement.
 pub async fn quiet() -> Quiet {
     Quiet {
         _guard: QUIET.write().await,
     }
 }
 
-/// Something that may not disturb what is timed, until this is dropped.
+/// Work that must not run during a measurement, until this is dropped.
 pub struct Beside {
     _guard: RwLockReadGuard<'static, ()>,
 }
 
-/// Waits until nothing is timed.
+/// Waits until no measurement is in progress.
 pub async fn beside_others() -> Beside {
     Beside {
         _guard: QUIET.read().await,
     }
 }
 
-/// Says how long a test took, when it ends.
+/// Prints how long a test took when it ends.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
@@ -67,11 +68,11 @@ impl Stopwatch {
 
 impl Drop for Stopwatch {
     fn drop(&mut self) {
-        // The test harness names threads by their tests.
+        // The test harness names threads after their tests.
         let thread = std::thread::current();
         let (seconds, name) = (self.0.elapsed().as_secs_f64(), thread.name());
         let line = format!("{seconds:6.1} s  {}\n", name.unwrap_or_default());
-        // Not captured, as what a test prints is.
+        // Written to stderr directly, since the output of `print!` is captured.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }

@@ -1,11 +1,10 @@
-//! `asya-cluster` is there and knows what the Makefile asks of it. This is also how `make demo` builds it: an
-//! integration test brings the features that all tests are built with, so that nothing is compiled twice, and this one
-//! compiles in a moment.
+//! `asya-cluster` exists and takes the arguments that the Makefile passes. `make demo` builds it the same way:
+//! integration tests enable the features that all tests are built with, so nothing is compiled twice.
 
 use std::process::Command;
 
 #[test]
-fn asya_cluster_knows_what_the_makefile_asks_of_it() {
+fn asya_cluster_accepts_the_makefiles_arguments() {
     let program = env!("CARGO_BIN_EXE_asya-cluster");
     let answer = Command::new(program).arg("--help").output().unwrap();
     let text = String::from_utf8(answer.stdout).unwrap();

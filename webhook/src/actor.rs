@@ -18,7 +18,6 @@ use crate::index::{Contact, Index};
 use crate::outcome::{Reason, Verdict};
 use crate::review::{Answer, Denied, Request, Served};
 
-/// What this path serves.
 const SERVED: Served = Served {
     group: GROUP,
     version: "v1alpha1",
@@ -27,7 +26,7 @@ const SERVED: Served = Served {
     operations: &["CREATE", "UPDATE"],
 };
 
-/// HTTP's code for an object that breaks rules.
+/// HTTP status for an object that breaks rules.
 const INVALID: u16 = 422;
 
 /// What becomes of an actor that breaks a rule (VAC-3).
@@ -43,21 +42,19 @@ pub enum Mode {
     Off,
 }
 
-/// Judges actors.
+/// Validates actors.
 pub struct Actors {
-    /// What becomes of one that breaks a rule.
+    /// What to do with an actor that breaks a rule.
     pub mode: Mode,
     /// The operator's own namespace.
     pub namespace: String,
-    /// All other actors.
     pub index: Arc<Index>,
-    /// How old what the index says may be.
+    /// Whether the index can be relied on.
     pub contact: Contact,
-    /// What the controller tells.
     pub facts: Known,
 }
 
-/// What is read of an actor.
+/// The parts of an actor that are read.
 #[derive(Deserialize)]
 struct Object<'a> {
     #[serde(borrow)]
@@ -93,7 +90,6 @@ impl<'a> Object<'a> {
 }
 
 impl Actors {
-    /// The verdict on a request.
     pub fn judge(&self, request: &Request<'_>) -> Verdict {
         if !request.is(&SERVED) {
             return Verdict::not_served(request);
@@ -110,7 +106,7 @@ impl Actors {
                 told: None,
             };
         };
-        // Else its finalizer could never go.
+        // Otherwise its finalizer could never be removed.
         if actor.metadata.deletion_timestamp.is_some() {
             return Verdict::allowed(Reason::Deleting);
         }
@@ -127,7 +123,7 @@ impl Actors {
                 return self.verdict(&key, &errors, Vec::new());
             }
         };
-        // What cannot be read was never judged: its fields bind nobody.
+        // An old spec that cannot be decoded was never validated: do not enforce its immutable fields.
         let old = old.and_then(|old| validate::decode(old.spec()).ok());
         if old.as_ref() == Some(&spec) {
             return self.unless(&key, &errors);
@@ -173,7 +169,7 @@ impl Actors {
         self.verdict(&key, &errors, warnings)
     }
 
-    /// What other actors have that this one would need; only what its write asks for anew (ADM-6).
+    /// Conflicts with other actors, only over what this write newly requests (ADM-6).
     fn conflicts(
         &self,
         key: &Key,
@@ -196,7 +192,7 @@ impl Actors {
         queue.into_iter().chain(target).collect()
     }
 
-    /// The spec is as it was: nothing else is judged.
+    /// The verdict on an unchanged spec: no other rule is checked.
     fn unless(&self, key: &Key, errors: &[Violation]) -> Verdict {
         if errors.is_empty() {
             return Verdict::allowed(Reason::Unchanged);
@@ -241,7 +237,7 @@ impl Actors {
     }
 }
 
-/// FW-21: annotations that mean nothing, of those that this write sets (ADM-6).
+/// Annotations with meaningless values, only of those that this write sets (FW-21, ADM-6).
 fn steering(actor: &Object<'_>, old: Option<&Object<'_>>) -> Vec<Violation> {
     let before = |name: &str| old.and_then(|old| old.annotation(name));
     validate::annotations(|name| {
@@ -250,7 +246,7 @@ fn steering(actor: &Object<'_>, old: Option<&Object<'_>>) -> Vec<Violation> {
     })
 }
 
-/// All errors, a line each (VAC-1).
+/// All errors, one per line (VAC-1).
 fn message(key: &Key, errors: &[Violation]) -> String {
     let plural = if errors.len() == 1 { "" } else { "s" };
     let mut text = format!("AsyncActor {key} has {} error{plural}:", errors.len());
@@ -261,7 +257,7 @@ fn message(key: &Key, errors: &[Violation]) -> String {
     text
 }
 
-/// VAC-5.
+/// Turns a conflict into a warning, because the index may be stale (VAC-5).
 fn unsure(conflict: &Violation) -> String {
     format!(
         "{conflict} (not refused: the webhook has no contact with the API server, this may be out of date)"

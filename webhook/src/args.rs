@@ -1,5 +1,5 @@
-//! Flags and environment; transports and what pods get come by the same variables as the controller's. A bad
-//! value stops the start, naming it.
+//! Flags and environment variables. Transports and pod settings come from the same variables as the controller's. An
+//! invalid value fails startup with an error that names it.
 
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ use crate::actor::Mode;
 #[derive(Parser, Debug)]
 #[command(name = "asya-webhook", version)]
 pub struct Args {
-    /// Address of the reviews, by TLS.
+    /// Address that serves admission reviews, over TLS.
     #[arg(long, default_value = ":9443")]
     pub webhook_bind_address: String,
 
-    /// Address of /healthz, /readyz and /metrics.
+    /// Address that serves /healthz, /readyz and /metrics.
     #[arg(long, default_value = ":8081")]
     pub health_probe_bind_address: String,
 
-    /// Secret of the operator's namespace with the certificate.
+    /// Name of the Secret with the certificate, in the operator's namespace.
     #[arg(long, default_value = "asya-webhook-tls")]
     pub tls_secret: String,
 
-    /// What the certificate must name, separated by commas.
+    /// Names that the certificate must contain, separated by commas.
     #[arg(long, value_delimiter = ',', required = true)]
     pub tls_names: Vec<String>,
 
-    /// PEM of the CA whose certificates API servers present to webhooks; nobody else is served then. Empty: everybody is.
+    /// PEM of the CA that signs the client certificates of API servers. If set, the webhook serves only clients with a
+    /// certificate of this CA; if empty, every client.
     #[arg(
         long,
         env = "ASYA_WEBHOOK_CLIENT_CA",
@@ -37,42 +38,42 @@ pub struct Args {
     )]
     pub client_ca: String,
 
-    /// `ConfigMap` of the operator's namespace in which the controller tells what only it knows; empty: nobody tells,
-    /// and any authority of the certificate will do.
+    /// Name of the `ConfigMap` in the operator's namespace through which the controller publishes facts about the
+    /// cluster. If empty, there are none, and the webhook accepts a certificate of any CA.
     #[arg(long, default_value = "")]
     pub facts_config_map: String,
 
-    /// What becomes of an `AsyncActor` that breaks a rule.
+    /// What happens to an `AsyncActor` that breaks a rule.
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     pub validation: Mode,
 
-    /// How long reviews are still answered after SIGTERM, in seconds: so long it takes until nobody sends any.
+    /// Seconds for which the webhook keeps answering reviews after SIGTERM, until API servers no longer send any.
     #[arg(long, default_value_t = 10)]
     pub shutdown_delay: u64,
 
-    /// Kubeconfig file (default: the pod's service account, else KUBECONFIG).
+    /// Path of a kubeconfig file (default: the pod's service account, else KUBECONFIG).
     #[arg(long)]
     pub kubeconfig: Option<String>,
 
-    /// error, warn, info, debug or trace; or a filter by module.
+    /// Log level: error, warn, info, debug or trace; or a filter by module.
     #[arg(long, default_value = "info")]
     pub log_level: String,
 
-    /// Transports, and what pods get.
+    /// Transports and settings of pods.
     #[command(flatten)]
     pub installation: InstallationFlags,
 
-    /// The operator's own namespace.
+    /// Namespace of the operator.
     #[arg(long, env = "POD_NAMESPACE", default_value = "asya-system")]
     pub namespace: String,
 
-    /// The pod's name, for Events.
+    /// Name of the pod, for Events.
     #[arg(long, env = "POD_NAME", default_value = "asya-webhook")]
     pub pod_name: String,
 }
 
 impl Args {
-    /// Whether somebody tells facts.
+    /// Whether the controller publishes facts.
     pub fn has_facts(&self) -> bool {
         !self.facts_config_map.is_empty()
     }

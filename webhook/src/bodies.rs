@@ -1,22 +1,23 @@
-//! Memory that bodies of requests may take, over all connections (ADM-22).
+//! Limits the memory of request bodies across all connections (ADM-22).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use asya_process::fair::{Share, victim};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The memory, and who has how much of it. A clone looks at the same.
+/// The memory budget and its holders. Clones share state.
 #[derive(Clone)]
 pub struct Bodies(Arc<Inner>);
 
 struct Inner {
     most: usize,
     table: Mutex<Table>,
-    /// Somebody gave memory back.
+    /// Notified when memory is released.
     freed: Notify,
 }
 
@@ -34,12 +35,12 @@ struct Entry {
     given_up: CancellationToken,
 }
 
-/// This body was given up for others: its client sends the most.
+/// The body was given up for others, because its client uses the most memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenUp;
 
 impl Bodies {
-    /// All together may take `most` bytes.
+    /// Creates a budget of `most` bytes.
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Inner {
             most,
@@ -48,16 +49,16 @@ impl Bodies {
         }))
     }
 
-    /// How many bytes they take.
+    /// Bytes in use.
     #[cfg(test)]
     pub fn taken(&self) -> usize {
-        self.0.table().taken
+        self.0.table.lock().taken
     }
 
-    /// Of a body that begins to arrive.
+    /// Registers a body that begins to arrive.
     pub fn begin(&self, peer: IpAddr) -> Memory {
         let given_up = CancellationToken::new();
-        let mut table = self.0.table();
+        let mut table = self.0.table.lock();
         table.last += 1;
         let id = table.last;
         let entry = Entry {
@@ -76,14 +77,8 @@ impl Bodies {
     }
 }
 
-impl Inner {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Table {
-    /// Takes so much more for a body if there is room; else gives up the bodies that it needs, or this one.
+    /// Reserves `more` bytes for a body if there is room; otherwise gives up the bodies in its way, or this one.
     fn take(&mut self, id: u64, more: usize, most: usize) -> Result<bool, GivenUp> {
         let alive = |entry: &Entry| !entry.given_up.is_cancelled();
         if self.bodies.get(&id).is_none_or(|entry| !alive(entry)) {
@@ -94,7 +89,7 @@ impl Table {
             self.bodies.entry(id).and_modify(|entry| entry.size += more);
             return Ok(true);
         }
-        // What was given up is still there until its request is answered.
+        // A body that was given up holds its memory until its request is answered.
         let given_up = self.bodies.values().filter(|entry| !alive(entry));
         let mut kept = self.taken - given_up.map(|entry| entry.size).sum::<usize>();
         while kept + more > most {
@@ -124,7 +119,7 @@ impl Entry {
     }
 }
 
-/// The memory of one body; given back when it is dropped.
+/// The memory of one body; released on drop.
 pub struct Memory {
     inner: Arc<Inner>,
     id: u64,
@@ -132,17 +127,22 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Takes so much more.
+    /// Reserves `more` bytes, waiting for room if necessary.
     ///
     /// # Errors
-    /// When others need it more.
+    /// When this body is given up for others.
     pub async fn take(&self, more: usize) -> Result<(), GivenUp> {
         loop {
             let freed = self.inner.freed.notified();
             tokio::pin!(freed);
-            // Before the look, so that nothing that is freed after it is missed.
+            // Register before the check, so that no release in between is missed.
             freed.as_mut().enable();
-            if self.inner.table().take(self.id, more, self.inner.most)? {
+            if self
+                .inner
+                .table
+                .lock()
+                .take(self.id, more, self.inner.most)?
+            {
                 return Ok(());
             }
             tokio::select! {
@@ -152,7 +152,7 @@ impl Memory {
         }
     }
 
-    /// Ends when the body is given up for others.
+    /// Waits until the body is given up for others.
     pub async fn given_up(&self) {
         self.given_up.cancelled().await;
     }
@@ -160,7 +160,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let mut table = self.inner.table();
+        let mut table = self.inner.table.lock();
         if let Some(entry) = table.bodies.remove(&self.id) {
             table.taken -= entry.size;
         }

@@ -1,4 +1,4 @@
-//! The clients of the API server. Nothing that answers a review uses one (ADM-7).
+//! Clients of the API server. Nothing that answers a review uses them (ADM-7).
 
 use std::time::Duration;
 
@@ -8,21 +8,20 @@ use kube::client::ClientBuilder;
 
 use crate::index::Contact;
 
-/// Longer than the watch of actors lasts: a connection on which nothing comes for so long is dead.
+/// Read timeout, longer than a watch of actors lasts: a connection that is silent for this long is dead.
 const QUIET: Duration = Duration::from_secs(25);
-/// The same of the other watches.
+/// Read timeout of the other watches.
 const QUIET_OTHERS: Duration = Duration::from_mins(1);
 
-/// The clients of this process.
 pub struct Clients {
-    /// Watches actors, and tells `contact` of every answer.
+    /// Watches actors, and reports every response to `contact`.
     pub actors: Client,
-    /// Watches the certificate and the facts, and writes Events.
+    /// Watches everything else, and writes Events.
     pub others: Client,
 }
 
 impl Clients {
-    /// By the pod's service account, or by a kubeconfig.
+    /// Uses a kubeconfig if one is given, otherwise the pod's service account.
     ///
     /// # Errors
     /// When there is no usable configuration.

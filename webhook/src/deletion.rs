@@ -1,5 +1,5 @@
-//! Deletions that would take messages with them: of an actor that goes only with an empty queue, and of the
-//! `CustomResourceDefinition`, with which all actors and their queues go (QUE-40, QUE-49).
+//! Guards deletions that would lose messages: of an actor that may be deleted only with an empty queue, and of the
+//! `CustomResourceDefinition`, which takes all actors and their queues with it (QUE-40, QUE-49).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,16 +33,14 @@ const DEFINITIONS: Served = Served {
     operations: &["DELETE"],
 };
 
-/// HTTP's code for what may not be done.
 const FORBIDDEN: u16 = 403;
-/// So many actors are named.
+/// Number of actors named in a denial.
 const NAMED: usize = 3;
 
-/// Judges deletions.
+/// Reviews deletions.
 pub struct Deletions {
-    /// What becomes of one that would take messages with it.
+    /// What to do with a deletion that would lose messages.
     pub mode: Mode,
-    /// All actors.
     pub index: Arc<Index>,
 }
 
@@ -77,7 +75,7 @@ impl Metadata<'_> {
 }
 
 impl Deletions {
-    /// The verdict on a request. What cannot be read is allowed: the finalizer stands behind us.
+    /// Reviews a deletion. An object that cannot be decoded is allowed, because the finalizer is the backstop.
     pub fn judge(&self, request: &Request<'_>) -> Verdict {
         let of_actor = request.is(&ACTORS);
         if !of_actor && !request.is(&DEFINITIONS) {
@@ -135,7 +133,7 @@ impl Deletions {
     }
 }
 
-/// The numbers are those that status told last; what came since the finalizer holds.
+/// Uses the counts that status reported last; the finalizer guards messages that arrived since.
 fn of_an_actor(object: &Object<'_>) -> Option<String> {
     let Object {
         metadata,

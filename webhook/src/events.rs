@@ -1,5 +1,5 @@
-//! Events about pods that were injected, left alone or refused (OBS-2): best effort, told after the answer, and at
-//! most one per object, reason and minute.
+//! Events for pods that were injected, skipped or denied: best effort, written after the response, and at most one per
+//! object, reason and minute (OBS-2).
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,28 +15,27 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-/// What waits to be told; more is dropped, since no review may wait for it.
+/// Queue capacity; further Events are dropped, because no review may wait for them.
 const WAITING: usize = 1024;
-/// An object is told of one reason as often as this.
+/// Minimum interval between Events of the same reason for an object.
 const GAP: Duration = Duration::from_mins(1);
-/// Objects and reasons that are remembered; a crowd beyond that is told again sooner.
+/// Number of objects and reasons remembered; beyond it, Events may repeat sooner.
 const REMEMBERED: usize = 8192;
-/// Of an object's name, with room for what follows within the 253 characters of an Event's.
+/// Maximum length of the object's name in an Event's name, which leaves room for the suffix within 253 characters.
 const LONGEST_NAME: usize = 220;
-/// An Event that takes longer is given up.
+/// Timeout for writing an Event.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// Who tells.
 const REPORTER: &str = "asya-webhook";
 
-/// What an Event says in one word.
+/// The kind of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Note {
-    /// A pod gets the sidecar.
+    /// The pod gets the sidecar.
     Injected,
-    /// A pod starts without it.
+    /// The pod starts without the sidecar.
     InjectionSkipped,
-    /// A pod does not start, since it cannot get it.
+    /// The pod is denied, because it cannot get the sidecar.
     InjectionDenied,
 }
 
@@ -57,21 +56,17 @@ impl Note {
     }
 }
 
-/// An object that an Event is about.
+/// The object that an Event regards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct About {
     /// API group and version.
     pub api_version: Box<str>,
-    /// Kind.
     pub kind: Box<str>,
-    /// Name.
     pub name: Box<str>,
-    /// Uid.
     pub uid: Box<str>,
 }
 
 impl About {
-    /// An actor.
     pub fn actor(name: &str, uid: &str) -> Self {
         Self {
             api_version: format!("{GROUP}/v1alpha1").into(),
@@ -82,31 +77,29 @@ impl About {
     }
 }
 
-/// What came of a pod.
+/// The outcome for a pod, to be written as Events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Namespace of all of them.
+    /// Namespace of the pod, the actor and the owner.
     pub namespace: Box<str>,
-    /// The actor.
     pub actor: About,
-    /// Who makes the pod.
+    /// The pod's controller.
     pub owner: Option<About>,
-    /// What came of it.
     pub note: Note,
-    /// Why.
+    /// Why, in one word; Events are rate-limited by it.
     pub reason: &'static str,
-    /// What users read.
+    /// The message for users.
     pub text: String,
 }
 
-/// Where Events are left to be written.
+/// The queue of Events to write.
 #[derive(Clone, Debug)]
 pub struct Events {
     waiting: mpsc::Sender<Told>,
 }
 
 impl Events {
-    /// Leaves it to the writer, or drops it when that is too far behind.
+    /// Queues the Event, or drops it if the queue is full.
     pub fn tell(&self, told: Told) {
         if self.waiting.try_send(told).is_err() {
             debug!("an Event was dropped: too many wait");
@@ -114,7 +107,7 @@ impl Events {
     }
 }
 
-/// Writes Events.
+/// Writes the queued Events.
 pub struct Writer {
     client: Client,
     instance: String,
@@ -122,7 +115,7 @@ pub struct Writer {
     last: HashMap<(About, Note, &'static str), Instant>,
 }
 
-/// A place for Events, and who writes them by `client`, in the name of this instance.
+/// Creates the queue and its writer, which writes with `client` and reports as `instance`.
 pub fn events(client: Client, instance: &str) -> (Events, Writer) {
     let (sender, waiting) = mpsc::channel(WAITING);
     let writer = Writer {
@@ -135,7 +128,7 @@ pub fn events(client: Client, instance: &str) -> (Events, Writer) {
 }
 
 impl Writer {
-    /// Writes until there is nobody left who tells.
+    /// Writes Events until all senders are dropped.
     pub async fn run(mut self) {
         while let Some(told) = self.waiting.recv().await {
             let about = [Some(told.actor.clone()), told.owner.clone()];
@@ -199,7 +192,7 @@ impl Writer {
     }
 }
 
-/// As other reporters name theirs. A prefix for the API server to complete may not end in a dot.
+/// Names Events as other reporters do. Not by `generateName`, whose prefix may not end in a dot.
 fn name_of(object: &str, now: Timestamp) -> String {
     let object: String = object.chars().take(LONGEST_NAME).collect();
     format!("{object}.{:x}", now.as_nanosecond())

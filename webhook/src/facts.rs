@@ -1,8 +1,8 @@
-//! What the controller tells beside actors, in one `ConfigMap` (ADM-7).
+//! Facts that the controller publishes in one `ConfigMap`, beside the actors (ADM-7).
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::admission::facts::Facts;
@@ -10,42 +10,40 @@ use futures::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use parking_lot::RwLock;
 use tracing::warn;
 
-/// Shorter than the client's read timeout: a connection that died unnoticed is found by that.
+/// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
 const WATCH_SECONDS: u32 = 50;
 const BACKOFF: Duration = Duration::from_secs(2);
 
-/// What was told last. A clone is another handle to the same.
+/// The facts read last. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     facts: Arc<RwLock<Option<Arc<Facts>>>>,
 }
 
 impl Known {
-    /// What was told last; nothing in particular before that.
+    /// Returns the latest facts, or the defaults before the first read.
     pub fn now(&self) -> Arc<Facts> {
-        let facts = self.facts.read();
-        let facts = facts.unwrap_or_else(PoisonError::into_inner);
-        facts.clone().unwrap_or_default()
+        self.facts.read().clone().unwrap_or_default()
     }
 
-    /// Whether anything was told.
+    /// Whether any facts have been read.
     pub fn is_told(&self) -> bool {
-        let facts = self.facts.read();
-        facts.unwrap_or_else(PoisonError::into_inner).is_some()
+        self.facts.read().is_some()
     }
 
-    /// This is so now.
+    /// Stores the facts and returns them.
     pub fn tell(&self, facts: Facts) -> Arc<Facts> {
         let facts = Arc::new(facts);
-        let known = self.facts.write();
-        *known.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&facts));
+        *self.facts.write() = Some(Arc::clone(&facts));
         facts
     }
 }
 
-/// Follows the `ConfigMap` for ever; `heard` is told of every state of it. One that goes leaves what was known.
+/// Follows the `ConfigMap` forever and passes every state of it to `heard`. If it is deleted, the known facts stay in
+/// force.
 pub async fn follow(client: Client, namespace: &str, name: &str, heard: impl Fn(Facts)) {
     let api = Api::<ConfigMap>::namespaced(client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));

@@ -1,4 +1,4 @@
-//! Who judges which path.
+//! Dispatches each path to its judge.
 
 use crate::actor::Actors;
 use crate::deletion::Deletions;
@@ -8,15 +8,11 @@ use crate::pod::Pods;
 use crate::review::Request;
 use crate::routes::Judge;
 
-/// All judges.
+/// The judges of all paths.
 pub struct Judges {
-    /// Of actors.
     pub actors: Actors,
-    /// Of deletions.
     pub deletions: Deletions,
-    /// Of pods.
     pub pods: Pods,
-    /// Where Events are left.
     pub events: Events,
 }
 

@@ -47,14 +47,14 @@ use crate::pod::Pods;
 use crate::readiness::Readiness;
 use crate::server::End;
 
-/// Reviews under way get this long when no new ones are taken (AVL-3).
+/// How long in-flight reviews get to finish on shutdown (AVL-3).
 const FINISH: Duration = Duration::from_secs(5);
 
-// A review takes a fraction of a millisecond, and each thread keeps memory for itself: a node of 64 cores needs no more.
+// A review takes a fraction of a millisecond and each thread costs memory: four suffice even on a 64-core node.
 #[tokio::main(worker_threads = 4)]
 async fn main() -> ExitCode {
     let args = Args::parse();
-    // Before anything speaks TLS.
+    // Must be installed before anything uses TLS.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let level = args.log_level.clone();
     program::run(&level, run(args)).await
@@ -150,7 +150,7 @@ async fn run(args: Args) -> Result<ExitCode, BoxError> {
     }
 }
 
-/// Metrics, with those that are read off what they measure.
+/// Creates the metrics, with gauges that are refreshed on each scrape.
 fn measured(
     contact: &Contact,
     certificates: &Certificates,
@@ -167,7 +167,7 @@ fn measured(
     metrics
 }
 
-/// What the watches fill.
+/// State that the watches fill.
 #[derive(Clone, Copy)]
 struct Watched<'a> {
     index: &'a Arc<Index>,
@@ -176,7 +176,7 @@ struct Watched<'a> {
     facts: &'a Known,
 }
 
-/// Starts the watches: actors, the certificate, and what the controller tells.
+/// Starts the watches of actors, `RayCluster`s, the certificate and the controller's facts.
 fn watch(args: &Args, clients: &Clients, watched: &Watched<'_>, tasks: &Tasks) {
     let Watched {
         index,

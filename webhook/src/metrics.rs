@@ -1,5 +1,5 @@
-//! What `/metrics` tells (section 7 of the specification of admission). Labels take few values: none is a
-//! pod's, a container's or free text (OBS-1).
+//! The webhook's metrics (section 7 of the admission specification). Labels take few values: none is a pod's, a
+//! container's or free text (OBS-1).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 
 use crate::outcome::{Ended, Path, Reason};
 
-/// Seconds.
+/// Histogram buckets in seconds.
 const DURATIONS: [f64; 12] = [
     0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 ];
-/// Bytes.
+/// Histogram buckets in bytes.
 const SIZES: [f64; 8] = [
     256.0,
     1024.0,
@@ -51,18 +51,14 @@ pub struct Metrics {
     connections_closed: Family<Labels<1>, Counter>,
 }
 
-/// A review that has been answered.
+/// The labels of an answered review.
 #[derive(Clone, Copy, Debug)]
 pub struct Reviewed {
-    /// Where it came in.
     pub path: Path,
-    /// What was to be done, in Kubernetes' words; `other` where it is none of them.
+    /// The operation; `other` if Kubernetes has no such operation.
     pub operation: &'static str,
-    /// How it ended.
     pub ended: Ended,
-    /// Why.
     pub reason: Reason,
-    /// Whether nothing was going to be stored.
     pub dry_run: bool,
 }
 
@@ -73,7 +69,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All metrics, at 0.
+    /// Registers all metrics.
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let own = registry.sub_registry_with_prefix("asya_webhook");
@@ -128,7 +124,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a review as being answered until the guard is dropped, and times it.
+    /// Counts a review as in flight until the guard is dropped, and times it.
     pub fn begin(self: &Arc<Self>, path: Path) -> InFlight {
         self.in_flight.inc();
         InFlight {
@@ -138,7 +134,7 @@ impl Metrics {
         }
     }
 
-    /// A review was answered.
+    /// Counts an answered review.
     pub fn reviewed(&self, review: &Reviewed) {
         let labels = [
             ("path", review.path.label()),
@@ -150,23 +146,23 @@ impl Metrics {
         self.reviews.get_or_create(&labels).inc();
     }
 
-    /// Size of a review's body.
+    /// Observes the size of a review's body.
     pub fn review_bytes(&self, bytes: usize) {
         self.review_bytes.observe(size(bytes));
     }
 
-    /// Size of a patch.
+    /// Observes the size of a patch.
     pub fn patch_bytes(&self, bytes: usize) {
         self.patch_bytes.observe(size(bytes));
     }
 
-    /// How long ago the API server was last heard of; `None` before it was.
+    /// Sets the time since the API server last responded; `None` before its first response.
     pub fn reflector_age(&self, age: Option<Duration>) {
         let seconds = age.map_or(-1, |age| i64::try_from(age.as_secs()).unwrap_or(i64::MAX));
         self.reflector_age.set(seconds);
     }
 
-    /// What is known of the certificate in use.
+    /// Updates the metrics of the served certificate.
     pub fn certificates(&self, shown: &Shown, now: Timestamp) {
         for (kind, ends) in [("leaf", shown.leaf_ends), ("ca", shown.authority_ends)] {
             if let Some(ends) = ends {
@@ -182,7 +178,7 @@ impl Metrics {
         }
     }
 
-    /// How many connections there are, and how many were closed for others.
+    /// Updates the connection metrics.
     pub fn connections(&self, count: Count) {
         self.connections
             .set(i64::try_from(count.open).unwrap_or(i64::MAX));
@@ -207,7 +203,7 @@ impl Exposed for Metrics {
     }
 }
 
-/// A review that is being answered.
+/// Guard of an in-flight review.
 pub struct InFlight {
     metrics: Arc<Metrics>,
     path: Path,
@@ -224,7 +220,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Exact up to sizes that cannot be.
+/// Exact for every size that can occur.
 #[expect(clippy::cast_precision_loss, reason = "a body has at most 8 MiB")]
 fn size(bytes: usize) -> f64 {
     bytes as f64

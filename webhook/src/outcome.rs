@@ -1,4 +1,4 @@
-//! What can come of a review: the words of metrics and logs.
+//! Outcomes of reviews, as named in metrics and logs.
 
 use asya_shared::admission::{DELETE_PATH, MUTATE_PATH, REQUIRED_PATH, VALIDATE_PATH};
 use asya_shared::inject::bound::Reason as Row;
@@ -6,21 +6,20 @@ use asya_shared::inject::bound::Reason as Row;
 use crate::events::Told;
 use crate::review::{Answer, Request};
 
-/// The paths that reviews are sent to.
+/// The review endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
-    /// Pods of actors that do not insist: without us they start all the same.
+    /// Pods of actors whose binding is optional: they start even without the webhook.
     Pods,
-    /// Pods of actors with `binding.required`: without us they do not start.
+    /// Pods of actors with `binding.required`: they do not start without the webhook.
     RequiredPods,
     /// `AsyncActor`s.
     Actors,
-    /// Deletions that would take messages with them.
+    /// Deletions that could lose messages.
     Deletions,
 }
 
 impl Path {
-    /// All of them.
     pub const ALL: [Self; 4] = [
         Self::Pods,
         Self::RequiredPods,
@@ -28,7 +27,7 @@ impl Path {
         Self::Deletions,
     ];
 
-    /// As requests and metrics name it.
+    /// The URL path, also used as metric label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Pods => MUTATE_PATH,
@@ -38,7 +37,7 @@ impl Path {
         }
     }
 
-    /// The answer where no verdict can be reached: what the path's failure policy would do.
+    /// The response when no verdict can be reached: the same as the path's failure policy.
     pub fn without_verdict(self, problem: &str) -> Answer {
         match self {
             Self::RequiredPods => Answer::denied(
@@ -58,45 +57,43 @@ impl Path {
     }
 }
 
-/// Why a review ended as it did: of pods by the rows of INJ-1.
+/// Why a review ended as it did; for pods, the rows of INJ-1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// What a pod's decision came to.
+    /// The outcome of a pod's decision.
     Pod(Row),
-    /// The actors are not known yet.
+    /// The cache of actors is not synced yet.
     NotSynced,
-    /// Nothing is wrong.
     Valid,
     /// The actor breaks a rule.
     Invalid,
     /// The actor breaks a rule, and mode Warn lets it through.
     InvalidWarned,
-    /// An actor is not deleted while its queue holds messages.
+    /// The queue of an actor being deleted still holds messages.
     HoldsMessages,
-    /// The definition is not deleted while actors have queues.
+    /// Actors of the definition being deleted still have queues.
     ActorsLeft,
-    /// Validation is switched off.
+    /// Validation is disabled.
     Off,
-    /// The actor is being deleted.
     Deleting,
-    /// The spec is as it was.
+    /// The spec did not change.
     Unchanged,
-    /// Kind, resource or operation is none of ours.
+    /// The path does not serve this kind, resource or operation.
     NotServed,
-    /// The object cannot be read.
+    /// The object cannot be decoded.
     Unreadable,
-    /// The answer was given up, by a fault of ours.
+    /// An internal fault prevented a verdict.
     Panicked,
-    /// Method, media type, size or form of the request is wrong.
+    /// Media type, size or form of the request is wrong.
     BadRequest,
-    /// Too many at once.
+    /// Too many bytes in flight.
     Busy,
     /// The request did not arrive in time.
     Deadline,
 }
 
 impl Reason {
-    /// As metrics name it.
+    /// The value of the label `reason`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Pod(row) => row.as_str(),
@@ -119,19 +116,17 @@ impl Reason {
     }
 }
 
-/// An answer, and why.
+/// A response and its reason.
 #[derive(Debug)]
 pub struct Verdict {
-    /// What is answered.
     pub answer: Answer,
-    /// Why.
     pub reason: Reason,
-    /// What users are told beside it; nothing of a dry run (ADM-4).
+    /// The Event to write, if any; never for a dry run (ADM-4).
     pub told: Option<Told>,
 }
 
 impl Verdict {
-    /// Allowed, with nothing to say.
+    /// Allows without warnings.
     pub fn allowed(reason: Reason) -> Self {
         Self {
             answer: Answer::allowed(),
@@ -140,7 +135,7 @@ impl Verdict {
         }
     }
 
-    /// Of a request that the path does not serve: allowed, since nobody may be held up by our configuration.
+    /// For a request that the path does not serve: allowed, because our misconfiguration must not block anyone.
     pub fn not_served(request: &Request<'_>) -> Self {
         let subject = request.subject();
         Self {
@@ -152,7 +147,7 @@ impl Verdict {
         }
     }
 
-    /// How it ended, as metrics name it.
+    /// The result of the review, for metrics.
     pub fn ended(&self) -> Ended {
         match (&self.answer, self.reason) {
             (_, Reason::Panicked | Reason::NotSynced) => Ended::Error,
@@ -164,7 +159,7 @@ impl Verdict {
     }
 }
 
-/// An operation in one of few words.
+/// Maps an operation to one of a few label values.
 pub fn operation(name: &str) -> &'static str {
     match name {
         "CREATE" => "CREATE",
@@ -175,23 +170,21 @@ pub fn operation(name: &str) -> &'static str {
     }
 }
 
-/// How a review ended, in the words of the label `result`.
+/// Results of a review: the values of the label `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The pod gets a patch.
     Patched,
-    /// The pod has all that it needs.
+    /// The pod already has everything.
     Empty,
-    /// Nothing is changed.
+    /// Allowed without a change.
     Allowed,
-    /// The request is refused.
     Denied,
     /// No verdict was reached.
     Error,
 }
 
 impl Ended {
-    /// As metrics name it.
     pub fn result(self) -> &'static str {
         match self {
             Self::Patched => "patched",

@@ -1,4 +1,4 @@
-//! Pods that are being created: those of a binding get its sidecar (INJ-1 to INJ-3).
+//! Injects the sidecar into new pods of a binding (INJ-1 to INJ-3).
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use crate::index::Index;
 use crate::outcome::{Path, Reason, Verdict};
 use crate::review::{Answer, Request, Served};
 
-/// What these paths serve.
 const SERVED: Served = Served {
     group: "",
     version: "v1",
@@ -19,20 +18,18 @@ const SERVED: Served = Served {
     operations: &["CREATE"],
 };
 
-/// HTTP's codes of what is refused.
+/// HTTP status codes of denials.
 const FORBIDDEN: u16 = 403;
 const UNREADABLE: u16 = 422;
 
-/// Judges pods.
+/// Reviews the creation of pods.
 pub struct Pods {
     /// The operator's own namespace.
     pub namespace: String,
-    /// All bindings.
     pub index: Arc<Index>,
 }
 
 impl Pods {
-    /// The verdict on a request.
     pub fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
         if !request.is(&SERVED) {
             return Verdict::not_served(request);
@@ -67,7 +64,7 @@ impl Pods {
     }
 }
 
-/// ADM-3.
+/// The verdict on a pod that cannot be decoded (ADM-3).
 fn unreadable(path: Path) -> Verdict {
     let answer = match path {
         Path::RequiredPods => Answer::denied(
@@ -123,7 +120,7 @@ fn verdict(by: Path, decision: Decision<'_>, pod: &PodView<'_>, dry_run: bool) -
     }
 }
 
-/// What users of the actor, and of whoever makes the pods, are told (OBS-2).
+/// The Event for the actor and the pod's controller (OBS-2).
 fn told_of(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<Told> {
     let actor = decision.actor?;
     let owner = pod.controller();
@@ -141,7 +138,7 @@ fn told_of(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<Told> {
             ),
         ),
         (Action::Deny(text), _) => (Note::InjectionDenied, text.clone()),
-        // Whether it is marked now or was marked before.
+        // Reported whether the pod is marked now or was marked before.
         (Action::Mark(_), _) => {
             let why = decision.warnings.first().cloned();
             let why = why.unwrap_or_else(|| format!("{pod_of} gets no sidecar ({reason})"));

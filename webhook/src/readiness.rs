@@ -1,4 +1,4 @@
-//! Whether reviews should be sent to us (AVL-2).
+//! Readiness of the webhook to receive reviews (AVL-2).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,19 +11,19 @@ use kube::CustomResourceExt;
 use crate::facts::Known;
 use crate::index::{Contact, Index};
 
-/// What readiness depends on. A clone looks at the same.
+/// What readiness depends on. Clones share state.
 #[derive(Clone)]
 pub struct Readiness {
     index: Arc<Index>,
     contact: Contact,
     certificates: Certificates,
-    /// None where nobody tells any.
+    /// `None` if the controller publishes no facts.
     facts: Option<Known>,
     stopping: Arc<AtomicBool>,
 }
 
 impl Readiness {
-    /// Of these parts; `told` says whether there is somebody who tells facts.
+    /// `told` says whether the controller publishes facts.
     pub fn new(
         index: &Arc<Index>,
         contact: &Contact,
@@ -40,13 +40,13 @@ impl Readiness {
         }
     }
 
-    /// We are not ready any more, for good (AVL-3).
+    /// Makes the process unready for good (AVL-3).
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// What is not ready, and why, one line each. What has been seen once counts for good: the API server may be away,
-    /// and the controller, too (AVL-6).
+    /// Lists what is not ready and why, one line each. Actors and facts count as ready for good once they were read,
+    /// since the API server or the controller may be away (AVL-6).
     pub fn pending(&self) -> Vec<String> {
         let mut pending = Vec::new();
         if self.stopping.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! `AdmissionReview`: what of a request is read, and how an answer is written (ADM-2, ADM-3, ADM-8).
+//! `AdmissionReview`: reads requests and writes responses (ADM-2, ADM-3, ADM-8).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,11 +11,11 @@ use serde_json::value::RawValue;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
-/// A request, borrowed from the body. Objects stay text until somebody needs a part of one.
+/// An admission request, borrowed from the body. Objects stay raw JSON until a part of one is needed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'a> {
-    /// Names the request; the answer repeats it.
+    /// Identifies the request; the response echoes it.
     #[serde(borrow, default)]
     pub uid: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -24,13 +24,13 @@ pub struct Request<'a> {
     resource: Named<'a>,
     #[serde(borrow, default)]
     sub_resource: Cow<'a, str>,
-    /// Namespace of the object: a pod from a template may not carry it itself (INJ-3).
+    /// Namespace of the object, which a pod created from a template may not carry itself (INJ-3).
     #[serde(borrow, default)]
     pub namespace: Cow<'a, str>,
     /// CREATE, UPDATE, DELETE or CONNECT.
     #[serde(borrow, default)]
     pub operation: Cow<'a, str>,
-    /// The object as it is going to be.
+    /// The object as it will be stored.
     #[serde(borrow, default)]
     pub object: Option<&'a RawValue>,
     /// The object as it is stored.
@@ -51,18 +51,15 @@ struct Named<'a> {
     name: Cow<'a, str>,
 }
 
-/// What a path serves: one resource, by some operations.
+/// The resource and operations that a path serves.
 #[derive(Clone, Copy, Debug)]
 pub struct Served {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Version of that group.
     pub version: &'static str,
-    /// Kind of the object.
     pub kind: &'static str,
-    /// Its plural.
+    /// Plural name of the kind.
     pub resource: &'static str,
-    /// Operations.
     pub operations: &'static [&'static str],
 }
 
@@ -77,10 +74,10 @@ struct Envelope<'a> {
     request: Option<Request<'a>>,
 }
 
-/// Why a body is no review that can be answered. Never quotes the body: Secrets' values pass here.
+/// Why a body is not a review that can be answered. Never quotes the body, which may hold values of Secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Not JSON, or not of a review's shape.
+    /// Not JSON, or not of the shape of a review.
     NotJson {
         /// Line in the body.
         line: usize,
@@ -110,10 +107,10 @@ impl fmt::Display for Unreadable {
 }
 
 impl<'a> Request<'a> {
-    /// Reads the request of a review.
+    /// Parses the request of a review.
     ///
     /// # Errors
-    /// When there is nothing that an answer could be given to (400).
+    /// When the body is not a review that can be answered (400).
     pub fn read(body: &'a [u8]) -> Result<Self, Unreadable> {
         let envelope: Envelope<'_> =
             serde_json::from_slice(body).map_err(|error| Unreadable::NotJson {
@@ -130,12 +127,12 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    /// Whether nothing of it is going to be stored (ADM-4).
+    /// Whether it is a dry run, of which nothing is stored (ADM-4).
     pub fn is_dry_run(&self) -> bool {
         self.dry_run.unwrap_or_default()
     }
 
-    /// Whether it is what a path serves.
+    /// Whether it is for the resource and operations that a path serves.
     pub fn is(&self, served: &Served) -> bool {
         let of_group = |it: &Named<'_>| it.group == served.group && it.version == served.version;
         of_group(&self.kind)
@@ -146,7 +143,7 @@ impl<'a> Request<'a> {
             && served.operations.contains(&&*self.operation)
     }
 
-    /// What it is about, for messages: all of this is the API server's own vocabulary.
+    /// Operation and resource for messages, all in the API server's own vocabulary.
     pub fn subject(&self) -> String {
         let Named { group, name, .. } = &self.resource;
         let dot = if group.is_empty() { "" } else { "." };
@@ -160,33 +157,33 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A verdict on a request.
+/// The response to a request.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// Why the request is refused; else it is allowed.
+    /// Why the request is denied; `None` allows it.
     pub denied: Option<Denied>,
-    /// What the user is told beside the outcome.
+    /// Warnings that the user gets, whatever the outcome.
     pub warnings: Vec<String>,
     /// JSON Patch, as text.
     pub patch: Option<Vec<u8>>,
 }
 
-/// Why a request is refused.
+/// Why a request is denied.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// HTTP status that the client of the API server gets.
+    /// HTTP status that the API server returns to its client.
     pub code: u16,
-    /// What is wrong and what to do.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 
 impl Answer {
-    /// Allowed, with nothing to say.
+    /// Allows without warnings.
     pub fn allowed() -> Self {
         Self::default()
     }
 
-    /// Allowed, with something to say.
+    /// Allows with a warning.
     pub fn warned(warning: impl Into<String>) -> Self {
         Self {
             warnings: vec![warning.into()],
@@ -194,7 +191,6 @@ impl Answer {
         }
     }
 
-    /// Refused.
     pub fn denied(code: u16, message: impl Into<String>) -> Self {
         Self {
             denied: Some(Denied {
@@ -205,13 +201,13 @@ impl Answer {
         }
     }
 
-    /// The review that answers the request of this uid.
+    /// Encodes the review that answers the request of this uid.
     ///
     /// # Errors
-    /// None that could occur: every part is text.
+    /// Never in practice: every part is text.
     pub fn write(&self, uid: &str) -> serde_json::Result<Vec<u8>> {
         let patch = self.patch.as_deref().map(|patch| STANDARD.encode(patch));
-        // The patch is what makes an answer large; the rest is about 300 bytes.
+        // The patch makes up most of a large response; the rest is about 300 bytes.
         let mut text = Vec::with_capacity(512 + patch.as_ref().map_or(0, String::len));
         let review = Written {
             api_version: API_VERSION,

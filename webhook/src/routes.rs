@@ -1,5 +1,5 @@
-//! The paths of reviews: what is refused before anybody decides, and that nobody's fault takes the
-//! process with it (ADM-1, ADM-3, AVL-6).
+//! The review endpoints: reject bad requests before they reach a judge, and contain panics, so that no review takes the
+//! process down (ADM-1, ADM-3, AVL-6).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,21 +23,20 @@ use crate::metrics::{Metrics, Reviewed};
 use crate::outcome::{Ended, Path, Reason, Verdict, operation};
 use crate::review::Request;
 
-/// Largest body: an UPDATE carries an object twice.
+/// Maximum body size: an UPDATE carries the object twice.
 const LARGEST: usize = 8 << 20;
-/// What bodies under way may take together, read or being decoded (ADM-22).
+/// Memory that all in-flight bodies may take together, while they are read or decoded (ADM-22).
 const BODIES: usize = 32 << 20;
-/// What a value of JSON may become when it is decoded: an empty container of a pod is the worst.
+/// Bytes that a JSON value may take when decoded; an empty container of a pod is the worst case.
 const DECODED: usize = 192;
-/// By then a request is there as a whole, or it is given up. The API server waits for 5 s.
+/// How long a request may take to arrive in full. The API server waits for 5 s.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// Who judges requests. It calls nobody and waits for nobody (ADM-7).
+/// Judges requests, without I/O and without waiting (ADM-7).
 pub trait Judge: Send + Sync + 'static {
-    /// The verdict on a request that came in by this path.
     fn judge(&self, path: Path, request: &Request<'_>) -> Verdict;
 
-    /// Leaves what users are to be told to somebody, and waits for nothing.
+    /// Hands an Event to its writer, without waiting.
     fn tell(&self, told: Told);
 }
 
@@ -47,7 +46,7 @@ struct Desk<J> {
     bodies: Bodies,
 }
 
-/// All paths of reviews.
+/// The routes of all review paths.
 pub fn routes<J: Judge>(judge: J, metrics: Arc<Metrics>) -> Router {
     let desk = Arc::new(Desk {
         judge,
@@ -64,7 +63,7 @@ pub fn routes<J: Judge>(judge: J, metrics: Arc<Metrics>) -> Router {
     router.with_state(desk)
 }
 
-/// Why there is no review to judge.
+/// A request that is rejected before it reaches the judge.
 struct Refused {
     status: StatusCode,
     reason: Reason,
@@ -108,7 +107,7 @@ impl<J: Judge> Desk<J> {
         let _in_flight = self.metrics.begin(path);
         let peer = head.extensions.get::<Activity>();
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |it| it.peer);
-        // Held until the answer is made.
+        // Held until the response is encoded.
         let memory = self.bodies.begin(peer);
         let received = async {
             tokio::select! {
@@ -148,7 +147,7 @@ impl<J: Judge> Desk<J> {
         Ok(answer)
     }
 
-    /// A fault of ours while judging costs this request its verdict, and nobody else anything.
+    /// A panic while judging costs only this request its verdict.
     fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge.judge(path, request)));
         judged.unwrap_or_else(|_| {
@@ -162,7 +161,7 @@ impl<J: Judge> Desk<J> {
     }
 }
 
-/// Answers the length that the client announces.
+/// Checks the headers; returns the announced content length.
 fn check_head(headers: &HeaderMap) -> Result<Option<usize>, Refused> {
     let media = headers.get(header::CONTENT_TYPE);
     let media = media.and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -189,7 +188,7 @@ fn busy(_: GivenUp) -> Refused {
     Refused::new(StatusCode::SERVICE_UNAVAILABLE, Reason::Busy, text)
 }
 
-/// The whole body. No memory is taken before there are bytes for it: a length is quickly announced.
+/// Reads the whole body. Memory is reserved as bytes arrive, because announcing a large length costs a client nothing.
 async fn read(body: Body, length: Option<usize>, memory: &Memory) -> Result<Vec<u8>, Refused> {
     let most = length.unwrap_or(LARGEST);
     let (mut body, mut read, mut room) = (body, Vec::new(), 0);
@@ -219,7 +218,7 @@ async fn read(body: Body, length: Option<usize>, memory: &Memory) -> Result<Vec<
     Ok(read)
 }
 
-/// How many values JSON has, at most.
+/// Upper bound on the number of values in a JSON text.
 fn values(text: &[u8]) -> usize {
     let starts = text.iter().filter(|it| matches!(it, b'{' | b'[' | b','));
     starts.count()

@@ -1,4 +1,4 @@
-//! TLS connections that carry HTTP/1.1 or HTTP/2 (ADM-1, CERT-8), and their end (AVL-3).
+//! Serves HTTP/1.1 and HTTP/2 over TLS, and shuts down gracefully (ADM-1, CERT-8, AVL-3).
 
 use std::io;
 use std::time::Duration;
@@ -15,20 +15,21 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// All connections together; HTTP/2 counts 16 times. API servers open one per review that is under way, and keep 25
-/// each. At about 75 KiB the most that one costs, they fit into the memory limit of the chart beside index and bodies.
+/// Limit on all connections together; an HTTP/2 connection counts 16 times. API servers open one per in-flight review
+/// and keep 25 each. At about 75 KiB per connection at most, this many fit into the chart's memory limit beside index
+/// and bodies.
 pub const MOST_CONNECTIONS: usize = 1024;
 
-/// When it ends: two moments, for all who hold a clone.
+/// The two stages of shutdown. Clones share state.
 #[derive(Clone, Default)]
 pub struct End {
-    /// From now on clients are sent away.
+    /// Clients are asked to close their connections.
     pub leaving: CancellationToken,
-    /// From now on nothing new is taken.
+    /// No new connections are accepted.
     pub stop: CancellationToken,
 }
 
-/// Serves until the end; what is under way then gets `finish`.
+/// Serves until `end`; in-flight requests then get `finish` to complete.
 pub async fn serve(
     listener: TcpListener,
     tls: TlsAcceptor,
@@ -42,8 +43,8 @@ pub async fn serve(
     serve::serve(listener, Tls(tls), routes, connections, stop, finish).await;
 }
 
-/// API servers keep HTTP/1.1 connections to webhooks. One that is closed while a review is written to it costs that
-/// review, so each is closed with its last answer; HTTP/2 has GOAWAY for that.
+/// API servers keep HTTP/1.1 connections to webhooks open. Closing one while a review is being written to it fails that
+/// review, so each is closed with its last response; HTTP/2 has GOAWAY for this.
 async fn send_away(
     State(leaving): State<CancellationToken>,
     request: Request,

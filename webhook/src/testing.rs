@@ -1,4 +1,4 @@
-//! What tests of several modules need.
+//! Fixtures shared by tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tower::{Layer, service_fn};
 
 use crate::index::{Contact, Index, Platform, Seen};
 
-/// An API server with one list, whose watches are written by the test. It keeps what is posted.
+/// A fake API server with one list. The test writes the events of its watches; created objects are recorded.
 #[derive(Clone, Default)]
 pub struct Fake {
     asked: Arc<AtomicUsize>,
@@ -57,7 +57,7 @@ impl Fake {
         Response::new(Body::from_stream(lines.boxed()))
     }
 
-    /// A client of it that tells `contact` of every answer.
+    /// A client of it that reports every response to `contact`.
     pub fn client(&self, contact: &Contact) -> Client {
         let fake = self.clone();
         let service = service_fn(move |request| {
@@ -67,26 +67,26 @@ impl Fake {
         Client::new(contact.layer(service), "default")
     }
 
-    /// Requests so far.
+    /// Number of requests so far.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Ends all watches, as the server does after their time.
+    /// Ends all watches, as the server does when they time out.
     pub async fn cut(&self) {
         self.watches.lock().await.clear();
     }
 
     /// Sends an event on the newest watch.
     pub async fn tell(&self, type_: &str, object: &Value) {
-        // As the API server writes it, the type first: else the object could not be borrowed from the text.
+        // Like the API server, write the type first: otherwise the object could not be borrowed from the text.
         let event = format!("{{\"type\":\"{type_}\",\"object\":{object}}}\n");
         let watches = self.watches.lock().await;
         watches.last().expect("a watch").send(event).unwrap();
     }
 }
 
-/// Transports of three kinds: with a dead letter queue, without, and switched off.
+/// Transports of three kinds: with a dead letter queue, without one, and disabled.
 pub fn platform() -> Platform {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "b", "queues": {"dlq": {"enabled": true}}}},
@@ -126,7 +126,7 @@ pub fn bound(namespace: &str, name: &str, deployment: &str) -> Value {
     actor
 }
 
-/// The index learns of an actor.
+/// Adds an actor to the index.
 pub fn show(index: &Index, actor: &Value) {
     let seen: Seen = serde_json::from_str(&actor.to_string()).unwrap();
     index.show(&seen.actor);
@@ -149,7 +149,7 @@ pub fn pod(deployment: &str) -> Value {
     })
 }
 
-/// A review of an object that is to be created.
+/// A CREATE review of an object.
 pub fn review(kind: &Value, namespace: &str, object: &Value, dry_run: bool) -> String {
     let resource = match kind["kind"].as_str().unwrap() {
         "Pod" => json!({"group": "", "version": "v1", "resource": "pods"}),
@@ -165,13 +165,13 @@ pub fn review(kind: &Value, namespace: &str, object: &Value, dry_run: bool) -> S
     review.to_string()
 }
 
-/// A review of a pod that is to be created.
+/// A CREATE review of a pod.
 pub fn pod_review(namespace: &str, pod: &Value, dry_run: bool) -> String {
     let kind = json!({"group": "", "version": "v1", "kind": "Pod"});
     review(&kind, namespace, pod, dry_run)
 }
 
-/// A review of an actor that is to be created.
+/// A CREATE review of an actor.
 pub fn actor_review(namespace: &str, actor: &Value, dry_run: bool) -> String {
     let kind = json!({"group": "asya.sh", "version": "v1alpha1", "kind": "AsyncActor"});
     review(&kind, namespace, actor, dry_run)

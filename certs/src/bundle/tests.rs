@@ -13,7 +13,7 @@ const GARBAGE: &str = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY--
 
 /// CERT-5
 #[test]
-fn every_fault_of_a_leaf_is_told() {
+fn every_leaf_fault_is_reported() {
     let (ours, other) = (authority(ago(20 * DAY)), authority(ago(DAY)));
     let usual = || Held::usual(&ours, ago(DAY));
     let stranger = Held::usual(&other, ago(DAY));
@@ -76,7 +76,7 @@ fn every_fault_of_a_leaf_is_told() {
 
 /// CERT-5
 #[test]
-fn every_fault_of_an_authority_is_told() {
+fn every_ca_fault_is_reported() {
     let (ours, other) = (authority(ago(DAY)), authority(ago(DAY)));
     let usual = || Held::usual(&ours, now());
     let no_authority = usual().0;
@@ -156,8 +156,8 @@ fn a_leaf_is_judged_at_the_given_time() {
 
 /// CERT-7
 #[test]
-fn a_leaf_may_lead_to_its_authority_by_others() {
-    // cert-manager puts what is between leaf and authority behind the leaf.
+fn leaf_may_chain_to_its_ca_through_intermediates() {
+    // cert-manager appends the intermediates to the leaf.
     let key = || KeyPair::generate().unwrap();
     let params = |name: &str, is_ca| {
         let mut params = CertificateParams::new(names()).unwrap();
@@ -181,7 +181,7 @@ fn a_leaf_may_lead_to_its_authority_by_others() {
 }
 
 #[test]
-fn since_when_an_authority_signs_is_read_if_it_is_a_time() {
+fn invalid_authority_since_annotation_is_ignored() {
     let held = Held::usual(&authority(now()), now());
     let since = |text| Bundle::read(&held.0, text).since;
     assert_eq!(since(Some("2026-11-21T12:00:00Z")), Some(now()));

@@ -12,11 +12,11 @@ use crate::decide::{Step, decide};
 use crate::testing::{DAY, Held, ago, authority, hence, names, now, settings};
 use crate::time::{after, between};
 
-/// A Secret, what the API servers trust, and whoever leads.
+/// A Secret, what the API servers trust, and the current leader.
 struct World {
     data: Data,
     since: Option<String>,
-    /// Every `caBundle`, and since when it has been so for the present leader.
+    /// Content of every `caBundle`; `read_back` is since when the current leader has observed it.
     applied: Vec<Certificate>,
     read_back: Option<Timestamp>,
     now: Timestamp,
@@ -38,7 +38,7 @@ impl World {
         Bundle::read(&self.data, self.since.as_deref())
     }
 
-    /// One look of the leader's.
+    /// One reconcile by the leader.
     fn look(&mut self) -> Step {
         let bundle = self.bundle();
         let trusted_for = self.read_back.map(|since| between(since, self.now));
@@ -59,19 +59,19 @@ impl World {
         step
     }
 
-    /// Looks on until this is the step. A rotation has five.
+    /// Reconciles five times, as often as a rotation takes; `wanted` must be among the steps.
     fn look_until(&mut self, wanted: &Step) {
         let steps: Vec<Step> = (0..5).map(|_| self.look()).collect();
         assert!(steps.contains(wanted), "{steps:?}");
     }
 
-    /// The configurations have the Secret's bundle now, and it was read back.
+    /// Applies the Secret's bundle to the configurations and reads it back.
     fn apply(&mut self) {
         self.applied = self.bundle().authorities;
         self.read_back.get_or_insert(self.now);
     }
 
-    /// Another leads, who has seen nothing.
+    /// A new leader takes over, which has observed nothing yet.
     fn lose_the_leader(&mut self) {
         self.read_back = None;
     }
@@ -80,7 +80,7 @@ impl World {
         self.now = after(self.now, time);
     }
 
-    /// The API servers take what is served.
+    /// Whether the API servers accept the served leaf.
     fn is_trusted(&self) -> bool {
         let leaf = self.bundle().leaf.unwrap();
         let issuer = leaf.judge(&names(), self.now);
@@ -90,7 +90,7 @@ impl World {
 
 /// CERT-4, CERT-2
 #[test]
-fn a_rotation_goes_on_whoever_dies_and_every_leaf_is_trusted_all_the_time() {
+fn rotation_survives_leader_changes_and_every_leaf_is_trusted() {
     let moment = Duration::from_secs(10);
     for dies_after in 0..=5 {
         let due = authority(ago(250 * DAY));
@@ -146,7 +146,7 @@ fn the_leaf_of_the_next_authority_waits_for_all_api_servers() {
     let due = authority(ago(250 * DAY));
     let mut world = World::new(Held::usual(&due, ago(DAY)));
     world.look_until(&Step::Await);
-    // Not applied for an hour, say.
+    // The bundle is not applied for an hour.
     world.pass(Duration::from_hours(1));
     assert_eq!(world.look(), Step::Await);
     world.apply();
@@ -199,7 +199,7 @@ fn an_old_authority_stays_for_one_leaf_lifetime_however_long_the_rotation_took()
 
 /// CERT-5
 #[test]
-fn a_next_authority_that_is_of_no_use_goes() {
+fn unusable_next_ca_is_removed() {
     let ours = authority(ago(DAY));
     let mut world = World::new(
         Held::usual(&ours, ago(DAY))
@@ -216,7 +216,7 @@ fn a_next_authority_that_is_of_no_use_goes() {
 
 /// CERT-1, CERT-5
 #[test]
-fn a_missing_secret_is_made_with_all_that_is_asked_for() {
+fn missing_secret_is_created_in_full() {
     let mut world = World::new(Held::default());
     assert!(matches!(world.look(), Step::Mint(_)));
     let bundle = world.bundle();
@@ -254,7 +254,7 @@ fn a_lost_authority_stays_trusted_as_long_as_its_leaves_may_be_served() {
 
 /// CERT-5
 #[test]
-fn however_often_the_secret_breaks_the_bundle_stays_small() {
+fn bundle_stays_small_however_often_the_secret_breaks() {
     let mut world = World::new(Held::default());
     for _ in 0..10 {
         world.look();
@@ -285,7 +285,7 @@ fn only_the_leaf_is_replaced_where_that_is_enough() {
 
 /// CERT-5
 #[test]
-fn a_clock_that_is_set_back_is_no_reason_to_trust_less() {
+fn clock_set_back_does_not_shrink_the_bundle() {
     let ours = authority(now());
     let mut world = World::new(Held::usual(&ours, now()));
     world.now = ago(DAY);
@@ -297,7 +297,7 @@ fn a_clock_that_is_set_back_is_no_reason_to_trust_less() {
     assert_eq!(world.look(), Step::Keep, "and set right again");
 }
 
-/// What others put beside it is left alone.
+/// Keys set by others are left alone.
 #[test]
 fn other_keys_of_the_secret_stay() {
     let mut world = World::new(Held::default().with("note", "ours"));

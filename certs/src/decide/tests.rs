@@ -37,7 +37,7 @@ fn renew(fault: Fault) -> Step {
 
 /// CERT-5
 #[test]
-fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
+fn every_fault_is_repaired_and_a_usable_ca_is_kept() {
     let (ours, other) = (authority(ago(DAY)), authority(ago(DAY)));
     let (old, expired) = (authority(ago(40 * DAY)), authority(ago(366 * DAY)));
     let usual = || Held::usual(&ours, ago(DAY));
@@ -52,7 +52,7 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
     let cases = [
         (usual(), Step::Keep),
         (Held::default(), Step::Mint(Fault::Missing(LEAF))),
-        // The leaf alone: the same authority makes a new one.
+        // Only the leaf is bad: the same CA issues a new one.
         (usual().without(LEAF), renew(Fault::Missing(LEAF))),
         (usual().without(LEAF_KEY), renew(Fault::Missing(LEAF_KEY))),
         (usual().with(LEAF, "x"), renew(Fault::Unreadable(LEAF))),
@@ -74,7 +74,7 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
             usual().leaf_of(&ours, hence(DAY)),
             renew(Fault::NotYetValid(LEAF)),
         ),
-        // The authority's key alone: the leaf serves on while the next authority is made known.
+        // Only the CA key is bad: the leaf stays in use while the next CA is rolled out.
         (
             usual().without(AUTHORITY_KEY),
             Step::Prepare(Why::Fault(Fault::Missing(AUTHORITY_KEY))),
@@ -83,7 +83,7 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
             usual().signer(&other),
             Step::Prepare(Why::Fault(mismatch(AUTHORITY_KEY, AUTHORITIES))),
         ),
-        // Both: all anew.
+        // Both are bad: start over.
         (usual().without(AUTHORITIES), Step::Mint(Fault::Untrusted)),
         (usual().with(AUTHORITIES, "x"), Step::Mint(Fault::Untrusted)),
         (
@@ -94,7 +94,7 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
             usual().with(AUTHORITY_KEY, "x").with(LEAF_KEY, "x"),
             Step::Mint(Fault::Unreadable(LEAF_KEY)),
         ),
-        // All expired, or a clock was set back by more than the authority's age.
+        // All expired, or a clock was set back by more than the age of the CA.
         (
             Held::usual(&authority(ago(400 * DAY)), ago(380 * DAY)),
             Step::Mint(Fault::Expired(LEAF)),
@@ -103,10 +103,10 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
             Held::usual(&authority(hence(DAY)), hence(DAY)),
             Step::Mint(Fault::NotYetValid(LEAF)),
         ),
-        // A next authority that is of no use, and not asked for.
+        // A next CA that is unusable, and not due either.
         (usual().with(NEXT, "x"), Step::Retire),
         (usual().next(&other).without(NEXT_KEY), Step::Retire),
-        // An authority that nobody needs.
+        // A CA that is no longer needed.
         (
             Held::usual(&old, now()).trusting(&[&other.certificate, &old.certificate]),
             Step::Retire,
@@ -123,7 +123,7 @@ fn every_fault_is_repaired_and_the_authority_stays_if_it_can() {
 
 /// CERT-5, CERT-4
 #[test]
-fn a_next_authority_that_is_there_takes_over_before_another_is_made() {
+fn prepared_ca_takes_over_before_another_is_created() {
     let (ours, next) = (authority(ago(DAY)), authority(ago(MINUTE)));
     let broken = Held::usual(&ours, ago(DAY))
         .next(&next)
@@ -256,12 +256,12 @@ fn each_step_of_a_rotation_follows_from_the_secret() {
 
 /// CERT-4
 #[test]
-fn a_rotation_that_stands_still_renews_no_leaf_in_vain() {
+fn stalled_rotation_does_not_renew_the_leaf_needlessly() {
     let (ours, next) = (authority(ago(350 * DAY)), authority(ago(MINUTE)));
     let widened = Held::usual(&ours, ago(DAY))
         .next(&next)
         .trusting(&[&ours.certificate, &next.certificate]);
-    // The leaf ends with its authority already: another one could not live longer.
+    // The leaf already expires with its CA: a new one could not live longer.
     for days in 0..14 {
         let step = decided(&widened, None, None, hence(days * DAY));
         assert_eq!(step, Step::Await, "day {days}");

@@ -7,7 +7,7 @@ use crate::testing::{DAY, Held, authority, hence, names, now, settings};
 
 /// CERT-1
 #[test]
-fn certificates_begin_ten_minutes_back_and_live_as_long_as_they_should() {
+fn certificates_are_backdated_and_have_the_configured_lifetime() {
     let authority = authority(now());
     let leaf = authority.issue(&settings(), now()).unwrap().certificate;
     let back = now() - Duration::from_mins(10);
@@ -24,7 +24,7 @@ fn certificates_begin_ten_minutes_back_and_live_as_long_as_they_should() {
 
 /// CERT-1
 #[test]
-fn a_leaf_names_what_it_is_asked_for_and_is_trusted_by_its_authority_alone() {
+fn leaf_covers_its_names_and_chains_to_its_ca_only() {
     let (ours, other) = (authority(now()), authority(now()));
     let leaf = ours.issue(&settings(), now()).unwrap().certificate;
     for name in names() {
@@ -46,7 +46,7 @@ fn a_leaf_ends_with_its_authority() {
 }
 
 #[test]
-fn a_name_that_is_none_is_told() {
+fn invalid_name_is_rejected() {
     let mut settings = settings();
     settings.names.push("no name".to_owned());
     let Err(Error::Name(name)) = authority(now()).issue(&settings, now()) else {

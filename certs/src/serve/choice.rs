@@ -1,4 +1,4 @@
-//! Which leaf is served: the newest that clients take, or else the last that they took.
+//! Chooses the leaf to serve: the newest that clients accept, or else the last one that they accepted.
 
 #[cfg(test)]
 mod tests;
@@ -12,23 +12,24 @@ use crate::bundle::{Fault, Leaf};
 use crate::certificate::Fingerprint;
 use crate::time::between;
 
-/// A leaf so near its end gives way to one whose authority may not be trusted yet (CERT-7).
+/// A leaf this close to its expiry yields to one whose CA may not be trusted yet (CERT-7).
 const LAST_RESORT: Duration = Duration::from_hours(1);
 
-/// Which authorities the API servers trust.
+/// The CAs that the API servers trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Trusted {
-    /// Nobody has told yet.
+    /// Not known yet.
     #[default]
     Unknown,
-    /// Whichever there are: somebody else sees to that.
+    /// Any CA: another party manages trust.
     All,
-    /// Those of the applied bundle.
+    /// The CAs of the applied bundle.
     These(BTreeSet<Fingerprint>),
 }
 
 impl Trusted {
-    /// As the facts' `ConfigMap` has them: fingerprints in hexadecimal digits. None of them is as good as none told.
+    /// Parses the fingerprints in the facts `ConfigMap`, written in hexadecimal digits. Without a valid one the result
+    /// is [`Trusted::Unknown`].
     #[must_use]
     pub fn read<'a>(fingerprints: impl IntoIterator<Item = &'a str>) -> Self {
         let read = fingerprints
@@ -52,54 +53,54 @@ impl Trusted {
     }
 }
 
-/// Why no client takes what is served.
+/// Why clients would not accept what is served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotReady {
-    /// The Secret has not been read.
+    /// The Secret has not been read yet.
     #[error("the Secret with the webhook's certificate has not been read yet{0}")]
     Unread(String),
-    /// The Secret has no usable leaf, and had none.
+    /// The Secret has no usable leaf, and there is no earlier one to serve.
     #[error("no certificate to serve: {0}")]
     Nothing(Fault),
-    /// What is served is not good (any more).
+    /// The served leaf is not, or no longer, valid.
     #[error("the served certificate is not good: {0}")]
     Bad(Fault),
-    /// It is not known which authorities are trusted.
+    /// It is not known which CAs clients trust.
     #[error("it is not known yet which CAs the webhook configurations trust")]
     TrustUnknown,
-    /// The configurations do not trust its authority.
+    /// The webhook configurations do not trust the CA of the served leaf.
     #[error(
         "the CA of the served certificate is not in the caBundle of the webhook configurations yet"
     )]
     Untrusted,
 }
 
-/// What metrics show (CERT-6).
+/// Values for the metrics (CERT-6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shown {
-    /// When the served leaf ends.
+    /// When the served leaf expires.
     pub leaf_ends: Option<Timestamp>,
-    /// When its authority does.
+    /// When its CA expires.
     pub authority_ends: Option<Timestamp>,
-    /// How often another leaf was served from then on; the first one counts.
+    /// How often the served leaf changed; the first one counts.
     pub swapped: u64,
-    /// How often the Secret held one that is not good.
+    /// How often the Secret held an unusable leaf.
     pub refused: u64,
 }
 
-/// The Secret's leaf and the one that is served.
+/// The leaf in the Secret, and the one that is served.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
-    /// What the Secret holds; none before it was read.
+    /// The leaf in the Secret; `None` before the Secret was read.
     offered: Option<Result<Leaf, Fault>>,
     served: Option<Leaf>,
     trusted: Trusted,
-    /// What is served has been trusted by all: who takes that back from one of them harms that one, and the replica is
-    /// still what the others need.
+    /// Whether the CA of the served leaf has been trusted by all configurations. If one of them loses it later, only
+    /// that one is affected: the replica stays ready for the others.
     was_trusted: bool,
     /// Why the Secret could not be read.
     unread: String,
-    /// Why the offered leaf is not served.
+    /// The fault of the offered leaf, if any.
     problem: Option<Fault>,
     swapped: u64,
     refused: u64,
@@ -122,7 +123,7 @@ impl Choice {
         self.problem.as_ref()
     }
 
-    /// Decides again, and answers the leaf to be served from now on if it is another.
+    /// Re-evaluates the choice; returns the leaf to serve if it changes.
     pub(super) fn settle(&mut self, names: &[String], now: Timestamp) -> Option<Leaf> {
         let offered = match self.offered.as_ref()? {
             Err(fault) => return self.refuse(fault.clone()),
@@ -135,7 +136,7 @@ impl Choice {
         }
         let fault = offered.judge(names, now).err();
         let takes = match &self.served {
-            // Nothing is worse: the clock that judges it may be wrong.
+            // Serving nothing is worse: the clock that judges the leaf may be wrong.
             None => true,
             Some(served) => fault.is_none() && self.may_follow(offered, served, names, now),
         };
@@ -153,7 +154,8 @@ impl Choice {
         next
     }
 
-    /// CERT-7: a leaf of another authority waits until that is trusted, unless the present one is no use.
+    /// A leaf from another CA waits until that CA is trusted, unless the current leaf is unusable or about to expire
+    /// (CERT-7).
     fn may_follow(&self, next: &Leaf, served: &Leaf, names: &[String], now: Timestamp) -> bool {
         next.issuer == served.issuer
             || self.trusted.contains(next)

@@ -1,4 +1,4 @@
-//! The Secret's changes, as they come.
+//! Follows the changes of the Secret.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use kube::Client;
 use super::Certificates;
 use crate::watch::{SecretWatch, Seen};
 
-/// The wall clock may have moved meanwhile.
+/// How often the leaf is re-evaluated, because the wall clock may have moved.
 const LOOK: Duration = Duration::from_secs(30);
 
 pub(super) async fn follow(

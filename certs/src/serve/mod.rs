@@ -1,4 +1,5 @@
-//! What a replica of the webhook serves by: the last good leaf of the Secret, swapped under open connections (CERT-3).
+//! The serving certificate of a webhook replica: the last good leaf of the Secret, swapped without closing connections
+//! (CERT-3).
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -19,9 +20,10 @@ mod follow;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -32,23 +34,25 @@ use rustls::{RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
 use self::choice::Choice;
-pub use self::choice::{NotReady, Shown, Trusted};
 use crate::bundle::Leaf;
 use crate::data::Data;
 
-/// Why there is no TLS.
+pub use self::choice::{NotReady, Shown, Trusted};
+
+/// Why the TLS configuration could not be built.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Not PEM, or nothing that could sign a client's certificate.
+    /// The client CA is not PEM, or cannot sign client certificates.
     #[error("the CA of clients cannot be read: {0}")]
     ClientCa(String),
-    /// rustls' provider lacks something: never, in a build that has passed its tests.
+    /// The crypto provider lacks something; cannot happen in a build that has passed its tests.
     #[error(transparent)]
     Provider(#[from] rustls::Error),
 }
 
-/// TLS as we serve it (CERT-8): 1.2 or newer, HTTP/2 and HTTP/1.1, by the certificates' present leaf. With `clients`,
-/// the PEM of one or more CAs, only clients whose certificate one of them signed get further than the handshake.
+/// The server's TLS configuration: TLS 1.2 or newer, HTTP/2 and HTTP/1.1, with the current leaf of `certificates`. With
+/// `clients`, one or more CAs in PEM form, only clients whose certificate one of them signed pass the handshake
+/// (CERT-8).
 ///
 /// # Errors
 /// When `clients` cannot be read.
@@ -80,7 +84,7 @@ fn roots(pem: &str) -> Result<RootCertStore, TlsError> {
     Ok(roots)
 }
 
-/// The leaf that is served, and what is known about it. A clone is another handle to the same one.
+/// The served leaf and its state. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Certificates(Arc<Inner>);
 
@@ -88,12 +92,12 @@ pub struct Certificates(Arc<Inner>);
 struct Inner {
     names: Vec<String>,
     choice: Mutex<Choice>,
-    /// Beside the choice, so that a handshake waits for nobody.
+    /// Not behind the lock of `choice`, so that handshakes do not wait for it.
     served: RwLock<Option<Arc<CertifiedKey>>>,
 }
 
 impl Certificates {
-    /// None yet. `names` is what a leaf must name.
+    /// Starts without a leaf. A leaf must cover all of `names`.
     #[must_use]
     pub fn new(names: Vec<String>) -> Self {
         Self(Arc::new(Inner {
@@ -103,59 +107,54 @@ impl Certificates {
         }))
     }
 
-    /// The Secret holds this now; `None` when there is none.
+    /// Takes the current data of the Secret; `None` if it does not exist.
     pub fn offer(&self, data: Option<Data>, now: Timestamp) {
         let leaf = Leaf::read(&data.unwrap_or_default().of_server());
         self.change(now, |choice| choice.offer(leaf));
     }
 
-    /// Which authorities the API servers trust by now: those of the applied `caBundle`.
+    /// Sets which CAs the API servers trust: those of the applied `caBundle`.
     pub fn trust(&self, trusted: Trusted) {
         self.change(Timestamp::now(), |choice| choice.trust(trusted));
     }
 
-    /// Why the Secret could not be read, as long as none was.
+    /// Records why the Secret cannot be read; reported until it has been read once.
     fn unread(&self, reason: &str) {
         self.change(Timestamp::now(), |choice| choice.unread(reason));
     }
 
-    /// Whether clients take the leaf that is served (AVL-2), as far as we can tell.
+    /// Whether clients accept the served leaf, as far as we can know (AVL-2).
     ///
     /// # Errors
-    /// Why they do not, for people to read.
+    /// Why they do not, in human-readable form.
     pub fn ready(&self, now: Timestamp) -> Result<(), NotReady> {
-        let choice = self.0.choice.lock();
-        let choice = choice.unwrap_or_else(PoisonError::into_inner);
-        choice.ready(&self.0.names, now)
+        self.0.choice.lock().ready(&self.0.names, now)
     }
 
-    /// What metrics show.
+    /// Returns the values for the metrics.
     #[must_use]
     pub fn shown(&self) -> Shown {
-        let choice = self.0.choice.lock();
-        choice.unwrap_or_else(PoisonError::into_inner).shown()
+        self.0.choice.lock().shown()
     }
 
-    /// Follows the Secret for ever, by a watch of this one object (CERT-3). `client` should have a read timeout of
-    /// about a minute: the watch begins anew every 50 seconds.
+    /// Follows the Secret forever, with a watch of this one object. `client` should have a read timeout of about a
+    /// minute, because the watch restarts every 50 seconds (CERT-3).
     pub async fn follow(self, client: kube::Client, namespace: String, name: String) {
         follow::follow(self, client, &namespace, &name).await;
     }
 
-    /// Lets time pass: a leaf may be good only from now on, or may have been for too long.
+    /// Re-evaluates the choice as time passes: a leaf may have become valid or expired.
     fn look(&self, now: Timestamp) {
         self.change(now, |_| {});
     }
 
     fn change(&self, now: Timestamp, change: impl FnOnce(&mut Choice)) {
-        let choice = self.0.choice.lock();
-        let mut choice = choice.unwrap_or_else(PoisonError::into_inner);
+        let mut choice = self.0.choice.lock();
         let before = choice.problem().cloned();
         change(&mut choice);
         if let Some(leaf) = choice.settle(&self.0.names, now) {
             info!(certificate = %leaf.certificate.fingerprint, ends = %leaf.certificate.not_after, "certificate is served");
-            let served = self.0.served.write();
-            *served.unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&leaf.served));
+            *self.0.served.write() = Some(Arc::clone(&leaf.served));
         }
         let problem = choice.problem();
         if let Some(problem) = problem.filter(|_| problem != before.as_ref()) {
@@ -166,7 +165,6 @@ impl Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let served = self.0.served.read();
-        served.unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.served.read().clone()
     }
 }

@@ -16,12 +16,12 @@ use crate::certificate::Certificate;
 use crate::mint::Authority;
 use crate::testing::{Held, NAME, names, settings};
 
-/// A server that echoes, by these certificates.
+/// Starts an echo server with these certificates.
 async fn server(certificates: Certificates) -> u16 {
     server_for(certificates, None).await
 }
 
-/// One that serves only clients of this CA.
+/// Starts one that, with `clients`, accepts only clients of this CA.
 async fn server_for(certificates: Certificates, clients: Option<&str>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -49,7 +49,7 @@ struct Client {
     authority: Certificate,
     versions: Vec<&'static SupportedProtocolVersion>,
     protocol: &'static [u8],
-    /// By what it says who it is.
+    /// Client certificate and private key.
     identity: Option<(CertificateDer<'static>, Vec<u8>)>,
 }
 
@@ -109,7 +109,7 @@ fn offer(certificates: &Certificates, authority: &Authority) -> CertificateDer<'
 
 /// CERT-3
 #[tokio::test]
-async fn a_new_leaf_is_served_at_once_and_open_connections_go_on() {
+async fn new_leaf_is_served_at_once_and_open_connections_survive() {
     let certificates = Certificates::new(names());
     certificates.trust(Trusted::All);
     let port = server(certificates.clone()).await;
@@ -166,7 +166,7 @@ async fn without_a_certificate_every_handshake_fails() {
         .unwrap_err();
 }
 
-/// A CA as an administrator has it, in PEM form, and a client's certificate of it with its key.
+/// A client CA in PEM form, and a client certificate from it with its private key.
 fn identity() -> (String, (CertificateDer<'static>, Vec<u8>)) {
     let [ca_key, key] = [(); 2].map(|()| rcgen::KeyPair::generate().unwrap());
     let mut ca = rcgen::CertificateParams::default();
@@ -181,7 +181,7 @@ fn identity() -> (String, (CertificateDer<'static>, Vec<u8>)) {
 
 /// ADM-23
 #[tokio::test]
-async fn with_a_ca_for_clients_only_they_are_served() {
+async fn client_ca_admits_only_clients_that_it_signed() {
     let certificates = Certificates::new(names());
     let authority = Authority::new(&settings(), Timestamp::now()).unwrap();
     offer(&certificates, &authority);
@@ -192,7 +192,7 @@ async fn with_a_ca_for_clients_only_they_are_served() {
             identity,
             ..Client::trusting(&authority)
         };
-        // In TLS 1.3 a client learns only afterwards that it was turned away.
+        // In TLS 1.3 a client learns only after its handshake that it was rejected.
         let answered = async {
             let mut stream = client.connect(port).await?;
             stream.write_all(b"x").await?;
@@ -204,7 +204,7 @@ async fn with_a_ca_for_clients_only_they_are_served() {
 
 /// ADM-23
 #[test]
-fn a_ca_for_clients_that_is_none_stops_the_start() {
+fn invalid_client_ca_fails_startup() {
     for pem in [
         "",
         "rubbish",

@@ -1,4 +1,5 @@
-//! The empty `ClusterRole` of the chart with which the configurations go (CFG-1, AVL-5).
+//! The chart's empty `ClusterRole` that owns the webhook configurations, so that they are garbage collected with it
+//! (CFG-1, AVL-5).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +14,11 @@ use serde_json::json;
 
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::{Selector, Watch, WatchSink};
-use crate::record::{AnchorRecord, Enqueue, Key, Seen};
+use crate::record::{AnchorRecord, Enqueue, Key, Projected};
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 
-/// What the watch shows of it.
+/// Cache of the anchor, filled by a watch.
 pub(super) struct Anchors {
     client: Client,
     name: String,
@@ -60,11 +61,11 @@ impl Anchors {
         self.store.listed.load(Ordering::Acquire)
     }
 
-    /// The anchor, which goes with the operator's namespace where Helm made it; an Argo CD application would lose track
-    /// of one with an owner.
+    /// Returns the anchor, or `None` if it is missing or being deleted. An anchor that Helm created first gets the
+    /// operator's namespace as its owner; Argo CD would lose track of an object with an owner.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server refuses or fails.
     pub(super) async fn ensure(&self) -> Result<Option<Anchor>, String> {
         let Some(found) = self.store.store.get(&Key::new("", &self.name)) else {
             return Ok(None);
@@ -110,15 +111,15 @@ impl WatchSink<AnchorRecord> for Kept {
         self.store.relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<AnchorRecord>) -> Vec<Enqueue> {
+    fn show(&self, scope: &Scope, seen: &Projected<AnchorRecord>) -> Vec<Enqueue> {
         self.store.show(scope, seen)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Seen<AnchorRecord>) -> Vec<Enqueue> {
+    fn removed(&self, scope: &Scope, seen: &Projected<AnchorRecord>) -> Vec<Enqueue> {
         self.store.removed(scope, seen)
     }
 
-    /// An empty list is worth a look, too.
+    /// The first list triggers a reconcile even if it is empty.
     fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let gone = self.store.relisted(scope);
         let first = !self.listed.swap(true, Ordering::AcqRel);

@@ -1,4 +1,4 @@
-//! Bindings as the configurations need them, read from the records of actors.
+//! Bindings as the webhook configurations need them, read from the actor records.
 
 use std::sync::Arc;
 
@@ -21,14 +21,15 @@ pub(super) struct Bound {
     pub(super) pods: PodMatch,
     open_ended: bool,
     required: bool,
-    /// Pods are injected by now.
+    /// Whether the binding has taken effect (`status.boundSince`).
     in_force: bool,
-    /// What an injected pod says of it: [`BoundPlan::hash`], the actor's part.
+    /// Actor part of [`BoundPlan::hash`], which injected pods carry.
     pub(super) hash: Option<String>,
 }
 
-/// All of them, oldest first. One that is not in force for good is not among them: a target has one actor.
-/// `None` until all actors are known: one that is not yet keeps its entry, and what was proved of it (CFG-2).
+/// All bindings with strategy Pod, oldest first. Excludes a binding whose target another actor owns: a target has one
+/// actor. Returns `None` until all actors are known: an actor that is not listed yet must not lose its entry and its
+/// proof (CFG-2).
 pub(super) fn all(context: &Context) -> Option<Vec<Bound>> {
     if !context.stores.actors.is_filled() {
         return None;
@@ -97,7 +98,7 @@ impl Bound {
         })
     }
 
-    /// As the configurations have it; `is_proved` tells by the name of its entry.
+    /// Converts to the input of the configurations. `is_proved` takes the name of the entry.
     pub(super) fn binding(&self, is_proved: impl Fn(&str) -> bool) -> Binding {
         Binding {
             namespace: self.key.namespace.to_string(),
@@ -114,12 +115,12 @@ impl Bound {
         }
     }
 
-    /// Its entry, if it is required.
+    /// Name of its own entry, if the binding is required.
     pub(super) fn required_entry(&self) -> Option<String> {
         self.required.then(|| self.entry())
     }
 
-    /// Whether it is to fail closed, once that is proved.
+    /// Whether its entry must fail closed, once a dry run has proved it.
     pub(super) fn needs_proof(&self) -> bool {
         self.required && self.in_force
     }
@@ -131,7 +132,7 @@ impl Bound {
 
 #[cfg(test)]
 impl Bound {
-    /// A required binding of namespace and actor, in force, with uid `uid-of-<actor>`.
+    /// A required binding in force, with uid `uid-of-<actor>`.
     pub(super) fn for_tests(
         namespace: &str,
         actor: &str,
@@ -158,7 +159,7 @@ mod tests {
 
     /// CFG-2, AVL-4
     #[tokio::test]
-    async fn bindings_are_told_when_all_actors_are_known_and_not_before() {
+    async fn bindings_are_unknown_until_all_actors_are_listed() {
         let context = context();
         context.stores.actors.awaited(&None);
         assert!(all(&context).is_none(), "nothing is bound, as it seems");

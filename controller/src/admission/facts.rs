@@ -1,4 +1,5 @@
-//! Tells the webhook what only the controller knows (ADM-7): in one `ConfigMap`, written when that changes.
+//! Publishes what only the controller knows to the webhook, in one `ConfigMap` that is written only when the facts
+//! change (ADM-7).
 
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// The `ConfigMap`.
+/// Writer of the facts `ConfigMap`.
 pub(super) struct FactsMap {
     client: Client,
     namespace: String,
     name: String,
-    /// What stands there, as far as we know, and the uid of the anchor with which it goes.
+    /// Facts that the `ConfigMap` is known to hold, and the uid of the anchor that owns it.
     told: Option<(Facts, String)>,
-    /// What stood there before we told anything; none before that was read.
+    /// Facts that the `ConfigMap` held before our first write; `None` until it has been read.
     found: Option<Facts>,
 }
 
@@ -33,10 +34,10 @@ impl FactsMap {
         }
     }
 
-    /// The authorities that were told last, by us or by who led before.
+    /// CAs published last, by this process or by the previous leader.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server refuses or fails.
     pub(super) async fn trusted(&mut self) -> Result<&[String], String> {
         if self.found.is_none() {
             let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -50,10 +51,10 @@ impl FactsMap {
         Ok(facts.map(|facts| &*facts.trusted).unwrap_or_default())
     }
 
-    /// Writes the facts if others stand there.
+    /// Writes the facts if the `ConfigMap` holds different ones.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server refuses or fails.
     pub(super) async fn tell(&mut self, facts: Facts, anchor: &Anchor) -> Result<(), String> {
         let wanted = Some((facts, anchor.uid.clone()));
         if self.told == wanted {
@@ -93,7 +94,7 @@ impl FactsMap {
     }
 }
 
-/// The authorities that every one of these `caBundle`s holds (CERT-7).
+/// Fingerprints of the CAs that every one of these `caBundle`s holds (CERT-7).
 pub(super) fn trusted(bundles: &[Arc<[u8]>]) -> Vec<String> {
     let mut all = bundles.iter().map(|bundle| {
         let bundle = CaBundle::read(bundle);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use asya_shared::admission::Endpoint;
 use clap::Args;
 
-use super::Plan;
+use super::WebhookConfigPlan;
 
-/// Which webhook the API server is told of, besides its Service.
+/// How the API server reaches the webhook, apart from the name of its Service.
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_field_names, reason = "each is the name of a flag")]
 pub struct RuleFlags {
-    /// What the names of the webhook configurations begin with, and that of the `ClusterRole` with which they go;
-    /// without it none are kept.
+    /// Name prefix of the webhook configurations and of the `ClusterRole` that owns them; without it, the controller
+    /// manages no webhook configurations.
     #[arg(long)]
     pub webhook_rules: Option<String>,
 
@@ -20,18 +20,23 @@ pub struct RuleFlags {
     #[arg(long, default_value_t = 443)]
     pub webhook_port: u16,
 
-    /// https://host:port of the webhook, where the API server reaches no Service.
+    /// https://host:port of the webhook, for API servers that cannot reach its Service.
     #[arg(long)]
     pub webhook_url: Option<String>,
 
-    /// How many replicas of the webhook there are to be, for what it warns of.
+    /// Configured number of webhook replicas, for warnings to users.
     #[arg(long)]
     pub webhook_replicas: Option<u32>,
 }
 
 impl RuleFlags {
-    /// What is to be kept for the webhook behind `service`, if it is installed.
-    pub fn plan(&self, service: Option<&str>, namespace: &str, spread: Duration) -> Option<Plan> {
+    /// Returns the plan for the webhook behind `service`; `None` if the webhook is not installed.
+    pub fn plan(
+        &self,
+        service: Option<&str>,
+        namespace: &str,
+        spread: Duration,
+    ) -> Option<WebhookConfigPlan> {
         let filled = |text: &&str| !text.is_empty();
         let service = service.filter(filled)?;
         let release = self.webhook_rules.as_deref().filter(filled)?;
@@ -40,7 +45,7 @@ impl RuleFlags {
             name: service.to_owned(),
             port: self.webhook_port,
         };
-        Some(Plan {
+        Some(WebhookConfigPlan {
             release: release.to_owned(),
             namespace: namespace.to_owned(),
             endpoint: url.map_or_else(by_service, Endpoint::Url),
@@ -57,10 +62,10 @@ mod tests {
     use asya_shared::admission::Endpoint;
     use clap::Parser;
 
-    use crate::admission::Plan;
+    use crate::admission::WebhookConfigPlan;
     use crate::args::Args;
 
-    fn plan(flags: &[&str]) -> Option<Plan> {
+    fn plan(flags: &[&str]) -> Option<WebhookConfigPlan> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
         let service = args.certificates.webhook_service.as_deref();
         args.rules.plan(service, "system", Duration::ZERO)

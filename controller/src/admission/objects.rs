@@ -1,8 +1,8 @@
-//! The configurations of one kind at the API server: what the watch shows of them, and our writes.
+//! Webhook configurations of one kind: the cache that a watch fills, and our writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::names::manager;
@@ -11,6 +11,7 @@ use k8s_openapi::ClusterResourceScope;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -23,33 +24,33 @@ use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::{Selector, Watch, WatchSink};
 use crate::context::Context;
 use crate::record::{
-    Configuration, ConfigurationRecord, Content, Enqueue, Key, Metadata, Record, Seen,
+    Configuration, ConfigurationRecord, Content, Enqueue, Key, Metadata, Projected, Record,
 };
 use crate::telemetry::events::EventReason;
 use crate::telemetry::health::Readiness;
 use crate::telemetry::metrics::Metrics;
 
-/// Objects that we made, of whatever installation.
+/// Selects the objects that the operator manages, of any release.
 const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
 
-/// The configurations of a kind.
+/// Webhook configurations of one kind.
 pub(super) struct Objects<K> {
     client: Client,
-    /// What their names begin with.
+    /// Prefix of the configurations' names.
     release: String,
     store: Arc<Kept<K>>,
-    /// What we last applied, by name.
+    /// Content last applied, by name.
     applied: Mutex<BTreeMap<String, Content>>,
     pace: Mutex<Pace>,
 }
 
-/// What the watch keeps: the store, and whether it is complete.
+/// Sink of the watch: the store, and whether its first list is complete.
 struct Kept<K> {
     store: Store<ConfigurationRecord<K>>,
     listed: std::sync::atomic::AtomicBool,
 }
 
-/// An object as it should be.
+/// Desired state of an object.
 pub(super) struct Wanted {
     name: String,
     object: Value,
@@ -66,37 +67,36 @@ impl Wanted {
     }
 }
 
-/// What is to be done about an object.
+/// Action to take on an object.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum EntryStep {
     Keep,
     Apply,
-    /// Another took back what we applied; with its field manager, where that is known.
+    /// Restore what another client reverted, with its field manager if known.
     Heal(Option<Box<str>>),
 }
 
-/// What has come of a look at an object.
+/// Outcome of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// It is as it should be.
+pub(super) enum ObjectOutcome {
+    /// Already up to date.
     Kept,
-    /// It was written.
     Wrote,
-    /// Somebody keeps taking it back: it is restored then.
+    /// Another client keeps reverting it: restore it at this time.
     Later(Instant),
 }
 
-/// Decides by what was last applied and what stands there.
+/// Decides from the content last applied, desired and live.
 fn decide(
     applied: Option<&Content>,
     wanted: &Content,
     live: Option<(&Content, Option<&str>)>,
-) -> Step {
+) -> EntryStep {
     match live {
-        Some((content, _)) if content.fulfils(wanted) => Step::Keep,
-        Some((_, writer)) if applied == Some(wanted) => Step::Heal(writer.map(Into::into)),
-        None if applied == Some(wanted) => Step::Heal(None),
-        Some(_) | None => Step::Apply,
+        Some((content, _)) if content.fulfils(wanted) => EntryStep::Keep,
+        Some((_, writer)) if applied == Some(wanted) => EntryStep::Heal(writer.map(Into::into)),
+        None if applied == Some(wanted) => EntryStep::Heal(None),
+        Some(_) | None => EntryStep::Apply,
     }
 }
 
@@ -144,14 +144,14 @@ where
         self.store.listed.load(std::sync::atomic::Ordering::Acquire)
     }
 
-    /// Names of those of this installation.
+    /// Names of the objects of this release.
     pub(super) fn names(&self) -> Vec<String> {
         let all = self.store.store.keys().into_iter();
         let ours = all.filter(|key| is_of(&self.release, &key.name));
         ours.map(|key| key.name.to_string()).collect()
     }
 
-    /// Every `caBundle` of theirs.
+    /// Every `caBundle` in the objects of this release.
     pub(super) fn bundles(&self) -> Vec<Arc<[u8]>> {
         self.ours()
             .into_iter()
@@ -174,56 +174,58 @@ where
         all
     }
 
-    /// Makes the object what it should be.
+    /// Applies the object unless it is up to date.
     ///
     /// # Errors
-    /// When the API server refuses or fails.
+    /// If the API server refuses or fails.
     pub(super) async fn apply(
         &self,
         wanted: &Wanted,
         context: &Context,
-    ) -> Result<Outcome, String> {
+    ) -> Result<ObjectOutcome, String> {
         let name = &*wanted.name;
         let live = self.store.store.get(&Key::new("", name));
-        let applied = self.applied().get(name).cloned();
+        let applied = self.applied.lock().get(name).cloned();
         let seen = live
             .as_ref()
             .map(|live| (&live.content, live.writer.as_deref()));
         let step = decide(applied.as_ref(), &wanted.content, seen);
-        if step == Step::Keep {
-            self.applied()
+        if step == EntryStep::Keep {
+            self.applied
+                .lock()
                 .insert(wanted.name.clone(), wanted.content.clone());
-            return Ok(Outcome::Kept);
+            return Ok(ObjectOutcome::Kept);
         }
-        let not_before = self.pace().not_before(name, Instant::now());
-        if let (Step::Heal(_), Some(at)) = (&step, not_before) {
-            return Ok(Outcome::Later(at));
+        let not_before = self.pace.lock().not_before(name, Instant::now());
+        if let (EntryStep::Heal(_), Some(at)) = (&step, not_before) {
+            return Ok(ObjectOutcome::Later(at));
         }
         let written = self.write(wanted).await?;
-        // The watch may be behind: what we wrote ourselves is no rival's work.
+        // Update the store now: the watch may lag, and our own write must not look like a conflicting one.
         self.store.store.wrote(&written);
-        self.applied()
+        self.applied
+            .lock()
             .insert(wanted.name.clone(), wanted.content.clone());
-        if let Step::Heal(writer) = step {
-            let pause = self.pace().restored(name, Instant::now());
+        if let EntryStep::Heal(writer) = step {
+            let pause = self.pace.lock().restored(name, Instant::now());
             let text = restored(writer.as_deref(), pause);
             let about = reference::<K>(&written.record.metadata);
             context.metrics.config_healed(name);
             let events = &context.events;
             events.tell_of(about, EventReason::WebhookConfigurationRestored, &text);
         }
-        Ok(Outcome::Wrote)
+        Ok(ObjectOutcome::Wrote)
     }
 
-    async fn write(&self, wanted: &Wanted) -> Result<Seen<ConfigurationRecord<K>>, String> {
+    async fn write(&self, wanted: &Wanted) -> Result<Projected<ConfigurationRecord<K>>, String> {
         let (kind, name) = (K::kind(&()), &*wanted.name);
         let failed = |error: kube::Error| format!("{kind} {name}: {error}");
-        let api: Api<Seen<ConfigurationRecord<K>>> = Api::all(self.client.clone());
+        let api: Api<Projected<ConfigurationRecord<K>>> = Api::all(self.client.clone());
         let params = PatchParams::apply(manager::ADMISSION).force();
         let patch = Patch::Apply(&wanted.object);
         let mut written = api.patch(name, &params, &patch).await.map_err(failed)?;
         if !written.record.content.fulfils(&wanted.content) {
-            // What others added stays beside an apply.
+            // Server-side apply keeps what other field managers added, so replace the entries.
             let version = written.record.metadata.resource_version.to_string();
             let operations = vec![
                 test(&["metadata", "resourceVersion"], json!(version)),
@@ -240,17 +242,9 @@ where
         info!(%kind, name, entries, "webhook configuration applied");
         Ok(written)
     }
-
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn applied(&self) -> MutexGuard<'_, BTreeMap<String, Content>> {
-        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// `<release>-injector`, `<release>-injector-2`, …, `<release>-validator`.
+/// Matches `<release>-injector`, `<release>-injector-2`, …, `<release>-validator`.
 fn is_of(release: &str, name: &str) -> bool {
     let rest = name
         .strip_prefix(release)
@@ -263,7 +257,7 @@ fn is_of(release: &str, name: &str) -> bool {
     })
 }
 
-/// What an Event says of a restored object.
+/// Text of the Event about a restored object.
 fn restored(writer: Option<&str>, pause: Duration) -> String {
     let mut text = match writer {
         Some(writer) => format!("restored: {writer} had changed it"),
@@ -293,15 +287,15 @@ where
         self.store.relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<ConfigurationRecord<K>>) -> Vec<Enqueue> {
+    fn show(&self, scope: &Scope, seen: &Projected<ConfigurationRecord<K>>) -> Vec<Enqueue> {
         self.store.show(scope, seen)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Seen<ConfigurationRecord<K>>) -> Vec<Enqueue> {
+    fn removed(&self, scope: &Scope, seen: &Projected<ConfigurationRecord<K>>) -> Vec<Enqueue> {
         self.store.removed(scope, seen)
     }
 
-    /// An empty list is worth a look, too.
+    /// The first list triggers a reconcile even if it is empty.
     fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let gone = self.store.relisted(scope);
         let first = !self.listed.swap(true, std::sync::atomic::Ordering::AcqRel);

@@ -1,18 +1,18 @@
-//! How often an object is restored that somebody keeps taking back (CFG-9, ADM-24).
+//! Backoff for restoring an object that another client keeps reverting (CFG-9, ADM-24).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Edits by hand come singly: so many are undone at once.
+/// Manual edits are occasional, so this many are reverted without a delay.
 const QUICK: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
-/// Left alone for so long, it is not fought over any more.
+/// After this long without a restore, the conflict counts as over.
 const PEACE: Duration = Duration::from_mins(15);
 
-/// What was restored lately, by name.
+/// Recent restores, by object name.
 #[derive(Debug, Default)]
 pub(super) struct Pace(BTreeMap<String, Restored>);
 
@@ -23,14 +23,14 @@ struct Restored {
 }
 
 impl Pace {
-    /// When this object may be restored again; none means at once.
+    /// When the object may be restored again; `None` means now.
     pub(super) fn not_before(&self, name: &str, now: Instant) -> Option<Instant> {
         let restored = self.0.get(name)?;
         let next = restored.last + pause(restored.times);
         (next > now).then_some(next)
     }
 
-    /// It was restored. Answers the pause until it may be again.
+    /// Records a restore and returns the pause until the next one.
     pub(super) fn restored(&mut self, name: &str, now: Instant) -> Duration {
         let entry = self.0.entry(name.to_owned());
         let entry = entry.or_insert(Restored {
@@ -58,7 +58,8 @@ fn pause(times: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// ADM-24: a rival that takes everything back at once costs 15 writes in the first 20 minutes, then 12 an hour.
+    /// ADM-24: a client that reverts every write at once causes at most 15 writes in the first 20 minutes, then 12 an
+    /// hour.
     #[tokio::test(start_paused = true)]
     async fn a_duel_slows_down_to_a_write_in_five_minutes() {
         let (mut pace, start) = (Pace::default(), Instant::now());
@@ -80,7 +81,7 @@ mod tests {
 
     /// CFG-9
     #[tokio::test(start_paused = true)]
-    async fn edits_now_and_then_are_undone_at_once() {
+    async fn occasional_edits_are_reverted_at_once() {
         let (mut pace, mut now) = (Pace::default(), Instant::now());
         for _ in 0..50 {
             assert_eq!(pace.not_before("injector", now), None);

@@ -1,5 +1,5 @@
-//! A required entry fails closed only after a pod has come back injected (CFG-8): until then nobody has shown that the
-//! API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
+//! A required entry fails closed only after a dry-run pod has come back injected (CFG-8). Until then nothing has shown
+//! that the API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -15,38 +15,38 @@ use super::bindings::Bound;
 use crate::binding::specimen::{self, PROBE_NAME, Shown, Specimen, least_spec};
 use crate::record::Key;
 
-/// From the first try to the next; each further one waits twice as long.
+/// Delay before the first retry; doubled for each further one.
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// So many tries in a row fail before anybody is told.
+/// Failures in a row before users are notified.
 const PATIENCE: u32 = 4;
 
-/// Dry runs at a time. One that the webhook does not answer takes as long as the API server waits for it.
+/// Concurrent dry runs. One that the webhook does not answer lasts until the API server stops waiting for it.
 const MOST: usize = 4;
-/// A dry run that took longer than this did not fail on its own account.
+/// A failed dry run that took longer than this is blamed on the webhook, not on its pod.
 const SLOW: Duration = Duration::from_secs(3);
 const DEADLINE: Duration = Duration::from_secs(15);
 
-/// What has been proved, and what is being tried, beside everything else that the keeper does: an entry that no longer has
-/// to fail closed must never wait for a webhook that does not answer (SAFE-9).
+/// What has been proved, and the dry runs in flight. These run beside the reconcile: an entry that no longer has to
+/// fail closed must never wait for a webhook that does not answer (SAFE-9).
 pub(super) struct Proofs {
     client: Client,
-    /// By the actor's uid.
+    /// Keyed by the actor's uid.
     tried: HashMap<Box<str>, Tried>,
-    /// Entries that failed closed when this process began to lead: they stay so.
+    /// Entries that failed closed when this process became leader; they stay so.
     inherited: Option<BTreeSet<Box<str>>>,
     running: JoinSet<Done>,
-    /// The last one failed slowly, so one at a time is enough until the webhook answers.
+    /// Whether the last dry run failed slowly; if so, they run one at a time until the webhook answers.
     slow: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Tried {
-    /// It has come back injected: its entry may fail closed, whatever comes later.
+    /// Whether a dry run came back injected: the entry may then fail closed, whatever happens later.
     proved: bool,
-    /// Which authorities were trusted when it last did. Others, or another release, are another matter.
+    /// CA bundle that was trusted at the last success. Another bundle, or another release, needs another proof.
     under: Option<Box<str>>,
-    /// Tries that failed since.
+    /// Failures since the last success.
     failures: u32,
     again: Instant,
     running: bool,
@@ -58,7 +58,7 @@ impl Tried {
     }
 }
 
-/// A dry run that has ended.
+/// Result of a finished dry run.
 pub(super) struct Done {
     key: Key,
     uid: Box<str>,
@@ -78,8 +78,8 @@ impl Proofs {
         }
     }
 
-    /// Takes what entries say once, at the first look: later somebody else may have said so. Who is no longer required
-    /// has to be proved again when it is.
+    /// Reads which entries fail closed on the first call only: later, another client may have changed them. An entry
+    /// that is no longer required needs a new proof when it is required again.
     pub(super) fn keep(&mut self, all: &[Bound], failing: impl FnOnce() -> BTreeSet<Box<str>>) {
         let inherited = self.inherited.get_or_insert_with(failing);
         let required: BTreeSet<_> = all.iter().filter_map(Bound::required_entry).collect();
@@ -93,8 +93,9 @@ impl Proofs {
             || inherited.is_some_and(|all| all.contains(entry))
     }
 
-    /// Begins those whose time has come, as many as may run, while these authorities are trusted. What was tried of others
-    /// is forgotten. Answers when to look again; a dry run that ends is told by [`Proofs::next`].
+    /// Starts the dry runs that are due while `trusted` is the CA bundle, up to the concurrency limit, and forgets
+    /// actors that need no proof any more. Returns how long to wait for the next one. [`Proofs::next`] reports those
+    /// that finish.
     pub(super) fn start(&mut self, all: &[Bound], trusted: &str) -> Option<Duration> {
         let mut before = std::mem::take(&mut self.tried);
         let mut soonest: Option<Duration> = None;
@@ -124,7 +125,7 @@ impl Proofs {
         soonest
     }
 
-    /// How many were tried for long, and do not come back injected.
+    /// Number of bindings whose pods still do not come back injected after several dry runs.
     pub(super) fn failing(&self, trusted: &str) -> usize {
         let all = self.tried.values();
         all.filter(|tried| tried.is_failing(trusted)).count()
@@ -145,22 +146,22 @@ impl Proofs {
         });
     }
 
-    /// The next dry run that ends; never, while none runs.
+    /// Waits for the next dry run to finish; pends forever while none runs.
     pub(super) async fn next(&mut self) -> Done {
         loop {
             match self.running.join_next().await {
                 Some(Ok(done)) => return done,
-                // It panicked: it is tried again with the next leader.
+                // It panicked and stays marked as running, so only the next leader retries it.
                 Some(Err(_)) => {}
                 None => return std::future::pending().await,
             }
         }
     }
 
-    /// Takes what a dry run has come to. Answers what users of an actor are to be told.
+    /// Records a finished dry run. Returns the text of an Event for the actor's users, if they must be notified.
     pub(super) fn settle(&mut self, done: Done) -> Option<(Key, String)> {
         self.slow = done.result.is_err() && done.took >= SLOW;
-        // Meanwhile nobody may need it any more.
+        // The actor may not need a proof any more.
         let tried = self.tried.get_mut(&done.uid)?;
         tried.running = false;
         let Err(reason) = done.result else {
@@ -203,7 +204,7 @@ async fn prove(client: &Client, bound: &Bound) -> Result<(), String> {
     }
 }
 
-/// The least that is one of its target's pods.
+/// Minimal pod that counts as one of the target's pods.
 fn pod(bound: &Bound) -> Option<Value> {
     let Specimen { labels, owner } = Specimen::of(&bound.pods, bound.family)?;
     Some(json!({

@@ -1,27 +1,27 @@
-//! From when on replicas may serve a leaf of a CA (CERT-7, ADM-26).
+//! Decides when webhook replicas may serve a leaf certificate of a new CA (CERT-7, ADM-26).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Since when each CA has been in every `caBundle`, by its fingerprint.
+/// When each CA, keyed by fingerprint, was first found in every `caBundle`.
 #[derive(Debug, Default)]
 pub(super) struct Spread(BTreeMap<String, Instant>);
 
-/// What replicas are to be told.
+/// CAs to publish to the webhook replicas.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Trusted {
-    /// The CAs.
+    /// Fingerprints of the CAs.
     pub(super) told: Vec<String>,
-    /// When there is more to tell.
+    /// When further CAs are due.
     pub(super) again: Option<Instant>,
 }
 
 impl Spread {
-    /// `everywhere` are the CAs that every `caBundle` holds now, `before` those that were told last, by whomever. Another is
-    /// told when it has been there for `spread`: until then some API server may not have seen it. Where that leaves none,
-    /// there is nothing to lose, and all are told.
+    /// `everywhere` are the CAs that every `caBundle` holds now, `before` those published last, by any leader. A new CA
+    /// is published once it has been in place for `spread`: until then some API server may not have observed it. If
+    /// that leaves none, there is nothing to lose, and all are published at once.
     pub(super) fn tell(
         &mut self,
         everywhere: &[String],
@@ -61,9 +61,9 @@ mod tests {
 
     /// ADM-26
     #[tokio::test(start_paused = true)]
-    async fn a_second_ca_is_told_when_every_api_server_had_time_to_see_it() {
+    async fn second_ca_is_published_once_every_api_server_had_time_to_observe_it() {
         let (mut spread, start) = (Spread::default(), Instant::now());
-        // After so many seconds, what every bundle holds and what is told.
+        // Seconds since the start, the CAs in every bundle, the published CAs.
         let rows = [
             (0, "", ""),
             (1, "a", "a"),
@@ -72,7 +72,7 @@ mod tests {
             (40, "ab", "ab"),
             (50, "b", "b"),
             (60, "bc", "b"),
-            // Taken out of one bundle by somebody: it begins anew.
+            // Another client removed it from one bundle, so its wait starts over.
             (70, "b", "b"),
             (80, "bc", "b"),
             (100, "bc", "b"),
@@ -92,7 +92,7 @@ mod tests {
 
     /// ADM-26
     #[tokio::test(start_paused = true)]
-    async fn the_next_leader_goes_on_with_what_was_told_and_lets_the_rest_wait() {
+    async fn next_leader_continues_from_the_published_cas() {
         let mut spread = Spread::default();
         let now = Instant::now();
         let trusted = spread.tell(&these("ab"), &these("a"), SPREAD, now);

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::app::operator::tests::operator;
 use crate::cluster::watch::Watch;
-use crate::record::{Record, Seen};
+use crate::record::{Projected, Record};
 
-/// An API server without objects, which takes all that is written and remembers it.
+/// An empty API server that accepts and records every write.
 fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
     let written = Arc::clone(written);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -40,11 +40,11 @@ fn server(written: &Arc<Mutex<Vec<Value>>>) -> Client {
     Client::new(service, "default")
 }
 
-/// The watch has listed this.
+/// Feeds the watch a complete list of `objects`.
 fn listed<R: Record>(watch: &Watch<R>, objects: &[Value]) {
     watch.store.relisting(&None);
     for object in objects {
-        let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
         watch.store.show(&None, &seen);
     }
     watch.store.relisted(&None);
@@ -52,14 +52,14 @@ fn listed<R: Record>(watch: &Watch<R>, objects: &[Value]) {
 
 /// ADM-25
 #[tokio::test(start_paused = true)]
-async fn webhook_is_told_which_cas_are_trusted_after_a_spoiled_entry_is_repaired() {
+async fn trusted_cas_are_published_after_a_corrupted_entry_is_repaired() {
     let (written, operator, trust) = (Arc::default(), operator(), Trust::default());
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
     let authority = Authority::new(&mint::Settings::of(names), Timestamp::now()).unwrap();
     let bundle = CaBundle::read(authority.certificate.pem().as_bytes());
     let wanted: Vec<_> = bundle.fingerprints().map(|it| it.to_string()).collect();
     trust.want(bundle);
-    let plan = Plan {
+    let plan = WebhookConfigPlan {
         release: "asya".to_owned(),
         namespace: "asya-system".to_owned(),
         endpoint: Endpoint::Url("https://webhook:1".to_owned()),
@@ -87,7 +87,7 @@ async fn webhook_is_told_which_cas_are_trusted_after_a_spoiled_entry_is_repaired
     });
     listed(&keeper.validating.watch(metrics), &[spoiled]);
     listed(&keeper.mutating.watch(metrics), &[]);
-    // Nothing is told before all kinds were looked at.
+    // Facts are published only once every kind has been discovered.
     for GroupKind { group, kind } in known_kinds() {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
         let kinds = &operator.context.bindings.kinds;

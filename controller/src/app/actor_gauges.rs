@@ -1,4 +1,4 @@
-//! Counts actors for the metrics, from what their records hold ready.
+//! Computes the metrics about actors from precomputed fields of their records.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,11 @@ use crate::reconcile::part_of;
 use crate::record::ActorRecord;
 use crate::telemetry::metrics::Metrics;
 
-/// Sets the numbers of actors by transport and status, of bindings' pods and conflicts, and of actors that cannot be read.
+/// Sets the gauges of actors by transport and status, of pods and conflicts of bindings, of undecodable actors and of
+/// halted rollouts.
 pub fn count(actors: &Store<ActorRecord>, metrics: &Metrics) {
     let mut all = Vec::with_capacity(actors.len());
-    // Nothing is counted under the lock, which every pass takes.
+    // Clone first: every reconcile takes the store's lock, so do not count while holding it.
     actors.each(|actor| all.push(actor.clone()));
     let mut by_label: HashMap<(&str, &str), usize> = HashMap::new();
     for actor in &all {
@@ -46,7 +47,7 @@ mod tests {
 
     use super::count;
     use crate::cluster::store::Store;
-    use crate::record::{ActorRecord, Seen};
+    use crate::record::{ActorRecord, Projected};
     use crate::telemetry::metrics::Metrics;
 
     /// OPS-4, OPS-24
@@ -82,9 +83,10 @@ mod tests {
             let metadata =
                 json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
             let object = json!({"metadata": metadata, "spec": spec, "status": status});
-            let mut seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+            let mut seen: Projected<ActorRecord> =
+                serde_json::from_str(&object.to_string()).unwrap();
             let mut record = ActorRecord::clone(&seen.record);
-            // Neither is there to be read at a scrape.
+            // A scrape must not need either of them.
             (record.spec, record.status) = (None, None);
             seen.record = Arc::new(record);
             store.show(&None, &seen);

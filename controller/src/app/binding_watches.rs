@@ -1,4 +1,4 @@
-//! Watches for bindings: each kind in a namespace from its first binding to its last (BIND-60 to BIND-62).
+//! Watches for bindings: each kind is watched in a namespace from its first binding to its last (BIND-60 to BIND-62).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use super::operator::Operator;
 use crate::binding::index::{Place, What};
 use crate::binding::kinds::Kind;
 use crate::binding::objects::ObjectWatch;
-use crate::binding::{Bindings, Standing};
+use crate::binding::{Bindings, KindAvailability};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::{Selector, Watch, WatchSink};
 use crate::reconcile::work_item::WorkItem;
 use crate::record::{
     CrdNameRecord, CreationFailureRecord, Enqueue, ForeignRecord, LimitRangeRecord,
-    NamespaceRecord, QuotaRecord, Record, Seen, SeenForeign, UninjectedPodRecord,
+    NamespaceRecord, Projected, QuotaRecord, Record, SeenForeign, UninjectedPodRecord,
 };
 use crate::telemetry::health::Readiness;
 use crate::work_queue::WorkQueue;
 
-/// Pods that the watch of actors' pods does not show. A finished pod (evicted, or stopped with its node) stays listed
-/// until it is garbage collected, but serves nothing and is replaced by nobody: it must not count as a pod without the
-/// sidecar. Metadata do not tell the phase, so the API server filters (SAFE-10).
+/// Pods that the watch of actors' pods does not cover. A finished pod (evicted, or terminated with its node) stays
+/// listed until it is garbage collected, but serves nothing and is not replaced: it must not count as a pod without the
+/// sidecar. Metadata do not include the phase, so the API server filters (SAFE-10).
 pub(crate) fn uninjected_pods() -> Selector {
     Selector {
         labels: Some("!asya.sh/asya".into()),
@@ -34,18 +34,17 @@ pub(crate) fn uninjected_pods() -> Selector {
     }
 }
 
-/// An object of others often changes several times in a moment: for all changes within this time it is read once
-/// (BIND-61).
+/// A foreign object often changes several times in a row: all changes within this time cause one read (BIND-61).
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// Runs the watches that the bindings need, for ever.
+/// Runs the watches that bindings need, forever.
 pub async fn follow(operator: Operator, client: Client) {
     let bindings = Arc::clone(&operator.context.bindings);
     let mut places = bindings.places();
     let mut running: BTreeMap<Place, JoinSet<()>> = BTreeMap::new();
     loop {
         let wanted = places.borrow_and_update().clone();
-        // What is new begins before what is old ends: some of it is the same.
+        // Start new watches before stopping old ones, since some of their objects are the same.
         for place in &wanted {
             if !running.contains_key(place) {
                 let task = start(&operator, &client, place);
@@ -65,7 +64,7 @@ pub async fn follow(operator: Operator, client: Client) {
     }
 }
 
-/// It ends when it is dropped.
+/// Starts the watches of `place`; dropping the set stops them.
 fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
     let bindings = &operator.context.bindings;
     let mut task = JoinSet::new();
@@ -83,7 +82,7 @@ fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
             let run = watch.run(move |concerns| operator.wake(concerns));
             task.spawn(tasks.unending("watch of bare pods", run));
         }
-        // Without the webhook no pod gets a sidecar, and there are no rights to list these.
+        // Without the webhook no pod gets a sidecar, and RBAC does not allow listing these.
         What::Constraints if !operator.context.installation.webhook => {}
         What::Constraints => constraints(operator, client, &place.scope, &mut task),
         What::Objects(kind) => {
@@ -96,11 +95,11 @@ fn start(operator: &Operator, client: &Client, place: &Place) -> JoinSet<()> {
     task
 }
 
-/// Events about anything but pods: one selector can name one reason, and controllers have several for a pod that they may
-/// not make.
+/// Warnings about anything but pods. A field selector can match one reason only, and controllers use several for a pod
+/// that they may not create.
 const CREATION_FAILURES: &str = "type=Warning,involvedObject.kind!=Pod";
 
-/// Watches what the API server judges pods by.
+/// Watches the constraints by which the API server admits pods, and the Events about pods that it refused.
 fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut JoinSet<()>) {
     let namespace = Selector {
         fields: scope
@@ -139,7 +138,7 @@ fn constraints(operator: &Operator, client: &Client, scope: &Scope, task: &mut J
 
 fn constraint<R>(
     operator: &Operator,
-    api: Api<Seen<R>>,
+    api: Api<Projected<R>>,
     scope: &Scope,
     selector: Selector,
 ) -> impl Future<Output = ()> + Send + use<R>
@@ -157,7 +156,7 @@ where
     )
 }
 
-fn api<R>(client: &Client, scope: &Scope) -> Api<Seen<R>>
+fn api<R>(client: &Client, scope: &Scope) -> Api<Projected<R>>
 where
     R: Record,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
@@ -168,14 +167,14 @@ where
     }
 }
 
-/// Watches a kind for as long as it is served, in the version that is preferred.
+/// Watches a kind for as long as it is served, in its preferred version.
 async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
     let bindings = &operator.context.bindings;
     let mut standing = bindings.kinds.subscribe(&kind);
     let store = Arc::new(ObjectWatch::new(bindings, &kind));
     loop {
         let now = standing.borrow_and_update().clone();
-        let Standing::Served(resource) = now else {
+        let KindAvailability::Served(resource) = now else {
             let gone = store.unserved(&scope);
             for concerns in gone {
                 operator.wake(concerns);
@@ -200,14 +199,14 @@ async fn objects(operator: Operator, client: Client, kind: Kind, scope: Scope) {
     }
 }
 
-/// Lets a pass look at whom a change concerns when its moment is over.
+/// Enqueues the actor that a change concerns, delayed so that further changes cause no further reconcile.
 pub(crate) fn soon(queue: &WorkQueue<WorkItem>, concerns: &Enqueue) {
     if let Enqueue::Actor(actor) = concerns {
         queue.at(WorkItem::Actor(actor.clone()), Instant::now() + MOMENT);
     }
 }
 
-/// Follows the CRDs, and what discovery says of the kinds that are wanted, for ever.
+/// Follows the CRDs, and discovery of the kinds that bindings use, forever.
 pub async fn follow_kinds(operator: Operator, client: Client) {
     let bindings = Arc::clone(&operator.context.bindings);
     let store = Arc::clone(&bindings.kinds);
@@ -242,7 +241,7 @@ fn watch<R, S>(
         selector,
         served: None,
         store,
-        // Bindings come and go: whether the controller is ready does not depend on them.
+        // A gate of its own: bindings come and go, so the controller's readiness must not depend on them.
         gate: Readiness::default().gate("binding"),
         metrics: Arc::clone(&operator.context.metrics),
     }

@@ -1,4 +1,4 @@
-//! What a leader does, from the lease to the end.
+//! The leader's lifecycle, from acquiring the lease to shutdown.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use super::operator::Operator;
 use crate::admission;
 use crate::args::Args;
 use crate::certificates::trust::Trust;
-use crate::certificates::{CertificateManager, Plan};
+use crate::certificates::{CertificateManager, CertificatePlan};
 use crate::cluster::crd;
 use crate::cluster::leader::{Candidate, Ended};
 use crate::telemetry::health::PROCESS;
 
-/// Passes in flight get this long after SIGTERM (FW-16).
+/// How long reconciles in flight may take after SIGTERM (FW-16).
 const DRAIN: Duration = Duration::from_secs(10);
-/// Giving the lease back may take this long.
+/// How long releasing the lease may take.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// What only a leader does, besides passes over actors.
+/// What only the leader runs, besides reconciling actors.
 pub struct Singletons {
     manages_crd: bool,
     certificates: Option<CertificateManager>,
@@ -33,10 +33,11 @@ pub struct Singletons {
 }
 
 impl Singletons {
-    /// As the flags say; `certificates`: how the webhook's are cared for, if they are.
+    /// Configures them by the flags. `certificates` is the plan for the webhook's certificates, if the operator manages
+    /// them.
     pub fn new(
         args: &Args,
-        certificates: Option<Plan>,
+        certificates: Option<CertificatePlan>,
         operator: &Operator,
         client: &Client,
     ) -> Self {
@@ -48,7 +49,7 @@ impl Singletons {
             args.certificates.webhook_ca_spread,
         );
         if rules.is_none() {
-            // There is no webhook configuration of ours that could trust another CA.
+            // Without webhook configurations of ours, none can trust another CA.
             trust.found([]);
         }
         Self {
@@ -69,7 +70,7 @@ impl Singletons {
     }
 }
 
-/// Leads when it is our turn, until SIGTERM or until the lease is lost.
+/// Waits for leadership, then leads until SIGTERM, SIGINT or the loss of the lease.
 pub async fn until_told(
     args: &Args,
     operator: Operator,
@@ -118,7 +119,7 @@ pub async fn until_told(
     }
 }
 
-/// Without election the process leads from the start until it is told to stop.
+/// Runs leader election. Without it, the process leads from the start until it is stopped.
 async fn elect(
     elects: bool,
     candidate: Candidate,
@@ -133,7 +134,8 @@ async fn elect(
     Ended::Released
 }
 
-/// What a leader does: the CRD, the webhook's certificates and configurations, then passes over actors as soon as every store has been filled.
+/// Once leading, applies the CRD, starts the tasks for the webhook's certificates and configurations, and reconciles
+/// actors as soon as every cache is synced.
 async fn lead(
     operator: Operator,
     client: Client,
@@ -160,7 +162,7 @@ async fn lead(
     operator.lead().await;
 }
 
-/// Passes need no CRD of ours, only one that is there: a refusal is told and does not hold them up.
+/// Reconciles need a CRD, but not ours: a refused apply is logged and retried without blocking them.
 async fn keep_crd(client: Client) {
     let mut delay = Duration::from_secs(1);
     while let Err(error) = crd::apply(client.clone()).await {
@@ -170,7 +172,7 @@ async fn keep_crd(client: Client) {
     }
 }
 
-/// Another may lead by now: nothing may be finished, and nothing drained.
+/// Exits at once: another replica may already lead, so nothing may be finished or drained.
 fn gave_up(ended: &Result<Ended, tokio::task::JoinError>) -> ExitCode {
     error!(?ended, "leadership is gone, exiting at once");
     std::process::exit(1)

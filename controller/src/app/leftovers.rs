@@ -1,4 +1,4 @@
-//! What stays in a namespace after its last actor, because pods still need it (SAFE-33).
+//! Removes what outlives the last actor of a namespace because pods still need it (SAFE-33).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tracing::warn;
 use crate::context::Context;
 use crate::reconcile::shared;
 
-/// Nobody waits for it, and the reboot of a node takes minutes.
+/// Not urgent: nothing waits for the cleanup, and rebooting a node takes minutes.
 const EVERY: Duration = Duration::from_mins(2);
 
-/// Removes what no pod needs any more, now and then, for as long as this process leads.
+/// Periodically removes shared `ConfigMap`s that no pod needs any more, for as long as this process leads.
 pub async fn sweep(context: Arc<Context>) {
     loop {
         tokio::time::sleep(EVERY.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
@@ -24,7 +24,7 @@ pub async fn sweep(context: Arc<Context>) {
     }
 }
 
-/// Namespaces with shared `ConfigMap`s, and neither actors nor pods that may mount these, as far as watches show.
+/// Namespaces with shared `ConfigMap`s but neither actors nor pods that may mount them, according to the caches.
 fn candidates(context: &Context) -> BTreeSet<Arc<str>> {
     let stores = &context.stores;
     let mut found: BTreeSet<Arc<str>> = BTreeSet::new();
@@ -51,7 +51,7 @@ mod tests {
 
     use super::{candidates, shared};
     use crate::reconcile::tests::fixtures::{context, context_with};
-    use crate::record::{ActorRecord, ConfigMapRecord, PodRecord, Seen};
+    use crate::record::{ActorRecord, ConfigMapRecord, PodRecord, Projected};
 
     fn metadata(namespace: &str, name: &str) -> serde_json::Value {
         json!({
@@ -62,7 +62,7 @@ mod tests {
 
     /// SAFE-33
     #[tokio::test]
-    async fn namespaces_with_actors_or_pods_keep_what_these_mount() {
+    async fn config_maps_stay_while_actors_or_pods_may_mount_them() {
         let context = context();
         let stores = &context.stores;
         stores.actors.completed(&None);
@@ -73,15 +73,15 @@ mod tests {
                 "asya-runtime"
             };
             let map = json!({"metadata": metadata(namespace, name)}).to_string();
-            let map: Seen<ConfigMapRecord> = serde_json::from_str(&map).unwrap();
+            let map: Projected<ConfigMapRecord> = serde_json::from_str(&map).unwrap();
             context.config_maps.objects.store.show(&None, &map);
         }
         let actor = json!({"metadata": metadata("actor", "a"), "spec": {}}).to_string();
-        let actor: Seen<ActorRecord> = serde_json::from_str(&actor).unwrap();
+        let actor: Projected<ActorRecord> = serde_json::from_str(&actor).unwrap();
         stores.actors.show(&None, &actor);
         for (namespace, phase) in [("pod", "Running"), ("ended", "Failed")] {
             let pod = json!({"metadata": metadata(namespace, "p"), "status": {"phase": phase}});
-            let pod: Seen<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+            let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
             stores.pods.show(&None, &pod);
         }
         let found: Vec<_> = candidates(&context).into_iter().collect();
@@ -90,7 +90,7 @@ mod tests {
 
     /// SAFE-33
     #[tokio::test]
-    async fn what_a_pod_mounts_stays_though_no_watch_shows_the_pod() {
+    async fn mounted_config_map_stays_even_if_the_pod_is_not_cached() {
         fn pods(asked: &str) -> Option<(u16, serde_json::Value)> {
             let pod = json!({
                 "apiVersion": "v1", "kind": "Pod",

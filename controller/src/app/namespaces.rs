@@ -1,4 +1,4 @@
-//! Which namespaces are watched. A mounted file may change that without a restart (FW-13).
+//! Which namespaces are watched. A mounted file can change them without a restart (FW-13).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use tracing::{info, warn};
 use super::watches::Watches;
 use crate::cluster::store::Scope;
 
-/// The kubelet brings a changed `ConfigMap` to the file within a minute; this comes on top.
+/// How often the file is read. The kubelet takes up to a minute to update a mounted `ConfigMap`; this comes on top.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Where the namespaces to be watched stand.
+/// Source of the names of the watched namespaces.
 #[derive(Clone, Debug)]
 pub struct Namespaces {
-    /// Named by flag, for good.
+    /// Names from the flag, which never change.
     pub named: Vec<String>,
-    /// A file with one name a line, which goes before the flag.
+    /// File with one name per line; takes precedence over the flag.
     pub file: Option<PathBuf>,
 }
 
@@ -31,10 +31,10 @@ pub struct Error {
 }
 
 impl Namespaces {
-    /// What is to be watched now: some namespaces, or all.
+    /// Returns the namespaces to watch now, or all if none is named.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(&self) -> Result<BTreeSet<Scope>, Error> {
         let Some(file) = &self.file else {
             return Ok(scopes(self.named.iter().map(String::as_str)));
@@ -46,7 +46,7 @@ impl Namespaces {
         Ok(scopes(text.lines()))
     }
 
-    /// Keeps `watches` at what the file says.
+    /// Keeps `watches` in step with the file.
     pub async fn follow(self, mut watches: Watches) {
         if self.file.is_none() {
             return std::future::pending().await;
@@ -58,7 +58,7 @@ impl Namespaces {
                     info!(?scopes, "watched namespaces changed");
                 }
                 Ok(_) => {}
-                // What was read last stays in force.
+                // Keep watching the namespaces that were read last.
                 Err(error) => warn!(%error, "watched namespaces"),
             }
         }
@@ -110,7 +110,7 @@ mod tests {
 
     /// FW-13
     #[test]
-    fn file_goes_before_the_flag_and_nothing_means_all() {
+    fn file_overrides_the_flag_and_no_name_means_all() {
         assert_eq!(read(&[], None), [None]);
         assert_eq!(read(&["b", "a", ""], None), names(&["a", "b"]));
         assert_eq!(read(&["a"], Some("c\n\n d \n")), names(&["c", "d"]));

@@ -1,4 +1,4 @@
-//! What runs in every replica: passes that the leader makes, and whom an event wakes.
+//! The operator in every replica: maps events to work items, and reconciles while it leads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::actor_gauges;
 use super::leftovers;
-use super::worker::{self, Pace};
+use super::worker::{self, RequeuePolicy};
 use crate::broker::health::{HealthPass, Schedule};
 use crate::cluster::store::Scope;
 use crate::context::Context;
@@ -18,25 +18,23 @@ use crate::record::{Enqueue, Key, Record, RefusalRecord};
 use crate::telemetry::health::Readiness;
 use crate::work_queue::WorkQueue;
 
-/// What runs in every replica, leader or not: the caches stay warm (FW-11).
+/// Runs in every replica, leader or not, so that the caches stay warm (FW-11).
 #[derive(Clone)]
 pub struct Operator {
-    /// What passes work with.
     pub context: Arc<Context>,
-    /// What is due.
     pub queue: WorkQueue<WorkItem>,
-    /// How often actors are seen without an event.
-    pub pace: Pace,
-    /// How often queues are.
+    /// How often actors are resynced.
+    pub pace: RequeuePolicy,
+    /// How often queues are checked and their messages counted.
     pub schedule: Schedule,
     /// Gates of `/readyz`.
     pub readiness: Readiness,
-    /// What must not end.
+    /// Tasks that must not end.
     pub tasks: Tasks,
 }
 
 impl Operator {
-    /// Lets metrics read queue and stores whenever they are asked for.
+    /// Refreshes the gauges of queue and stores before each scrape.
     pub fn measure(&self) {
         let operator = self.clone();
         self.context.metrics.watch_queue(&self.queue);
@@ -75,15 +73,14 @@ impl Operator {
         });
     }
 
-    /// Lets a pass do this, on the leader. A standby replica works nothing off, and whoever begins to lead queues all that
-    /// there is (SAFE-37).
+    /// Enqueues work on the leader only. A standby processes nothing, and a new leader enqueues everything (SAFE-37).
     fn enqueue(&self, work: WorkItem) {
         if self.context.leading_since.get().is_some() {
             self.queue.now(work);
         }
     }
 
-    /// A changed actor may have taken a queue's name, or left one to another.
+    /// Refreshes claims first: a changed actor may have taken a queue's name, or released it to another actor.
     pub fn reclaim(&self, concerns: Enqueue) {
         if let Enqueue::Actor(key) = &concerns {
             self.refresh_claim(key);
@@ -91,7 +88,7 @@ impl Operator {
         self.wake(concerns);
     }
 
-    /// Takes what an actor claims by now, and wakes those whom that concerns.
+    /// Updates what an actor claims, and enqueues the actors that this concerns.
     fn refresh_claim(&self, key: &Key) {
         let Context {
             bindings,
@@ -112,7 +109,7 @@ impl Operator {
         }
     }
 
-    /// Nobody looks after other namespaces any more: neither records nor claims of theirs count.
+    /// Drops the records and claims of namespaces that are no longer watched.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
         let context = &self.context;
         for key in context.stores.actors.forget_all_but(scopes) {
@@ -133,14 +130,14 @@ impl Operator {
         context.stores.mounts.forget_all_but(scopes);
     }
 
-    /// Who scales by queue depth can do so now, or no longer can.
+    /// Enqueues actors when KEDA is installed or removed.
     pub fn look_for_keda(&self, concerns: Enqueue) {
         if self.context.keda.look_again() {
             self.wake(concerns);
         }
     }
 
-    /// Lets a pass look at whom a change concerns.
+    /// Enqueues the actors that a change concerns.
     pub fn wake(&self, concerns: Enqueue) {
         match concerns {
             Enqueue::Actor(key) => self.enqueue(WorkItem::Actor(key)),
@@ -163,7 +160,7 @@ impl Operator {
         }
     }
 
-    /// What scales an object, or may, concerns those whose target it is, too (SO-3).
+    /// An autoscaler, or a potential one, also concerns the actors whose target it scales (SO-3).
     pub fn wake_scaled(&self, concerns: Enqueue) {
         if let Enqueue::Actor(key) = &concerns {
             for actor in self.context.bindings.scaling(key) {
@@ -173,8 +170,8 @@ impl Operator {
         self.wake(concerns);
     }
 
-    /// All that there is, is due. What statuses tell of queues wakes nobody, so before anybody's pass it is read again
-    /// what all of them claim (QUE-3).
+    /// Enqueues everything. A status update enqueues nothing, so refresh the claims of all actors before the first
+    /// reconcile (QUE-3).
     fn begin(&self) {
         self.context.leading_since.get_or_init(Timestamp::now);
         let actors = &self.context.stores.actors;
@@ -187,7 +184,7 @@ impl Operator {
         }
     }
 
-    /// Runs passes until the queue is closed. Every known actor is seen once (FW-4).
+    /// Reconciles until the queue is closed, beginning with every known actor (FW-4).
     pub async fn lead(self) {
         let health = HealthPass {
             brokers: self.context.brokers.clone(),
@@ -204,7 +201,7 @@ impl Operator {
             async move {
                 let actor = work.actor().cloned();
                 let outcome = worker::run(&operator.context, work, attempt, pace).await;
-                // A status that lists another queue is no event: it was written here.
+                // We wrote the status ourselves, so no event follows: refresh the claims here.
                 if let Some(actor) = actor {
                     operator.refresh_claim(&actor);
                 }

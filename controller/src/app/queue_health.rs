@@ -1,4 +1,5 @@
-//! What the health pass of the queues needs to know of actors, and what it tells them (QUE-20 to QUE-22).
+//! Connects the queue health check to actors: which queues it checks, and what follows from its findings (QUE-20 to
+//! QUE-22).
 
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ impl Actors for Operator {
     }
 
     fn is_missing(&self, actor: &Key) {
-        // Counts come often; a queue that cannot be made again must not start a pass with each.
+        // Counts are frequent: a queue that cannot be recreated must not cause a reconcile with each of them.
         if self.context.queue_rechecks.about(actor) != Some(Finding::Vanished) {
             self.verify_again(actor, &Finding::Vanished);
         }
@@ -63,7 +64,7 @@ impl Actors for Operator {
 }
 
 impl Operator {
-    /// The queue that was verified for an actor which lives.
+    /// The verified queue of an actor that is not being deleted.
     fn verified(&self, actor: &ActorRecord) -> Option<(String, Checked)> {
         if actor.metadata.deleting {
             return None;
@@ -73,7 +74,7 @@ impl Operator {
         let transport = transports.usable(actor.transport.as_deref()?).ok()?;
         let Key { namespace, name } = &actor.metadata.key;
         let names = transport.names_of(namespace, name);
-        // Another queue than the one that is wanted is a pass's business first.
+        // If status does not name the desired queue, a reconcile comes first.
         if (&*told.transport, &*told.name) != (&*transport.name, &*names.queue) {
             return None;
         }
@@ -89,7 +90,7 @@ impl Operator {
             transport.name.clone(),
             Checked {
                 queue,
-                // Whether such an actor may be deleted is read off what status tells of its messages.
+                // Whether an actor with `DeleteIfEmpty` may be deleted depends on the message count in its status.
                 at_work: actor.told.desired_replicas > 0
                     || actor.queue_policy == QueueDeletionPolicy::DeleteIfEmpty,
                 kept: !actor.annotations.paused,

@@ -1,5 +1,5 @@
-//! Whether the operator may be uninstalled: without it nobody works off the deletion of the actors that are left, and
-//! their finalizer holds them and their namespaces (QUE-49).
+//! Checks whether the operator may be uninstalled. Without it nothing processes the deletion of remaining actors, and
+//! their finalizers block them and their namespaces (QUE-49).
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -11,18 +11,18 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 
-use crate::record::{ActorRecord, Key, Seen};
+use crate::record::{ActorRecord, Key, Projected};
 
-/// The API server has so long to answer.
+/// How long failed requests are retried.
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_secs(2);
-/// An answer takes no longer.
+/// Connections on which nothing arrives for this long are closed.
 const ANSWER: Duration = Duration::from_secs(20);
 const PAGE: u32 = 500;
-/// So many actors are named.
+/// How many actors the message names.
 const NAMED: usize = 3;
 
-/// What there is to know of an actor.
+/// What the check needs to know of an actor.
 #[derive(Clone, Debug)]
 struct Left {
     key: Key,
@@ -41,8 +41,8 @@ impl Left {
     }
 }
 
-/// Tells, by the exit code, whether no actor is left in these namespaces; none is all. `rollback` is the command after
-/// which Helm upgrades the release again.
+/// Reports by the exit code whether no actor blocks an uninstall in these namespaces (all of them, if empty).
+/// `rollback` is the command after which Helm upgrades the release again.
 pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &str) -> ExitCode {
     match looked(kubeconfig, namespaces).await {
         Ok(actors) => match refusal(&actors, rollback) {
@@ -68,7 +68,7 @@ pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &s
 async fn looked(kubeconfig: Option<&str>, namespaces: &[String]) -> Result<Vec<Left>, BoxError> {
     let config = api_server::config(kubeconfig, ANSWER).await?;
     let client = Client::try_from(config)?;
-    let apis: Vec<Api<Seen<ActorRecord>>> = match namespaces {
+    let apis: Vec<Api<Projected<ActorRecord>>> = match namespaces {
         [] => vec![Api::all(client)],
         some => {
             let of = |namespace: &String| Api::namespaced(client.clone(), namespace);
@@ -84,7 +84,7 @@ async fn looked(kubeconfig: Option<&str>, namespaces: &[String]) -> Result<Vec<L
                     left.extend(found);
                     break;
                 }
-                // There is no such kind.
+                // The CRD does not exist.
                 Err(kube::Error::Api(status)) if status.is_not_found() => break,
                 Err(kube::Error::Api(status)) if status.is_forbidden() => {
                     return Err(status.message.into());
@@ -97,7 +97,7 @@ async fn looked(kubeconfig: Option<&str>, namespaces: &[String]) -> Result<Vec<L
     Ok(left)
 }
 
-async fn list(api: &Api<Seen<ActorRecord>>) -> Result<Vec<Left>, kube::Error> {
+async fn list(api: &Api<Projected<ActorRecord>>) -> Result<Vec<Left>, kube::Error> {
     let (mut found, mut params) = (Vec::new(), ListParams::default().limit(PAGE));
     loop {
         let page = api.list(&params).await?;
@@ -109,7 +109,7 @@ async fn list(api: &Api<Seen<ActorRecord>>) -> Result<Vec<Left>, kube::Error> {
     }
 }
 
-/// Why the operator must stay; `None` where it need not.
+/// Why the operator must not be uninstalled; `None` if it may be.
 fn refusal(actors: &[Left], rollback: &str) -> Option<String> {
     let held: Vec<_> = actors.iter().filter(|it| it.is_held).collect();
     if held.is_empty() {

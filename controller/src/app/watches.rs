@@ -1,4 +1,4 @@
-//! Which watches run: those that keep the stores, in the namespaces that are served.
+//! The watches that fill the stores, in the namespaces that are served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
@@ -23,19 +23,19 @@ use crate::record::{CrdRecord, Enqueue, PodEventRecord, PodRecord, Record, Refus
 
 /// Objects that belong to one actor.
 const OURS: &str = "app.kubernetes.io/managed-by=asya-operator";
-/// Objects that the actors of a namespace share.
+/// Objects shared by the actors of a namespace.
 const SHARED: &str = "app.kubernetes.io/part-of=asya";
 
-/// What tells of volumes that cannot be mounted. A selector can name one reason, or leave some out: the most
-/// frequent others.
+/// Warnings about volumes that cannot be mounted. A field selector can match one reason or exclude several: exclude the
+/// most frequent other ones.
 const POD_WARNINGS: &str = "involvedObject.kind=Pod,type=Warning,\
     reason!=BackOff,reason!=Failed,reason!=FailedCreatePodSandBox,\
     reason!=FailedScheduling,reason!=FailedToRetrieveImagePullSecret,reason!=Unhealthy";
 
-/// What tells of pods that a `StatefulSet` is not allowed to make.
+/// Warnings about pods that a `StatefulSet` may not create.
 const SET_REFUSALS: &str = "involvedObject.kind=StatefulSet,type=Warning,reason=FailedCreate";
 
-/// The watches that run: one per kind in each of some namespaces, or in all. They end when it is dropped.
+/// The running watches: one per kind, either in each of some namespaces or cluster-wide. Dropping them stops them.
 pub struct Watches {
     operator: Operator,
     client: Client,
@@ -44,15 +44,15 @@ pub struct Watches {
     _of_bindings: JoinSet<()>,
 }
 
-/// The watches of KEDA's CRDs, which belong to no namespace.
+/// Watches of KEDA's CRDs, which are cluster-scoped.
 struct WatchesOfCrds {
     _running: JoinSet<()>,
-    /// Ends when it is known whether KEDA is there.
+    /// Completes once it is known whether KEDA is installed.
     known: Shared<BoxFuture<'static, ()>>,
 }
 
 impl Watches {
-    /// None but those of KEDA's CRDs run yet; those for bindings follow what is bound.
+    /// Starts only the watches of KEDA's CRDs and those that follow the bindings.
     pub fn new(operator: Operator, client: Client) -> Self {
         let keda = WatchesOfCrds::start(&operator, &client);
         let mut of_bindings = JoinSet::new();
@@ -70,8 +70,8 @@ impl Watches {
         }
     }
 
-    /// Starts what is missing and ends what is no longer asked for, whose actors are left as they are.
-    /// Answers whether anything changed.
+    /// Starts missing watches and stops those that are no longer wanted, whose actors are left as they are. Returns
+    /// whether anything changed.
     pub fn cover(&mut self, scopes: &BTreeSet<Scope>) -> bool {
         let before: BTreeSet<Scope> = self.running.keys().cloned().collect();
         if before == *scopes {
@@ -127,7 +127,7 @@ impl Watches {
             self.task_of_pods(scope),
             self.task_of_events::<PodEventRecord>(scope, stores.mounts.clone(), POD_WARNINGS),
             self.task_of_events::<RefusalRecord>(scope, refusals.clone(), SET_REFUSALS),
-            // Those of others are rivals.
+            // No label selector: foreign HPAs and `ScaledObject`s may scale the same workload.
             self.task(scope, &stores.hpas, None, Operator::wake_scaled),
             self.task_of_keda(scope, &scaled_objects.store, None, Operator::wake_scaled),
             self.task_of_keda(
@@ -155,7 +155,7 @@ impl Watches {
         self.run(watch, ready(()), concerned)
     }
 
-    /// Of actors' pods, which bindings hear of, too.
+    /// Watches the pods of actors, which bindings need, too.
     fn task_of_pods(&self, scope: &Scope) -> BoxFuture<'static, ()> {
         let Context {
             stores, bindings, ..
@@ -166,7 +166,7 @@ impl Watches {
         self.run(watch, ready(()), Operator::wake)
     }
 
-    /// Of a kind that may come and go.
+    /// Watches a kind of KEDA, which may be installed or removed at any time.
     fn task_of_keda<R>(
         &self,
         scope: &Scope,
@@ -185,7 +185,7 @@ impl Watches {
         self.run(watch, self.keda.known.clone(), concerned)
     }
 
-    /// Of Events, which tell what no object does.
+    /// Watches Events that report what no object shows.
     fn task_of_events<R>(
         &self,
         scope: &Scope,
@@ -203,7 +203,7 @@ impl Watches {
         self.run(watch, ready(()), Operator::wake)
     }
 
-    /// Runs a watch when `first` has ended.
+    /// Runs a watch once `first` has completed.
     fn run<R>(
         &self,
         watch: Watch<R>,

@@ -1,4 +1,4 @@
-//! What the work queue runs, and when it runs it again.
+//! Processes the items of the work queue and decides when to requeue them.
 
 use std::time::Duration;
 
@@ -9,39 +9,44 @@ use crate::fault::{Error, Failure, Requeue};
 use crate::reconcile;
 use crate::reconcile::work_item::WorkItem;
 use crate::record::Key;
-use crate::work_queue::{Attempt, Outcome};
+use crate::work_queue::{Attempt, RunOutcome};
 
-/// Where nothing will wake us: the first delay.
+/// First delay of the slow backoff, for faults that no event will resolve.
 const SLOWLY: Duration = Duration::from_secs(30);
 
-/// How often actors are seen without an event.
+/// How often actors are resynced, and how long retries may be delayed.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
-    /// Every actor is seen again after this long, give or take a tenth; zero is never (FW-5).
+pub struct RequeuePolicy {
+    /// Resync interval of every actor, with a jitter of 10 %; zero disables it (FW-5).
     pub resync: Duration,
     /// Longest delay of a retry (FW-6).
     pub longest: Duration,
 }
 
-/// Does a piece of work. Answers when it is due again.
-pub async fn run(context: &Context, work: WorkItem, attempt: Attempt, pace: Pace) -> Outcome {
+/// Processes one work item and returns when to run it again.
+pub async fn run(
+    context: &Context,
+    work: WorkItem,
+    attempt: Attempt,
+    pace: RequeuePolicy,
+) -> RunOutcome {
     match work {
         WorkItem::Actor(key) => match pass(context, key, attempt).await {
             Some(retry) => pace.outcome(retry, attempt),
-            None => Outcome::Done,
+            None => RunOutcome::Done,
         },
         WorkItem::RuntimeScript => match context.runtime.ensure_home(&context.config_maps).await {
-            Ok(None) => Outcome::Done,
+            Ok(None) => RunOutcome::Done,
             Ok(Some(retry)) => pace.outcome(retry, attempt),
             Err(error) => {
                 warn!(%error, "the runtime script is not in its home namespace");
-                Outcome::FAILED
+                RunOutcome::FAILED
             }
         },
     }
 }
 
-/// One pass over an actor, with its metrics and the context of its log lines (FW-10).
+/// Reconciles an actor once, with its metrics and a tracing span (FW-10).
 async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> {
     let actor = context.stores.actors.get(&key);
     let (uid, generation) =
@@ -77,22 +82,22 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> 
     retry
 }
 
-impl Pace {
-    fn outcome(self, retry: Requeue, attempt: Attempt) -> Outcome {
+impl RequeuePolicy {
+    fn outcome(self, retry: Requeue, attempt: Attempt) -> RunOutcome {
         match retry {
-            Requeue::AwaitChange if self.resync.is_zero() => Outcome::Done,
+            Requeue::AwaitChange if self.resync.is_zero() => RunOutcome::Done,
             Requeue::AwaitChange => {
-                Outcome::Again(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64()))
+                RunOutcome::Again(self.resync.mul_f64(0.9 + 0.2 * fastrand::f64()))
             }
-            Requeue::Now => Outcome::Again(Duration::ZERO),
-            Requeue::After(delay) => Outcome::Again(delay),
+            Requeue::Now => RunOutcome::Again(Duration::ZERO),
+            Requeue::After(delay) => RunOutcome::Again(delay),
             Requeue::Backoff => self.failed(Failure::Backoff, attempt, None),
             Requeue::SlowBackoff => self.failed(Failure::SlowBackoff, attempt, None),
             Requeue::FailedAnd(failure, timer) => self.failed(failure, attempt, Some(timer)),
         }
     }
 
-    fn failed(self, failure: Failure, attempt: Attempt, timer: Option<Duration>) -> Outcome {
+    fn failed(self, failure: Failure, attempt: Attempt, timer: Option<Duration>) -> RunOutcome {
         let after = match failure {
             Failure::Backoff => None,
             Failure::SlowBackoff => {
@@ -102,7 +107,7 @@ impl Pace {
                 Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()))
             }
         };
-        Outcome::Failed { after, timer }
+        RunOutcome::Failed { after, timer }
     }
 }
 
@@ -110,17 +115,17 @@ impl Pace {
 mod tests {
     use std::time::Duration;
 
-    use super::Pace;
+    use super::RequeuePolicy;
     use crate::fault::{Failure, Requeue};
-    use crate::work_queue::{Attempt, Outcome};
+    use crate::work_queue::{Attempt, RunOutcome};
 
     const FIRST: Attempt = Attempt {
         failures: 0,
         last: false,
     };
 
-    fn every(resync: u64) -> Pace {
-        Pace {
+    fn every(resync: u64) -> RequeuePolicy {
+        RequeuePolicy {
             resync: Duration::from_secs(resync),
             longest: Duration::from_mins(5),
         }
@@ -128,14 +133,17 @@ mod tests {
 
     /// FW-5
     #[test]
-    fn actor_at_rest_is_seen_again_after_the_interval_give_or_take_a_tenth() {
+    fn idle_actor_is_resynced_with_ten_percent_jitter() {
         for _ in 0..100 {
-            let Outcome::Again(delay) = every(1000).outcome(Requeue::AwaitChange, FIRST) else {
+            let RunOutcome::Again(delay) = every(1000).outcome(Requeue::AwaitChange, FIRST) else {
                 panic!()
             };
             assert!((900..=1100).contains(&delay.as_secs()), "{delay:?}");
         }
-        assert_eq!(every(0).outcome(Requeue::AwaitChange, FIRST), Outcome::Done);
+        assert_eq!(
+            every(0).outcome(Requeue::AwaitChange, FIRST),
+            RunOutcome::Done
+        );
     }
 
     /// FW-28, FW-32
@@ -145,21 +153,21 @@ mod tests {
         let delay = Duration::from_secs(65);
         assert_eq!(
             pace.outcome(Requeue::Now, FIRST),
-            Outcome::Again(Duration::ZERO)
+            RunOutcome::Again(Duration::ZERO)
         );
         assert_eq!(
             pace.outcome(Requeue::After(delay), FIRST),
-            Outcome::Again(delay)
+            RunOutcome::Again(delay)
         );
-        assert_eq!(pace.outcome(Requeue::Backoff, FIRST), Outcome::FAILED);
+        assert_eq!(pace.outcome(Requeue::Backoff, FIRST), RunOutcome::FAILED);
         let timer = Some(delay);
         assert_eq!(
             pace.outcome(Requeue::FailedAnd(Failure::Backoff, delay), FIRST),
-            Outcome::Failed { after: None, timer }
+            RunOutcome::Failed { after: None, timer }
         );
         let slowly = pace.outcome(Requeue::FailedAnd(Failure::SlowBackoff, delay), FIRST);
         assert!(
-            matches!(slowly, Outcome::Failed { after: Some(after), timer: Some(it) } if after < delay && it == delay),
+            matches!(slowly, RunOutcome::Failed { after: Some(after), timer: Some(it) } if after < delay && it == delay),
             "{slowly:?}"
         );
         for (failures, least, most) in [(0, 24, 30), (1, 48, 60), (2, 96, 120), (9, 240, 300)] {
@@ -167,7 +175,7 @@ mod tests {
                 failures,
                 last: false,
             };
-            let Outcome::Failed {
+            let RunOutcome::Failed {
                 after: Some(after),
                 timer: None,
             } = pace.outcome(Requeue::SlowBackoff, attempt)

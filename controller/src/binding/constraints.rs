@@ -1,21 +1,22 @@
-//! What the API server judges pods by in namespaces with bindings: quotas, `LimitRange`s and the labels of the namespace
-//! (SAFE-4, SAFE-6).
+//! Admission constraints on pods in namespaces with bindings: quotas, `LimitRange`s and namespace labels (SAFE-4,
+//! SAFE-6).
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 
 use super::Bindings;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord, QuotaRecord, Record,
-    Seen,
+    CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord, Projected, QuotaRecord,
+    Record,
 };
 
-/// All of it.
+/// Known admission constraints.
 #[derive(Debug, Default)]
 pub struct Constraints {
     quotas: Known<QuotaRecord>,
@@ -24,8 +25,8 @@ pub struct Constraints {
 }
 
 impl Constraints {
-    /// Resources for which quotas of a namespace require limits that nothing else gives to containers; `None` while nobody
-    /// has listed them.
+    /// Resources for which quotas of the namespace require limits that no `LimitRange` defaults; `None` until both have
+    /// been listed.
     pub fn limits(&self, namespace: &str) -> Option<BTreeSet<Box<str>>> {
         let quotas = self.quotas.of(namespace)?;
         let ranges = self.ranges.of(namespace)?;
@@ -35,7 +36,7 @@ impl Constraints {
         Some(limits)
     }
 
-    /// How many records there are of each kind (FW-14).
+    /// Number of records per kind (FW-14).
     pub(super) fn sizes(&self) -> [(Cow<'static, str>, usize); 3] {
         [
             self.quotas.size(),
@@ -44,7 +45,7 @@ impl Constraints {
         ]
     }
 
-    /// Nobody watches there any more.
+    /// Drops the records of a watch that has ended.
     pub(super) fn forget(&self, scope: &Scope) {
         self.quotas.forget(scope);
         self.ranges.forget(scope);
@@ -52,7 +53,6 @@ impl Constraints {
     }
 }
 
-/// Records of one kind.
 #[derive(Debug)]
 pub(super) struct Known<R> {
     inner: Mutex<Inner<R>>,
@@ -61,9 +61,9 @@ pub(super) struct Known<R> {
 #[derive(Debug)]
 struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
-    /// Where all have been shown.
+    /// Scopes whose first list is complete or forbidden.
     listed: HashSet<Scope>,
-    /// What running lists have yet to show.
+    /// Records that running lists have not shown yet.
     missing: HashMap<Scope, HashSet<Key>>,
 }
 
@@ -80,7 +80,7 @@ impl<R> Default for Known<R> {
     }
 }
 
-/// The namespace that a record is about.
+/// The namespace that a record applies to.
 fn namespace(key: &Key) -> &Arc<str> {
     if key.namespace.is_empty() {
         &key.name
@@ -95,11 +95,11 @@ fn is_in(key: &Key, scope: &Scope) -> bool {
 
 impl<R: Record> Known<R> {
     fn size(&self) -> (Cow<'static, str>, usize) {
-        (R::what(), self.lock().records.len())
+        (R::what(), self.inner.lock().records.len())
     }
 
     fn of(&self, name: &str) -> Option<Vec<Arc<R>>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let is_listed = |scope: &Scope| scope.as_deref().is_none_or(|scope| scope == name);
         inner.listed.iter().any(is_listed).then(|| {
             let all = inner.records.iter();
@@ -109,15 +109,15 @@ impl<R: Record> Known<R> {
     }
 
     fn relisting(&self, scope: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let keys = inner.records.keys().filter(|key| is_in(key, scope));
         let keys = keys.cloned().collect();
         inner.missing.insert(scope.clone(), keys);
     }
 
-    /// Answers the namespace for which something is different now.
+    /// Stores a record. Returns its namespace if it has changed after the first list was complete.
     fn show(&self, scope: &Scope, record: &Arc<R>) -> Option<Arc<str>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let key = record.metadata().key.clone();
         if let Some(missing) = inner.missing.get_mut(scope) {
             missing.remove(&key);
@@ -125,19 +125,19 @@ impl<R: Record> Known<R> {
         let of = Arc::clone(namespace(&key));
         let before = inner.records.insert(key, Arc::clone(record));
         let differs = before.is_none_or(|before| before != *record);
-        // The first list shows what there is, which is no change.
+        // The first list shows existing objects, which is not a change.
         (differs && inner.listed.contains(scope)).then_some(of)
     }
 
     fn removed(&self, record: &R) -> Option<Arc<str>> {
         let key = &record.metadata().key;
-        let gone = self.lock().records.remove(key);
+        let gone = self.inner.lock().records.remove(key);
         gone.map(|_| Arc::clone(namespace(key)))
     }
 
-    /// Answers whether it is the first list there, and the namespaces in which something is gone.
+    /// Completes a list. Returns whether it is the first one in this scope, and the namespaces of deleted records.
     fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<str>>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
         let gone = missing.iter().map(|key| {
             inner.records.remove(key);
@@ -147,13 +147,13 @@ impl<R: Record> Known<R> {
         (inner.listed.insert(scope.clone()), gone)
     }
 
-    /// Nobody may list them: then none is known.
+    /// Treats the scope as listed although its first list fails, so that no constraint is assumed.
     fn failing(&self, scope: &Scope) {
-        self.lock().listed.insert(scope.clone());
+        self.inner.lock().listed.insert(scope.clone());
     }
 
     fn forget(&self, scope: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.listed.remove(scope);
         inner.missing.remove(scope);
         let Inner {
@@ -161,15 +161,11 @@ impl<R: Record> Known<R> {
         } = &mut *inner;
         records.retain(|key, _| listed.iter().any(|scope| is_in(key, scope)));
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// A kind of them.
+/// A kind of constraint.
 pub(super) trait Constraint: Record {
-    /// Where its records are kept.
+    /// The store of its records.
     fn known(constraints: &Constraints) -> &Known<Self>;
 }
 
@@ -191,18 +187,18 @@ impl Constraint for NamespaceRecord {
     }
 }
 
-/// What has changed is asked about by a dry run of each binding of the namespace (SAFE-4).
+/// A changed constraint requests a dry run for each binding in the namespace (SAFE-4).
 impl<R: Constraint> WatchSink<R> for Bindings {
     fn relisting(&self, scope: &Scope) {
         R::known(&self.constraints).relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
+    fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
         let changed = R::known(&self.constraints).show(scope, &seen.record);
         changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
         let changed = R::known(&self.constraints).removed(&seen.record);
         changed.map_or_else(Vec::new, |namespace| self.judged_anew(namespace))
     }
@@ -223,7 +219,7 @@ impl<R: Constraint> WatchSink<R> for Bindings {
 }
 
 impl Bindings {
-    /// Pods of all bindings of a namespace may be judged otherwise by now.
+    /// Requests a dry run for all bindings in the namespace, since their pods may be judged differently now.
     fn judged_anew(&self, namespace: Arc<str>) -> Vec<Enqueue> {
         let actors = self.index.actors_in(&Some(namespace));
         for actor in &actors {
@@ -233,11 +229,11 @@ impl Bindings {
     }
 }
 
-/// A controller that may not make a pod of a target: perhaps because of the sidecar (SAFE-4).
+/// A controller that fails to create a target's pod requests a dry run, because the sidecar may be the reason (SAFE-4).
 impl WatchSink<CreationFailureRecord> for Bindings {
     fn relisting(&self, _: &Scope) {}
 
-    fn show(&self, _: &Scope, seen: &Seen<CreationFailureRecord>) -> Vec<Enqueue> {
+    fn show(&self, _: &Scope, seen: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
         let failure = &seen.record;
         let Some(maker) = failure.maker.as_ref().filter(|_| is_recent(failure.last)) else {
             return Vec::new();
@@ -249,7 +245,7 @@ impl WatchSink<CreationFailureRecord> for Bindings {
         actors.into_iter().map(Enqueue::Actor).collect()
     }
 
-    fn removed(&self, _: &Scope, _: &Seen<CreationFailureRecord>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, _: &Projected<CreationFailureRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 
@@ -258,7 +254,7 @@ impl WatchSink<CreationFailureRecord> for Bindings {
     }
 }
 
-/// The API server keeps Events for an hour.
+/// How recent an Event has to be. The API server keeps Events for an hour, so a list also returns old ones.
 const RECENT: SignedDuration = SignedDuration::from_mins(2);
 
 fn is_recent(told: Timestamp) -> bool {

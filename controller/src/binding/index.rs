@@ -1,25 +1,25 @@
-//! Which actor binds what (BIND-45, BIND-60): an object or a pod that nobody binds ends here.
+//! Index from objects and pods to the actors that bind them. An event without a bound actor ends here (BIND-45,
+//! BIND-60).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::resolve::{Controller, PodMatch, resolver};
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::kinds::Kind;
 use crate::cluster::store::Scope;
 use crate::record::{ActorRecord, Key, Maker, PodOfTarget};
 
-/// Above so many namespaces one watch of the whole cluster is cheaper (BIND-61).
+/// Above this many namespaces a single cluster-wide watch is cheaper (BIND-61).
 const MOST_NAMESPACES: usize = 50;
 
-/// An object that an actor binds to, or that tells something about it.
+/// An object that an actor binds to, or that affects how a target resolves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Object {
-    /// Its kind.
     pub kind: Kind,
-    /// Its namespace and name.
     pub key: Key,
 }
 
@@ -29,23 +29,21 @@ impl Object {
     }
 }
 
-/// What has to be watched, and where.
+/// A watch that bindings need.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// What is watched.
     pub what: What,
-    /// Where.
     pub scope: Scope,
 }
 
-/// What has to be watched.
+/// What a watch covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// Pods without an actor's label.
+    /// Pods without an actor label.
     Pods,
-    /// What the API server judges pods by, and whom it lets make none (SAFE-4).
+    /// Admission constraints on pods, and Events about failed pod creation (SAFE-4).
     Constraints,
-    /// Objects of a kind that is bound, or that tells something about one.
+    /// Objects of a kind that is bound, or that affects how a target resolves.
     Objects(Kind),
 }
 
@@ -60,25 +58,25 @@ struct Inner {
     bindings: HashMap<Key, Binding>,
     by_target: HashMap<Object, BTreeSet<Key>>,
     by_namespace: BTreeMap<Arc<str>, BTreeSet<Key>>,
-    /// By the uid of each object from a target down to its workloads: who shares one shares pods.
+    /// Actors by the uid of each object from their target down to its workloads. Actors that share one also share pods.
     by_uid: HashMap<Box<str>, BTreeSet<Key>>,
-    /// By what a target belongs to.
+    /// Actors by the owners of their target.
     by_owner: HashMap<Object, BTreeSet<Key>>,
-    /// Whom the last registrations concern.
+    /// Actors affected by chain changes since the last refresh.
     concerned: HashSet<Key>,
 }
 
 #[derive(Debug)]
 struct Binding {
     target: Object,
-    /// Of two the smaller came first.
+    /// Creation time and uid: the smaller one is older.
     age: (Timestamp, Box<str>),
     pods: Arc<PodMatch>,
-    /// Kinds that tell what becomes of the target, its own among them.
+    /// Kinds that affect how the target resolves, its own included.
     kinds: BTreeSet<Kind>,
-    /// What the target belongs to.
+    /// Owners of the target.
     owners: Vec<Object>,
-    /// From the target down to its workloads.
+    /// Uids from the target down to its workloads.
     chain: Vec<Box<str>>,
 }
 
@@ -92,14 +90,13 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Number of bindings.
     pub(super) fn len(&self) -> usize {
-        self.lock().bindings.len()
+        self.inner.lock().bindings.len()
     }
 
     pub(super) fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let binding = actor.and_then(Binding::of);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut concerned = std::mem::take(&mut inner.concerned);
         let same = inner.bindings.get(key).map(|it| (&it.target, &it.age))
             == binding.as_ref().map(|it| (&it.target, &it.age));
@@ -125,17 +122,17 @@ impl Index {
         });
     }
 
-    pub(super) fn expect(&self, actor: &Key, pods: &PodMatch) {
-        if let Some(binding) = self.lock().bindings.get_mut(actor)
+    pub(super) fn subscribe_pods(&self, actor: &Key, pods: &PodMatch) {
+        if let Some(binding) = self.inner.lock().bindings.get_mut(actor)
             && *binding.pods != *pods
         {
             binding.pods = Arc::new(pods.clone());
         }
     }
 
-    /// The uids of what an actor's target is and consists of, the target's own first.
-    pub(super) fn reaches(&self, actor: &Key, chain: Vec<Box<str>>) {
-        let mut inner = self.lock();
+    /// Sets the uids of an actor's target and of the objects it consists of, the target's own first.
+    pub(super) fn register_target(&self, actor: &Key, chain: Vec<Box<str>>) {
+        let mut inner = self.inner.lock();
         if inner.bindings.get(actor).is_none_or(|it| it.chain == chain) {
             return;
         }
@@ -156,29 +153,29 @@ impl Index {
         }
     }
 
-    /// The target of an actor has this uid: what belongs to it concerns the actor.
+    /// Records the uid of an actor's target, so that the target's dependents concern the actor.
     pub(super) fn located(&self, actor: &Key, uid: &str) {
         let known = {
-            let inner = self.lock();
+            let inner = self.inner.lock();
             let binding = inner.bindings.get(actor);
             binding.is_some_and(|it| it.chain.first().is_some_and(|it| **it == *uid))
         };
-        // One that was made anew consists of other things.
+        // A recreated target consists of other objects, so replace the whole chain.
         if !known {
-            self.reaches(actor, vec![uid.into()]);
+            self.register_target(actor, vec![uid.into()]);
         }
     }
 
-    /// Kinds that tell what becomes of an actor's target.
+    /// Kinds that affect how the actor's target resolves.
     pub(super) fn kinds_of(&self, actor: &Key) -> BTreeSet<Kind> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let binding = inner.bindings.get(actor);
         binding.map(|it| it.kinds.clone()).unwrap_or_default()
     }
 
-    /// What an actor's target belongs to tells something about it, too.
+    /// Sets the owners of a target, which affect how it resolves.
     pub(super) fn belongs_to(&self, target: &Object, owners: &[Object]) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut changed = false;
         for actor in inner.actors_of(target) {
             let before = inner.bindings.get(&actor).map(|it| it.owners.clone());
@@ -203,13 +200,13 @@ impl Index {
     }
 
     pub(super) fn target_of(&self, actor: &Key) -> Option<Object> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.bindings.get(actor).map(|it| it.target.clone())
     }
 
-    /// Of all who share a target or a workload the one that came first, if that is another.
+    /// The oldest actor that shares a target or workload with this one, if that is another actor.
     pub(super) fn owner_before(&self, actor: &Key) -> Option<Key> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let own = inner.bindings.get(actor)?;
         let mut rivals = inner.sharing(&own.chain);
         rivals.extend(inner.actors_of(&own.target));
@@ -220,12 +217,12 @@ impl Index {
     }
 
     pub(super) fn actors_of(&self, target: &Object) -> Vec<Key> {
-        self.lock().actors_of(target)
+        self.inner.lock().actors_of(target)
     }
 
-    /// The targets of which an object is one, or an owner.
+    /// Targets that are this object or that it owns.
     pub(super) fn targets_told_by(&self, object: &Object) -> Vec<Object> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let own = inner.by_target.contains_key(object).then(|| object.clone());
         let owned = inner.by_owner.get(object).into_iter().flatten();
         let owned = owned.filter_map(|actor| inner.bindings.get(actor));
@@ -234,9 +231,9 @@ impl Index {
             .collect()
     }
 
-    /// The targets with one of these uids.
+    /// Targets with one of these uids.
     pub(super) fn targets_with(&self, uids: &[Box<str>]) -> BTreeSet<Object> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let actors = uids
             .iter()
             .filter_map(|uid| Some((uid, inner.by_uid.get(uid)?)));
@@ -248,7 +245,7 @@ impl Index {
     }
 
     pub(super) fn actors_with<R: PodOfTarget>(&self, pod: &R) -> Vec<Key> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let namespace = &*pod.metadata().key.namespace;
         let actors = inner.by_namespace.get(namespace).into_iter().flatten();
         let expects = |actor: &&Key| {
@@ -260,7 +257,7 @@ impl Index {
         actors.filter(expects).cloned().collect()
     }
 
-    /// Actors of a namespace whose pods this can make.
+    /// Actors in a namespace whose pods this object can create.
     pub(super) fn actors_made_by(&self, namespace: &Arc<str>, maker: &Maker) -> Vec<Key> {
         let maker = Controller {
             api_version: &maker.api_version,
@@ -275,7 +272,7 @@ impl Index {
         self.actors_where(scope, |_| true)
     }
 
-    /// Actors in a place whose target a kind tells something about.
+    /// Actors in a scope whose target is affected by objects of this kind.
     pub(super) fn actors_told_by(&self, kind: &Kind, scope: &Scope) -> Vec<Key> {
         self.actors_where(scope, |binding| {
             binding.kinds.contains(kind) || binding.owners.iter().any(|it| it.kind == *kind)
@@ -283,7 +280,7 @@ impl Index {
     }
 
     fn actors_where(&self, scope: &Scope, is_one: impl Fn(&Binding) -> bool) -> Vec<Key> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let namespaces = inner.by_namespace.iter();
         let inside = namespaces.filter(|(name, _)| scope.as_ref().is_none_or(|it| it == *name));
         let actors = inside.flat_map(|(_, actors)| actors);
@@ -293,11 +290,6 @@ impl Index {
 
     pub(super) fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
         self.places.subscribe()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic between two map operations leaves all usable: the next event of the actor repairs them.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -349,7 +341,7 @@ impl Inner {
         self.bindings.insert(key.clone(), binding);
     }
 
-    /// Answers who else binds the same.
+    /// Removes a binding. Returns the other actors that share its target or a workload.
     fn drop_binding(&mut self, key: &Key) -> HashSet<Key> {
         let mut others: HashSet<Key> = self.leave_chain(key).into_iter().collect();
         self.leave_owners(key);
@@ -372,7 +364,7 @@ impl Inner {
         others
     }
 
-    /// Answers who shared something with it.
+    /// Removes the actor from its chain. Returns the actors that shared a part of it.
     fn leave_chain(&mut self, actor: &Key) -> BTreeSet<Key> {
         let Some(binding) = self.bindings.get_mut(actor) else {
             return BTreeSet::new();
@@ -421,7 +413,7 @@ impl Inner {
     }
 }
 
-/// Answers who stays.
+/// Removes an actor from an index entry. Returns the remaining actors.
 fn leave<K: std::hash::Hash + Eq>(
     index: &mut HashMap<K, BTreeSet<Key>>,
     at: &K,

@@ -1,38 +1,39 @@
-//! Which kinds the API server knows, in which version, and whether we may read them (RES-1, RES-6).
+//! Which kinds the API server serves, in which version, and whether we may read them (RES-1, RES-6).
 //!
-//! Nothing here is asked by a pass: a task of its own looks when a kind is first wanted, when a CRD of its group comes,
-//! changes or goes, and, where we may not read it, now and then.
+//! A reconcile never waits for discovery. A separate task runs it when a kind is first needed, when a CRD of its group
+//! is added, changed or deleted, and periodically while reading is forbidden.
 
 mod discover;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::admission::facts::UnreadableKind;
 use asya_shared::resolve::{GroupKind, known_kinds};
 use kube::Client;
 use kube::api::ApiResource;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
-use crate::record::{CrdNameRecord, Enqueue, Record, Seen};
+use crate::record::{CrdNameRecord, Enqueue, Projected, Record};
 
-/// A CRD that has come, or gone, is so for discovery a moment later: this is how often it is looked for, and for how long.
+/// Discovery lags behind an added or deleted CRD: how often to retry it, and for how long.
 const ARRIVES: Duration = Duration::from_millis(500);
 const ARRIVES_WITHIN: Duration = Duration::from_secs(15);
-/// The first wait after an API server that did not answer, and the longest.
+/// Initial and maximum backoff after an API server error.
 const RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(30);
-/// The first wait after a refusal, and the longest: nobody tells of a rule that is granted.
+/// Initial and maximum backoff after a 403, since no watch reports that access was granted.
 const REFUSED: Duration = Duration::from_secs(30);
 const LONGEST_REFUSED: Duration = Duration::from_mins(5);
 
-/// A kind in its API group, as a user wrote it.
+/// Kind and API group, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
     group: Arc<str>,
@@ -40,7 +41,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Its two names.
+    /// Returns group and kind.
     pub fn names(&self) -> GroupKind<'_> {
         GroupKind {
             group: &self.group,
@@ -64,51 +65,52 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What is known of a kind.
+/// Discovery state of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Nobody has looked yet.
+pub enum KindAvailability {
+    /// Discovery has not run yet.
     Unknown,
-    /// This is how it is asked for.
+    /// Served, and readable as this resource.
     Served(Arc<ApiResource>),
-    /// The API server does not know it.
+    /// The API server does not serve it.
     NotInstalled,
-    /// Its objects are in no namespace.
+    /// It is cluster-scoped.
     NotNamespaced,
-    /// We may not read it: the rule that is missing, as YAML.
+    /// Reading is forbidden: the missing RBAC rule, as YAML.
     Forbidden(Arc<str>),
 }
 
-/// What is known of the kinds that are wanted.
+/// Discovery state of all needed kinds.
 #[derive(Debug)]
 pub struct Kinds {
     inner: Mutex<Inner>,
-    /// Something is due.
+    /// Notified when a kind may be due.
     due: Notify,
 }
 
 #[derive(Debug)]
 struct Inner {
     known: BTreeMap<Kind, Looked>,
-    /// Versions of CRDs, by name.
+    /// Resource versions of CRDs, by name.
     crds: HashMap<Arc<str>, u64>,
-    /// What a running list of CRDs has yet to show.
+    /// CRDs that the running list has not shown yet.
     missing: Vec<Arc<str>>,
-    /// A place in which what we may read is tried.
+    /// Scope in which read access is checked.
     place: Scope,
 }
 
 #[derive(Debug)]
 struct Looked {
-    standing: watch::Sender<Standing>,
+    standing: watch::Sender<KindAvailability>,
     due: Option<Instant>,
     failures: u32,
-    /// Until when a CRD that came or went may still be so for discovery.
+    /// Until when discovery may lag behind an added or deleted CRD.
     arrives_by: Option<Instant>,
 }
 
 impl Default for Kinds {
-    /// The kinds that have a row are wanted from the beginning: the webhook is told of them (ADM-7).
+    /// Follows all kinds that have a resolver from the start, so that the webhook can be informed of those that are
+    /// unreadable (ADM-7).
     fn default() -> Self {
         let kinds = Self {
             inner: Mutex::new(Inner {
@@ -127,56 +129,56 @@ impl Default for Kinds {
 impl Kinds {
     /// Number of CRDs whose versions are kept.
     pub(super) fn crds(&self) -> usize {
-        self.lock().crds.len()
+        self.inner.lock().crds.len()
     }
 
-    /// From now on it is to be known.
+    /// Starts to follow a kind.
     pub fn want(&self, kind: &Kind) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if !inner.known.contains_key(kind) {
             inner.known.insert(kind.clone(), Looked::default());
             self.due.notify_one();
         }
     }
 
-    /// What is known of a kind.
-    pub fn standing(&self, kind: &Kind) -> Standing {
-        let inner = self.lock();
+    /// Returns the discovery state of a kind.
+    pub fn standing(&self, kind: &Kind) -> KindAvailability {
+        let inner = self.inner.lock();
         let looked = inner.known.get(kind);
-        looked.map_or(Standing::Unknown, |it| it.standing.borrow().clone())
+        looked.map_or(KindAvailability::Unknown, |it| it.standing.borrow().clone())
     }
 
-    /// Tells whenever that changes; from now on it is to be known.
-    pub fn subscribe(&self, kind: &Kind) -> watch::Receiver<Standing> {
+    /// Subscribes to the discovery state of a kind, and starts to follow it.
+    pub fn subscribe(&self, kind: &Kind) -> watch::Receiver<KindAvailability> {
         self.want(kind);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let looked = inner.known.entry(kind.clone()).or_default();
         looked.standing.subscribe()
     }
 
-    /// The API server has refused it or does not know it any more: look again.
+    /// Schedules discovery again after the API server has rejected the kind or no longer serves it.
     pub(super) fn doubt(&self, kind: &Kind) {
-        if let Some(looked) = self.lock().known.get_mut(kind) {
+        if let Some(looked) = self.inner.lock().known.get_mut(kind) {
             looked.due = Some(Instant::now());
         }
         self.due.notify_one();
     }
 
-    /// Where what we may read is tried: in one of the places that are served.
+    /// Sets the scope in which read access is checked, one of those that are served.
     pub fn look_in(&self, place: Scope) {
-        self.lock().place = place;
+        self.inner.lock().place = place;
     }
 
-    /// Kinds that cannot be bound here; `None` as long as somebody has yet to look.
+    /// Kinds that cannot be bound in this cluster; `None` until discovery has run for all of them.
     pub fn unreadable(&self) -> Option<Vec<UnreadableKind>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let mut all = Vec::new();
         for (kind, looked) in &inner.known {
             let missing_rule = match &*looked.standing.borrow() {
-                Standing::Unknown => return None,
-                Standing::Served(_) | Standing::NotNamespaced => continue,
-                Standing::NotInstalled => None,
-                Standing::Forbidden(rule) => Some(rule.to_string()),
+                KindAvailability::Unknown => return None,
+                KindAvailability::Served(_) | KindAvailability::NotNamespaced => continue,
+                KindAvailability::NotInstalled => None,
+                KindAvailability::Forbidden(rule) => Some(rule.to_string()),
             };
             all.push(UnreadableKind {
                 group: kind.group.to_string(),
@@ -187,7 +189,7 @@ impl Kinds {
         Some(all)
     }
 
-    /// Looks at what is due, for ever. `changed` hears of each kind of which something else is known now.
+    /// Runs discovery for due kinds, forever. Calls `changed` for each kind whose state is different.
     pub async fn follow(&self, client: &Client, changed: impl Fn(&Kind)) {
         loop {
             let (due, place) = self.due_now();
@@ -213,11 +215,11 @@ impl Kinds {
 
     fn due_now(&self) -> (Vec<Kind>, Scope) {
         let now = Instant::now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let mut due = Vec::new();
         for (kind, looked) in &mut inner.known {
             if looked.due.is_some_and(|at| at <= now) {
-                // What is asked for while we look is due again.
+                // A request that arrives during discovery makes the kind due again.
                 looked.due = None;
                 due.push(kind.clone());
             }
@@ -226,22 +228,26 @@ impl Kinds {
     }
 
     fn next(&self) -> Option<Instant> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.known.values().filter_map(|looked| looked.due).min()
     }
 
-    /// Answers whether that is news.
-    fn found(&self, kind: &Kind, found: Result<Standing, kube::Error>) -> bool {
+    /// Records a discovery result. Returns whether the state changed.
+    fn found(&self, kind: &Kind, found: Result<KindAvailability, kube::Error>) -> bool {
         let now = Instant::now();
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(looked) = inner.known.get_mut(kind) else {
             return false;
         };
         let unsettled = looked.arrives_by.is_some_and(|by| now < by);
         let wait = match &found {
-            // Discovery follows a CRD that comes or goes, and what is granted with it comes a moment later.
-            Ok(Standing::Forbidden(_) | Standing::NotInstalled) if unsettled => Some(ARRIVES),
-            Ok(Standing::Forbidden(_)) => Some(doubled(REFUSED, looked.failures, LONGEST_REFUSED)),
+            // Discovery lags behind an added or deleted CRD, and RBAC rules granted with it may arrive later still.
+            Ok(KindAvailability::Forbidden(_) | KindAvailability::NotInstalled) if unsettled => {
+                Some(ARRIVES)
+            }
+            Ok(KindAvailability::Forbidden(_)) => {
+                Some(doubled(REFUSED, looked.failures, LONGEST_REFUSED))
+            }
             Ok(_) => None,
             Err(error) => {
                 warn!(%error, %kind, "discovery fails");
@@ -264,15 +270,15 @@ impl Kinds {
         })
     }
 
-    /// The API server serves a kind.
+    /// Marks a kind as served.
     #[cfg(test)]
     pub fn serve(&self, group: &'static str, kind: &'static str, resource: ApiResource) {
         let kind = Kind::from(GroupKind { group, kind });
         self.want(&kind);
-        self.found(&kind, Ok(Standing::Served(Arc::new(resource))));
+        self.found(&kind, Ok(KindAvailability::Served(Arc::new(resource))));
     }
 
-    /// A CRD has come, changed or gone.
+    /// Makes the kinds of the CRD's group due after it was added, changed or deleted.
     fn crd_changed(inner: &mut Inner, name: &str) {
         let group = name.split_once('.').map_or("", |(_, group)| group);
         let now = Instant::now();
@@ -284,16 +290,12 @@ impl Kinds {
             }
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Default for Looked {
     fn default() -> Self {
         Self {
-            standing: watch::Sender::new(Standing::Unknown),
+            standing: watch::Sender::new(KindAvailability::Unknown),
             due: Some(Instant::now()),
             failures: 0,
             arrives_by: None,
@@ -307,14 +309,14 @@ fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
 
 impl WatchSink<CrdNameRecord> for Kinds {
     fn relisting(&self, _: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.missing = inner.crds.keys().cloned().collect();
     }
 
-    fn show(&self, _: &Scope, seen: &Seen<CrdNameRecord>) -> Vec<Enqueue> {
+    fn show(&self, _: &Scope, seen: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
         let metadata = seen.record.metadata();
         let name = &metadata.key.name;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.missing.retain(|missing| missing != name);
         let version = metadata.resource_version;
         let before = inner.crds.insert(Arc::clone(name), version);
@@ -325,9 +327,9 @@ impl WatchSink<CrdNameRecord> for Kinds {
         Vec::new()
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<CrdNameRecord>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, seen: &Projected<CrdNameRecord>) -> Vec<Enqueue> {
         let name = &seen.record.metadata().key.name;
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.crds.remove(name);
         Self::crd_changed(&mut inner, name);
         self.due.notify_one();
@@ -335,7 +337,7 @@ impl WatchSink<CrdNameRecord> for Kinds {
     }
 
     fn relisted(&self, _: &Scope) -> Vec<Enqueue> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         for name in std::mem::take(&mut inner.missing) {
             inner.crds.remove(&name);
             Self::crd_changed(&mut inner, &name);

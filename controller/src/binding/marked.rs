@@ -1,23 +1,23 @@
-//! Pods that carry an actor's label, in the one place that keeps them and tells bindings of them.
+//! Watch sink for pods with an actor label: keeps them by actor, and enqueues the bindings they concern.
 //!
-//! A pod tells by its label whose sidecar it has. That may be another actor than the one that binds its target now:
-//! the first went with `asya.sh/skip-unbind`, or somebody copied the label. It is a pod of the target all the same.
+//! The label names the actor whose sidecar the pod has. Another actor may bind the pod's target now, because the first
+//! one was deleted with `asya.sh/skip-unbind`, or because the label was copied. The pod still belongs to the target.
 
 use std::sync::Arc;
 
 use super::Bindings;
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
-use crate::record::{Enqueue, PodRecord, Seen};
+use crate::record::{Enqueue, PodRecord, Projected};
 
-/// What the watch of these pods keeps true.
+/// Feeds one watch into the store by actor and the index by namespace.
 pub struct MarkedPods {
     store: Arc<Store<PodRecord>>,
     bindings: Arc<Bindings>,
 }
 
 impl MarkedPods {
-    /// Keeps `store`, by actor, and what `bindings` know, by namespace.
+    /// Updates `store` by actor, and the pod index of `bindings` by namespace.
     pub fn new(store: &Arc<Store<PodRecord>>, bindings: &Arc<Bindings>) -> Self {
         Self {
             store: Arc::clone(store),
@@ -47,7 +47,7 @@ impl WatchSink<PodRecord> for MarkedPods {
         self.bindings.marked.relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<PodRecord>) -> Vec<Enqueue> {
+    fn show(&self, scope: &Scope, seen: &Projected<PodRecord>) -> Vec<Enqueue> {
         let concerned = self.store.show(scope, seen);
         let marked = &self.bindings.marked;
         let changed = if seen.record.may_be_bound() {
@@ -58,7 +58,7 @@ impl WatchSink<PodRecord> for MarkedPods {
         self.with_bindings(concerned, &changed)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Seen<PodRecord>) -> Vec<Enqueue> {
+    fn removed(&self, scope: &Scope, seen: &Projected<PodRecord>) -> Vec<Enqueue> {
         let concerned = self.store.removed(scope, seen);
         let gone: Vec<_> = self
             .bindings

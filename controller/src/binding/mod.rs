@@ -1,4 +1,5 @@
-//! What the controller knows of bindings: which actor binds what, the targets, and their pods without a label of ours.
+//! The controller's view of bindings: which actor binds what, the targets, and the targets' pods without an actor
+//! label.
 
 mod constraints;
 pub mod index;
@@ -26,12 +27,12 @@ use tokio::sync::{Notify, watch};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, CrdNameRecord, Enqueue, Key, PodOfTarget, PodRecord, Record, Seen,
+    ActorRecord, CrdNameRecord, Enqueue, Key, PodOfTarget, PodRecord, Projected, Record,
     UninjectedPodRecord,
 };
 
 pub use index::Object;
-pub use kinds::{Kinds, Standing};
+pub use kinds::{KindAvailability, Kinds};
 pub use marked::MarkedPods;
 pub use targets::{Found, Reading, TemplatePart};
 
@@ -45,33 +46,33 @@ use targets::Targets;
 use tree::Tree;
 use unenforced::Unenforced;
 
-/// All of it; kept by watches that run where there are bindings, and nowhere else.
+/// State of all bindings, maintained by watches that run only where bindings exist.
 #[derive(Debug, Default)]
 pub struct Bindings {
     index: Index,
-    /// Which kinds can be bound here.
+    /// Discovery state of the kinds that can be bound.
     pub kinds: Arc<Kinds>,
-    /// The objects that actors bind to.
     targets: Targets,
-    /// What belongs to whom.
+    /// Owner references between watched objects.
     tree: Tree,
-    /// Pods in namespaces with bindings that carry no actor's label.
+    /// Pods without an actor label, in namespaces with bindings.
     pub pods: PodIndex<UninjectedPodRecord>,
-    /// Pods that carry an actor's label, but for those of workloads that actors make.
+    /// Pods with an actor label, except those of workloads that actors create.
     pub marked: PodIndex<PodRecord>,
     scaled: Scaled,
-    /// Dry runs of pods with the sidecar.
+    /// Schedule of the dry runs of pods with the sidecar.
     pub probes: Probes,
-    /// What the API server judges pods by, in namespaces with bindings.
+    /// Admission constraints on pods, in namespaces with bindings.
     pub constraints: Constraints,
     /// Required bindings that are not enforced.
     pub unenforced: Unenforced,
-    /// Something about a binding may have changed.
+    /// Notified when a binding may have changed.
     changed: Arc<Notify>,
 }
 
 impl Bindings {
-    /// Takes the newest record of an actor, or that it is gone. Answers whom that concerns, or what was found since.
+    /// Updates the index with the newest record of an actor, or `None` once it is deleted. Returns the other actors
+    /// affected by this or by changes of shared objects since the last call.
     pub fn refresh(&self, key: &Key, actor: Option<&ActorRecord>) -> HashSet<Key> {
         let before = self.index.target_of(key);
         if actor.is_none() {
@@ -93,7 +94,7 @@ impl Bindings {
         others
     }
 
-    /// How many records each store holds, by what they are of (FW-14).
+    /// Number of records per store, by kind (FW-14).
     pub fn sizes(&self) -> [(Cow<'static, str>, usize); 8] {
         let [quotas, ranges, namespaces] = self.constraints.sizes();
         [
@@ -108,50 +109,50 @@ impl Bindings {
         ]
     }
 
-    /// Tells one who waits that something about a binding may have changed: its spec, or its status.
+    /// Notified when a binding may have changed, in spec or status.
     pub fn changed(&self) -> &Arc<Notify> {
         &self.changed
     }
 
-    /// What an actor binds.
+    /// The target that an actor binds.
     pub fn target_of(&self, actor: &Key) -> Option<Object> {
         self.index.target_of(actor)
     }
 
-    /// The actor that binds the same target, or shares a workload of it, and is older (BIND-45).
+    /// The oldest other actor that binds the same target or shares a workload of it, if it is older than this one
+    /// (BIND-45).
     pub fn owner_before(&self, actor: &Key) -> Option<Key> {
         self.index.owner_before(actor)
     }
 
-    /// From now on these pods concern the actor.
-    pub fn expect(&self, actor: &Key, pods: &PodMatch) {
-        self.index.expect(actor, pods);
+    /// Sets which pods concern the actor.
+    pub fn subscribe_pods(&self, actor: &Key, pods: &PodMatch) {
+        self.index.subscribe_pods(actor, pods);
     }
 
-    /// The uids of what an actor's target is and consists of, the target's own first.
-    pub fn reaches(&self, actor: &Key, chain: Vec<Box<str>>) {
-        self.index.reaches(actor, chain);
+    /// Sets the uids of an actor's target and of the objects it consists of, the target's own first.
+    pub fn register_target(&self, actor: &Key, chain: Vec<Box<str>>) {
+        self.index.register_target(actor, chain);
     }
 
-    /// We have changed the target of an actor: what was read of it is old, before a watch shows that.
+    /// Invalidates the cached target of an actor after we wrote to it, before a watch shows the change.
     pub fn wrote(&self, actor: &Key) {
         if let Some(target) = self.index.target_of(actor) {
             self.targets.touched(&target);
         }
     }
 
-    /// From now on who else scales what has this name concerns the actor.
-    pub fn scales(&self, actor: &Key, name: Option<&str>) {
+    /// Sets the name of the object that the actor scales, so that other autoscalers of it concern the actor.
+    pub fn subscribe_autoscalers(&self, actor: &Key, name: Option<&str>) {
         self.scaled.by(actor, name);
     }
 
-    /// The actors that scale what has this name.
+    /// Actors that scale the object with this name.
     pub fn scaling(&self, scaled: &Key) -> Vec<Key> {
         self.scaled.actors_of(scaled)
     }
 
-    /// Where watches are needed; tells whenever that changes.
-    /// Drops what a watch that has ended kept.
+    /// Drops the records of a watch that has ended.
     pub fn forget(&self, place: &Place) {
         match &place.what {
             What::Pods => self.pods.forget(&place.scope),
@@ -160,7 +161,7 @@ impl Bindings {
         }
     }
 
-    /// What has to be watched.
+    /// Watches that bindings need; the receiver is notified of changes.
     pub fn places(&self) -> watch::Receiver<BTreeSet<Place>> {
         self.index.places()
     }
@@ -180,7 +181,7 @@ impl Bindings {
         actors.into_iter().map(Enqueue::Actor)
     }
 
-    /// Something else is known of a kind: whom that concerns.
+    /// Handles a changed discovery state of a kind. Returns the actors to enqueue.
     pub fn kind_changed(&self, kind: &Kind) -> Vec<Enqueue> {
         self.changed.notify_one();
         let actors = self.index.actors_told_by(kind, &None);
@@ -198,7 +199,7 @@ impl WatchSink<UninjectedPodRecord> for Bindings {
         self.pods.relisting(scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<UninjectedPodRecord>) -> Vec<Enqueue> {
+    fn show(&self, scope: &Scope, seen: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
         let changed = self.pods.show(scope, &seen.record);
         let mut concerned: Vec<_> = changed
             .iter()
@@ -208,13 +209,13 @@ impl WatchSink<UninjectedPodRecord> for Bindings {
         concerned
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<UninjectedPodRecord>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, seen: &Projected<UninjectedPodRecord>) -> Vec<Enqueue> {
         let gone = self.pods.removed(&seen.record);
         let concerned = gone.into_iter().flat_map(|pod| self.concerned_by(&*pod));
         concerned.collect()
     }
 
-    /// Every binding of the place: until now it did not know its pods.
+    /// Returns every binding in scope after the first list, since none of them knew its pods before.
     fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
         let (first, gone) = self.pods.relisted(scope);
         if first {

@@ -1,20 +1,22 @@
-//! What a watch of a kind that is bound, or that tells something about one, keeps true (BIND-60).
+//! Watch sink for kinds that are bound or that affect how a target resolves (BIND-60).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::kinds::Kind;
 use super::{Bindings, Object};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
-use crate::record::{Enqueue, ForeignRecord, Key, Record, Seen};
+use crate::record::{Enqueue, ForeignRecord, Key, Projected, Record};
 
-/// Only what is bound, what that belongs to, and what belongs to anybody is remembered.
+/// Keeps only bound objects, their owners, and objects with a controller owner.
 pub struct ObjectWatch {
     bindings: Arc<Bindings>,
     kind: Kind,
-    /// What a running relist has yet to show.
+    /// Objects that a running list has not shown yet.
     missing: Mutex<HashSet<Object>>,
 }
 
@@ -27,10 +29,6 @@ impl ObjectWatch {
         }
     }
 
-    fn missing(&self) -> MutexGuard<'_, HashSet<Object>> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn object(&self, key: &Key) -> Object {
         Object {
             kind: self.kind.clone(),
@@ -38,7 +36,7 @@ impl ObjectWatch {
         }
     }
 
-    /// Whom a change concerns of what belongs to the objects with these uids.
+    /// Invalidates the targets with these uids after a dependent has changed. Returns the actors to enqueue.
     fn touched(&self, above: &[Box<str>]) -> Vec<Enqueue> {
         let bindings = &self.bindings;
         let mut concerned = Vec::new();
@@ -77,13 +75,13 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
         let bindings = &self.bindings;
         let known = bindings.targets.of_kind(&self.kind, scope).into_iter();
         let below = bindings.tree.of_kind(&self.kind, scope);
-        *self.missing() = known.chain(below).collect();
+        *self.missing.lock() = known.chain(below).collect();
     }
 
-    fn show(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Enqueue> {
+    fn show(&self, _: &Scope, seen: &Projected<ForeignRecord>) -> Vec<Enqueue> {
         let metadata = seen.record.metadata();
         let object = self.object(&metadata.key);
-        self.missing().remove(&object);
+        self.missing.lock().remove(&object);
         let bindings = &self.bindings;
         let above = bindings.tree.show(&object, &seen.record);
         let mut concerned = if above.is_empty() {
@@ -100,13 +98,13 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
         concerned
     }
 
-    fn removed(&self, _: &Scope, seen: &Seen<ForeignRecord>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, seen: &Projected<ForeignRecord>) -> Vec<Enqueue> {
         self.gone(&self.object(&seen.record.metadata().key))
     }
 
-    /// Whoever waited for it can be told now what there is.
+    /// After the first list, also returns the actors that waited for it.
     fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
-        let missing = std::mem::take(&mut *self.missing());
+        let missing = std::mem::take(&mut *self.missing.lock());
         let mut concerned: Vec<_> = missing.iter().flat_map(|it| self.gone(it)).collect();
         if self.bindings.tree.listed(&self.kind, scope) {
             let waiting = self.bindings.index.actors_told_by(&self.kind, scope);
@@ -117,7 +115,7 @@ impl WatchSink<ForeignRecord> for ObjectWatch {
 
     fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
         self.relisting(scope);
-        let missing = std::mem::take(&mut *self.missing());
+        let missing = std::mem::take(&mut *self.missing.lock());
         let concerned = missing.iter().flat_map(|it| self.gone(it)).collect();
         self.bindings.tree.forget(&self.kind, scope);
         concerned

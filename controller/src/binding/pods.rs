@@ -1,15 +1,16 @@
-//! Pods by namespace, as bindings ask for them: those that carry no actor's label (BIND-62), and those that carry one
-//! although no actor makes them (SAFE-18).
+//! Pods by namespace, for lookup by bindings: those without an actor label (BIND-62), and those with one that no
+//! actor's workload created (SAFE-18).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::resolve::PodMatch;
+use parking_lot::Mutex;
 
 use crate::cluster::store::Scope;
 use crate::record::{Key, PodOfTarget};
 
-/// Their newest records.
+/// Index of the newest pod records.
 #[derive(Debug)]
 pub struct PodIndex<R> {
     inner: Mutex<Inner<R>>,
@@ -18,9 +19,9 @@ pub struct PodIndex<R> {
 #[derive(Debug)]
 struct Inner<R> {
     by_namespace: HashMap<Arc<str>, HashMap<Arc<str>, Arc<R>>>,
-    /// What running relists have yet to show.
+    /// Pods that running lists have not shown yet.
     missing: HashMap<Scope, HashSet<Key>>,
-    /// Where every pod has been shown.
+    /// Scopes whose first list is complete.
     listed: HashSet<Scope>,
 }
 
@@ -37,9 +38,9 @@ impl<R> Default for PodIndex<R> {
 }
 
 impl<R: PodOfTarget> PodIndex<R> {
-    /// Those of a target; `None` where nobody has listed them yet.
+    /// Pods of a target; `None` until the namespace has been listed.
     pub fn of(&self, namespace: &Arc<str>, pods: &PodMatch) -> Option<Vec<Arc<R>>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let listed = |scope: &Scope| inner.listed.contains(scope);
         if !listed(&None) && !listed(&Some(Arc::clone(namespace))) {
             return None;
@@ -49,22 +50,21 @@ impl<R: PodOfTarget> PodIndex<R> {
         Some(all.filter(|pod| pod.is_one_of(pods)).cloned().collect())
     }
 
-    /// Number of pods.
     pub(super) fn len(&self) -> usize {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.by_namespace.values().map(HashMap::len).sum()
     }
 
-    /// Nobody looks after other places any more.
+    /// Drops all scopes but these, after the set of served namespaces has changed.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
-        let listed = self.lock().listed.clone();
+        let listed = self.inner.lock().listed.clone();
         let gone = listed.iter().filter(|scope| !scopes.contains(*scope));
         gone.for_each(|scope| self.forget(scope));
     }
 
-    /// Nobody watches there any more.
+    /// Drops the records of a watch that has ended.
     pub(super) fn forget(&self, scope: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.listed.remove(scope);
         inner.missing.remove(scope);
         match scope {
@@ -84,7 +84,7 @@ impl<R: PodOfTarget> PodIndex<R> {
     }
 
     pub(super) fn relisting(&self, scope: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let all = inner.by_namespace.values().flat_map(HashMap::values);
         let keys = all.map(|pod| &pod.metadata().key);
         let inside = keys.filter(|key| scope.as_ref().is_none_or(|it| *it == key.namespace));
@@ -92,9 +92,9 @@ impl<R: PodOfTarget> PodIndex<R> {
         inner.missing.insert(scope.clone(), missing);
     }
 
-    /// Answers what was known of it and what is now; nothing when that is the same.
+    /// Stores a pod. Returns the previous and the new record if they differ.
     pub(super) fn show(&self, scope: &Scope, pod: &Arc<R>) -> Vec<Arc<R>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let key = &pod.metadata().key;
         if let Some(missing) = inner.missing.get_mut(scope) {
             missing.remove(key);
@@ -111,19 +111,15 @@ impl<R: PodOfTarget> PodIndex<R> {
     }
 
     pub(super) fn removed(&self, pod: &R) -> Option<Arc<R>> {
-        self.lock().remove(&pod.metadata().key)
+        self.inner.lock().remove(&pod.metadata().key)
     }
 
-    /// Answers whether it is the first list of the place, and what it did not show.
+    /// Completes a list. Returns whether it is the first one in this scope, and the pods that it did not show.
     pub(super) fn relisted(&self, scope: &Scope) -> (bool, Vec<Arc<R>>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let missing = inner.missing.remove(scope).unwrap_or_default();
         let gone = missing.iter().filter_map(|key| inner.remove(key)).collect();
         (inner.listed.insert(scope.clone()), gone)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

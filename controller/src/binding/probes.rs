@@ -1,48 +1,49 @@
-//! When the next dry run of a pod of each binding is due (SAFE-4, SAFE-5). Kept in memory: a restart asks anew for whatever
-//! is not proved, and for nothing else.
+//! Schedule of each binding's dry runs (SAFE-4, SAFE-5). Kept in memory: a restart repeats only the probes of what is
+//! not proved yet.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::record::Key;
 
-/// While the webhook or its configuration may not have heard of the latest status.
+/// Retry interval while the webhook or its configuration may not have observed the latest status.
 const SETTLING: Duration = Duration::from_secs(1);
-/// Between two dry runs in the whole cluster while the webhook is not asked about pods; those that fail share it.
+/// Cluster-wide interval between dry runs while the webhook is not called for pods; all actors whose probe fails for
+/// this reason share it.
 const UNASKED: Duration = Duration::from_secs(2);
 const LONGEST_UNASKED: Duration = Duration::from_mins(1);
-/// After a refusal, doubled with each further one.
+/// Initial backoff after a rejection, doubled with each further one.
 const REFUSED: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_mins(5);
-/// A controller whose pods are refused says so many times a second.
+/// Minimum interval between probes: a controller whose pods are rejected emits many Events a second.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// What keeps pods of a binding from having the sidecar, as the last dry run has shown.
+/// Why the last dry run of a binding's pod came back without the sidecar, or was rejected.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Failure {
-    /// The webhook was not asked about it, which is so for all actors while the webhook is away.
+    /// The webhook was not called. While it is down, this applies to all actors.
     Unasked(String),
-    /// It came back without the sidecar for another reason.
+    /// The pod came back without the sidecar for another reason.
     LeftAlone(String),
-    /// The API server refuses it, with this answer.
+    /// The API server rejected the pod with this message.
     Refused(String),
 }
 
-/// When the next dry run of an actor is due.
+/// When an actor's next dry run is due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Turn {
-    /// Something has changed that pods are judged by.
+    /// Whether something that pods are judged by has changed.
     pub requested: bool,
-    /// How long it has to wait; `None`: not at all.
+    /// How long to wait; `None` if it is due now.
     pub wait: Option<Duration>,
-    /// How the last one failed.
+    /// How the last dry run failed.
     pub failed: Option<Failure>,
 }
 
-/// The dry runs of all bindings.
+/// Dry run schedule of all bindings.
 #[derive(Debug, Default)]
 pub struct Probes {
     inner: Mutex<Inner>,
@@ -51,7 +52,7 @@ pub struct Probes {
 #[derive(Debug, Default)]
 struct Inner {
     of_actors: HashMap<Key, Entry>,
-    /// The webhook answers again.
+    /// Actors whose wait for the webhook has ended.
     woken: HashSet<Key>,
 }
 
@@ -65,18 +66,18 @@ struct Entry {
 }
 
 impl Probes {
-    /// Something has changed that pods of this actor are judged by.
+    /// Requests a dry run because something that the actor's pods are judged by has changed.
     pub fn request(&self, actor: &Key) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let entry = inner.of_actors.entry(actor.clone()).or_default();
         entry.requested = true;
         entry.failures = 0;
         entry.next = entry.asked.map(|asked| asked + LEAST);
     }
 
-    /// When the actor's next dry run is due.
+    /// Returns when the actor's next dry run is due.
     pub fn turn(&self, actor: &Key) -> Turn {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let Some(entry) = inner.of_actors.get(actor) else {
             return Turn::default();
         };
@@ -88,9 +89,9 @@ impl Probes {
         }
     }
 
-    /// A pod was admitted with the sidecar, so the webhook answers: whoever waits for that need not wait any longer.
+    /// Records that a pod was admitted with the sidecar. The webhook is up, so actors that wait for it are woken.
     pub fn admitted(&self, actor: &Key) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let entry = Entry {
             asked: Some(Instant::now()),
             ..Entry::default()
@@ -104,9 +105,10 @@ impl Probes {
         }
     }
 
-    /// It was not. Answers how long to wait; what `settles` may be different in a moment.
+    /// Records a failed dry run. Returns how long to wait: only briefly if `settles`, because the webhook may not have
+    /// observed the latest status.
     pub fn failed(&self, actor: &Key, failure: Failure, settles: bool) -> Duration {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let unasked = inner.of_actors.iter().filter(|(key, entry)| {
             *key != actor && matches!(entry.failed, Some(Failure::Unasked(_)))
         });
@@ -134,20 +136,16 @@ impl Probes {
         wait
     }
 
-    /// Whoever was waiting for the webhook, since this was last asked.
+    /// Takes the actors whose wait for the webhook has ended since the last call.
     pub fn woken(&self) -> HashSet<Key> {
-        std::mem::take(&mut self.lock().woken)
+        std::mem::take(&mut self.inner.lock().woken)
     }
 
-    /// The actor is gone.
+    /// Drops a deleted actor.
     pub fn forget(&self, actor: &Key) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.of_actors.remove(actor);
         inner.woken.remove(actor);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads a target, what belongs to it and what it belongs to, and asks the kind's row what that means (RES-1, RES-2).
+//! Reads a target, its dependents and its owners, and lets the kind's resolver interpret them (RES-1, RES-2).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 use super::targets::Asked;
-use super::{Bindings, Found, Object, Reading, Standing, TemplatePart, spec};
+use super::{Bindings, Found, KindAvailability, Object, Reading, TemplatePart, spec};
 use crate::record::{Key, applied_by};
 
-/// Bodies that are read at the same time for one target.
+/// Concurrent reads for one target.
 const AT_ONCE: usize = 4;
-/// How far above a target its owners are looked for (RES-4).
+/// Maximum number of owners to follow above a target (RES-4).
 const HIGHEST: usize = 4;
 
 impl Bindings {
-    /// What stands under a target's name. Asks the API server only if a watch has shown something since it was asked last.
+    /// Looks up and resolves a target. Calls the API server only if a watch has shown a change since the last read.
     ///
     /// # Errors
-    /// When the API server does not tell.
+    /// If the API server fails.
     pub async fn read(&self, client: &Client, target: &Object) -> Result<Found, kube::Error> {
         let resource = match self.kinds.standing(&target.kind) {
-            Standing::Served(resource) => resource,
-            Standing::Unknown => return Ok(Found::NotYet),
+            KindAvailability::Served(resource) => resource,
+            KindAvailability::Unknown => return Ok(Found::NotYet),
             other => return Ok(Found::OfKind(other)),
         };
         let GroupKind { group, kind } = target.kind.names();
@@ -59,7 +59,7 @@ impl Bindings {
                 let Some(uid) = uid_of(&live) else {
                     return Ok(Found::Absent);
                 };
-                // What changes from here on is seen.
+                // From here on, changes of dependents are observed.
                 for actor in self.index.actors_of(target) {
                     self.index.located(&actor, &uid);
                 }
@@ -87,10 +87,10 @@ impl Bindings {
         Ok(found)
     }
 
-    /// An object as it stands now; `None` where there is none, or none of its kind.
+    /// Reads an object from the API server; `None` if it does not exist, or if its kind is not served or not readable.
     ///
     /// # Errors
-    /// When the API server does not tell.
+    /// If the API server fails.
     pub async fn body(
         &self,
         client: &Client,
@@ -103,22 +103,24 @@ impl Bindings {
         get(client, &resource, &Key::new(namespace, &object.name)).await
     }
 
-    /// How an object that was read before is asked for.
+    /// API resource of an object whose kind has been discovered.
     pub fn resource_of(&self, object: &ObjectRef) -> Option<Arc<ApiResource>> {
         match self.kinds.standing(&Kind::from(object.group_kind())) {
-            Standing::Served(resource) => Some(resource),
+            KindAvailability::Served(resource) => Some(resource),
             _ => None,
         }
     }
 
-    /// Whether all that belongs to a target would be known by now.
+    /// Whether the watches of the target's dependents have synced, where such watches can run.
     fn sees(&self, row: &dyn Resolver, target: &Object) -> bool {
         row.related().iter().all(|kind| {
             let kind = Kind::from(*kind);
             match self.kinds.standing(&kind) {
-                Standing::Unknown => false,
-                Standing::Served(_) => self.tree.is_listed(&kind, &target.key.namespace),
-                Standing::NotInstalled | Standing::NotNamespaced | Standing::Forbidden(_) => true,
+                KindAvailability::Unknown => false,
+                KindAvailability::Served(_) => self.tree.is_listed(&kind, &target.key.namespace),
+                KindAvailability::NotInstalled
+                | KindAvailability::NotNamespaced
+                | KindAvailability::Forbidden(_) => true,
             }
         })
     }
@@ -126,12 +128,12 @@ impl Bindings {
     fn refused(&self, row: &dyn Resolver) -> Option<(Kind, Arc<str>)> {
         let mut kinds = row.related().iter().map(|kind| Kind::from(*kind));
         kinds.find_map(|kind| match self.kinds.standing(&kind) {
-            Standing::Forbidden(rule) => Some((kind, rule)),
+            KindAvailability::Forbidden(rule) => Some((kind, rule)),
             _ => None,
         })
     }
 
-    /// `None` while something of it cannot be asked for yet.
+    /// Reads dependents and owners; `None` while the kind of an owner has not been discovered yet.
     async fn related(
         &self,
         client: &Client,
@@ -144,7 +146,7 @@ impl Bindings {
         let uid = uid_of(live).unwrap_or_default();
         let below = self.tree.below(&uid, &kinds).into_iter();
         let asked = below.filter_map(|object| match self.kinds.standing(&object.kind) {
-            Standing::Served(resource) => Some((object, resource)),
+            KindAvailability::Served(resource) => Some((object, resource)),
             _ => None,
         });
         let read = stream::iter(asked).map(|(object, resource)| async move {
@@ -158,7 +160,7 @@ impl Bindings {
                 related.objects.entry(*kind).or_default().push(body);
             }
         }
-        // Only who is a workload itself follows its owners.
+        // Owners are followed only from a target that is a workload itself.
         if !kinds.is_empty() {
             return Ok(Some(related));
         }
@@ -168,12 +170,12 @@ impl Bindings {
             let kind = Kind::from(owner.group_kind());
             self.kinds.want(&kind);
             let resource = match self.kinds.standing(&kind) {
-                Standing::Unknown => {
+                KindAvailability::Unknown => {
                     owners.push(object_of(&owner, target));
                     self.index.belongs_to(target, &owners);
                     return Ok(None);
                 }
-                Standing::Served(resource) => resource,
+                KindAvailability::Served(resource) => resource,
                 _ => break,
             };
             let object = object_of(&owner, target);
@@ -197,8 +199,8 @@ impl Bindings {
 }
 
 impl Reading {
-    /// With what the target's workloads tell: the pods that are asked for, those of the workload or of all workloads that
-    /// the target groups, and an actor's part of a pod template, whichever target that actor binds.
+    /// Adds what the target's workloads contain: the desired replicas, of the one workload or the sum over all that the
+    /// target groups, and an actor's part of a pod template, whichever target that actor binds.
     fn with_workloads(mut self, live: &Value, related: &Related) -> Self {
         let Resolution::Found(target) = &self.resolution else {
             return self;
@@ -226,13 +228,13 @@ impl Reading {
     }
 }
 
-/// Whether the number of a workload's replicas is that of its pods that are bound.
+/// Whether the workload's replica count equals the number of bound pods.
 fn is_counted(target: &Target) -> bool {
     let GroupKind { group, kind } = target.workload.group_kind();
     (group == "apps" && kind != "DaemonSet") || kind == "LeaderWorkerSet"
 }
 
-/// BIND-50
+/// The part of the pod template that we own (BIND-50).
 fn part_of(live: &Value) -> Option<TemplatePart> {
     let entries = live.pointer("/metadata/managedFields")?;
     let entries: Vec<ManagedFieldsEntry> = serde_json::from_value(entries.clone()).ok()?;
@@ -263,7 +265,7 @@ fn version_of(object: &Value) -> u64 {
         .unwrap_or_default()
 }
 
-/// The object as it is stored. Of who wrote what only our own part is kept.
+/// Reads the object as stored, with only our own entries in `managedFields`.
 async fn get(
     client: &Client,
     resource: &ApiResource,

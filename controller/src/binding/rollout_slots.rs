@@ -1,13 +1,13 @@
-//! How many targets are rolled at a time in the whole cluster (ROLL-2, SAFE-15, SAFE-16).
+//! Cluster-wide limit on concurrent rollouts of targets (ROLL-2, SAFE-15, SAFE-16).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// Actors whose targets are being rolled by a write of ours.
+/// Slots held by actors while a write of ours rolls their target.
 #[derive(Debug)]
 pub struct RolloutSlots {
     most: usize,
@@ -17,14 +17,14 @@ pub struct RolloutSlots {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Until when each is held: a target that does not get on must not hold up all others.
+    /// Expiry of each slot, so that a stuck rollout does not block all others.
     held: HashMap<Key, Timestamp>,
-    /// How often in a row an eviction was refused.
+    /// Consecutive rejected evictions.
     refusals: HashMap<Key, u32>,
 }
 
 impl RolloutSlots {
-    /// So many at a time; in one namespace at most half of them, so that no tenant can hold them all.
+    /// Limits concurrent rollouts to `most`, and to half of that per namespace, so that no tenant can hold all slots.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -33,9 +33,9 @@ impl RolloutSlots {
         }
     }
 
-    /// Whether the actor's target is among them, or may be.
+    /// Whether the actor holds a slot or can take one.
     pub fn has_room_for(&self, actor: &Key, now: Timestamp) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let held = inner.held.iter().filter(|(_, until)| **until > now);
         let held: Vec<_> = held.map(|(key, _)| key).collect();
         let of_namespace = held.iter().filter(|it| it.namespace == actor.namespace);
@@ -43,39 +43,35 @@ impl RolloutSlots {
             || (held.len() < self.most && of_namespace.count() < self.most_per_namespace)
     }
 
-    /// It is one of them until then, also beyond what may be: what was written cannot be called back.
+    /// Takes a slot until `until`, even beyond the limit, because a write cannot be undone.
     pub fn hold(&self, actor: &Key, until: Timestamp) {
-        self.lock().held.insert(actor.clone(), until);
+        self.inner.lock().held.insert(actor.clone(), until);
     }
 
-    /// It is none of them any more.
+    /// Releases the actor's slot.
     pub fn release(&self, actor: &Key) {
-        self.lock().held.remove(actor);
+        self.inner.lock().held.remove(actor);
     }
 
-    /// An eviction was refused. Answers how often before, in a row.
+    /// Records a rejected eviction and releases the slot. Returns how many were rejected in a row before.
     pub fn refused(&self, actor: &Key) -> u32 {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.held.remove(actor);
         let times = inner.refusals.entry(actor.clone()).or_default();
         *times = times.saturating_add(1);
         *times - 1
     }
 
-    /// An eviction was granted.
+    /// Records a successful eviction.
     pub fn granted(&self, actor: &Key) {
-        self.lock().refusals.remove(actor);
+        self.inner.lock().refusals.remove(actor);
     }
 
-    /// Nothing of the actor's target is to be replaced any more.
+    /// Drops the actor's state once no pod of its target has to be replaced.
     pub fn forget(&self, actor: &Key) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.held.remove(actor);
         inner.refusals.remove(actor);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

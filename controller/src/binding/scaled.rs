@@ -1,11 +1,13 @@
-//! Which actors' queues scale an object of a name: who else scales it concerns them (SO-3).
+//! Which actors scale an object with a given name, so that other autoscalers of it concern them (SO-3).
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// Targets that are scaled, by namespace and name.
+/// Scaled objects by namespace and name.
 #[derive(Debug, Default)]
 pub(super) struct Scaled(Mutex<Inner>);
 
@@ -16,9 +18,9 @@ struct Inner {
 }
 
 impl Scaled {
-    /// From now on the actor scales what has this name; `None`: nothing.
+    /// Sets the name of the object that the actor scales; `None` if it scales none.
     pub(super) fn by(&self, actor: &Key, name: Option<&str>) {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         if inner.by_actor.get(actor).map(|it| &**it) == name {
             return;
         }
@@ -39,15 +41,11 @@ impl Scaled {
         }
     }
 
-    /// Who scales what has this name.
+    /// Actors that scale the object with this name.
     pub(super) fn actors_of(&self, scaled: &Key) -> Vec<Key> {
-        let inner = self.lock();
+        let inner = self.0.lock();
         let actors = inner.actors.get(scaled).into_iter().flatten();
         actors.cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,7 +56,7 @@ mod tests {
 
     /// SO-3
     #[test]
-    fn who_scales_an_object_is_known_until_he_scales_another_or_none() {
+    fn actor_is_found_by_the_name_of_the_object_it_scales() {
         let (scaled, actor) = (Scaled::default(), Key::new("ns", "a"));
         let of = |name| scaled.actors_of(&Key::new("ns", name)).contains(&actor);
         scaled.by(&actor, Some("web"));
@@ -69,7 +67,7 @@ mod tests {
         scaled.by(&actor, None);
         assert!(!of("next"));
         assert!(
-            scaled.lock().actors.len() == 1,
+            scaled.0.lock().actors.len() == 1,
             "nothing is kept of who scales nothing"
         );
     }

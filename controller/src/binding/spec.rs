@@ -1,12 +1,12 @@
-//! What tells the spec of a target from another.
+//! Comparison of target specs.
 
 use asya_shared::hash;
 use asya_shared::inject::bound;
 use asya_shared::names::annotation;
 use serde_json::Value;
 
-/// The spec of an object without what scales it, and without what we write (CONF-6, ROLL-5): a plain target's own
-/// generation rises with each change of these. Some kinds have their fields beside `metadata`.
+/// The spec of an object without replicas and without the fields that we write, because these bump the generation of a
+/// plain target as well (CONF-6, ROLL-5). Some kinds have their fields next to `metadata` instead of in `spec`.
 pub fn without_ours(object: &Value) -> Value {
     let mut spec = match &object["spec"] {
         Value::Null => besides(object),
@@ -22,7 +22,7 @@ pub fn without_ours(object: &Value) -> Value {
     spec
 }
 
-/// The same, as a hash.
+/// Hash of [`without_ours`].
 pub fn hash(object: &Value) -> Box<str> {
     hash::of_value(&without_ours(object)).into()
 }
@@ -36,7 +36,7 @@ fn besides(object: &Value) -> Value {
     object
 }
 
-/// Takes our annotation out of all annotations below; where there are no others, there are none.
+/// Removes our annotation from every `annotations` map below, and the map itself if nothing else is in it.
 fn release(value: &mut Value) {
     let Some(fields) = value.as_object_mut() else {
         return;

@@ -1,5 +1,5 @@
-//! What a pod must say of itself to be one of a target's, and whether it came back with the sidecar: for dry runs,
-//! which nobody else makes.
+//! Builds the pods that dry runs submit for a target, runs them, and judges whether the sidecar was injected. Only our
+//! own probes use these pods.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,23 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
-/// What the names of all pods in dry runs begin with.
+/// Name prefix of every probe pod.
 pub const PROBE_NAME: &str = "asya-probe-";
 const HASH: &str = "asyaproof";
-/// Of what has any name.
+/// Placeholder where any name will do.
 const NAME: &str = "asya-proof";
 
-/// Labels and owner of a pod that would be one of a target's.
+/// Labels and owner of a pod that matches a target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Specimen {
-    /// Its labels.
     pub labels: Map<String, Value>,
-    /// Its controller ownerReference.
+    /// Controller owner reference.
     pub owner: Value,
 }
 
 impl Specimen {
-    /// The least that matches, with the label that all pods of the family carry; `None` where nothing can be made up that
-    /// does.
+    /// Builds the minimal labels and owner that match, including the label that all pods of the family carry. Returns
+    /// `None` if no matching pod can be built.
     pub fn of(pods: &PodMatch, family: Family) -> Option<Self> {
         let mut labels = Map::new();
         for Requirement { key, operator } in pods.labels.requirements() {
@@ -61,8 +60,8 @@ impl Specimen {
     }
 }
 
-/// The spec of the least pod: a namespace that enforces Pod Security's `restricted` takes it, and one with a `LimitRange`
-/// says itself what it asks for.
+/// Minimal pod spec. A namespace that enforces Pod Security's `restricted` level admits it, and a `LimitRange` fills in
+/// the resources.
 pub fn least_spec() -> Value {
     json!({
         "securityContext": {"runAsNonRoot": true, "runAsUser": 65_532, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -73,8 +72,9 @@ pub fn least_spec() -> Value {
     })
 }
 
-/// The same pod with containers that ask for nothing; ours, which a pod template may have already, ask as before. A dry
-/// run counts against a quota that the target may fill: this one asks whether there is room for what is added.
+/// Sets requests and limits of all containers to zero, except those of our containers, which a pod template may already
+/// contain. A dry run counts against a quota that the target may already use up, so this variant checks only whether
+/// there is room for what injection adds.
 pub fn without_requests(pod: &Pod) -> Pod {
     let mut pod = pod.clone();
     if let Some(spec) = &mut pod.spec {
@@ -94,7 +94,7 @@ pub fn without_requests(pod: &Pod) -> Pod {
     pod
 }
 
-/// The same pod as the probe of the actor with this uid, which the webhook injects whatever status says (SAFE-2).
+/// Marks the pod as the probe of the actor with this uid, which the webhook injects regardless of status (SAFE-2).
 pub fn marked(pod: &Pod, uid: &str) -> Pod {
     let mut pod = pod.clone();
     let annotations = pod.metadata.annotations.get_or_insert_default();
@@ -102,25 +102,25 @@ pub fn marked(pod: &Pod, uid: &str) -> Pod {
     pod
 }
 
-/// What a dry run has shown.
+/// Outcome of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
-    /// The API server would admit the pod, with the sidecar of this actor.
+    /// The API server admits the pod with this actor's sidecar.
     Admitted,
-    /// It would admit it without, because the webhook was not asked.
+    /// The pod has no sidecar because the webhook was not called, or could not be called.
     Unasked(String),
-    /// It would admit it without, for this reason.
+    /// It admits the pod without the sidecar for this reason.
     LeftAlone(String),
-    /// It would refuse it, with this answer.
+    /// It rejects the pod with this message.
     Refused(String),
 }
 
-/// Asks the API server what would become of `pod`, one of the actor's with this uid and part (see [`judge`]). What only a
-/// quota refuses is asked again with containers that ask for nothing, where the target has all its pods: one that is
-/// replaced leaves its place. While one is missing, what is missing is exactly that place.
+/// Dry-runs `pod` for the actor with this uid and hash part (see [`judge`]). If only a quota rejects it and the target
+/// has all its pods (`complete`), a second dry run without requests decides, since a replaced pod frees its share of
+/// the quota. While a pod is missing, the quota must have room for the whole pod.
 ///
 /// # Errors
-/// When the API server fails.
+/// If the API server fails.
 pub async fn ask(
     client: &Client,
     namespace: &str,
@@ -137,7 +137,7 @@ pub async fn ask(
     }
     let second = dry_run(client, namespace, &without_requests(pod)).await;
     Ok(match shown(second, uid, part)? {
-        // Quotas are asked last, so everything else has admitted the pod as it is.
+        // Quotas are evaluated last, so everything else has admitted the pod as it is.
         Shown::Refused(other) if !is_of_quota(&other) && why.contains(EXCEEDED) => Shown::Admitted,
         Shown::Refused(other) if !is_of_quota(&other) => first,
         second => second,
@@ -175,17 +175,17 @@ fn shown(answer: kube::Result<Pod>, uid: &str, part: Option<&str>) -> kube::Resu
     }
 }
 
-/// Whether the webhook has left no trace on a pod.
+/// Whether the webhook left no trace on the pod.
 fn is_unasked(answer: &Pod, uid: &str) -> bool {
     let annotations = answer.metadata.annotations.as_ref();
     let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
     said(annotation::INJECTED_BY) != Some(uid) && said(annotation::NOT_INJECTED).is_none()
 }
 
-/// What would become of a pod; nothing is made.
+/// Creates the pod as a dry run; nothing is stored.
 ///
 /// # Errors
-/// When the API server refuses it or fails.
+/// If the API server rejects the pod or fails.
 async fn dry_run(client: &Client, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let params = PostParams {
@@ -195,11 +195,11 @@ async fn dry_run(client: &Client, namespace: &str, pod: &Pod) -> kube::Result<Po
     pods.create(&params, pod).await
 }
 
-/// Whether a pod that was tried came back as one of the actor with this uid, with what its spec asks for: that part of
-/// [`InjectedHash`] is the actor's.
+/// Checks that a dry-run pod was injected for the actor with this uid, according to its current spec: `part` is the
+/// actor's part of [`InjectedHash`].
 ///
 /// # Errors
-/// Why it would be none.
+/// The reason why the pod does not count as injected.
 fn judge(answer: &Pod, uid: &str, part: Option<&str>) -> Result<(), String> {
     let annotations = answer.metadata.annotations.as_ref();
     let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
@@ -228,7 +228,7 @@ fn has(pod: &Pod, name: &str) -> bool {
     spec.containers.iter().chain(init).any(|it| it.name == name)
 }
 
-/// An owner that fits the rule.
+/// Builds an owner that satisfies the rule.
 fn owner(rule: &OwnerRule) -> Option<(GroupKind<'static>, String)> {
     match rule {
         OwnerRule::Kind(kind) => Some((*kind, NAME.to_owned())),

@@ -1,57 +1,56 @@
-//! The objects that actors bind to: read when a watch says that they have changed, and not before (BIND-61).
+//! Cache of the objects that actors bind to. A target is read again only after a watch has shown a change (BIND-61).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::resolve::Resolution;
+use parking_lot::Mutex;
 
 use super::Object;
-use super::kinds::{Kind, Standing};
+use super::kinds::{Kind, KindAvailability};
 use crate::cluster::store::Scope;
 
-/// What a target says.
+/// A target as read and resolved.
 #[derive(Debug)]
 pub struct Reading {
-    /// What that means.
+    /// Outcome of the resolution.
     pub resolution: Resolution,
-    /// Pods that are asked for, where the target's workload says so.
+    /// Desired replicas, if the target's workload sets them.
     pub replicas: Option<i32>,
-    /// The uid of the target.
     pub uid: Box<str>,
-    /// Tells its spec from another.
+    /// Hash of the target's spec.
     pub spec: Box<str>,
-    /// What we own of its pod template (BIND-50).
+    /// The part of its pod template that we own (BIND-50).
     pub templated: Option<TemplatePart>,
-    /// A kind that would tell more and may not be read: the rule that is missing.
+    /// A related kind that may not be read, and the missing RBAC rule.
     pub refused: Option<(Kind, Arc<str>)>,
 }
 
-/// What we own of a pod template.
+/// The part of a pod template that we own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplatePart {
-    /// The fields, as one text.
+    /// Fingerprint of the owned fields.
     pub fields: String,
-    /// The uid of the actor whose sidecar that is, as the template tells.
+    /// Uid of the actor whose sidecar it holds, if the template names one.
     pub actor: Option<Box<str>>,
 }
 
 impl TemplatePart {
-    /// Whether it may be this actor's.
+    /// Whether it can be this actor's.
     pub fn is_of(&self, uid: &str) -> bool {
         self.actor.as_deref().is_none_or(|it| it == uid)
     }
 }
 
-/// What stands under a target's name.
+/// Result of looking up a target.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// This.
     Read(Arc<Reading>),
-    /// Nothing.
+    /// The target does not exist.
     Absent,
-    /// It cannot be asked for: of its kind this is known.
-    OfKind(Standing),
-    /// The watches have yet to show what there is.
+    /// Its kind is not served or not readable.
+    OfKind(KindAvailability),
+    /// The watches have not synced yet.
     NotYet,
 }
 
@@ -62,14 +61,14 @@ pub struct Targets {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What a watch has shown since; an answer to an earlier question is old.
+    /// Number of changes seen so far. A read that started before the latest one is stale.
     events: u64,
     found: Option<Found>,
-    /// Versions of the objects by name that the answer was made from.
+    /// Resource versions of the objects that `found` was built from.
     versions: HashMap<Object, u64>,
 }
 
-/// Whether the answer to a question is known, or which question it is.
+/// Either a cached result, or the number of events before a new read.
 pub(super) enum Asked {
     Known(Found),
     Anew(u64),
@@ -77,7 +76,7 @@ pub(super) enum Asked {
 
 impl Targets {
     pub(super) fn ask(&self, target: &Object) -> Asked {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
         match &known.found {
             Some(found) => Asked::Known(found.clone()),
@@ -85,7 +84,7 @@ impl Targets {
         }
     }
 
-    /// Keeps the answer to a question, unless a watch has shown something since.
+    /// Caches the result of a read, unless a watch has shown a change since it started.
     pub(super) fn answer(
         &self,
         target: &Object,
@@ -93,7 +92,7 @@ impl Targets {
         found: Found,
         versions: HashMap<Object, u64>,
     ) {
-        if let Some(known) = self.lock().get_mut(target)
+        if let Some(known) = self.known.lock().get_mut(target)
             && known.events == question
         {
             known.found = Some(found);
@@ -101,19 +100,19 @@ impl Targets {
         }
     }
 
-    /// Number of targets of which something is kept.
+    /// Number of cached targets.
     pub(super) fn len(&self) -> usize {
-        self.lock().len()
+        self.known.lock().len()
     }
 
-    /// Forgets those that nobody binds any more.
+    /// Drops targets that no actor binds any more.
     pub(super) fn keep(&self, is_bound: impl Fn(&Object) -> bool) {
-        self.lock().retain(|target, _| is_bound(target));
+        self.known.lock().retain(|target, _| is_bound(target));
     }
 
-    /// A watch shows a version of the target, or of what it belongs to. Answers whether what is known is old.
+    /// Handles a new version of the target or of one of its owners. Returns whether the cached result is stale.
     pub(super) fn saw(&self, target: &Object, object: &Object, version: u64) -> bool {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
         if known.found.is_some() && known.versions.get(object) >= Some(&version) {
             return false;
@@ -122,14 +121,14 @@ impl Targets {
         true
     }
 
-    /// Something that the target consists of has changed.
+    /// Invalidates the cached result after a change of an object that the target consists of.
     pub(super) fn touched(&self, target: &Object) {
-        self.lock().entry(target.clone()).or_default().renew();
+        self.known.lock().entry(target.clone()).or_default().renew();
     }
 
-    /// The target is gone. Answers whether that is news.
+    /// Records that the target was deleted. Returns whether that is news.
     pub(super) fn gone(&self, target: &Object) -> bool {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         let known = known.entry(target.clone()).or_default();
         let before = known.found.take();
         known.renew();
@@ -139,14 +138,10 @@ impl Targets {
     }
 
     pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<Object> {
-        let known = self.lock();
+        let known = self.known.lock();
         let versions = known.values().flat_map(|it| it.versions.keys());
         let all = known.keys().chain(versions);
         all.filter(|it| it.is_in(kind, scope)).cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Object, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -21,10 +21,10 @@ use crate::app::binding_watches;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, Enqueue, ForeignRecord, Key, PodRecord, Record, Seen, UninjectedPodRecord,
+    ActorRecord, Enqueue, ForeignRecord, Key, PodRecord, Projected, Record, UninjectedPodRecord,
 };
 
-fn seen<R: Record>(object: &Value) -> Seen<R> {
+fn seen<R: Record>(object: &Value) -> Projected<R> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
@@ -48,7 +48,12 @@ fn key(name: &str) -> Key {
 }
 
 /// A pod of a Deployment.
-fn pod(namespace: &str, name: &str, deployment: &str, extra: &Value) -> Seen<UninjectedPodRecord> {
+fn pod(
+    namespace: &str,
+    name: &str,
+    deployment: &str,
+    extra: &Value,
+) -> Projected<UninjectedPodRecord> {
     let mut labels = json!({"pod-template-hash": "abc"});
     labels
         .as_object_mut()
@@ -60,7 +65,7 @@ fn pod(namespace: &str, name: &str, deployment: &str, extra: &Value) -> Seen<Uni
     }}))
 }
 
-fn deployment(name: &str, version: u32) -> Seen<ForeignRecord> {
+fn deployment(name: &str, version: u32) -> Projected<ForeignRecord> {
     seen(
         &json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()}}),
     )
@@ -68,7 +73,7 @@ fn deployment(name: &str, version: u32) -> Seen<ForeignRecord> {
 
 /// BIND-45
 #[test]
-fn of_two_actors_with_one_target_the_older_owns_it_and_the_other_hears_of_its_end() {
+fn older_of_two_actors_owns_a_shared_target_until_deleted() {
     let bindings = Bindings::default();
     assert_eq!(bind(&bindings, &key("young"), "web", LATE), HashSet::new());
     assert_eq!(bindings.owner_before(&key("young")), None);
@@ -140,7 +145,7 @@ fn kind_is_watched_in_a_namespace_from_its_first_binding_to_its_last() {
 
 /// BIND-61, RES-3
 #[test]
-fn what_leads_from_a_target_to_its_workload_is_watched_too() {
+fn kinds_between_a_target_and_its_workload_are_watched() {
     let bindings = Bindings::default();
     let mut actor = json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
@@ -180,7 +185,7 @@ fn what_leads_from_a_target_to_its_workload_is_watched_too() {
 
 /// BIND-5, BIND-62
 #[test]
-fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
+fn pod_enqueues_only_the_actor_that_binds_its_target() {
     let bindings = Bindings::default();
     bind(&bindings, &key("a"), "web", EARLY);
     bind(&bindings, &key("b"), "db", EARLY);
@@ -234,16 +239,16 @@ fn pod_wakes_the_actor_whose_target_it_is_of_and_no_other() {
     assert_eq!(of(), None);
 }
 
-/// SAFE-18: A went with `asya.sh/skip-unbind`, or somebody copied the label.
+/// The first actor was deleted with `asya.sh/skip-unbind`, or its label was copied (SAFE-18).
 #[test]
-fn binding_hears_of_pods_of_its_target_with_the_label_of_another_actor() {
+fn target_pod_labelled_for_another_actor_enqueues_both() {
     let (bindings, store) = (Arc::new(Bindings::default()), Arc::default());
     let pods = MarkedPods::new(&store, &bindings);
     let (a, b, scope) = (key("a"), key("b"), None);
     bind(&bindings, &b, "web", EARLY);
     let expected = asya_shared::resolve::resolver("apps", "Deployment").convention("web");
-    bindings.expect(&b, &expected);
-    let pod = |name: &str, extra: &Value| -> Seen<PodRecord> {
+    bindings.subscribe_pods(&b, &expected);
+    let pod = |name: &str, extra: &Value| -> Projected<PodRecord> {
         let mut metadata = json!({
             "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
             "labels": {"pod-template-hash": "abc", "asya.sh/asya": "a"},
@@ -284,7 +289,7 @@ fn binding_hears_of_pods_of_its_target_with_the_label_of_another_actor() {
 
 /// SAFE-10
 #[test]
-fn watches_of_pods_share_them_out_by_the_actors_label_and_finished_ones_are_in_none() {
+fn pod_watch_excludes_labelled_and_finished_pods() {
     let selector = binding_watches::uninjected_pods();
     assert_eq!(
         selector.labels.as_deref(),
@@ -294,7 +299,7 @@ fn watches_of_pods_share_them_out_by_the_actors_label_and_finished_ones_are_in_n
     assert_eq!(selector.fields.as_deref(), Some(finished));
 }
 
-/// A server with Deployment `web`, which counts how often it is asked for it.
+/// API server with Deployment `web` that counts the reads of it.
 fn server(asked: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client {
     let (asked, version) = (Arc::clone(asked), Arc::clone(version));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -332,7 +337,7 @@ fn server(asked: &Arc<AtomicUsize>, version: &Arc<Mutex<Option<u32>>>) -> Client
 
 /// BIND-40, BIND-41, BIND-60, BIND-61
 #[tokio::test]
-async fn target_is_read_once_for_each_change_that_the_watch_shows() {
+async fn target_is_read_once_per_observed_change() {
     let (asked, version) = (Arc::default(), Arc::new(Mutex::new(None)));
     let client = server(&asked, &version);
     let bindings = Arc::new(Bindings::default());
@@ -398,13 +403,13 @@ async fn target_is_read_once_for_each_change_that_the_watch_shows() {
     );
 }
 
-/// An object of a Workspace, or of nobody.
+/// A `StatefulSet` owned by a `Workspace`, or without an owner.
 fn stateful_set(
     name: &str,
     generation: i64,
     version: u32,
     owner: Option<&str>,
-) -> Seen<ForeignRecord> {
+) -> Projected<ForeignRecord> {
     let mut object = json!({"metadata": {
         "name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string(), "generation": generation,
     }});
@@ -418,7 +423,7 @@ fn stateful_set(
 
 /// RES-2, BIND-60
 #[test]
-fn what_belongs_to_a_target_concerns_its_actor_and_what_belongs_to_nobody_is_not_kept() {
+fn dependents_of_a_target_enqueue_its_actor_and_ownerless_objects_are_dropped() {
     let bindings = Arc::new(Bindings::default());
     let actor = json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
@@ -432,7 +437,7 @@ fn what_belongs_to_a_target_concerns_its_actor_and_what_belongs_to_nobody_is_not
     let watch = ObjectWatch::new(&bindings, &sets);
     let scope: Scope = Some("ns".into());
     let a = vec![Enqueue::Actor(key("a"))];
-    bindings.reaches(&key("a"), vec!["phi".into()]);
+    bindings.register_target(&key("a"), vec!["phi".into()]);
     let show = |name, generation, version, owner| {
         watch.show(&scope, &stateful_set(name, generation, version, owner))
     };
@@ -456,13 +461,13 @@ fn what_belongs_to_a_target_concerns_its_actor_and_what_belongs_to_nobody_is_not
 
 /// BIND-45
 #[test]
-fn who_shares_a_workload_shares_its_pods_and_the_older_has_them() {
+fn older_of_two_actors_owns_the_pods_of_a_shared_workload() {
     let bindings = Bindings::default();
     bind(&bindings, &key("old"), "web", EARLY);
     bind(&bindings, &key("young"), "db", LATE);
-    bindings.reaches(&key("young"), vec!["db".into(), "set".into()]);
+    bindings.register_target(&key("young"), vec!["db".into(), "set".into()]);
     assert_eq!(bindings.owner_before(&key("young")), None);
-    bindings.reaches(&key("old"), vec!["web".into(), "set".into()]);
+    bindings.register_target(&key("old"), vec!["web".into(), "set".into()]);
     assert_eq!(bindings.owner_before(&key("young")), Some(key("old")));
     assert_eq!(bindings.owner_before(&key("old")), None);
     let old = actor_of("Deployment", &key("old"), "web", EARLY);

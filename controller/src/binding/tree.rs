@@ -1,17 +1,19 @@
-//! What belongs to whom in namespaces with bindings: objects of watched kinds that have a controller owner (RES-2).
+//! Tree of owner references in namespaces with bindings: objects of watched kinds that have a controller owner (RES-2).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::Object;
 use super::kinds::Kind;
 use crate::cluster::store::Scope;
 use crate::record::{ForeignRecord, Record};
 
-/// How far below a target what belongs to it may be.
+/// Maximum depth of dependents below a target.
 const DEEPEST: usize = 4;
 
-/// Objects by their owners' uids. Kept small: a namespace may have thousands that concern nobody.
+/// Objects by their owner's uid. Entries are small, because a namespace may have thousands of objects that no binding
+/// uses.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     inner: Mutex<Inner>,
@@ -22,7 +24,7 @@ struct Inner {
     nodes: HashMap<Object, Node>,
     by_uid: HashMap<Box<str>, Object>,
     by_owner: HashMap<Box<str>, BTreeSet<Object>>,
-    /// Where every object of a kind has been shown.
+    /// Scopes in which the first list of a kind is complete.
     listed: HashSet<(Kind, Scope)>,
 }
 
@@ -35,8 +37,8 @@ struct Node {
 }
 
 impl Tree {
-    /// Takes what a watch shows. Answers the uids of all above it, nearest first, as far as they are known, before and
-    /// after; nothing where nobody needs to look.
+    /// Stores an object that a watch has shown. If its relevant fields changed, returns the uids of all known owners
+    /// above it, nearest first, before and after the change.
     pub(super) fn show(&self, object: &Object, record: &ForeignRecord) -> Vec<Box<str>> {
         let metadata = record.metadata();
         let node = metadata.controller.as_ref().map(|owner| Node {
@@ -45,7 +47,7 @@ impl Tree {
             shape: record.shape,
             deleting: metadata.deleting,
         });
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.nodes.get(object) == node.as_ref() {
             return Vec::new();
         }
@@ -56,14 +58,14 @@ impl Tree {
         above
     }
 
-    /// As [`Tree::show`], of an object that is gone.
+    /// Removes a deleted object. Returns the uids above it, as [`Tree::show`] does.
     pub(super) fn gone(&self, object: &Object) -> Vec<Box<str>> {
-        self.lock().remove(object)
+        self.inner.lock().remove(object)
     }
 
-    /// Objects of these kinds below the object with this uid, down to four levels.
+    /// Objects of these kinds below the object with this uid, at most [`DEEPEST`] levels down.
     pub(super) fn below(&self, uid: &str, kinds: &[Kind]) -> Vec<Object> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let mut found = BTreeSet::new();
         let mut level: Vec<&str> = vec![uid];
         for _ in 0..DEEPEST {
@@ -80,21 +82,24 @@ impl Tree {
         found.into_iter().collect()
     }
 
-    /// Objects of a kind that are kept of a place.
+    /// Stored objects of a kind in a scope.
     pub(super) fn of_kind(&self, kind: &Kind, scope: &Scope) -> Vec<Object> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let inside = inner.nodes.keys().filter(|it| it.is_in(kind, scope));
         inside.cloned().collect()
     }
 
-    /// Every object of a kind has been shown. Answers whether it is the first time.
+    /// Marks the list of a kind as complete. Returns whether it is the first one.
     pub(super) fn listed(&self, kind: &Kind, scope: &Scope) -> bool {
-        self.lock().listed.insert((kind.clone(), scope.clone()))
+        self.inner
+            .lock()
+            .listed
+            .insert((kind.clone(), scope.clone()))
     }
 
-    /// Nobody watches the kind there any more.
+    /// Drops the objects of a watch that has ended, unless another one still covers them.
     pub(super) fn forget(&self, kind: &Kind, scope: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.listed.remove(&(kind.clone(), scope.clone()));
         let covered = |namespace: &Scope| inner.listed.contains(&(kind.clone(), namespace.clone()));
         let gone: Vec<_> = inner
@@ -109,21 +114,17 @@ impl Tree {
         }
     }
 
-    /// Whether all objects of a kind are known there.
+    /// Whether all objects of a kind in the namespace are known.
     pub(super) fn is_listed(&self, kind: &Kind, namespace: &std::sync::Arc<str>) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         [None, Some(namespace.clone())]
             .into_iter()
             .any(|scope| inner.listed.contains(&(kind.clone(), scope)))
     }
 
-    /// Number of objects.
+    /// Number of stored objects.
     pub(super) fn len(&self) -> usize {
-        self.lock().nodes.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock().nodes.len()
     }
 }
 

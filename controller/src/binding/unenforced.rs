@@ -1,34 +1,32 @@
-//! Required bindings whose entries stay fail-open, because there are too many of them (CFG-7).
+//! Required bindings whose webhook entries stay fail-open, because there are too many of them (CFG-7).
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// They; told by the task that keeps the webhook configurations.
+/// The set of these bindings, set by the task that maintains the webhook configurations.
 #[derive(Debug, Default)]
 pub struct Unenforced {
-    /// None before anybody has told.
+    /// `None` until it was set for the first time.
     now: Mutex<Option<BTreeSet<Key>>>,
 }
 
 impl Unenforced {
-    /// Takes who they are now. Answers for whom that is news, the first time only whom it is bad news for.
+    /// Sets the current bindings. Returns the actors that were added or removed; the first time, all of them count as
+    /// added.
     pub fn tell(&self, now: BTreeSet<Key>) -> Vec<Key> {
-        let mut known = self.lock();
+        let mut known = self.now.lock();
         let before = known.take().unwrap_or_default();
         let news = before.symmetric_difference(&now).cloned().collect();
         *known = Some(now);
         news
     }
 
-    /// Whether it is one of them; `None` before anybody has told.
+    /// Whether it is not enforced; `None` until the set is known.
     pub fn has(&self, actor: &Key) -> Option<bool> {
-        self.lock().as_ref().map(|all| all.contains(actor))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<BTreeSet<Key>>> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock().as_ref().map(|all| all.contains(actor))
     }
 }
 
@@ -39,7 +37,7 @@ mod tests {
 
     /// CFG-7
     #[test]
-    fn those_are_told_for_whom_something_has_changed() {
+    fn only_changed_actors_are_returned() {
         let [a, b, c] = ["a", "b", "c"].map(|name| Key::new("models", name));
         let surplus = Unenforced::default();
         let tell = |all: &[&Key]| surplus.tell(all.iter().copied().cloned().collect());

@@ -1,4 +1,4 @@
-//! The brokers of all transports.
+//! Entry point to the message brokers of all configured transports.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use kube::Client;
 use super::health::{Answers, Surveyor};
 use super::pool::Pool;
 use super::session::RenewingClient;
-use super::{Count, QueueClient, Seen};
+use super::{Count, QueueClient, QueueObservation};
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
 
-/// The brokers of all transports; a clone is another handle to the same ones.
+/// Clients for the brokers of all transports. Clones share one pool.
 #[derive(Clone)]
 pub struct Brokers(Arc<Pool>);
 
 impl Brokers {
-    /// Reads credentials by `client`; every call that changes a broker passes `fence`, and no broker that
-    /// hangs holds more than half of the `workers` of passes.
+    /// Reads credentials through `client`. Every call that changes a broker passes `fence`, and a hanging broker
+    /// occupies at most half of the reconcile `workers`.
     pub fn new(
         client: Client,
         own_namespace: &str,
@@ -34,8 +34,8 @@ impl Brokers {
         Self(Arc::new(pool))
     }
 
-    /// `transport`, as an actor of `namespace` reaches it. Costs nothing: the first call reads credentials
-    /// and connects.
+    /// Returns a client for `transport` with the credentials of `namespace`. Does no I/O: the first call reads
+    /// credentials and connects.
     pub fn client(&self, transport: &Transport, namespace: &str) -> Arc<dyn QueueClient> {
         Arc::new(RenewingClient {
             pool: Arc::clone(&self.0),
@@ -44,8 +44,8 @@ impl Brokers {
         })
     }
 
-    /// Groups the queues of one transport by the client that reaches them, so that one list serves all
-    /// namespaces that share a credential.
+    /// Groups a transport's queues by the client that reaches them, so that one list serves all namespaces that share a
+    /// credential.
     async fn grouped<T>(&self, transport: &Transport, queues: Vec<QueueOf>) -> Grouped<T> {
         let mut by_namespace: HashMap<String, Vec<QueueOf>> = HashMap::new();
         for queue in queues {
@@ -71,7 +71,7 @@ impl Brokers {
     }
 }
 
-/// Queues by the client that reaches them, and the answers so far.
+/// Queues grouped by client, and the results so far.
 struct Grouped<T> {
     groups: Vec<(Arc<dyn QueueClient>, Vec<QueueOf>)>,
     answers: Answers<T>,
@@ -95,7 +95,7 @@ impl Surveyor for Brokers {
         &'a self,
         transport: &'a Transport,
         queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Seen>> {
+    ) -> BoxFuture<'a, Answers<QueueObservation>> {
         async move {
             let Grouped {
                 groups,

@@ -1,4 +1,4 @@
-//! When a broker that does not answer is left alone (QUE-9). Pure: the clock is an argument.
+//! Circuit breaker: when to stop calling a broker that does not answer (QUE-9). Pure: the clock is an argument.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use tokio::time::Instant;
 
 use super::BrokerError;
 
-/// So many calls without an answer in a row, and the broker is left alone.
+/// Consecutive unanswered calls that open the circuit.
 const FAILURES: u32 = 5;
-/// For how long.
+/// How long the circuit stays open before a probe.
 const REST: Duration = Duration::from_secs(30);
 
-/// Whether a broker may be called.
+/// Circuit breaker of one broker.
 #[derive(Debug, Default)]
 pub struct Circuit {
-    /// Calls without an answer in a row.
+    /// Consecutive unanswered calls.
     failures: u32,
-    /// Left alone until then, and what the last call came to: while nothing is called, nothing new
-    /// is told (QUE-11).
+    /// Open until this time, with the error of the last call. Callers keep getting that error while no call is made, so
+    /// that status does not change (QUE-11).
     resting: Option<(Instant, BrokerError)>,
-    /// The same, because it asked for it (FW-28).
+    /// Same, because the broker asked for a pause (FW-28).
     asked: Option<(Instant, BrokerError)>,
 }
 
 impl Circuit {
-    /// Asks for a call. After the rest one call is let through as a probe, and then none for another
-    /// rest, unless the probe is answered.
+    /// Admits a call, or refuses it while the circuit is open. After that one call is admitted as a probe, then none
+    /// for another `REST` unless the probe is answered.
     ///
     /// # Errors
-    /// What the last call came to, while the broker is left alone.
+    /// The error of the last call, while the circuit is open.
     pub fn admit(&mut self, now: Instant) -> Result<(), BrokerError> {
         if let Some((until, error)) = &self.asked
             && now < *until
@@ -45,17 +45,17 @@ impl Circuit {
         }
     }
 
-    /// A call was answered, whatever the answer.
+    /// Records an answered call, whatever the answer.
     pub fn answered(&mut self) {
         (self.failures, self.resting) = (0, None);
     }
 
-    /// The broker asks to be left alone for so long.
+    /// Opens the circuit for as long as the broker asks for.
     pub fn asked(&mut self, now: Instant, wait: Duration, error: &BrokerError) {
         self.asked = Some((now + wait, error.clone()));
     }
 
-    /// A call was not answered.
+    /// Records a call without an answer.
     pub fn unanswered(&mut self, now: Instant, error: &BrokerError) {
         self.failures = self.failures.saturating_add(1);
         if self.failures >= FAILURES {

@@ -1,26 +1,27 @@
-//! Which actor owns a queue's name. Two actors that resolve to one queue, or one to the other's dead
-//! letter queue, would take each other's messages: who has it already owns it, else the older (QUE-3). A
-//! retired queue still holds its actor's messages, so its name is nobody else's, however old (QUE-13).
+//! Which actor owns a queue name. Two actors that resolve to the same queue, or one to the other's dead letter queue,
+//! would consume each other's messages: the actor that already has the queue owns it, otherwise the older actor
+//! (QUE-3). A retired queue still holds its actor's messages, so no other actor can claim its name, however old it is
+//! (QUE-13).
 //!
-//! Names are told apart by where they are: two transports may lead to one broker.
+//! Names are compared by broker location, because two transports may point to the same broker.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::claims::{self, Age, Name, Place, Rank, Use, Users};
 use asya_shared::config::TransportsConfig;
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::record::{ActorRecord, Key};
 
-/// Who owns a name that an actor needs.
+/// Owner of a name that another actor needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The actor.
     pub key: Key,
-    /// The queue of the one that needs it.
+    /// Queue of the actor that needs the name.
     pub queue: String,
-    /// Whether that queue itself is the owner's, and not only its dead letter queue.
+    /// Whether the contested name is that queue itself rather than its dead letter queue.
     pub of_queue: bool,
 }
 
@@ -36,16 +37,16 @@ struct Inner {
     by_place: HashMap<Place, Users>,
 }
 
-/// What one actor claims.
+/// Names claimed by one actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     age: Age,
-    /// Each name once; first the queue that the spec asks for, where that can be had.
+    /// Without duplicates. The queue that the spec asks for comes first, if the actor can have it.
     names: Vec<Name>,
 }
 
 impl Claims {
-    /// Takes the newest record of an actor, or that it is gone. Answers who else is concerned.
+    /// Updates an actor's claims; `None` means that it was deleted. Returns the other actors affected.
     pub fn refresh(
         &self,
         transports: &TransportsConfig,
@@ -53,7 +54,7 @@ impl Claims {
         actor: Option<&ActorRecord>,
     ) -> HashSet<Key> {
         let claim = actor.and_then(|actor| Claim::of(transports, actor));
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.claims.get(key) == claim.as_ref() {
             return HashSet::new();
         }
@@ -65,9 +66,9 @@ impl Claims {
         concerned
     }
 
-    /// The actor that owns a name before `key`, which needs it.
+    /// Returns the actor that takes precedence over `key` for a name that `key` needs.
     pub fn owner_before(&self, key: &Key) -> Option<Owner> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let of = |of_queue: bool| {
             let concerns = |name: &Name| name.wanted && of_queue == (name.use_ != Use::DeadLetters);
             inner.first_before(key, concerns)
@@ -83,7 +84,7 @@ impl Claims {
         })
     }
 
-    /// The actor that owns this name before `key`, which has or had a queue of that name.
+    /// Returns the actor that takes precedence over `key` for this name, which `key` has or had as a queue.
     pub fn owner_of(
         &self,
         transports: &TransportsConfig,
@@ -91,12 +92,9 @@ impl Claims {
         key: &Key,
     ) -> Option<Key> {
         let wanted = claims::place(transports, transport, queue);
-        self.lock().first_before(key, |name| name.place == wanted)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic between two map operations leaves both usable: the next event of the actor repairs them.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .lock()
+            .first_before(key, |name| name.place == wanted)
     }
 }
 
@@ -133,7 +131,7 @@ impl Inner {
         self.claims.insert(key.clone(), claim);
     }
 
-    /// Answers who shared a name with it.
+    /// Returns the actors that shared a name with it.
     fn drop_claim(&mut self, key: &Key) -> HashSet<Key> {
         let concerned = self.rivals(key).cloned().collect();
         let Some(claim) = self.claims.remove(key) else {
@@ -150,7 +148,7 @@ impl Inner {
         concerned
     }
 
-    /// Those with whom `key` cannot share a name: two that only share their dead letters can.
+    /// Actors with which `key` cannot share a name. Sharing only a dead letter queue is allowed.
     fn rivals<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = &'a Key> {
         let claim = self.claims.get(key).into_iter();
         claim.flat_map(|claim| &claim.names).flat_map(move |own| {
@@ -159,7 +157,7 @@ impl Inner {
         })
     }
 
-    /// Who owns one of these names before `key`; the first of several.
+    /// The highest-ranked actor that precedes `key` for any of these names.
     fn first_before(&self, key: &Key, concerns: impl Fn(&Name) -> bool) -> Option<Key> {
         let claim = self.claims.get(key)?;
         let names = claim.names.iter().filter(|name| concerns(name));

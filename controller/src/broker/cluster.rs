@@ -1,5 +1,5 @@
-//! By what brokers tell clusters apart: the uid of namespace `kube-system`, which every cluster has and none shares
-//! (QUE-32).
+//! The cluster's identity at brokers: the uid of namespace `kube-system`, which exists in every cluster and is unique
+//! to each (QUE-32).
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::BrokerError;
 
 const NAMESPACE: &str = "kube-system";
 
-/// This cluster, read once. Without its identity no queue may be touched.
+/// This cluster's identity, read once. No queue may be touched without it.
 pub struct Cluster {
     client: Client,
     uid: OnceCell<Arc<str>>,
 }
 
 impl Cluster {
-    /// Reads by `client`, when it is asked first.
+    /// Reads through `client` on first use.
     pub fn new(client: Client) -> Self {
         Self {
             client,
@@ -26,10 +26,10 @@ impl Cluster {
         }
     }
 
-    /// The uid.
+    /// The uid of namespace `kube-system`.
     ///
     /// # Errors
-    /// `NotThereYet` when we may not read the namespace, `Unreachable` when the API server does not answer.
+    /// `NotThereYet` when the operator may not read the namespace, `Unreachable` when the API server does not answer.
     pub async fn uid(&self) -> Result<Arc<str>, BrokerError> {
         self.uid.get_or_try_init(|| self.read()).await.cloned()
     }

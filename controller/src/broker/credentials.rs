@@ -1,33 +1,34 @@
-//! Secrets with the brokers' credentials: read by name when needed, never listed, watched or written (SEC-2).
+//! Secrets with broker credentials: read by name on demand, never listed, watched or written (SEC-2).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::config::SecretKeyRef;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::BrokerError;
 
 const KEEP: Duration = Duration::from_mins(5);
 
-/// Reads Secrets in the operator's namespace, then in the actor's (SEC-1).
+/// Reads Secrets from the operator's namespace first, then from the actor's (SEC-1).
 pub struct Credentials {
     client: Client,
     own_namespace: Arc<str>,
-    cache: Mutex<HashMap<Place, (Instant, Arc<str>)>>,
+    cache: Mutex<HashMap<CredentialKey, (Instant, Arc<str>)>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct CredentialKey {
     namespace: Arc<str>,
     name: String,
     key: String,
 }
 
-impl Place {
+impl CredentialKey {
     fn of(namespace: &str, reference: &SecretKeyRef) -> Self {
         Self {
             namespace: namespace.into(),
@@ -38,7 +39,7 @@ impl Place {
 }
 
 impl Credentials {
-    /// Reads by `client`; `own_namespace` is the operator's.
+    /// Reads through `client`; `own_namespace` is the operator's namespace.
     pub fn new(client: Client, own_namespace: &str) -> Self {
         Self {
             client,
@@ -47,10 +48,10 @@ impl Credentials {
         }
     }
 
-    /// The text at `reference`.
+    /// Returns the value at `reference`.
     ///
     /// # Errors
-    /// `CredentialsMissing`, naming both places; `Unreachable` when the API server does not answer.
+    /// `CredentialsMissing`, naming both namespaces; `Unreachable` when the API server does not answer.
     pub async fn read(
         &self,
         reference: &SecretKeyRef,
@@ -60,7 +61,8 @@ impl Credentials {
         if namespace != &*self.own_namespace {
             namespaces.push(namespace);
         }
-        // Where only the actor's namespace has it, the operator's is not asked at each call.
+        // Check the cache for both namespaces first: a Secret that exists only in the actor's namespace must not cost a
+        // read in the operator's on every call.
         if let Some(text) = namespaces.iter().find_map(|ns| self.fresh(ns, reference)) {
             return Ok(text);
         }
@@ -78,13 +80,16 @@ impl Credentials {
     }
 
     fn fresh(&self, namespace: &str, reference: &SecretKeyRef) -> Option<Arc<str>> {
-        let known = self.lock().get(&Place::of(namespace, reference)).cloned();
+        let known = self
+            .lock()
+            .get(&CredentialKey::of(namespace, reference))
+            .cloned();
         known
             .filter(|(read, _)| read.elapsed() < KEEP)
             .map(|(_, text)| text)
     }
 
-    /// Reads anew next time: the broker refused what we have.
+    /// Drops the cached value after the broker refused it, so that the next call reads the Secret again.
     pub fn forget(&self, reference: &SecretKeyRef) {
         self.lock().retain(|place, _| place.name != reference.name);
     }
@@ -94,11 +99,11 @@ impl Credentials {
         namespace: &str,
         reference: &SecretKeyRef,
     ) -> Result<Option<Arc<str>>, BrokerError> {
-        let place = Place::of(namespace, reference);
+        let place = CredentialKey::of(namespace, reference);
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let secret = match api.get_opt(&reference.name).await {
             Ok(secret) => secret,
-            // Which kubelet or user may read it is not for us to say: to us it is missing.
+            // A Secret that we may not read is as good as missing.
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             Err(_) => {
                 let text = format!(
@@ -123,15 +128,16 @@ impl Credentials {
         Ok(Some(text))
     }
 
-    /// FIN-5: a namespace that goes loses its Secrets while queues of its actors are yet to be deleted.
-    async fn kept_for_the_end(&self, place: &Place) -> Option<Arc<str>> {
+    /// A terminating namespace may lose its Secrets before the queues of its actors are deleted: fall back to the
+    /// cached value (FIN-5).
+    async fn kept_for_the_end(&self, place: &CredentialKey) -> Option<Arc<str>> {
         let (_, text) = self.lock().get(place).cloned()?;
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let found = namespaces.get_opt(&place.namespace).await.ok()??;
         found.metadata.deletion_timestamp.is_some().then_some(text)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Place, (Instant, Arc<str>)>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<CredentialKey, (Instant, Arc<str>)>> {
+        self.cache.lock()
     }
 }

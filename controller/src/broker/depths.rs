@@ -1,16 +1,16 @@
-//! How many messages the actors' queues hold, and which of it status tells (QUE-20).
+//! Message counts of the actors' queues, and which of them status reports (QUE-20).
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Depth;
 use crate::record::Key;
 use crate::telemetry::metrics::Metrics;
 
-/// Status follows no faster.
+/// Minimum time between two changes of an actor's count in status.
 const PAUSE: Duration = Duration::from_mins(1);
 
 /// The last reading of every actor's queue.
@@ -21,29 +21,29 @@ pub struct Depths {
 
 #[derive(Clone, Copy)]
 struct Reading {
-    /// As last read; `None` when that failed.
+    /// Last reading; `None` if it failed.
     now: Option<Depth>,
-    /// What status is to tell, and since when.
+    /// What status reports, and since when.
     told: Option<Depth>,
     since: Instant,
 }
 
-/// What status is to tell of a queue's messages.
+/// What status should report about a queue's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// What it told before: nobody has looked since this process began.
+pub enum ReportedDepth {
+    /// Leave status unchanged: there has been no reading since this process started.
     AsBefore,
-    /// Nothing: they could not be read.
+    /// No count: it could not be read.
     Nothing,
-    /// This.
+    /// This count.
     Depth(Depth),
 }
 
 impl Depths {
-    /// Takes a reading, `None` for one that failed. Answers whether status is to tell another now.
+    /// Records a reading, `None` for a failed one. Returns whether status must be updated.
     pub fn take(&self, actor: &Key, reading: Option<Depth>) -> bool {
         let now = Instant::now();
-        let mut readings = self.lock();
+        let mut readings = self.readings.lock();
         let Some(last) = readings.get_mut(actor) else {
             let first = Reading {
                 now: reading,
@@ -61,29 +61,30 @@ impl Depths {
         tells
     }
 
-    /// What status is to tell of an actor's queue.
-    pub fn told(&self, actor: &Key) -> Told {
-        match self.lock().get(actor).map(|reading| reading.told) {
-            None => Told::AsBefore,
-            Some(None) => Told::Nothing,
-            Some(Some(depth)) => Told::Depth(depth),
+    /// What status should report for an actor's queue.
+    pub fn told(&self, actor: &Key) -> ReportedDepth {
+        match self.readings.lock().get(actor).map(|reading| reading.told) {
+            None => ReportedDepth::AsBefore,
+            Some(None) => ReportedDepth::Nothing,
+            Some(Some(depth)) => ReportedDepth::Depth(depth),
         }
     }
 
-    /// The actor has another queue, or is gone: what was read says nothing about it, nor about the next one of its name.
+    /// Drops the reading of an actor that was deleted or has another queue: it says nothing about that queue, nor about
+    /// the next actor of that name.
     pub fn forget(&self, actor: &Key) {
-        self.lock().remove(actor);
+        self.readings.lock().remove(actor);
     }
 
     fn all(&self) -> Vec<(Key, Depth)> {
-        let readings = self.lock();
+        let readings = self.readings.lock();
         let known = readings.iter();
         known
             .filter_map(|(key, reading)| Some((key.clone(), reading.now?)))
             .collect()
     }
 
-    /// Shows the exact values to a scrape.
+    /// Publishes the exact counts as metrics.
     pub fn show(&self, metrics: &Metrics) {
         let all = self.all();
         let messages = all
@@ -92,17 +93,13 @@ impl Depths {
         metrics.queue_messages(messages);
     }
 
-    /// Forgets every other actor.
+    /// Drops the readings of all other actors.
     pub fn retain(&self, actors: &HashSet<Key>) {
-        self.lock().retain(|key, _| actors.contains(key));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Reading>> {
-        self.readings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.readings.lock().retain(|key, _| actors.contains(key));
     }
 }
 
-/// Whether a change is worth a write: to or from nothing, or by a tenth.
+/// Whether a change is worth a status write: to or from zero or unknown, or by at least a tenth.
 fn is_news(told: Option<Depth>, reading: Option<Depth>) -> bool {
     match (told, reading) {
         (Some(told), Some(reading)) => {

@@ -1,64 +1,65 @@
-//! What a broker can answer besides yes.
+//! Errors of broker calls.
 
 use std::time::Duration;
 
 use crate::fault::Fenced;
 use crate::fault::{Fault, Reason, Requeue};
 
-/// SQS refuses a name for 60 s after its queue was deleted.
+/// SQS refuses a queue name for 60 s after the queue was deleted.
 const DELETED_RECENTLY: Duration = Duration::from_secs(65);
-/// All calls wait for their answers: by then some have ended, or the broker is known not to answer.
+/// Delay when all call slots are taken: until then some calls have ended, or the broker is known to be down.
 const BUSY: Duration = Duration::from_secs(1);
 
-/// Why a call to a broker did not do what it should.
+/// Why a broker call failed.
 ///
-/// Messages carry no request ids, times or counters: a repeated error must not change a status (QUE-11).
+/// Messages carry no request ids, times or counters, so that a repeated error does not change status (QUE-11).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {
     /// The Secret or its key is missing or empty.
     #[error("{0}")]
     CredentialsMissing(String),
-    /// The broker knows us not, or does not let us.
+    /// The broker rejects the credentials or denies permission.
     #[error("{0}")]
     AuthFailed(String),
-    /// No answer: refused, no such host, no TLS, too late.
+    /// No answer: connection refused, unknown host, TLS failure or timeout.
     #[error("{0}")]
     Unreachable(String),
-    /// The broker answers that it is overloaded or broken.
+    /// The broker reports that it is overloaded or broken.
     #[error("{0}")]
     Throttled(String),
-    /// The same, and for how long it wants to be left alone.
+    /// Same, with the delay that the broker asks for.
     #[error("{0}")]
     Resting(String, Duration),
-    /// The broker does not accept what we ask for, and will not before that changes.
+    /// The configuration cannot work until it is changed.
     #[error("{0}")]
     ConfigInvalid(String),
-    /// What the configuration names is not there, or cannot be used, or the broker does not accept what we ask for,
-    /// and nothing announces that it can.
+    /// Something that the configuration names is missing or unusable, or the broker rejects the request, and no event
+    /// announces when that changes.
     #[error("{0}")]
     NotThereYet(String),
-    /// The queue is there and cannot become what is wanted without losing messages.
+    /// The queue exists and cannot be changed to what is wanted without losing messages.
     #[error("{0}")]
     Mismatch(String),
-    /// The queue is there and somebody else's.
+    /// The queue exists and belongs to another actor or cluster.
     #[error("{0}")]
     Conflict(String),
-    /// A queue of this name was deleted, and the name rests.
+    /// A queue of this name was deleted, and the broker does not accept the name again yet.
     #[error("{0}")]
     DeletedRecently(String),
-    /// Not called: too many calls wait for their answers. No state of the actor, and not to be told.
+    /// Not called: too many calls are in flight. This is no state of the actor, so status does not report it.
     #[error("{0}")]
     Busy(String),
-    /// Not called: the broker is slow, and enough passes wait for it; when to come again (OPS-22). No state of the actor.
+    /// Not called: the broker is slow, and enough reconciles wait for it. Carries the delay before the retry. This is
+    /// no state of the actor (OPS-22).
     #[error("{0}")]
     Crowded(String, Duration),
-    /// We no longer lead.
+    /// This process no longer leads.
     #[error(transparent)]
     Fenced(#[from] Fenced),
 }
 
 impl BrokerError {
-    /// The condition's reason; also the metric's label.
+    /// The condition's reason, also used as a metric label.
     pub fn reason(&self) -> Reason {
         match self {
             Self::CredentialsMissing(_) => Reason::CredentialsMissing,
@@ -74,7 +75,7 @@ impl BrokerError {
         }
     }
 
-    /// When to look again (design, "When to look again").
+    /// When to requeue (design, "When to look again").
     pub fn retry(&self) -> Requeue {
         match self {
             Self::Unreachable(_) | Self::Throttled(_) | Self::Fenced(_) => Requeue::Backoff,
@@ -90,7 +91,7 @@ impl BrokerError {
         }
     }
 
-    /// Whether the broker may answer the same call a little later.
+    /// Whether the same call may succeed a little later.
     pub fn may_pass(&self) -> bool {
         matches!(
             self,
@@ -98,7 +99,7 @@ impl BrokerError {
         )
     }
 
-    /// When to come again, where nobody was called because too many others wait for answers.
+    /// The requeue delay when the broker was not called because too many calls wait for it.
     pub fn comes_again(&self) -> Option<Duration> {
         match self {
             Self::Busy(_) => Some(BUSY),
@@ -107,7 +108,7 @@ impl BrokerError {
         }
     }
 
-    /// A broker that is overloaded or broken, and for how long it asks us to wait.
+    /// The error of an overloaded or broken broker, with the delay that it asks for, if any.
     pub(super) fn throttled(text: String, wait: Option<Duration>) -> Self {
         match wait {
             Some(wait) => Self::Resting(text, wait),
@@ -115,7 +116,7 @@ impl BrokerError {
         }
     }
 
-    /// What a condition says of it.
+    /// The fault to report in a condition.
     pub fn fault(&self) -> Fault {
         Fault {
             reason: self.reason(),
@@ -125,15 +126,15 @@ impl BrokerError {
     }
 }
 
-/// A call may take this long.
+/// Timeout of one call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection may take this long.
+/// Timeout for establishing a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// No broker is left alone for longer, whatever it asks for.
+/// Longest pause granted to a broker that asks for one.
 const LONGEST_REST: Duration = Duration::from_mins(5);
 
-/// Reads the header `Requeue-After`: seconds. No broker sends the other form, a date.
+/// Parses a `Retry-After` header in seconds. The date form is ignored, because no broker sends it.
 pub(super) fn retry_after(header: &str) -> Option<Duration> {
     let seconds: u64 = header.trim().parse().ok()?;
     let wait = Duration::from_secs(seconds).min(LONGEST_REST);
@@ -146,7 +147,7 @@ mod tests {
 
     /// FW-28
     #[test]
-    fn brokers_wish_to_be_left_alone_is_read_and_bounded() {
+    fn retry_after_header_is_parsed_and_capped() {
         let seconds = Duration::from_secs;
         for (header, wanted) in [
             ("7", Some(seconds(7))),
@@ -163,7 +164,7 @@ mod tests {
 
     /// OPS-22
     #[test]
-    fn only_who_called_nobody_comes_again_without_a_word() {
+    fn only_uncalled_brokers_cause_a_silent_requeue() {
         let text = String::new;
         let wait = Duration::from_secs(9);
         for (error, wanted) in [
@@ -181,7 +182,7 @@ mod tests {
 
     /// SQS-8, FW-28, FW-32
     #[test]
-    fn each_error_has_its_reason_and_its_next_look() {
+    fn every_error_maps_to_a_reason_and_a_requeue() {
         let text = String::new;
         for (error, reason, retry) in [
             (

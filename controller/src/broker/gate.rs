@@ -1,18 +1,20 @@
-//! What every call to a broker passes: the calls at once, the circuit breaker, the fence, the metrics.
+//! The gate that every broker call passes: concurrency limit, circuit breaker, fence and metrics.
 //!
-//! One transport has one gate, which its clients share. A broker that hangs or is slow must not hold the passes of
-//! actors on other transports. No more than [`CALLS_AT_ONCE`] of them, nor half of all, are in a call, each no longer than
-//! the call's own timeout. Others wait for a call to end only as long as calls end at all, and behind a slow broker only
-//! [`WAITING`] of them: the rest come again later (OPS-22).
+//! Each transport has one gate, shared by its clients. A hanging or slow broker must not hold up reconciles of actors
+//! on other transports. At most [`CALLS_AT_ONCE`] reconciles, and no more than half of all workers, are in a call, each
+//! bounded by the call's own timeout. Others wait for a slot only while calls still complete, and behind a slow broker
+//! only [`WAITING`] of them: the rest are requeued (OPS-22).
 
 mod crowd;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crowd::Crowd;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::pin;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep_until};
@@ -21,21 +23,20 @@ use super::BrokerError;
 use super::circuit::Circuit;
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
-use crowd::Crowd;
 
-/// Calls to one broker at once (QUE-9).
+/// Maximum concurrent calls to one broker (QUE-9).
 const CALLS_AT_ONCE: usize = 10;
-/// When no call has begun or ended for so long, waiting for one to end is given up.
+/// Stop waiting for a slot when no call has started or ended for this long.
 const STANDSTILL: Duration = Duration::from_millis(500);
 
-/// Passes that may wait for a call to a slow broker: enough that the next call begins when one ends.
+/// Reconciles that may wait for a slot at a slow broker: enough to start the next call as soon as one ends.
 const WAITING: usize = 2;
 
-/// Before a transport's broker.
-pub struct Gate {
+/// The gate of one transport's broker.
+pub struct BrokerLimiter {
     transport: String,
     calls: Semaphore,
-    /// Passes that a slow broker may hold, and those that are inside now.
+    /// How many reconciles a slow broker may hold, and how many are inside now.
     seats: usize,
     inside: AtomicUsize,
     crowd: Mutex<Crowd>,
@@ -45,17 +46,17 @@ pub struct Gate {
     metrics: Arc<Metrics>,
 }
 
-/// What is asked of a broker.
+/// A kind of broker call.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// For metrics.
+    /// Metric label.
     pub name: &'static str,
-    /// Whether it changes something: then it passes the fence.
+    /// Whether it changes something, and so must pass the fence.
     pub writes: bool,
 }
 
 impl Operation {
-    /// One that changes nothing.
+    /// A read-only operation.
     pub const fn read(name: &'static str) -> Self {
         Self {
             name,
@@ -63,24 +64,24 @@ impl Operation {
         }
     }
 
-    /// One that changes something.
+    /// An operation that changes something.
     pub const fn write(name: &'static str) -> Self {
         Self { name, writes: true }
     }
 }
 
-/// Whether a pass comes to the broker for the first time.
+/// Whether a reconcile enters the gate for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// It may be sent away.
+    /// It may be turned away.
     First,
-    /// It has been let in and goes on with what it began.
+    /// It was admitted before and continues its work.
     Again,
 }
 
-/// A pass inside the gate, until this is dropped.
+/// A reconcile's seat inside the gate, released on drop.
 pub struct Inside {
-    gate: Arc<Gate>,
+    gate: Arc<BrokerLimiter>,
     since: Instant,
 }
 
@@ -91,14 +92,13 @@ impl Drop for Inside {
     }
 }
 
-/// An answer, as the metrics name it.
+/// A result with a metric label.
 pub trait Labelled {
-    /// One of few texts.
+    /// Has few distinct values.
     fn label(&self) -> String;
 }
 
-impl Gate {
-    /// The gate of a transport.
+impl BrokerLimiter {
     pub fn new(transport: &str, fence: Fence, metrics: Arc<Metrics>) -> Self {
         Self {
             transport: transport.to_owned(),
@@ -113,7 +113,7 @@ impl Gate {
         }
     }
 
-    /// Keeps half of so many workers from being in its calls at once, where that is less.
+    /// Limits calls and seats to half of `workers`, where that is less.
     pub fn for_workers(mut self, workers: usize) -> Self {
         let half = (workers / 2).max(1);
         self.calls = Semaphore::new(half.min(CALLS_AT_ONCE));
@@ -121,11 +121,11 @@ impl Gate {
         self
     }
 
-    /// Lets a pass in, to make one or several calls. The first entry of a pass is refused while the broker is slow and
-    /// all seats are taken; a pass that already waited for an answer is not sent away with half of its work done.
+    /// Admits a reconcile for one or more calls. A first entry is refused while the broker is slow and all seats are
+    /// taken. A reconcile that already waited for an answer is always admitted, so that its work is not left half done.
     ///
     /// # Errors
-    /// `Crowded`, with when to come again.
+    /// `Crowded`, with the delay before the retry.
     pub fn enter(self: &Arc<Self>, entry: Entry) -> Result<Inside, BrokerError> {
         let now = Instant::now();
         let mut crowd = lock(&self.crowd);
@@ -146,11 +146,11 @@ impl Gate {
         })
     }
 
-    /// Makes a call, which has a timeout of its own.
+    /// Makes a call, which must have a timeout of its own.
     ///
     /// # Errors
-    /// What the call returns; `Unreachable` without a call while the broker is left alone, and `Busy`
-    /// when all calls at once stand still.
+    /// The error of the call; the last error, without a call, while the circuit is open; and `Busy` when all slots are
+    /// taken and no call completes.
     pub async fn call<T: Labelled>(
         &self,
         operation: Operation,
@@ -184,7 +184,7 @@ impl Gate {
         self.metrics
             .broker_request(&self.transport, operation.name, &label);
         match answer {
-            // Nobody was called.
+            // The broker was not called.
             Err(BrokerError::Fenced(_) | BrokerError::CredentialsMissing(_)) => return,
             _ => lock(&self.crowd).answered(now - began),
         }
@@ -202,7 +202,7 @@ impl Gate {
         self.metrics.transport_up(&self.transport, is_up);
     }
 
-    /// Waits for a call to end if there are too many, as long as calls end at all.
+    /// Waits for a free slot, as long as calls still complete.
     async fn permit(&self) -> Result<SemaphorePermit<'_>, BrokerError> {
         let waiting = self.calls.acquire();
         pin!(waiting);
@@ -232,13 +232,13 @@ impl Gate {
     }
 }
 
-/// Makes these calls, no more at once than a gate lets through; the answers are in their order.
+/// Makes these calls, no more at once than a gate admits. Results keep their order.
 pub async fn all<T>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -1,81 +1,80 @@
-//! The health pass: looks at all actors' queues on its own schedule, so that passes need not
-//! (QUE-20 to QUE-22, FW-33). It changes nothing: what it finds is a pass's business.
+//! The health check: surveys all actors' queues on its own schedule, so that reconciles need not (QUE-20 to QUE-22,
+//! FW-33). It changes nothing itself: it enqueues the actors whose queues need a reconcile.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use asya_shared::config::Transport;
 use asya_shared::transport::QueueOf;
 use futures::future::{BoxFuture, join, join_all};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 use tracing::{debug, info};
 
 use super::depths::Depths;
-use super::{BrokerError, Count, Depth, Seen, Standing};
+use super::{BrokerError, Count, Depth, QueueCheck, QueueObservation};
 use crate::record::Key;
 
-/// So many queues of a transport get their mark after one check: after an upgrade none has it, and all at once would
-/// be throttled, and told as a fault of the broker (QUE-35).
+/// Queues per transport that get their mark after one check. After an upgrade none has it; marking all at once would be
+/// throttled and reported as a broker fault (QUE-35).
 const MARKED_PER_CHECK: usize = 500;
 
-/// The queues that are to be looked at, on one transport.
+/// The queues to check on one transport.
 #[derive(Clone)]
 pub struct OnTransport {
-    /// The transport.
     pub transport: Transport,
-    /// Queues of actors that do not go, where queues are managed.
+    /// Managed queues of actors that are not being deleted.
     pub queues: Vec<Checked>,
 }
 
-/// A queue that is to be looked at.
+/// A queue to check.
 #[derive(Clone)]
 pub struct Checked {
-    /// The queue.
     pub queue: QueueOf,
     /// Whether its actor has replicas: then its messages are counted more often.
     pub at_work: bool,
-    /// Whether anything would be done about it: nothing is for an actor that is paused.
+    /// Whether findings lead to action: not for a paused actor.
     pub kept: bool,
 }
 
-/// What is wrong with a queue that was verified.
+/// What is wrong with a queue that was verified before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It is gone.
+    /// It no longer exists.
     Vanished,
-    /// It is not as it was made.
+    /// It no longer matches what is wanted.
     Changed,
-    /// The broker does not say.
+    /// The broker did not report its state.
     Unknown(BrokerError),
 }
 
-/// What the health pass needs of the rest of the operator.
+/// What the health check needs from the rest of the operator.
 pub trait Actors: Send + Sync {
-    /// Every queue that is to be looked at now.
+    /// All queues to check now.
     fn queues(&self) -> Vec<OnTransport>;
-    /// An actor's queue is not what it was verified to be: a pass must look itself.
+    /// Enqueues an actor whose queue is not what was verified: the reconcile must observe the queue itself.
     fn verify_again(&self, actor: &Key, finding: &Finding);
-    /// A count found no queue: a pass must look, unless one is about to look for it already.
+    /// Enqueues an actor whose queue a count did not find, unless a reconcile is about to look for it already.
     fn is_missing(&self, actor: &Key);
-    /// An actor's status is to tell another depth.
+    /// Enqueues an actor whose status should report another depth.
     fn tell_depth(&self, actor: &Key);
 }
 
-/// What is said of each of many queues.
+/// One result per queue.
 pub type Answers<T> = Vec<(QueueOf, Result<T, BrokerError>)>;
 
-/// Looks at many queues of a transport at once; answers in any order.
+/// Queries many queues of a transport at once; results come in any order.
 pub trait Surveyor: Send + Sync {
-    /// How they stand.
+    /// Returns the state of the queues.
     fn survey<'a>(
         &'a self,
         transport: &'a Transport,
         queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Seen>>;
+    ) -> BoxFuture<'a, Answers<QueueObservation>>;
 
-    /// Their messages.
+    /// Returns the message counts of the queues.
     fn depths<'a>(
         &'a self,
         transport: &'a Transport,
@@ -83,29 +82,26 @@ pub trait Surveyor: Send + Sync {
     ) -> BoxFuture<'a, Answers<Count>>;
 }
 
-/// How often queues are looked at; zero is never.
+/// Check intervals; zero disables a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// All of them, whole.
+    /// Full check of all queues.
     pub check: Duration,
-    /// The messages of those at work.
+    /// Message count of queues whose actors have replicas.
     pub count: Duration,
 }
 
-/// The health pass.
+/// Runs the health check.
 pub struct HealthPass<A, S> {
-    /// Whose queues they are.
     pub actors: A,
-    /// The brokers.
     pub brokers: S,
-    /// Where counts go.
+    /// Receives the counts.
     pub depths: Arc<Depths>,
-    /// When.
     pub schedule: Schedule,
 }
 
 impl<A: Actors, S: Surveyor> HealthPass<A, S> {
-    /// Runs until it is dropped, which is when the lease ends.
+    /// Runs until it is dropped, when the lease ends.
     pub async fn run(&self) {
         join(self.check_all_along(), self.count_all_along()).await;
     }
@@ -126,7 +122,7 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
         }
     }
 
-    /// Looks at all queues once; no transport waits for another.
+    /// Checks all queues once; no transport waits for another.
     pub async fn check(&self) {
         let all = self.actors.queues();
         let actors: HashSet<Key> = all
@@ -158,7 +154,7 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
                     if !kept.contains(&actor) {
                         continue;
                     }
-                    if seen.standing == Standing::Unmarked {
+                    if seen.standing == QueueCheck::Unmarked {
                         if marks == 0 {
                             continue;
                         }
@@ -170,20 +166,22 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
         }
     }
 
-    fn judge(&self, actor: &Key, queue: &QueueOf, standing: &Standing) {
+    fn judge(&self, actor: &Key, queue: &QueueOf, standing: &QueueCheck) {
         let finding = match standing {
-            Standing::Serves(_) => return,
-            Standing::Absent => {
+            QueueCheck::Serves(_) => return,
+            QueueCheck::Absent => {
                 let queue = &*queue.names.queue;
                 info!(%actor, queue, "Queue missing, triggering reconciliation");
                 Finding::Vanished
             }
-            Standing::Drifted | Standing::Unmarked | Standing::Differs { .. } => Finding::Changed,
+            QueueCheck::Drifted | QueueCheck::Unmarked | QueueCheck::Differs { .. } => {
+                Finding::Changed
+            }
         };
         self.actors.verify_again(actor, &finding);
     }
 
-    /// Counts the messages of queues at work once.
+    /// Counts the messages of all queues at work once.
     pub async fn count(&self) {
         let all = self.actors.queues();
         join_all(all.iter().map(|on| self.count_transport(on))).await;
@@ -207,7 +205,7 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
         }
     }
 
-    /// A broker that has not counted yet, as after a queue was made, has not failed.
+    /// A broker that has no count yet, such as right after a queue was created, has not failed.
     fn counted(&self, actor: &Key, depth: Option<Depth>) {
         if depth.is_some() {
             self.read(actor, depth);
@@ -221,14 +219,14 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
     }
 }
 
-/// The actors for whose queues something would be done.
+/// Actors for whose queues findings lead to action.
 fn kept(on: &OnTransport) -> HashSet<Key> {
     let kept = on.queues.iter().filter(|checked| checked.kept);
     kept.map(|checked| key_of(&checked.queue)).collect()
 }
 
-/// Somewhere in the first interval, so that the replicas of many clusters do not meet at their brokers;
-/// for ever where there is none.
+/// Sleeps for a random part of the interval, so that the operators of many clusters do not hit a shared broker at the
+/// same time; forever if the interval is zero.
 async fn first(interval: Duration) {
     if interval.is_zero() {
         return std::future::pending().await;
@@ -244,28 +242,28 @@ fn key_of(queue: &QueueOf) -> Key {
     Key::new(&queue.namespace, &queue.actor)
 }
 
-/// Actors whose queue is not what status says: what was verified counts no longer (QUE-8).
+/// Actors whose queue may not match status, so that its last verification no longer counts (QUE-8).
 #[derive(Default)]
 pub struct QueueRechecks {
     actors: Mutex<HashMap<Key, Doubt>>,
     raised: AtomicU64,
 }
 
-/// What had been raised when somebody began to look.
+/// Position in the order of raised findings, taken when a reconcile starts to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
 struct Doubt {
     finding: Finding,
     raised: Moment,
-    /// Passes in a row that the broker did not answer.
+    /// Consecutive reconciles that the broker did not answer.
     failures: u32,
 }
 
 impl QueueRechecks {
-    /// From now on a pass must look itself.
+    /// Makes the next reconcile observe the queue itself.
     pub fn raise(&self, actor: &Key, finding: Finding) {
-        let mut actors = self.lock();
+        let mut actors = self.actors.lock();
         let failures = actors.get(actor).map_or(0, |doubt| doubt.failures);
         let raised = Moment(self.raised.fetch_add(1, Ordering::Relaxed) + 1);
         let doubt = Doubt {
@@ -276,19 +274,22 @@ impl QueueRechecks {
         actors.insert(actor.clone(), doubt);
     }
 
-    /// Now, for [`settle`](Self::settle).
+    /// The current moment, for [`settle`](Self::settle).
     pub fn now(&self) -> Moment {
         Moment(self.raised.load(Ordering::Relaxed))
     }
 
-    /// What was found at the queue of an actor.
+    /// The open finding about an actor's queue.
     pub fn about(&self, actor: &Key) -> Option<Finding> {
-        self.lock().get(actor).map(|doubt| doubt.finding.clone())
+        self.actors
+            .lock()
+            .get(actor)
+            .map(|doubt| doubt.finding.clone())
     }
 
-    /// A pass looked, and the broker did not answer. Answers how often in a row (QUE-10).
+    /// Records that the broker did not answer a reconcile. Returns how many times in a row (QUE-10).
     pub fn unanswered(&self, actor: &Key, error: &BrokerError) -> u32 {
-        let mut actors = self.lock();
+        let mut actors = self.actors.lock();
         let doubt = actors.entry(actor.clone()).or_insert_with(|| Doubt {
             finding: Finding::Unknown(error.clone()),
             raised: self.now(),
@@ -298,9 +299,9 @@ impl QueueRechecks {
         doubt.failures
     }
 
-    /// A pass that began then has looked, and the queue serves; what was raised since needs another look.
+    /// Records that a reconcile that began then found the queue serving. A finding raised since needs another look.
     pub fn settle(&self, actor: &Key, began: Moment) {
-        let mut actors = self.lock();
+        let mut actors = self.actors.lock();
         match actors.get_mut(actor) {
             Some(doubt) if doubt.raised > began => doubt.failures = 0,
             Some(_) => drop(actors.remove(actor)),
@@ -308,13 +309,9 @@ impl QueueRechecks {
         }
     }
 
-    /// The actor is gone.
+    /// Drops a deleted actor.
     pub fn forget(&self, actor: &Key) {
-        self.lock().remove(actor);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Doubt>> {
-        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.actors.lock().remove(actor);
     }
 }
 

@@ -1,25 +1,25 @@
-//! When the retired queues of an actor are looked at (QUE-13): not with every pass, but as often as the
-//! health pass looks at the others.
+//! When to check an actor's retired queues (QUE-13): not on every reconcile, but as often as the health check looks at
+//! the others.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::record::Key;
 
-/// The pace where there is no health pass to take it from.
+/// Interval when the health check is disabled.
 const WITHOUT_HEALTH_PASS: Duration = Duration::from_mins(5);
 
-/// When the retired queues of each actor are due.
+/// When the retired queues of each actor are due for a check.
 pub struct RetiredQueueSchedule {
     interval: Duration,
     due: Mutex<HashMap<Key, Instant>>,
 }
 
 impl RetiredQueueSchedule {
-    /// With the interval of the health pass, which is zero where there is none.
+    /// Takes the interval of the health check, which is zero when that is disabled.
     pub fn new(interval: Duration) -> Self {
         let interval = if interval.is_zero() {
             WITHOUT_HEALTH_PASS
@@ -32,30 +32,25 @@ impl RetiredQueueSchedule {
         }
     }
 
-    /// How long until the next look; none after a start.
+    /// Time until the next check; zero after a restart.
     pub fn wait(&self, actor: &Key) -> Duration {
-        let due = self.lock().get(actor).copied();
+        let due = self.due.lock().get(actor).copied();
         due.map_or(Duration::ZERO, |due| {
             due.saturating_duration_since(Instant::now())
         })
     }
 
-    /// They were looked at, and the broker asks for another look after `sooner`, if it asks at all.
-    /// Answers how long until the next.
+    /// Records a check; the broker may ask for the next one after `sooner`. Returns the time until the next check.
     pub fn looked(&self, actor: &Key, sooner: Option<Duration>) -> Duration {
         let jittered = self.interval.mul_f64(0.9 + 0.2 * fastrand::f64());
         let wait = sooner.map_or(jittered, |sooner| sooner.min(jittered));
-        self.lock().insert(actor.clone(), Instant::now() + wait);
+        self.due.lock().insert(actor.clone(), Instant::now() + wait);
         wait
     }
 
-    /// There are none any more.
+    /// Drops an actor without retired queues.
     pub fn forget(&self, actor: &Key) {
-        self.lock().remove(actor);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Instant>> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+        self.due.lock().remove(actor);
     }
 }
 
@@ -67,7 +62,7 @@ mod tests {
 
     /// QUE-13
     #[tokio::test(start_paused = true)]
-    async fn retired_queues_are_due_at_once_then_at_the_pace_of_the_health_pass() {
+    async fn retired_queues_are_due_at_once_then_at_the_health_check_interval() {
         let seconds = Duration::from_secs;
         let (actor, other) = (Key::new("ns", "a"), Key::new("ns", "b"));
         let looks = RetiredQueueSchedule::new(seconds(100));

@@ -29,22 +29,22 @@ use futures::future::BoxFuture;
 pub use brokers::Brokers;
 pub use error::BrokerError;
 
-/// How an actor's queue stands at the broker.
+/// State of an actor's queue at the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// There is none of that name.
+pub enum QueueCheck {
+    /// It does not exist.
     Absent,
-    /// It is there and serves.
+    /// It exists and serves.
     Serves(Serving),
-    /// It is there and serves, and says only after [`QueueClient::update`] that it is this actor's (QUE-35).
+    /// It exists and serves, but carries this actor's mark only after [`QueueClient::update`] (QUE-35).
     Unmarked,
-    /// It is there, and [`QueueClient::update`] brings it to what is wanted, with its messages.
+    /// It exists, and [`QueueClient::update`] brings it to what is wanted and keeps its messages.
     Drifted,
-    /// It is there, does not serve, and cannot be changed without losing messages (QUE-6).
+    /// It exists, does not serve, and cannot be changed without losing messages (QUE-6).
     Differs {
-        /// What is wanted, of what differs.
+        /// Wanted values of what differs.
         wanted: String,
-        /// What is there instead.
+        /// Actual values.
         found: String,
     },
 }
@@ -52,75 +52,76 @@ pub enum Standing {
 /// A queue that serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Serving {
-    /// Its address, where queues have one.
+    /// Its URL, at brokers whose queues have one.
     pub url: Option<String>,
-    /// Nothing ends the retries of a failing message (Event `DeliveryLimitInactive`).
+    /// Whether nothing limits the retries of a failing message (Event `DeliveryLimitInactive`).
     pub delivery_limit_inactive: bool,
 }
 
 /// Messages in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Depth {
-    /// Those that wait.
+    /// Messages waiting for delivery.
     pub queued: u64,
-    /// Those in work.
+    /// Messages delivered and not yet acknowledged.
     pub processing: u64,
 }
 
-/// What one look at a queue shows.
+/// Result of observing a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// How it stands.
-    pub standing: Standing,
+pub struct QueueObservation {
+    pub standing: QueueCheck,
     /// Its messages, if the broker has counted them.
     pub depth: Option<Depth>,
 }
 
-/// What a count of a queue's messages shows.
+/// Result of counting a queue's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// There is no such queue.
+    /// The queue does not exist.
     Absent,
     /// The broker has not counted yet.
     Unknown,
-    /// So many.
     Messages(Depth),
 }
 
-/// What became of a queue that was to be deleted.
+/// Result of deleting a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is gone.
+    /// It no longer exists.
     Gone,
-    /// It stays, because it is not the actor's (QUE-34).
+    /// It was kept, because it is not the actor's (QUE-34).
     Left(NotOurs),
 }
 
-/// What became of a queue that was to be deleted if it is empty.
+/// Result of deleting a queue if it is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Emptied {
-    /// It is gone.
+    /// It no longer exists.
     Gone,
-    /// It holds messages or has receivers.
+    /// It was kept, because it holds messages or has receivers.
     Kept,
-    /// It stays, because it is not the actor's (QUE-34).
+    /// It was kept, because it is not the actor's (QUE-34).
     Left(NotOurs),
-    /// It looks empty; whether it is shows only after this time.
+    /// It looks empty, which can be confirmed only after this time.
     Later(Duration),
 }
 
-/// What the controller asks of a broker. Every broker passes the same contract tests (FW-36).
+/// What the controller needs from a broker. Every implementation passes the same contract tests (FW-36).
 pub trait QueueClient: Send + Sync {
-    /// How the queue stands. Changes nothing.
-    fn observe<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Seen, BrokerError>>;
+    /// Returns the queue's state. Changes nothing.
+    fn observe<'a>(
+        &'a self,
+        queue: &'a QueueOf,
+    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>>;
 
-    /// Creates the queue, and lets senders reach it. Repeating it changes nothing.
+    /// Creates the queue and routes senders to it. Idempotent.
     fn create<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>>;
 
-    /// Brings an existing queue to what is wanted. Its messages survive.
+    /// Brings an existing queue to what is wanted and keeps its messages.
     fn update<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Serving, BrokerError>>;
 
-    /// Deletes the queue of `owner` with its messages. One that does not exist is a success.
+    /// Deletes the queue of `owner` with its messages. Succeeds if it does not exist.
     fn delete<'a>(
         &'a self,
         queue: &'a str,
@@ -134,11 +135,13 @@ pub trait QueueClient: Send + Sync {
         owner: &'a Owner,
     ) -> BoxFuture<'a, Result<Emptied, BrokerError>>;
 
-    /// Looks at many queues, with as few calls as the broker allows; the answers are in their order.
-    fn survey<'a>(&'a self, queues: &'a [QueueOf])
-    -> BoxFuture<'a, Vec<Result<Seen, BrokerError>>>;
+    /// Observes many queues with as few calls as the broker allows. Results keep their order.
+    fn survey<'a>(
+        &'a self,
+        queues: &'a [QueueOf],
+    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>>;
 
-    /// The messages of many queues; the answers are in their order.
+    /// Counts the messages of many queues. Results keep their order.
     fn depths<'a>(&'a self, queues: &'a [String])
     -> BoxFuture<'a, Vec<Result<Count, BrokerError>>>;
 }

@@ -1,23 +1,24 @@
 //! Finds the client for a transport and an actor's namespace.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::config::{RabbitmqConfig, SecretKeyRef, SqsConfig, Transport, TransportKind};
 use kube::Client;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::credentials::Credentials;
-use super::gate::Gate;
+use super::gate::BrokerLimiter;
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{self, Keys, Sqs};
 use super::{BrokerError, QueueClient};
 use crate::cluster::fence::Fence;
 use crate::telemetry::metrics::Metrics;
 
-/// A client that nobody used for so long goes: its credentials have been replaced.
+/// Drop clients that were not used for this long: their credentials have been replaced.
 const UNUSED: Duration = Duration::from_mins(30);
 
 /// The clients, one per transport and credential (QUE-8), and the gates, one per transport.
@@ -28,10 +29,10 @@ pub(super) struct Pool {
     metrics: Arc<Metrics>,
     workers: usize,
     clients: Mutex<HashMap<Identity, Used>>,
-    gates: Mutex<HashMap<String, Arc<Gate>>>,
+    gates: Mutex<HashMap<String, Arc<BrokerLimiter>>>,
 }
 
-/// A transport's name, and what we prove ourselves by.
+/// A transport's name, and the credentials used there.
 type Identity = (String, Vec<Arc<str>>);
 
 struct Used {
@@ -40,7 +41,6 @@ struct Used {
 }
 
 impl Pool {
-    /// Without a client yet.
     pub(super) fn new(
         client: Client,
         own_namespace: &str,
@@ -59,10 +59,10 @@ impl Pool {
         }
     }
 
-    /// The client for the credentials that are in force.
+    /// Returns the client for the current credentials.
     ///
     /// # Errors
-    /// `CredentialsMissing`, `ConfigInvalid` for what cannot be used, or why this cluster's identity is not known.
+    /// `CredentialsMissing`, `ConfigInvalid` for unusable configuration, or why this cluster's identity is unknown.
     pub(super) async fn client(
         &self,
         transport: &Transport,
@@ -75,7 +75,7 @@ impl Pool {
         }
     }
 
-    /// The broker refused our credentials: the Secrets are read again next time.
+    /// Makes the next call read the Secrets again, after the broker refused the credentials.
     pub(super) fn forget_credentials(&self, transport: &Transport) {
         let references: Vec<&SecretKeyRef> = match &transport.kind {
             TransportKind::Rabbitmq(config) => config.password_secret_ref.iter().collect(),
@@ -158,7 +158,7 @@ impl Pool {
         Some(Arc::clone(&used.client))
     }
 
-    /// Of two that were made at the same time one stays.
+    /// Keeps the first of two clients that were created concurrently.
     fn keep(&self, identity: Identity, client: Arc<dyn QueueClient>) -> Arc<dyn QueueClient> {
         let now = Instant::now();
         let mut clients = lock(&self.clients);
@@ -169,10 +169,10 @@ impl Pool {
         Arc::clone(&used.client)
     }
 
-    pub(super) fn gate(&self, transport: &str) -> Arc<Gate> {
+    pub(super) fn gate(&self, transport: &str) -> Arc<BrokerLimiter> {
         let mut gates = lock(&self.gates);
         let gate = gates.entry(transport.to_owned()).or_insert_with(|| {
-            let gate = Gate::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
+            let gate = BrokerLimiter::new(transport, self.fence.clone(), Arc::clone(&self.metrics));
             Arc::new(gate.for_workers(self.workers))
         });
         Arc::clone(gate)
@@ -180,5 +180,5 @@ impl Pool {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

@@ -1,4 +1,4 @@
-//! RabbitMQ by its management API (RMQ-2): one HTTP client, no channel state.
+//! RabbitMQ through its management API (RMQ-2): one HTTP client, no channel state.
 
 mod bindings;
 mod http;
@@ -19,33 +19,35 @@ use futures::future::BoxFuture;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::gate::{Gate, Operation};
+use super::gate::{BrokerLimiter, Operation};
 use super::zeros::EmptyConfirmations;
-use super::{BrokerError, Count, Deleted, Depth, Emptied, QueueClient, Seen, Serving, Standing};
-use bindings::{Bindings, conflict};
+use super::{
+    BrokerError, Count, Deleted, Depth, Emptied, QueueCheck, QueueClient, QueueObservation, Serving,
+};
+use bindings::{ExchangeBindings, conflict};
 use http::Api;
 
 pub use http::Login;
 
-/// RabbitMQ's counts lag by 5 s (RMQ-6).
+/// RabbitMQ's counts lag by 5 s; wait twice as long (RMQ-6).
 const LAG: Duration = Duration::from_secs(10);
 
-/// A broker, and who we are there.
+/// Client of one RabbitMQ broker.
 pub struct Rabbitmq {
     config: RabbitmqConfig,
     api: Api,
-    /// Uid of `kube-system`, by which the broker tells clusters apart.
+    /// Uid of `kube-system`, which identifies this cluster at the broker.
     cluster: Arc<str>,
-    /// Whether the exchange was declared; it goes with nothing that we do.
+    /// Whether the exchange was declared. Nothing we do deletes it.
     exchange: AtomicBool,
     zeros: EmptyConfirmations,
 }
 
-/// What a look shows of what belongs to a queue.
+/// What an observation shows besides the queue itself.
 struct Surroundings {
-    /// Its dead letter queue is there, and the way to it.
+    /// Whether its dead letter queue and its bindings exist.
     complete: bool,
-    /// What its marks say.
+    /// Its owner according to its marks.
     belongs: Belongs,
 }
 
@@ -53,13 +55,13 @@ impl Rabbitmq {
     /// A client for the transport of that name. Opens no connection.
     ///
     /// # Errors
-    /// `ConfigInvalid` when address or certificate authority cannot be used.
+    /// `ConfigInvalid` when the address cannot be used, `NotThereYet` when the certificate authority cannot.
     pub fn new(
         transport: &str,
         config: RabbitmqConfig,
         login: Login,
         cluster: Arc<str>,
-        gate: Arc<Gate>,
+        gate: Arc<BrokerLimiter>,
     ) -> Result<Self, BrokerError> {
         Ok(Self {
             cluster,
@@ -75,7 +77,7 @@ impl Rabbitmq {
         self.api.get("observe", &format!("queue {name}"), url).await
     }
 
-    async fn look(&self, queue: &QueueOf) -> Result<Seen, BrokerError> {
+    async fn look(&self, queue: &QueueOf) -> Result<QueueObservation, BrokerError> {
         let wanted = self.config.declaration(&queue.names);
         let found = self.find(&wanted.name).await?;
         let around = match &found {
@@ -88,7 +90,7 @@ impl Rabbitmq {
         Ok(self.standing(&wanted, found.as_ref(), &around))
     }
 
-    /// What belongs to a queue: its dead letter queue, the way to it, and its mark.
+    /// Observes the dead letter queue, the bindings and the marks of a queue.
     async fn look_around(
         &self,
         wanted: &QueueDeclaration,
@@ -110,7 +112,7 @@ impl Rabbitmq {
         wanted: &QueueDeclaration,
         queue: &QueueOf,
         dlq_is_there: bool,
-        bindings: &Bindings,
+        bindings: &ExchangeBindings,
     ) -> Surroundings {
         let mark = self.mark_of(&queue.namespace, &queue.actor);
         Surroundings {
@@ -124,28 +126,28 @@ impl Rabbitmq {
         wanted: &QueueDeclaration,
         found: Option<&FoundQueue>,
         around: &Surroundings,
-    ) -> Seen {
+    ) -> QueueObservation {
         let Some(found) = found else {
-            return Seen {
-                standing: Standing::Absent,
+            return QueueObservation {
+                standing: QueueCheck::Absent,
                 depth: None,
             };
         };
         let changes = self.config.queues.auto_create;
         let standing = match wanted.compare(found) {
-            Comparison::Mismatch { wanted, found } => Standing::Differs { wanted, found },
-            Comparison::Matches { .. } if !around.complete && changes => Standing::Drifted,
+            Comparison::Mismatch { wanted, found } => QueueCheck::Differs { wanted, found },
+            Comparison::Matches { .. } if !around.complete && changes => QueueCheck::Drifted,
             Comparison::Matches { .. } if around.belongs != Belongs::Here && changes => {
-                Standing::Unmarked
+                QueueCheck::Unmarked
             }
             Comparison::Matches {
                 delivery_limit_inactive,
-            } => Standing::Serves(Serving {
+            } => QueueCheck::Serves(Serving {
                 url: None,
                 delivery_limit_inactive,
             }),
         };
-        Seen {
+        QueueObservation {
             standing,
             depth: depth_of(found),
         }
@@ -153,7 +155,7 @@ impl Rabbitmq {
 
     async fn create(&self, queue: &QueueOf) -> Result<Serving, BrokerError> {
         let wanted = self.config.declaration(&queue.names);
-        // Another cluster may have been faster.
+        // Another cluster may have created it first.
         let bindings = self.claimable(&wanted.name, queue).await?;
         self.declare_dlq(&wanted, queue).await?;
         self.put_queue(&wanted.name, &wanted.body()).await?;
@@ -167,12 +169,12 @@ impl Rabbitmq {
         self.declare_dlq(&wanted, queue).await?;
         self.route(&wanted, queue, &bindings).await?;
         match self.look(queue).await?.standing {
-            Standing::Serves(serving) => Ok(serving),
-            Standing::Differs { wanted, found } => Err(BrokerError::Mismatch(format!(
+            QueueCheck::Serves(serving) => Ok(serving),
+            QueueCheck::Differs { wanted, found } => Err(BrokerError::Mismatch(format!(
                 "queue {} has {found}, wanted is {wanted}",
                 queue.names.queue
             ))),
-            Standing::Absent | Standing::Drifted | Standing::Unmarked => {
+            QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Unmarked => {
                 Err(BrokerError::Throttled(format!(
                     "queue {} is being changed by somebody else",
                     queue.names.queue
@@ -181,8 +183,8 @@ impl Rabbitmq {
         }
     }
 
-    /// One that exists may have other arguments: it takes what is dead all the same. One that all queues share is never
-    /// deleted, so it needs no mark (QUE-39).
+    /// An existing dead letter queue may have other arguments; it takes dead letters all the same. A shared one is
+    /// never deleted, so it needs no mark (QUE-39).
     async fn declare_dlq(
         &self,
         wanted: &QueueDeclaration,
@@ -192,7 +194,7 @@ impl Rabbitmq {
             return Ok(());
         };
         let bindings = if dlq.shared {
-            Bindings::default()
+            ExchangeBindings::default()
         } else {
             self.claimable(&dlq.name, queue).await?
         };
@@ -205,7 +207,8 @@ impl Rabbitmq {
         }
         let key = dlq.mark_key();
         match self.mark((&dlq.name, &key), queue, &bindings).await {
-            // It needs a right that dead letters did not need before; without its mark it is only never deleted.
+            // Marking needs a permission that dead letter queues did not need before. Without its mark the queue is
+            // merely never deleted.
             Err(BrokerError::AuthFailed(_)) => Ok(()),
             result => result,
         }
@@ -220,12 +223,12 @@ impl Rabbitmq {
             .await
     }
 
-    /// Lets senders reach the queue (RMQ-4). The binding by its name carries the mark, too.
+    /// Binds the queue for its senders (RMQ-4). The binding by the queue's name also carries the mark.
     async fn route(
         &self,
         wanted: &QueueDeclaration,
         queue: &QueueOf,
-        bindings: &Bindings,
+        bindings: &ExchangeBindings,
     ) -> Result<(), BrokerError> {
         let name = &wanted.name;
         self.mark((name, name), queue, bindings).await?;
@@ -244,7 +247,7 @@ impl Rabbitmq {
         if self.bind(queue, body).await? {
             return Ok(());
         }
-        // Somebody deleted the exchange since.
+        // The exchange was deleted in the meantime.
         self.declare_exchange(exchange).await?;
         if self.bind(queue, body).await? {
             return Ok(());
@@ -264,7 +267,7 @@ impl Rabbitmq {
         Ok(())
     }
 
-    /// `false` when there is no such exchange, or no such queue.
+    /// Returns `false` when the exchange or the queue does not exist.
     async fn bind(&self, queue: &str, body: &Value) -> Result<bool, BrokerError> {
         let exchange = &self.config.exchange;
         let segments = ["bindings", &self.config.vhost, "e", exchange, "q", queue];
@@ -286,7 +289,7 @@ impl Rabbitmq {
 }
 
 impl Surroundings {
-    /// Of a queue that is not there, or that is not ours to change.
+    /// Of a queue that does not exist, or that we may not change.
     const NONE: Self = Self {
         complete: true,
         belongs: Belongs::Here,
@@ -309,7 +312,10 @@ fn depth_of(found: &FoundQueue) -> Option<Depth> {
 }
 
 impl QueueClient for Rabbitmq {
-    fn observe<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Seen, BrokerError>> {
+    fn observe<'a>(
+        &'a self,
+        queue: &'a QueueOf,
+    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>> {
         self.look(queue).boxed()
     }
 
@@ -340,7 +346,7 @@ impl QueueClient for Rabbitmq {
     fn survey<'a>(
         &'a self,
         queues: &'a [QueueOf],
-    ) -> BoxFuture<'a, Vec<Result<Seen, BrokerError>>> {
+    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>> {
         self.survey(queues).boxed()
     }
 

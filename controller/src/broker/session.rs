@@ -1,5 +1,4 @@
-//! A transport as one namespace uses it: the client for its credentials, which are read anew once when
-//! the broker refuses them (SQS-8, SEC-2).
+//! A transport as one namespace uses it. Reads credentials again, once, when the broker refuses them (SQS-8, SEC-2).
 
 use std::sync::Arc;
 
@@ -11,9 +10,9 @@ use futures::future::BoxFuture;
 
 use super::gate::Entry;
 use super::pool::Pool;
-use super::{BrokerError, Count, Deleted, Emptied, QueueClient, Seen, Serving};
+use super::{BrokerError, Count, Deleted, Emptied, QueueClient, QueueObservation, Serving};
 
-/// Finds its client with each call, so that it may be kept.
+/// Looks up its client on each call, so that it can be kept across credential changes.
 pub struct RenewingClient {
     pub(super) pool: Arc<Pool>,
     pub(super) transport: Transport,
@@ -47,7 +46,10 @@ impl RenewingClient {
 }
 
 impl QueueClient for RenewingClient {
-    fn observe<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Seen, BrokerError>> {
+    fn observe<'a>(
+        &'a self,
+        queue: &'a QueueOf,
+    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>> {
         self.call(Entry::First, queue, |client, queue| client.observe(queue))
             .boxed()
     }
@@ -90,11 +92,11 @@ impl QueueClient for RenewingClient {
         .boxed()
     }
 
-    /// What is refused here is asked again, with new credentials, by the pass that follows.
+    /// Credentials refused here are renewed by the reconcile that follows.
     fn survey<'a>(
         &'a self,
         queues: &'a [QueueOf],
-    ) -> BoxFuture<'a, Vec<Result<Seen, BrokerError>>> {
+    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>> {
         async move {
             match self.client().await {
                 Ok(client) => client.survey(queues).await,

@@ -1,13 +1,14 @@
-//! SQS by the AWS SDK.
+//! SQS through the AWS SDK.
 
 mod answers;
 mod connect;
 mod removal;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use answers::Answer;
 use asya_shared::config::SqsConfig;
 use asya_shared::transport::QueueOf;
 use asya_shared::transport::mark::{self, CLUSTER};
@@ -18,26 +19,28 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::QueueAttributeName;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
-use super::gate::{self, Gate, Operation};
+use super::gate::{self, BrokerLimiter, Operation};
 use super::zeros::EmptyConfirmations;
-use super::{BrokerError, Count, Deleted, Depth, Emptied, QueueClient, Seen, Serving, Standing};
-use answers::Answer;
+use super::{
+    BrokerError, Count, Deleted, Depth, Emptied, QueueCheck, QueueClient, QueueObservation, Serving,
+};
 
 pub use connect::{Keys, Login};
 
-/// AWS lets its approximate counts lag by a minute.
+/// AWS' approximate counts may lag by a minute.
 const LAG: Duration = Duration::from_mins(1);
 
-/// SQS, and who we are there.
+/// Client of one SQS endpoint.
 pub struct Sqs {
     config: SqsConfig,
     sdk: Client,
-    /// What messages call it.
+    /// The endpoint's name in error messages.
     address: String,
-    /// Uid of `kube-system`, by which the broker tells clusters apart.
+    /// Uid of `kube-system`, which identifies this cluster at the broker.
     cluster: Arc<str>,
-    gate: Arc<Gate>,
+    gate: Arc<BrokerLimiter>,
     urls: Mutex<HashMap<String, String>>,
     zeros: EmptyConfirmations,
 }
@@ -63,13 +66,13 @@ impl Sqs {
     /// A client for the transport of that name.
     ///
     /// # Errors
-    /// When no region is known.
+    /// When no region is known, or the certificate authority cannot be used.
     pub async fn connect(
         transport: &str,
         config: SqsConfig,
         login: Login,
         cluster: Arc<str>,
-        gate: Arc<Gate>,
+        gate: Arc<BrokerLimiter>,
     ) -> Result<Self, BrokerError> {
         let (sdk, region) = connect::connect(transport, &config, login, &gate).await?;
         let address = config
@@ -87,9 +90,9 @@ impl Sqs {
         })
     }
 
-    /// The address of a queue; `None` when there is none of that name.
+    /// Returns the URL of a queue; `None` if it does not exist.
     async fn url(&self, name: &str) -> Result<Option<String>, BrokerError> {
-        if let Some(url) = self.urls().get(name) {
+        if let Some(url) = self.urls.lock().get(name) {
             return Ok(Some(url.clone()));
         }
         let call = self.sdk.get_queue_url().queue_name(name).send();
@@ -100,7 +103,7 @@ impl Sqs {
 
     fn remember(&self, name: &str, url: &str) -> String {
         let url = self.config.reachable(url);
-        self.urls().insert(name.to_owned(), url.clone());
+        self.urls.lock().insert(name.to_owned(), url.clone());
         url
     }
 
@@ -117,7 +120,7 @@ impl Sqs {
             .send();
         let answer = self.ask(Operation::read("attributes"), name, call).await?;
         let Some(answer) = answer.done() else {
-            self.urls().remove(name);
+            self.urls.lock().remove(name);
             return Ok(None);
         };
         let attributes = answer.attributes.unwrap_or_default().into_iter();
@@ -139,7 +142,7 @@ impl Sqs {
         let call = self.sdk.list_queue_tags().queue_url(&found.url).send();
         let answer = self.ask(Operation::read("tags"), name, call).await?;
         let Some(answer) = answer.done() else {
-            self.urls().remove(name);
+            self.urls.lock().remove(name);
             return Ok(None);
         };
         found.queue.tags = answer.tags.unwrap_or_default().into_iter().collect();
@@ -155,31 +158,31 @@ impl Sqs {
         })
     }
 
-    async fn look(&self, queue: &QueueOf) -> Result<Seen, BrokerError> {
+    async fn look(&self, queue: &QueueOf) -> Result<QueueObservation, BrokerError> {
         let wanted = self.config.declaration(queue);
         let Some(found) = self.find(&wanted.name).await? else {
-            return Ok(Seen {
-                standing: Standing::Absent,
+            return Ok(QueueObservation {
+                standing: QueueCheck::Absent,
                 depth: None,
             });
         };
         let (dlq, arn) = self.look_at_dlq(&wanted).await?;
         let comparison = wanted.compare(&found.queue, arn.as_deref(), &self.cluster);
         let standing = match comparison {
-            Comparison::Mismatch { wanted, found } => Standing::Differs { wanted, found },
+            Comparison::Mismatch { wanted, found } => QueueCheck::Differs { wanted, found },
             comparison => match fitness(&wanted.name, comparison)?.max(dlq) {
-                Fitness::Fits => Standing::Serves(serving(&found.url)),
-                Fitness::Unmarked => Standing::Unmarked,
-                Fitness::Drifted => Standing::Drifted,
+                Fitness::Fits => QueueCheck::Serves(serving(&found.url)),
+                Fitness::Unmarked => QueueCheck::Unmarked,
+                Fitness::Drifted => QueueCheck::Drifted,
             },
         };
-        Ok(Seen {
+        Ok(QueueObservation {
             standing,
             depth: found.depth(),
         })
     }
 
-    /// How the dead letter queue stands, and its ARN.
+    /// State of the dead letter queue, and its ARN.
     async fn look_at_dlq(
         &self,
         wanted: &QueueDeclaration,
@@ -206,12 +209,12 @@ impl Sqs {
         let tags = wanted.tags_with(&self.cluster);
         match self.put(&wanted.name, &attributes, &tags).await? {
             Some(url) => Ok(serving(&url)),
-            // Made meanwhile, and by somebody who wants it otherwise: it is looked at again.
+            // Created in the meantime with other attributes: compare it again.
             None => self.update(queue).await,
         }
     }
 
-    /// The address of a new queue; `None` when there is one with other attributes (SQS-8).
+    /// Creates a queue and returns its URL; `None` if one with other attributes exists (SQS-8).
     async fn put(
         &self,
         name: &str,
@@ -230,7 +233,7 @@ impl Sqs {
         Ok(url.map(|url| self.remember(name, &url)))
     }
 
-    /// The dead letter queue comes first; answers its ARN.
+    /// Creates or updates the dead letter queue, which must exist before the queue. Returns its ARN.
     async fn ensure_dlq(&self, wanted: &QueueDeclaration) -> Result<Option<String>, BrokerError> {
         let Some(dlq) = &wanted.dlq else {
             return Ok(None);
@@ -257,7 +260,7 @@ impl Sqs {
         let wanted = self.config.declaration(queue);
         let name = &wanted.name;
         let found = self.find(name).await?.ok_or_else(|| vanished(name))?;
-        // Whose it is comes first: for another's queue nothing is made, either.
+        // Check ownership first: create nothing for a queue that is not ours.
         fitness(name, wanted.compare(&found.queue, None, &self.cluster))?;
         let arn = self.ensure_dlq(&wanted).await?;
         match wanted.compare(&found.queue, arn.as_deref(), &self.cluster) {
@@ -296,7 +299,7 @@ impl Sqs {
         Ok(())
     }
 
-    /// Sends one call. The SDK's future is large, so it is boxed before it is held anywhere.
+    /// Sends one request. The SDK's future is large, so it is boxed before it is held anywhere.
     fn ask<'a, T, E: answers::Refusal>(
         &'a self,
         operation: Operation,
@@ -309,10 +312,6 @@ impl Sqs {
         let call = call.boxed();
         let call = async move { answers::judge(&self.address, operation.name, queue, call.await) };
         self.gate.call(operation, call)
-    }
-
-    fn urls(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.urls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -330,7 +329,7 @@ fn serving(url: &str) -> Serving {
     }
 }
 
-/// How well a queue serves, the worst last.
+/// How well a queue serves, worst last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fitness {
     Fits,
@@ -339,7 +338,7 @@ enum Fitness {
 }
 
 /// # Errors
-/// `Conflict` when it is another actor's, or another cluster's.
+/// `Conflict` when the queue belongs to another actor or another cluster.
 fn fitness(queue: &str, comparison: Comparison) -> Result<Fitness, BrokerError> {
     match comparison {
         Comparison::Matches | Comparison::Mismatch { .. } => Ok(Fitness::Fits),
@@ -363,7 +362,10 @@ fn vanished(queue: &str) -> BrokerError {
 }
 
 impl QueueClient for Sqs {
-    fn observe<'a>(&'a self, queue: &'a QueueOf) -> BoxFuture<'a, Result<Seen, BrokerError>> {
+    fn observe<'a>(
+        &'a self,
+        queue: &'a QueueOf,
+    ) -> BoxFuture<'a, Result<QueueObservation, BrokerError>> {
         self.look(queue).boxed()
     }
 
@@ -394,7 +396,7 @@ impl QueueClient for Sqs {
     fn survey<'a>(
         &'a self,
         queues: &'a [QueueOf],
-    ) -> BoxFuture<'a, Vec<Result<Seen, BrokerError>>> {
+    ) -> BoxFuture<'a, Vec<Result<QueueObservation, BrokerError>>> {
         gate::all(queues.iter().map(|queue| self.observe(queue)).collect()).boxed()
     }
 

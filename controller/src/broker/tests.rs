@@ -1,4 +1,4 @@
-//! The clients against brokers: real ones, and ones that fail as no real one can be made to.
+//! Tests the clients against real brokers, and against servers that fail as no real broker can be made to.
 
 mod clusters;
 mod contract;
@@ -18,13 +18,13 @@ use asya_shared::transport::QueueOf;
 use asya_shared::transport::sqs::Owner;
 use serde_json::{Value, json};
 
-use super::gate::Gate;
+use super::gate::BrokerLimiter;
 use super::rabbitmq::{Login, Rabbitmq};
 use super::sqs::{Keys, Login as SqsLogin, Sqs};
 use super::{BrokerError, QueueClient};
 use crate::cluster::fence::Fence;
 
-/// Uid of `kube-system` of the cluster that clients are of.
+/// Uid of `kube-system` in the clients' cluster.
 const HERE: &str = "cluster-b";
 
 /// User and password of the test cluster's RabbitMQ.
@@ -37,12 +37,12 @@ fn transport(kind: &str, config: &Value) -> Transport {
     parsed.usable("t").unwrap().clone()
 }
 
-/// A client for it, with a gate of its own.
+/// A client for the transport, with a gate of its own.
 async fn client(transport: &Transport) -> Result<Arc<dyn QueueClient>, BrokerError> {
     client_trusting(transport, None).await
 }
 
-/// The same, which checks certificates against `ca`.
+/// Same, with certificates verified against `ca`.
 async fn client_trusting(
     transport: &Transport,
     ca: Option<&str>,
@@ -50,7 +50,7 @@ async fn client_trusting(
     client_of(transport, ca, HERE).await
 }
 
-/// A client of the cluster whose `kube-system` has this uid.
+/// A client in the cluster whose `kube-system` has this uid.
 async fn client_of(
     transport: &Transport,
     ca: Option<&str>,
@@ -58,7 +58,11 @@ async fn client_of(
 ) -> Result<Arc<dyn QueueClient>, BrokerError> {
     let cluster: Arc<str> = cluster.into();
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    let gate = Arc::new(Gate::new(&transport.name, Fence::open(), Arc::default()));
+    let gate = Arc::new(BrokerLimiter::new(
+        &transport.name,
+        Fence::open(),
+        Arc::default(),
+    ));
     Ok(match &transport.kind {
         TransportKind::Rabbitmq(config) => {
             let login = Login {

@@ -1,12 +1,12 @@
-//! Queues that looked empty once: where the broker's counts lag, twice is believed (RMQ-6).
+//! Confirms that queues are empty: where the broker's counts lag, it takes two observations (RMQ-6).
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A look so many times older than the lag says nothing about now.
+/// A first observation older than this many times the lag no longer counts.
 const OLD: u32 = 6;
 
 /// When queues were first seen empty.
@@ -16,7 +16,7 @@ pub struct EmptyConfirmations {
 }
 
 impl EmptyConfirmations {
-    /// For a broker whose counts lag this much behind.
+    /// For a broker whose counts lag behind by this much.
     pub fn new(lag: Duration) -> Self {
         Self {
             lag,
@@ -24,11 +24,11 @@ impl EmptyConfirmations {
         }
     }
 
-    /// The queue looks empty. Answers how long until another such look will be believed; `None` if this
-    /// one is.
+    /// Records that the queue looks empty. Returns how long until another observation confirms it; `None` if this one
+    /// does.
     pub fn again(&self, queue: &str) -> Option<Duration> {
         let now = Instant::now();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.retain(|_, first| now - *first <= self.lag * OLD);
         let first = *seen.entry(queue.to_owned()).or_insert(now);
         let left = self.lag.saturating_sub(now - first);
@@ -39,9 +39,9 @@ impl EmptyConfirmations {
         Some(left)
     }
 
-    /// The queue is not empty.
+    /// Resets a queue that is not empty.
     pub fn forget(&self, queue: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.remove(queue);
     }
 }
@@ -54,7 +54,7 @@ mod tests {
 
     /// RMQ-6
     #[tokio::test(start_paused = true)]
-    async fn a_queue_is_empty_when_it_is_seen_so_twice_at_a_distance() {
+    async fn queue_counts_as_empty_after_two_spaced_observations() {
         let seconds = Duration::from_secs;
         let zeros = EmptyConfirmations::new(seconds(10));
         assert_eq!(zeros.again("q"), Some(seconds(10)));

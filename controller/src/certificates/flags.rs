@@ -1,55 +1,55 @@
-//! Flags of the webhook's certificates.
+//! Flags for the webhook's certificates.
 
 use std::time::Duration;
 
 use asya_certs::mint::Settings;
 use clap::{ArgAction, Args};
 
-use super::Plan;
+use super::CertificatePlan;
 use crate::flags::interval;
 
-/// What the webhook is called, and how its certificates are kept (CERT-1).
+/// Names of the webhook, and how the controller manages its certificates (CERT-1).
 #[derive(Args, Clone, Debug)]
 #[expect(clippy::struct_field_names, reason = "a flag is named as its field")]
 pub struct CertificateFlags {
-    /// Service of the webhook in the operator's namespace; without one no certificates are kept.
+    /// Name of the webhook's Service, in the operator's namespace; without it, the controller manages no certificates.
     #[arg(long)]
     pub webhook_service: Option<String>,
 
-    /// Secret with the webhook's certificates (default: the Service's name and -tls).
+    /// Name of the Secret with the webhook's certificates (default: the Service's name and -tls).
     #[arg(long)]
     pub webhook_secret: Option<String>,
 
-    /// Names and IP addresses that the webhook's certificate has besides its Service's, separated by commas.
+    /// Additional DNS names and IP addresses of the webhook's certificate, separated by commas.
     #[arg(long, value_delimiter = ',')]
     pub webhook_names: Vec<String>,
 
-    /// Whether cert-manager makes the webhook's certificates, and the operator none.
+    /// Leaves the webhook's certificates to cert-manager; the operator issues none.
     #[arg(long, default_value_t = false, num_args = 0..=1, default_missing_value = "true", action = ArgAction::Set)]
     pub webhook_cert_manager: bool,
 
-    /// How long the webhook's CA lives; after two thirds of it another follows.
+    /// Lifetime of the webhook's CA, which is renewed after two thirds of it.
     #[arg(long, default_value = "8760h", value_parser = interval)]
     pub webhook_ca_life: Duration,
 
-    /// How long the webhook's certificate lives; after two thirds of it another follows.
+    /// Lifetime of the webhook's certificate, which is renewed after two thirds of it.
     #[arg(long, default_value = "720h", value_parser = interval)]
     pub webhook_certificate_life: Duration,
 
-    /// How long every API server gets to read a changed caBundle before a certificate needs it.
+    /// Time for every API server to read a changed caBundle before the webhook serves a certificate that needs it.
     #[arg(long, default_value = "30s", value_parser = interval)]
     pub webhook_ca_spread: Duration,
 
-    /// How long the webhook's next CA waits at most for an API server that reaches the webhook.
+    /// Maximum time that the webhook's next CA waits for an API server that reaches the webhook.
     #[arg(long, default_value = "10m", value_parser = interval)]
     pub webhook_ca_patience: Duration,
 
-    /// How often the clock is compared with the certificates.
+    /// Interval at which the controller checks whether certificates are due for renewal.
     #[arg(long, default_value = "1m", value_parser = interval)]
     pub webhook_certificate_check: Duration,
 }
 
-/// Lives that leave no time for anything.
+/// A lifetime that is shorter than what must fit into it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("--{flag} must be at least {least:?}")]
 pub struct TooShort {
@@ -58,11 +58,11 @@ pub struct TooShort {
 }
 
 impl CertificateFlags {
-    /// How certificates are to be kept, if the webhook is installed.
+    /// Returns the plan for the certificates, if the webhook is installed.
     ///
     /// # Errors
-    /// When a life is shorter than what must fit into it.
-    pub fn plan(&self, namespace: &str) -> Result<Option<Plan>, TooShort> {
+    /// When a lifetime is shorter than what must fit into it.
+    pub fn plan(&self, namespace: &str) -> Result<Option<CertificatePlan>, TooShort> {
         let Some(service) = self.webhook_service.as_deref().filter(|it| !it.is_empty()) else {
             return Ok(None);
         };
@@ -78,7 +78,8 @@ impl CertificateFlags {
                 self.webhook_certificate_life,
                 3 * second,
             ),
-            // An old CA stays for the life of a certificate, and must have been followed by then.
+            // An old CA stays trusted for the lifetime of a certificate, and its successor must be in place before that
+            // ends.
             (
                 "webhook-ca-life",
                 self.webhook_ca_life,
@@ -93,7 +94,7 @@ impl CertificateFlags {
         let own = [full.clone(), format!("{full}.cluster.local")];
         let names = own.into_iter().chain(self.webhook_names.iter().cloned());
         let secret = self.webhook_secret.clone().filter(|name| !name.is_empty());
-        Ok(Some(Plan {
+        Ok(Some(CertificatePlan {
             namespace: namespace.to_owned(),
             secret: secret.unwrap_or_else(|| format!("{service}-tls")),
             settings: Settings {
@@ -118,16 +119,16 @@ mod tests {
 
     use super::TooShort;
     use crate::args::Args;
-    use crate::certificates::Plan;
+    use crate::certificates::CertificatePlan;
 
-    fn plan(flags: &[&str]) -> Result<Option<Plan>, TooShort> {
+    fn plan(flags: &[&str]) -> Result<Option<CertificatePlan>, TooShort> {
         let args = Args::try_parse_from([&["asya-controller"], flags].concat()).unwrap();
         args.certificates.plan("system")
     }
 
     /// CERT-1
     #[test]
-    fn certificates_are_kept_as_the_documents_say() {
+    fn plan_follows_the_documented_defaults() {
         assert!(plan(&[]).unwrap().is_none());
         assert!(plan(&["--webhook-service="]).unwrap().is_none());
         let flags = [
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn lives_that_cannot_be_kept_are_refused() {
+    fn too_short_lifetimes_are_rejected() {
         for (flag, good, bad) in [
             ("webhook-certificate-check", "100ms", "99ms"),
             ("webhook-certificate-life", "3s", "2s"),

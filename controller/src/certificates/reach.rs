@@ -1,4 +1,4 @@
-//! Whether the API server reaches the webhook, and trusts it (CERT-4 (3)).
+//! Whether the API server reaches and trusts the webhook (CERT-4 (3)).
 
 use asya_shared::admission::VALIDATION;
 use http::header::{CONTENT_TYPE, WARNING};
@@ -7,10 +7,10 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 
-/// Sends what the webhook objects to, as a dry run: a binding in the operator's own namespace (BIND-2).
+/// Sends, as a dry run, an object that the webhook rejects: a binding in the operator's own namespace (BIND-2).
 ///
 /// # Errors
-/// Why it cannot be told that the webhook was asked.
+/// Why it is not certain that the webhook was called.
 pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String> {
     let actor = json!({
         "apiVersion": "asya.sh/v1alpha1",
@@ -44,7 +44,7 @@ pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String
     Err(format!("{}: {}", answer.status, excerpt(&text)))
 }
 
-/// What is refused otherwise is only warned of by a webhook in mode Warn (VAC-3).
+/// In mode Warn the webhook only warns of what it would otherwise reject (VAC-3).
 fn warned(headers: &HeaderMap) -> bool {
     let mut warnings = headers.get_all(WARNING).iter();
     warnings.any(|it| {

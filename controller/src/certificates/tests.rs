@@ -18,7 +18,7 @@ fn settings() -> Settings {
 }
 
 fn keeper(server: &Server, trust: &Trust) -> CertificateManager {
-    let plan = Plan {
+    let plan = CertificatePlan {
         namespace: "asya-system".to_owned(),
         secret: "asya-webhook-tls".to_owned(),
         settings: settings(),
@@ -29,7 +29,7 @@ fn keeper(server: &Server, trust: &Trust) -> CertificateManager {
     CertificateManager::new(plan, trust.clone(), server.client())
 }
 
-/// Of which every configuration's `caBundle` is known: there is none.
+/// Trust that knows that there is no webhook configuration.
 fn known() -> Trust {
     let trust = Trust::default();
     trust.found([]);
@@ -40,7 +40,7 @@ fn authority(age: Duration) -> Authority {
     Authority::new(&settings(), Timestamp::now() - age).unwrap()
 }
 
-/// A Secret as another leader made it, or cert-manager.
+/// A Secret as another leader, or cert-manager, would write it.
 fn secret_of(authority: &Authority, leaf_age: Duration) -> TlsSecret {
     let leaf = authority
         .issue(&settings(), Timestamp::now() - leaf_age)
@@ -76,7 +76,7 @@ fn anchor(uid: &str) -> Anchor {
 
 /// CERT-2, AVL-5
 #[tokio::test]
-async fn secret_goes_with_the_anchor_and_without_one_none_is_made() {
+async fn secret_is_owned_by_the_anchor_and_not_created_without_one() {
     let (server, trust) = (Server::default(), known());
     let mut keeper = keeper(&server, &trust);
     trust.goes_with(None);
@@ -91,7 +91,7 @@ async fn secret_goes_with_the_anchor_and_without_one_none_is_made() {
     keeper.pass(false).await;
     assert_eq!(uids(&server), ["first"]);
     let before = server.secret();
-    // It was made anew.
+    // The anchor was recreated.
     trust.goes_with(Some(anchor("second")));
     keeper.pass(false).await;
     assert_eq!(uids(&server), ["second"]);
@@ -106,7 +106,7 @@ async fn secret_goes_with_the_anchor_and_without_one_none_is_made() {
 
 /// CERT-1
 #[tokio::test]
-async fn a_missing_secret_is_made_once_and_then_left_alone() {
+async fn missing_secret_is_created_once() {
     let (server, trust) = (Server::default(), known());
     let mut keeper = keeper(&server, &trust);
     assert_eq!(keeper.pass(true).await, keeper.plan.look);
@@ -122,7 +122,7 @@ async fn a_missing_secret_is_made_once_and_then_left_alone() {
 
 /// ADM-27
 #[tokio::test]
-async fn keys_of_the_authorities_leave_the_secret_that_the_webhook_reads_and_the_ca_stays() {
+async fn ca_keys_move_out_of_the_webhooks_secret_and_the_ca_stays() {
     let (server, trust) = (Server::default(), known());
     let before = secret_of(&authority(DAY), DAY);
     server.put_in_one(before.clone());
@@ -137,7 +137,7 @@ async fn keys_of_the_authorities_leave_the_secret_that_the_webhook_reads_and_the
     assert_eq!(server.state().writes, 1);
 }
 
-/// ADM-27: killed between the two writes, and gone back to a release that knows one Secret.
+/// ADM-27: killed between the two writes, and rolled back to a release with a single Secret.
 #[tokio::test]
 async fn keys_in_the_webhooks_secret_count_until_they_have_moved() {
     let (server, trust) = (Server::default(), known());
@@ -153,7 +153,7 @@ async fn keys_in_the_webhooks_secret_count_until_they_have_moved() {
 
 /// CERT-2
 #[tokio::test]
-async fn what_another_wrote_meanwhile_is_kept_and_nothing_is_made_again() {
+async fn concurrent_write_is_kept_and_nothing_is_created_twice() {
     let theirs = secret_of(&authority(DAY), DAY);
     for before in [None, Some(secret_of(&authority(DAY), 40 * DAY))] {
         let (server, trust) = (Server::default(), known());
@@ -168,7 +168,7 @@ async fn what_another_wrote_meanwhile_is_kept_and_nothing_is_made_again() {
 
 /// CERT-2
 #[tokio::test]
-async fn a_secret_that_is_deleted_meanwhile_is_made_anew() {
+async fn concurrently_deleted_secret_is_recreated() {
     let (server, trust) = (Server::default(), known());
     let lost = authority(DAY);
     server.put(Some(secret_of(&lost, 25 * DAY)));
@@ -180,7 +180,7 @@ async fn a_secret_that_is_deleted_meanwhile_is_made_anew() {
 
 /// CERT-2
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_is_not_repeated() {
+async fn write_with_a_lost_response_is_not_repeated() {
     let (server, trust) = (Server::default(), known());
     let mut keeper = keeper(&server, &trust);
     server.next_write(Fate::LosesAnswer);
@@ -193,7 +193,7 @@ async fn a_write_whose_answer_is_lost_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_tried_again_ever_more_slowly() {
+async fn refused_write_backs_off() {
     let (server, trust) = (Server::default(), known());
     let mut keeper = keeper(&server, &trust);
     let mut waits = Vec::new();
@@ -209,7 +209,7 @@ async fn a_refusal_is_tried_again_ever_more_slowly() {
 
 /// CERT-4
 #[tokio::test(start_paused = true)]
-async fn a_certificate_of_the_next_ca_waits_until_it_was_read_back_everywhere() {
+async fn next_ca_signs_only_after_every_configuration_trusts_it() {
     let (server, trust) = (Server::default(), Trust::default());
     let due = authority(250 * DAY);
     let old = due.certificate.pem();
@@ -222,11 +222,11 @@ async fn a_certificate_of_the_next_ca_waits_until_it_was_read_back_everywhere() 
     assert_eq!(server.state().writes, 1);
 
     let pem = trust.wanted().borrow().as_ref().unwrap().pem();
-    // One of two configurations has it.
+    // Only one of two configurations has it.
     trust.found([pem.as_bytes(), old.as_bytes()]);
     advance(Duration::from_secs(31)).await;
     assert_eq!(keeper.pass(false).await, keeper.plan.look);
-    // Both have.
+    // Both have it.
     trust.found([pem.as_bytes(), pem.as_bytes()]);
     advance(Duration::from_secs(29)).await;
     assert_eq!(keeper.pass(false).await, Duration::from_secs(1));
@@ -238,7 +238,7 @@ async fn a_certificate_of_the_next_ca_waits_until_it_was_read_back_everywhere() 
     assert_eq!(server.state().writes, 2);
 }
 
-/// A keeper whose next authority is trusted everywhere, and could sign.
+/// A manager whose next CA is trusted everywhere and could sign.
 async fn about_to_switch(server: &Server, trust: &Trust) -> (CertificateManager, Fingerprint) {
     let due = authority(250 * DAY);
     server.put(Some(secret_of(&due, DAY)));
@@ -276,7 +276,7 @@ async fn the_next_ca_signs_when_a_dry_run_has_reached_the_webhook() {
 
 /// CERT-4 (3), CERT-5
 #[tokio::test(start_paused = true)]
-async fn the_next_ca_signs_in_the_end_and_at_once_where_nothing_good_is_served() {
+async fn next_ca_signs_after_the_deadline_or_at_once_without_a_valid_certificate() {
     let (server, trust) = (Server::default(), Trust::default());
     let (mut keeper, old) = about_to_switch(&server, &trust).await;
     server.state().webhook = Webhook::Unreached;
@@ -299,7 +299,7 @@ async fn the_next_ca_signs_in_the_end_and_at_once_where_nothing_good_is_served()
 
 /// CERT-5
 #[tokio::test(start_paused = true)]
-async fn an_authority_is_made_from_nothing_only_after_a_look_at_what_is_trusted() {
+async fn new_ca_waits_to_learn_what_is_trusted() {
     let (server, trust) = (Server::default(), Trust::default());
     let mut keeper = keeper(&server, &trust);
     assert_eq!(keeper.pass(true).await, PATIENCE);

@@ -1,48 +1,49 @@
-//! Between the task that decides which CAs are to be trusted and the one that writes the webhook configurations
-//! (CERT-4, CERT-7): "this bundle must be in every `caBundle`" goes one way, what was read back the other.
+//! Connects the task that decides which CAs to trust with the one that writes the webhook configurations (CERT-4,
+//! CERT-7): the bundle that every `caBundle` must hold goes one way, what was read back the other.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asya_certs::ca_bundle::CaBundle;
 use asya_certs::certificate::Certificate;
 use asya_shared::admission::Anchor;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Both ways. A clone is another handle to the same ones.
+/// Both directions. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     wanted: Arc<watch::Sender<Option<CaBundle>>>,
-    /// Since when it has been wanted; none before that.
+    /// Since when `wanted` has its value; `None` before that.
     wanted_since: Arc<Mutex<Option<Instant>>>,
     found: Arc<watch::Sender<Option<Found>>>,
-    /// With whom the configurations go, and the Secret; none before that is known.
+    /// The owner of the configurations and of the Secret; `None` until it is known.
     anchor: Arc<watch::Sender<Option<Anchored>>>,
 }
 
 /// What is known of the anchor (CFG-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anchored {
-    /// It is there.
+    /// It exists.
     To(Anchor),
-    /// It is not: what would be made now, nothing would remove.
+    /// It does not exist: nothing would garbage-collect what is created now.
     Nowhere,
 }
 
-/// What the API server's configurations say.
+/// What the live webhook configurations trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// In every `caBundle`; none when there is no `caBundle` at all.
+    /// Held by every `caBundle`; `None` if there is no `caBundle` at all.
     everywhere: Option<Vec<Certificate>>,
-    /// In at least one.
+    /// Held by at least one.
     anywhere: Vec<Certificate>,
     since: Instant,
 }
 
 impl Anchored {
-    /// It as an owner.
+    /// The anchor as an owner reference.
     pub(super) fn owner(&self) -> Option<OwnerReference> {
         let Self::To(anchor) = self else {
             return None;
@@ -58,7 +59,7 @@ impl Anchored {
 }
 
 impl Found {
-    /// The authorities of these `caBundle`s.
+    /// The authorities in these `caBundle`s.
     fn of<'a>(bundles: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let (mut everywhere, mut anywhere) = (None::<Vec<Certificate>>, Vec::new());
         for bundle in bundles {
@@ -88,13 +89,13 @@ impl Found {
 
 /// For the task that writes the webhook configurations.
 impl Trust {
-    /// The bundle that every `caBundle` must hold; none before it is known, and then nothing is to be applied.
+    /// The bundle that every `caBundle` must hold; `None` until it is known, and then nothing must be applied.
     #[must_use]
     pub fn wanted(&self) -> watch::Receiver<Option<CaBundle>> {
         self.wanted.subscribe()
     }
 
-    /// What is made for the webhook goes with this from now on.
+    /// Sets the owner of everything that is created for the webhook.
     pub fn goes_with(&self, anchor: Option<Anchor>) {
         let anchored = anchor.map_or(Anchored::Nowhere, Anchored::To);
         self.anchor.send_if_modified(|before| {
@@ -106,8 +107,8 @@ impl Trust {
         });
     }
 
-    /// The `caBundle`s of all our configurations, as the API server has them now: to be told at the start, after
-    /// each change that was read back, and empty when there is none.
+    /// Reports the live `caBundle`s of all our configurations: at the start, and after each change that was read back.
+    /// Empty when there is none.
     pub fn found<'a>(&self, bundles: impl IntoIterator<Item = &'a [u8]>) {
         let found = Found::of(bundles);
         self.found.send_if_modified(|before| {
@@ -122,7 +123,7 @@ impl Trust {
 
 /// For the task that keeps the certificates.
 impl Trust {
-    /// From now on every `caBundle` must hold this.
+    /// Requires every `caBundle` to hold this bundle.
     pub(crate) fn want(&self, bundle: CaBundle) {
         self.wanted.send_if_modified(|before| {
             let is_new = before.as_ref() != Some(&bundle);
@@ -134,23 +135,23 @@ impl Trust {
         });
     }
 
-    /// With whom the Secret goes; none where nobody tells.
+    /// The owner of the Secret; `None` until it is reported.
     pub(super) fn anchored(&self) -> watch::Receiver<Option<Anchored>> {
         self.anchor.subscribe()
     }
 
-    /// Tells of what is found anew.
+    /// Notifies of changes in what the configurations trust.
     pub(super) fn changes(&self) -> watch::Receiver<Option<Found>> {
         self.found.subscribe()
     }
 
-    /// Whether it is known what the configurations say.
+    /// Whether it is known what the configurations trust.
     pub(super) fn is_known(&self) -> bool {
         self.found.borrow().is_some()
     }
 
-    /// How long every `caBundle` has held all of these; none if one does not, or nobody knows. Not longer than all of
-    /// that has been wanted: a configuration may come at any time.
+    /// How long every `caBundle` has held all of these; `None` if one does not, or this is unknown. Not longer than the
+    /// bundle has been wanted, because a configuration may be created at any time.
     pub(super) fn trusted_for(&self, authorities: &[Certificate]) -> Option<Duration> {
         let found = self.found.borrow();
         let found = found.as_ref()?;
@@ -166,7 +167,7 @@ impl Trust {
         found.as_ref().is_none_or(|it| it.everywhere.is_none())
     }
 
-    /// The authorities of at least one `caBundle`.
+    /// The authorities in at least one `caBundle`.
     pub(super) fn present(&self) -> Vec<Certificate> {
         let found = self.found.borrow();
         found
@@ -177,7 +178,7 @@ impl Trust {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]
@@ -193,7 +194,7 @@ mod tests {
 
     /// CERT-4
     #[tokio::test(start_paused = true)]
-    async fn what_is_trusted_is_what_every_configuration_holds_and_for_how_long() {
+    async fn trust_requires_every_configuration_and_lasts_since_the_last_change() {
         let make = || Authority::new(&Settings::of(Vec::new()), Timestamp::now());
         let [a, b, c] = [(); 3].map(|()| make().unwrap().certificate);
         let text = |these: &[&Certificate]| these.iter().map(|it| it.pem()).collect::<String>();
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(told(&trust), [Some(second), None, None]);
         assert_eq!(trust.present(), [a.clone(), b.clone()]);
 
-        // Told again, in other words.
+        // The same content, reported differently.
         trust.found([one.as_bytes(), both.as_bytes(), one.as_bytes()]);
         advance(second).await;
         assert_eq!(told(&trust), [Some(2 * second), None, None]);

@@ -1,4 +1,4 @@
-//! The clients of the API server: behind the fence, and the lease's own.
+//! API server clients: the fenced one, and the lease's own.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::fence::{Fence, FenceLayer, FencedExecutor};
 
-/// Longer than a watch lasts ([`super::watch`]): a connection on which nothing comes for so long is dead.
+/// Longer than a watch lasts ([`super::watch`]): a connection that receives nothing for this long is dead.
 pub const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A client whose every write passes the fence; `writes` counts them.
+/// A client whose writes all pass the fence; `writes` counts them.
 ///
 /// # Errors
 /// When the configuration's credentials or certificates cannot be used.
@@ -22,7 +22,7 @@ pub fn fenced(config: Config, fence: &Fence, writes: Counter) -> kube::Result<Cl
     Ok(builder.with_layer(&layer).build())
 }
 
-/// A client of its own connections, for the lease alone: a crowd of writes cannot delay a renewal.
+/// A client with its own connections, for the lease alone, so that a burst of writes cannot delay a renewal.
 ///
 /// # Errors
 /// When the configuration's credentials or certificates cannot be used.

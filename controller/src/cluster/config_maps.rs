@@ -1,14 +1,15 @@
-//! `ConfigMap`s that the actors of a namespace share: made by the first that needs one, removed with the last
-//! actor (RUN-2).
+//! `ConfigMap`s shared by the actors of a namespace: created by the first that needs one, removed with the last actor
+//! (RUN-2).
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::applied::HashedManifest;
 use asya_shared::names::{annotation, label};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -18,25 +19,25 @@ use super::store::{Scope, covers};
 use crate::fault::{Error, Fault, Reason, Requeue, may_be_taken, refused};
 use crate::record::{ConfigMapRecord, Fingerprint, Key};
 
-/// Keeps the shared `ConfigMap`s.
+/// Maintains the shared `ConfigMap`s.
 pub struct ConfigMaps {
     client: Client,
-    /// What the watch shows, and our writes.
+    /// The watched objects, and our writes to them.
     pub objects: Objects<ConfigMapRecord>,
     known: Mutex<HashMap<Key, Arc<AsyncMutex<Known>>>>,
 }
 
-/// What we know of one.
+/// What is known of one `ConfigMap`.
 #[derive(Default)]
 struct Known {
-    /// The object that was last found as wanted, and what we own of it.
+    /// Uid of the object last found as wanted, and the fingerprint of the fields that we own of it.
     wanted: Option<(Box<str>, Fingerprint)>,
-    /// Whether the name was last found to be somebody else's.
+    /// Whether the name was last found to belong to another owner.
     taken: bool,
 }
 
 impl ConfigMaps {
-    /// `ConfigMap`s that are applied by `applier`.
+    /// Applies `ConfigMap`s through `applier`.
     pub fn new(applier: &Applier) -> Self {
         Self {
             objects: Objects::new(applier),
@@ -45,7 +46,8 @@ impl ConfigMaps {
         }
     }
 
-    /// Makes one what it should be; 300 actors that begin at once make one write. Answers whether it wrote.
+    /// Brings a `ConfigMap` to what is wanted. 300 actors that start at once cause a single write. Returns whether it
+    /// wrote.
     ///
     /// # Errors
     /// When the API server fails. A refusal is the inner error.
@@ -58,14 +60,14 @@ impl ConfigMaps {
         let mut known = entry.lock().await;
         let (record, mut found) = (self.objects.store.get(key), None);
         match record {
-            // Its end is an event.
+            // Its deletion causes an event.
             Some(record) if record.metadata.deleting => {
                 let text =
                     format!("ConfigMap {key} is being deleted; it is made anew once it is gone");
                 return Ok(Err(Fault::until_change(Reason::ReconcileError, text)));
             }
             Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
-            // The apply itself tells whether the name is somebody's.
+            // The apply itself shows whether the name is taken.
             None if !known.taken => {}
             record => {
                 found = match self.live(key).await? {
@@ -96,7 +98,7 @@ impl ConfigMaps {
         }
     }
 
-    /// Whether one is as it was last found to be wanted, with this hash.
+    /// Whether the `ConfigMap` still is as last found wanted, with this hash.
     pub async fn is_current(&self, key: &Key, hash: &str) -> bool {
         let entry = self.entry(key);
         let known = entry.lock().await;
@@ -104,7 +106,7 @@ impl ConfigMaps {
         record.is_some_and(|it| !it.metadata.deleting && is_current(&it, hash, &known))
     }
 
-    /// Makes it where nothing has its name, or else makes what it is of the one with the uid that was `found`.
+    /// Creates the `ConfigMap`, or applies to the existing one with the uid `found`.
     async fn write(
         &self,
         key: &Key,
@@ -138,7 +140,7 @@ impl ConfigMaps {
         }
     }
 
-    /// Removes one that nobody needs any more, unless it outlives its actors.
+    /// Removes a `ConfigMap` that no actor needs any more, unless it outlives its actors.
     ///
     /// # Errors
     /// When the API server fails.
@@ -156,13 +158,13 @@ impl ConfigMaps {
         };
         known.wanted = None;
         match self.objects.delete(key, &record.metadata.uid).await {
-            // Another one of that name is somebody's who needs it.
+            // Another object took the name: another actor needs it.
             Ok(()) | Err(WriteError::Stale) => Ok(()),
             Err(WriteError::Api(error)) => Err(Error::Api(error)),
         }
     }
 
-    /// Leaves one to the workloads that outlive their actor (FW-23).
+    /// Leaves the `ConfigMap` to workloads that outlive their actor (FW-23).
     ///
     /// # Errors
     /// When the API server fails.
@@ -184,13 +186,13 @@ impl ConfigMaps {
     }
 
     fn entry(&self, key: &Key) -> Arc<AsyncMutex<Known>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         Arc::clone(known.entry(key.clone()).or_default())
     }
 
-    /// Keeps nothing of one that nobody needs any more, unless somebody is about to make it again.
+    /// Drops the entry of an unneeded `ConfigMap`, unless another task is about to create it again.
     fn release(&self, key: &Key, entry: Arc<AsyncMutex<Known>>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         drop(entry);
         if known
             .get(key)
@@ -200,10 +202,10 @@ impl ConfigMaps {
         }
     }
 
-    /// Drops what is known of every namespace that no longer is in one of `scopes`.
+    /// Drops what is known of namespaces outside `scopes`.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
         self.objects.store.forget_all_but(scopes);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.retain(|key, _| covers(scopes, key));
     }
 
@@ -234,7 +236,7 @@ fn is_ours(live: &ConfigMap) -> bool {
         .is_some_and(|part_of| part_of == "asya")
 }
 
-/// Whether `live` holds all that we would send; what others added does not count.
+/// Whether `live` holds everything we would send; additions by others do not count.
 fn says(live: &ConfigMap, object: &Value) -> bool {
     let same = |pointer: &str, held: Option<&std::collections::BTreeMap<String, String>>| {
         object
@@ -286,9 +288,9 @@ mod tests {
 
     /// FW-14
     #[tokio::test]
-    async fn what_nobody_needs_any_more_is_forgotten() {
+    async fn unneeded_entries_are_dropped() {
         let (maps, key) = (config_maps(), Key::new("ns", "asya-runtime"));
-        let known = || maps.known.lock().unwrap().len();
+        let known = || maps.known.lock().len();
         let another = maps.entry(&key);
         maps.remove(&key).await.unwrap();
         assert_eq!(known(), 1, "somebody is at it");
@@ -304,7 +306,7 @@ mod tests {
 
     /// SA-3
     #[test]
-    fn config_map_of_a_name_that_we_need_is_told_with_its_owner() {
+    fn foreign_config_map_is_reported_with_its_owner() {
         let told = |metadata: Value| {
             let live = serde_json::from_value(json!({"metadata": metadata})).unwrap();
             let fault = not_owned(&Key::new("ns", "asya-runtime"), &live);

@@ -1,4 +1,4 @@
-//! The CRD, applied by the leader at start: Helm never upgrades one, and refuses one that it has not made.
+//! The CRD, applied by the leader at start: Helm never upgrades a CRD, and refuses one that it did not create.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
@@ -8,33 +8,33 @@ use tracing::{info, warn};
 
 use asya_shared::names::{annotation, manager};
 
-/// The CRD that this build was made with.
+/// The CRD of this build.
 const MANIFEST: &str = include_str!("../../../crds/asyncactors.yaml");
 
-/// Why the CRD could not be brought up to date.
+/// Why the CRD could not be updated.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The embedded manifest is broken: a defect of the build.
+    /// The embedded manifest is broken, which is a build defect.
     #[error("the embedded CRD is not YAML: {0}")]
     Manifest(String),
-    /// The API server fails or refuses.
+    /// The API server failed or refused.
     #[error("CRD asyncactors.asya.sh: {0}")]
     Api(#[from] kube::Error),
 }
 
-/// What becomes of the CRD.
+/// What to do with the live CRD.
 #[derive(Debug, PartialEq, Eq)]
-enum Step<'a> {
-    /// It says all that ours says.
+enum CrdStep<'a> {
+    /// It already contains everything in ours.
     Rest,
-    /// It is of this newer release.
+    /// It comes from this newer release.
     Leave(&'a str),
     /// It differs from ours, or is missing.
     Apply,
 }
 
-/// Applies the CRD if the API server's differs from ours in anything that ours says and is of no newer release: an older
-/// schema prunes fields of stored actors at their next write (SAFE-38). Never removes one.
+/// Applies the CRD if the live one lacks anything in ours and does not come from a newer release: an older schema would
+/// prune fields of stored actors at their next write (SAFE-38). Never deletes it.
 ///
 /// # Errors
 /// When the API server cannot be reached or refuses.
@@ -47,8 +47,8 @@ pub async fn apply(client: Client) -> Result<(), Error> {
         .and_then(|live| serde_json::to_value(live).ok())
         .unwrap_or_default();
     match step(&live, &ours) {
-        Step::Rest => return Ok(()),
-        Step::Leave(version) => {
+        CrdStep::Rest => return Ok(()),
+        CrdStep::Leave(version) => {
             warn!(
                 crd = name,
                 version,
@@ -58,9 +58,9 @@ pub async fn apply(client: Client) -> Result<(), Error> {
             );
             return Ok(());
         }
-        Step::Apply => {}
+        CrdStep::Apply => {}
     }
-    // What somebody else wrote since is judged anew.
+    // Pin the version, so that a concurrent write is judged again instead of overwritten.
     if let Some(version) = live.pointer("/metadata/resourceVersion") {
         ours["metadata"]["resourceVersion"] = version.clone();
     }
@@ -74,27 +74,27 @@ pub async fn apply(client: Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Only a mark that is known to be of this release or an older one lets ours take the place of what is there.
-fn step<'a>(live: &'a Value, ours: &Value) -> Step<'a> {
+/// Ours replaces the live CRD only if that comes from this release, an older one or an unmarked (older) one.
+fn step<'a>(live: &'a Value, ours: &Value) -> CrdStep<'a> {
     let version = version_of(live);
     if contains(live, ours) {
-        Step::Rest
+        CrdStep::Rest
     } else if version.is_empty() || release(version) <= release(version_of(ours)) {
-        Step::Apply
+        CrdStep::Apply
     } else {
-        Step::Leave(version)
+        CrdStep::Leave(version)
     }
 }
 
-/// The release that a CRD is of; empty of one from before the mark.
+/// The release that a CRD comes from; empty if it predates the annotation.
 fn version_of(crd: &Value) -> &str {
     let annotations = crd.pointer("/metadata/annotations");
     let version = annotations.and_then(|all| all.get(annotation::CRD_VERSION)?.as_str());
     version.unwrap_or_default()
 }
 
-/// A release as something that sorts: its numbers, then a pre-release before the release itself. One that cannot be read
-/// comes last.
+/// A sortable form of a release: its numbers, with pre-releases before the release itself. Unparsable releases sort
+/// last.
 fn release(version: &str) -> (bool, Vec<u64>, bool, &str) {
     let version = version.split('+').next().unwrap_or_default();
     let (numbers, pre) = version.split_once('-').unwrap_or((version, ""));
@@ -111,13 +111,13 @@ fn manifest() -> Result<Value, Error> {
     serde_saphyr::from_str(MANIFEST).map_err(|error| Error::Manifest(error.to_string()))
 }
 
-/// Whether `live` says everything that `ours` says; defaults that the server added do not count.
+/// Whether `live` contains everything in `ours`; defaults that the server added do not count.
 fn contains(live: &Value, ours: &Value) -> bool {
     match (live, ours) {
         (Value::Object(live), Value::Object(ours)) => {
             ours.iter().all(|(key, ours)| match live.get(key) {
                 Some(live) => contains(live, ours),
-                // The typed copy of the live object leaves out what is empty or false.
+                // The typed copy of the live object omits empty and false values.
                 None => {
                     ours.is_null()
                         || *ours == Value::Bool(false)
@@ -150,7 +150,7 @@ fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Step, contains, manifest, step, version_of};
+    use super::{CrdStep, contains, manifest, step, version_of};
     use asya_shared::names::annotation;
     use serde_json::{Value, json};
 
@@ -192,24 +192,24 @@ mod tests {
     fn older_operator_never_takes_fields_out_of_the_crd_of_a_newer_one() {
         let ours = crd(Some("0.10.0"), &["a", "b"]);
         for (live, more, wanted) in [
-            (None, "", Step::Apply),
-            (Some("0.9.9"), "", Step::Apply),
-            (Some("0.10.0-rc.1"), "", Step::Apply),
-            (Some("0.10.0"), "", Step::Apply),
-            (Some("0.10.0+build.7"), "", Step::Apply),
-            (Some("0.10.1"), "new", Step::Leave("0.10.1")),
-            (Some("0.11.0-rc.1"), "new", Step::Leave("0.11.0-rc.1")),
-            (Some("1.0.0"), "new", Step::Leave("1.0.0")),
-            (Some("next"), "new", Step::Leave("next")),
+            (None, "", CrdStep::Apply),
+            (Some("0.9.9"), "", CrdStep::Apply),
+            (Some("0.10.0-rc.1"), "", CrdStep::Apply),
+            (Some("0.10.0"), "", CrdStep::Apply),
+            (Some("0.10.0+build.7"), "", CrdStep::Apply),
+            (Some("0.10.1"), "new", CrdStep::Leave("0.10.1")),
+            (Some("0.11.0-rc.1"), "new", CrdStep::Leave("0.11.0-rc.1")),
+            (Some("1.0.0"), "new", CrdStep::Leave("1.0.0")),
+            (Some("next"), "new", CrdStep::Leave("next")),
         ] {
             let live = crd(live, &["a", more]);
             assert_eq!(step(&live, &ours), wanted, "{live}");
         }
-        assert_eq!(step(&Value::Null, &ours), Step::Apply);
-        assert_eq!(step(&ours, &ours), Step::Rest);
-        // One whose release comes later, and says all that ours says, but for its mark.
+        assert_eq!(step(&Value::Null, &ours), CrdStep::Apply);
+        assert_eq!(step(&ours, &ours), CrdStep::Rest);
+        // A newer release that contains everything in ours but the annotation.
         let newer = crd(Some("0.11.0"), &["a", "b", "c"]);
-        assert_eq!(step(&newer, &ours), Step::Leave("0.11.0"));
+        assert_eq!(step(&newer, &ours), CrdStep::Leave("0.11.0"));
         assert_eq!(version_of(&manifest().unwrap()), env!("CARGO_PKG_VERSION"));
     }
 }

@@ -1,10 +1,9 @@
-//! The fence: nothing is written once the lease may be somebody else's.
+//! The fence: blocks writes once another process may hold the lease.
 //!
-//! Every call that changes something passes it: those to the API server by [`FenceLayer`], those to a
-//! broker by [`Fence::guard`]. It compares our monotonic clock with the lease's deadline each time
-//! before the call makes progress, so that a process that stood still past the deadline sends nothing
-//! when it goes on. What a connection to the API server has been given and has not sent yet is held back
-//! by [`FencedExecutor`].
+//! Every call that changes something passes it: to the API server through [`FenceLayer`], to a broker through
+//! [`Fence::guard`]. It compares our monotonic clock with the lease's deadline before each step of the call, so that a
+//! process suspended past the deadline sends nothing when it resumes. [`FencedExecutor`] holds back what a connection
+//! to the API server has buffered and not sent.
 
 #[cfg(test)]
 mod tests;
@@ -30,10 +29,10 @@ use crate::fault::Fenced;
 enum Allowed {
     /// Without leader election.
     Always,
-    /// We have not led yet.
+    /// Not leading yet.
     NotYet,
     Until(Instant),
-    /// Given up: no late renewal opens it again.
+    /// Closed for good: a late renewal does not reopen it.
     NoMore,
 }
 
@@ -47,7 +46,7 @@ impl Allowed {
     }
 }
 
-/// Lets writes through while we lead; a clone is another handle to the same one.
+/// Lets writes through while we lead. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Fence {
     allowed: Arc<watch::Sender<Allowed>>,
@@ -72,7 +71,7 @@ impl Fence {
         }
     }
 
-    /// Lets writes through until `deadline`; an earlier deadline than the present one changes nothing.
+    /// Allows writes until `deadline`; an earlier deadline than the current one changes nothing.
     pub fn extend_until(&self, deadline: Instant) {
         self.allowed.send_if_modified(|allowed| match allowed {
             Allowed::Until(present) if *present >= deadline => false,
@@ -84,18 +83,18 @@ impl Fence {
         });
     }
 
-    /// Lets nothing through any more, for good; calls under way are given up.
+    /// Blocks writes for good, and aborts calls in flight.
     pub fn close(&self) {
         self.allowed.send_replace(Allowed::NoMore);
     }
 
-    /// Whether writes are allowed at this moment.
+    /// Whether writes are allowed now.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.allowed.borrow().now()
     }
 
-    /// Whether writes were allowed once, and are no more.
+    /// Whether writes were allowed once and no longer are.
     fn is_past(&self) -> bool {
         match *self.allowed.borrow() {
             Allowed::Always | Allowed::NotYet => false,
@@ -104,16 +103,16 @@ impl Fence {
         }
     }
 
-    /// Makes a call that changes something, as long as that is allowed.
+    /// Runs a call that changes something, for as long as writes are allowed.
     ///
     /// # Errors
-    /// [`Fenced`] when the deadline has passed, before or during the call; else what the call returns.
+    /// [`Fenced`] when the deadline passes before or during the call; otherwise the error of the call.
     pub async fn guard<T, E: From<Fenced>>(
         &self,
         call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let mut allowed = self.allowed.subscribe();
-        // The clock is read at each poll: a timer may fire late, after the call would have made progress.
+        // Read the clock at each poll: a timer may fire late, after the call would have made progress.
         let mut call = pin!(call);
         let mut fenced_call = pin!(poll_fn(|context| {
             if self.is_open() {
@@ -130,7 +129,7 @@ impl Fence {
             tokio::select! {
                 biased;
                 result = &mut fenced_call => return result,
-                // A renewal moves the deadline, and closing ends the call: look again.
+                // A renewal moves the deadline and closing ends the call: check again.
                 _ = allowed.changed() => {}
                 () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
             }
@@ -138,8 +137,8 @@ impl Fence {
     }
 }
 
-/// Runs the connections of a client of the API server. They live on tasks of their own, and a call that
-/// is given up leaves there what was not sent yet: once we led and do no more, they end where they stand.
+/// Runs the connections of an API server client. They live on tasks of their own, where an aborted call may leave
+/// unsent data, so they stop immediately once leadership is lost.
 #[derive(Clone, Debug)]
 pub struct FencedExecutor(pub Fence);
 
@@ -163,7 +162,7 @@ where
     }
 }
 
-/// Puts the [`Fence`] around a client of the API server and counts what goes through it to write.
+/// Puts a client of the API server behind the [`Fence`] and counts its writes.
 #[derive(Clone, Debug)]
 pub struct FenceLayer {
     fence: Fence,
@@ -171,7 +170,7 @@ pub struct FenceLayer {
 }
 
 impl FenceLayer {
-    /// `writes` counts the requests that passed to change something.
+    /// `writes` counts the writes that passed the fence.
     #[must_use]
     pub fn new(fence: Fence, writes: Counter) -> Self {
         Self { fence, writes }

@@ -1,5 +1,5 @@
-//! Under whose account children are applied and targets are written: the operator's, or, with `--impersonate`, that of a
-//! `ServiceAccount` in their namespace, whose rights their users have given it (FW-27, SAFE-34).
+//! The identity that applies children and writes targets: the operator's own or, with `--impersonate`, a
+//! `ServiceAccount` in their namespace with the rights that its users granted (FW-27, SAFE-34).
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::fault::{Error, Fault, Reason, Requeue};
 
 const IMPERSONATE_USER: &str = "impersonate-user";
 
-/// Who applies children.
+/// Selects the identity that applies children.
 #[derive(Clone)]
 pub struct Applier {
     /// The operator's own client.
     pub own: Client,
-    /// Where it applies in the name of another, all namespaces but this one, which is the installation's.
+    /// With impersonation, the installation's namespace: the only one in which the operator acts as itself.
     impersonates_outside: Option<Arc<str>>,
 }
 
 impl Applier {
-    /// Children are applied by `own`, or, where a namespace is named, everywhere but there in the name of an
-    /// account of theirs.
+    /// Applies children as `own` or, if a namespace is given, as an account of the children's namespace everywhere but
+    /// there.
     pub fn new(own: Client, impersonates_outside: Option<&str>) -> Self {
         Self {
             own,
@@ -38,20 +38,21 @@ impl Applier {
         home.is_some_and(|home| home != namespace)
     }
 
-    /// What applies the children in a namespace; it shares the connections of the operator's own client.
+    /// Returns the client that applies the children in a namespace. It shares the connections of the operator's own
+    /// client.
     pub fn client(&self, namespace: &str) -> Client {
         let user = format!("system:serviceaccount:{namespace}:{APPLIER}");
-        // The name of a namespace holds nothing that a header could not.
+        // A namespace's name is always a valid header value.
         match HeaderValue::from_str(&user) {
             Ok(user) if self.impersonates(namespace) => acting_as(&self.own, user),
             _ => self.own.clone(),
         }
     }
 
-    /// Whether the account is there: the API server would act for one that is not, too.
+    /// Checks that the account exists, because the API server also impersonates one that does not.
     ///
     /// # Errors
-    /// When the API server does not tell. That there is none is the inner error.
+    /// When the API server fails. A missing account is the inner error.
     pub async fn check(&self, namespace: &str) -> Result<Result<(), Fault>, Error> {
         if !self.impersonates(namespace) {
             return Ok(Ok(()));
@@ -67,11 +68,11 @@ impl Applier {
         }))
     }
 
-    /// What writes to targets in a namespace, once the account is known to be there: the API server would act for one
-    /// that is not, too (SAFE-34).
+    /// Returns the client that writes to targets in a namespace, once the account is known to exist: the API server
+    /// also impersonates one that does not (SAFE-34).
     ///
     /// # Errors
-    /// When the API server does not tell, and as it refuses an account without rights, where there is none.
+    /// When the API server fails; 403, as for an account without rights, when the account does not exist.
     pub async fn writer(&self, namespace: &str) -> Result<Client, kube::Error> {
         if self.impersonates(namespace) && !self.account(namespace).await? {
             let text = format!(
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A server without accounts, which remembers in whose name it was asked.
+    /// A server without accounts, which records the impersonated user of each request.
     fn server(asked: &Arc<Mutex<Vec<Option<String>>>>) -> Client {
         let asked = Arc::clone(asked);
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -132,7 +133,7 @@ mod tests {
 
     /// FW-27
     #[tokio::test]
-    async fn children_are_applied_in_the_name_of_their_namespaces_account_only_where_asked_for() {
+    async fn children_are_applied_as_their_namespaces_account_only_with_impersonation() {
         let asked = Arc::default();
         let own = server(&asked);
         ask(Applier::new(own.clone(), None).client("team")).await;
@@ -145,7 +146,7 @@ mod tests {
 
     /// FW-27
     #[tokio::test]
-    async fn account_that_is_missing_is_named_and_looked_for_by_ourselves() {
+    async fn missing_account_is_detected_and_named() {
         let asked = Arc::default();
         let own = server(&asked);
         Applier::new(own.clone(), None)
@@ -170,7 +171,7 @@ mod tests {
 
     /// SAFE-34
     #[tokio::test]
-    async fn targets_are_written_by_nobody_while_the_account_is_missing() {
+    async fn targets_are_not_written_while_the_account_is_missing() {
         let asked = Arc::default();
         let own = server(&asked);
         assert!(Applier::new(own.clone(), None).writer("team").await.is_ok());

@@ -1,4 +1,4 @@
-//! Whether KEDA is there: its CRDs say so, no discovery does.
+//! Whether KEDA is installed, judged by its CRDs rather than by discovery.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::store::Store;
 use crate::record::CrdRecord;
 
-/// The CRDs that scaling needs, each with the field selector that shows no other.
+/// The CRDs that scaling needs, each with a field selector that matches no other.
 pub const CRDS: [(&str, &str); 2] = [
     (
         "scaledobjects.keda.sh",
@@ -19,9 +19,9 @@ pub const CRDS: [(&str, &str); 2] = [
     ),
 ];
 
-/// KEDA's CRDs, and what follows from them.
+/// KEDA's CRDs, and whether they are served.
 pub struct Keda {
-    /// What the watches show, in the order of [`CRDS`].
+    /// The watched CRDs, in the order of [`CRDS`].
     pub crds: [Arc<Store<CrdRecord>>; 2],
     installed: watch::Sender<bool>,
 }
@@ -36,17 +36,17 @@ impl Default for Keda {
 }
 
 impl Keda {
-    /// Whether the API server knows KEDA's kinds.
+    /// Whether the API server serves KEDA's kinds.
     pub fn is_installed(&self) -> bool {
         *self.installed.borrow()
     }
 
-    /// Tells whenever that changes.
+    /// Notifies when that changes.
     pub fn installed(&self) -> watch::Receiver<bool> {
         self.installed.subscribe()
     }
 
-    /// Looks at the CRDs again. Answers whether KEDA has come or gone.
+    /// Re-evaluates the CRDs. Returns whether KEDA was installed or removed.
     pub fn look_again(&self) -> bool {
         let installed = self.crds.iter().all(|crd| {
             let mut established = false;
@@ -63,18 +63,18 @@ mod tests {
     use serde_json::json;
 
     use super::{CRDS, Keda};
-    use crate::record::Seen;
+    use crate::record::Projected;
 
     /// KEDA-9
     #[test]
-    fn keda_is_there_once_both_kinds_are_served() {
+    fn keda_is_installed_once_both_kinds_are_served() {
         let keda = Keda::default();
         let show = |index: usize, version: u32, established: &str| {
             let crd = json!({
                 "metadata": {"name": CRDS[index].0, "uid": CRDS[index].0, "resourceVersion": version.to_string()},
                 "status": {"conditions": [{"type": "Established", "status": established}]},
             });
-            let seen: Seen<_> = serde_json::from_str(&crd.to_string()).unwrap();
+            let seen: Projected<_> = serde_json::from_str(&crd.to_string()).unwrap();
             keda.crds[index].show(&None, &seen);
             (keda.look_again(), keda.is_installed(), seen)
         };

@@ -1,4 +1,4 @@
-//! Objects of one kind at the API server: what the watch shows of them, what stands there, and our writes.
+//! Objects of one kind: what the watch shows, what the API server has, and our writes.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use super::impersonation::Applier;
 use super::patch::{is_failed_test, remove, replace, test};
 use super::store::Store;
 use crate::fault::{Error, Fault};
-use crate::record::{Key, Record, Seen};
+use crate::record::{Key, Projected, Record};
 
-/// A version that no object has. An apply that names one updates the object of that version and, where none has the
-/// name, makes it.
+/// A resource version that no object has. An apply with it conflicts with an existing object, and creates the object if
+/// there is none.
 const NO_OBJECT_HAS: &str = "1";
 
-/// Reads and writes the objects of a kind.
+/// Reads and writes objects of one kind.
 pub struct Objects<R> {
     client: Client,
     applier: Applier,
@@ -28,13 +28,13 @@ pub struct Objects<R> {
     pub store: Arc<Store<R>>,
 }
 
-/// Why an object that we made could not be written.
+/// Why one of our objects could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// It changed, or was replaced.
+    /// It changed or was replaced.
     #[error("the object changed meanwhile")]
     Stale,
-    /// The API server refuses or fails.
+    /// The API server refused or failed.
     #[error(transparent)]
     Api(kube::Error),
 }
@@ -62,7 +62,7 @@ where
     R: Record,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    /// Objects that are applied by `applier`; all else is its own client's.
+    /// Applies objects through `applier`; everything else goes through its own client.
     pub fn new(applier: &Applier) -> Self {
         Self {
             client: applier.own.clone(),
@@ -71,28 +71,28 @@ where
         }
     }
 
-    /// What stands under a name, also where the watch, which may see our labels only, shows nothing.
+    /// Reads the live object, even if the watch, which may select our labels only, does not show it.
     ///
     /// # Errors
-    /// When the API server does not tell.
+    /// When the API server fails.
     pub async fn live(&self, key: &Key) -> Result<Option<Arc<R>>, kube::Error> {
         let live = self.api(key).get_opt(&key.name).await?;
         Ok(live.map(|seen| seen.record))
     }
 
-    /// Whether the account is there in whose name the object would be applied (FW-27).
+    /// Checks that the account that would apply the object exists (FW-27).
     ///
     /// # Errors
-    /// When the API server does not tell. That there is none is the inner error.
+    /// When the API server fails. A missing account is the inner error.
     pub async fn may_apply(&self, key: &Key) -> Result<Result<(), Fault>, Error> {
         self.applier.check(&key.namespace).await
     }
 
-    /// Makes the object of this uid what `object` says. The API server decides whose the name is: another that has it by
-    /// now is left as it is.
+    /// Applies `object` to the object with this uid. The API server checks the uid, so another object that has taken
+    /// the name is left as it is.
     ///
     /// # Errors
-    /// 409 when another object has the name, or none; else when the API server refuses or fails.
+    /// 409 when another object has the name, or none does; otherwise when the API server refuses or fails.
     pub async fn update(
         &self,
         key: &Key,
@@ -112,11 +112,11 @@ where
             .await
     }
 
-    /// Makes the object, unless there is one of its name: that is left as it is, whosever it is. The API server
-    /// decides, so nobody can come between a look and this.
+    /// Creates the object. An existing object of its name is left as it is, whoever owns it. The API server decides, so
+    /// there is no race between a check and the write.
     ///
     /// # Errors
-    /// 409 when there is one; else when the API server refuses or fails.
+    /// 409 when one exists; otherwise when the API server refuses or fails.
     pub async fn create(
         &self,
         key: &Key,
@@ -128,7 +128,7 @@ where
         self.apply(key, manager, &object).await
     }
 
-    /// Patches an object. The answer stands in the store until the watch has caught up with it.
+    /// Patches an object. The store holds the response until the watch has caught up with it.
     ///
     /// # Errors
     /// When the API server refuses or fails.
@@ -146,7 +146,7 @@ where
 
     async fn patch_by<P>(
         &self,
-        api: &Api<Seen<R>>,
+        api: &Api<Projected<R>>,
         key: &Key,
         params: &PatchParams,
         patch: &Patch<P>,
@@ -159,11 +159,11 @@ where
         Ok(seen.record)
     }
 
-    /// Makes the former operator's fields those of `manager`, so that what we no longer send disappears with
-    /// our next apply (WRK-7). `index` is where its entry stands.
+    /// Transfers the former operator's fields to `manager`, so that our next apply removes those that we no longer send
+    /// (WRK-7). `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
-    /// `Stale` when the entry is no longer there.
+    /// `Stale` when the entry no longer exists.
     pub async fn take_over(
         &self,
         key: &Key,
@@ -182,7 +182,7 @@ where
         self.patch_tested(key, operations).await
     }
 
-    /// Deletes the object of this uid, what depends on it in the background. One that is gone is a success.
+    /// Deletes the object with this uid, and its dependents in the background. Succeeds if it does not exist.
     ///
     /// # Errors
     /// `Stale` when another object has its name.
@@ -190,7 +190,7 @@ where
         self.remove(key, uid, PropagationPolicy::Background).await
     }
 
-    /// The same, and what depends on it stays.
+    /// Same, but orphans its dependents.
     ///
     /// # Errors
     /// `Stale` when another object has its name.
@@ -215,19 +215,20 @@ where
         unless_gone(self.api(key).delete(&key.name, &params).await.map(drop))
     }
 
-    /// Gives up the ownerReference of `owner` on the object of this uid, which then outlives it (FW-23).
+    /// Removes the owner reference to `owner` from the object with this uid, which then outlives it (FW-23).
     ///
     /// # Errors
-    /// `Stale` when another object has its name, or its owners change meanwhile.
+    /// `Stale` when another object has its name, or its owners change in the meantime.
     pub async fn orphan(&self, key: &Key, uid: &str, owner: &str) -> Result<(), WriteError> {
         self.change_owner(key, uid, owner, remove).await
     }
 
-    /// Makes `owner` of the object of this uid the actor of the same name with the uid `heir`: it was restored
-    /// from a backup (D13). In one step, because an object without an owner would be nobody's.
+    /// Points the owner reference to `owner` of the object with this uid to `heir` instead: the uid of the actor of the
+    /// same name that was restored from a backup (D13). In one step, because an object without an owner would not be
+    /// ours.
     ///
     /// # Errors
-    /// `Stale` when another object has its name, or its owners change meanwhile.
+    /// `Stale` when another object has its name, or its owners change in the meantime.
     pub async fn bequeath(
         &self,
         key: &Key,
@@ -263,7 +264,7 @@ where
         self.patch_tested(key, operations).await
     }
 
-    /// A test that fails means that the object changed.
+    /// Applies a patch with tests; a failed test means that the object changed.
     async fn patch_tested(
         &self,
         key: &Key,
@@ -279,7 +280,7 @@ where
         }
     }
 
-    fn api(&self, key: &Key) -> Api<Seen<R>> {
+    fn api(&self, key: &Key) -> Api<Projected<R>> {
         Api::namespaced(self.client.clone(), &key.namespace)
     }
 }

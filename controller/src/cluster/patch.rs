@@ -1,11 +1,11 @@
-//! JSON patches that test what they rely on: what another writes meanwhile stays.
+//! JSON patches that test what they rely on, so that concurrent writes are kept.
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation};
 use kube::core::Status;
 use serde_json::Value;
 
-/// What must stand at `path`.
+/// Requires this value at `path`.
 pub fn test(path: &[&str], value: Value) -> PatchOperation {
     PatchOperation::Test(TestOperation {
         path: pointer(path),
@@ -13,7 +13,7 @@ pub fn test(path: &[&str], value: Value) -> PatchOperation {
     })
 }
 
-/// Puts something where nothing is; before the element of a list, or with `-` behind the last.
+/// Adds a value where there is none; in a list before that element, or with `-` at the end.
 pub fn add(path: &[&str], value: Value) -> PatchOperation {
     PatchOperation::Add(AddOperation {
         path: pointer(path),
@@ -21,7 +21,7 @@ pub fn add(path: &[&str], value: Value) -> PatchOperation {
     })
 }
 
-/// Puts something in the place of what stands there.
+/// Replaces the value at `path`.
 pub fn replace(path: &[&str], value: Value) -> PatchOperation {
     PatchOperation::Replace(ReplaceOperation {
         path: pointer(path),
@@ -29,7 +29,7 @@ pub fn replace(path: &[&str], value: Value) -> PatchOperation {
     })
 }
 
-/// Takes something away.
+/// Removes the value at `path`.
 pub fn remove(path: &[&str]) -> PatchOperation {
     PatchOperation::Remove(RemoveOperation {
         path: pointer(path),
@@ -40,8 +40,8 @@ fn pointer(path: &[&str]) -> PointerBuf {
     PointerBuf::from_tokens(path.iter().copied())
 }
 
-/// Whether a test failed: the object changed, or is another one. An object that is refused as a whole, because it was
-/// stored before a rule of the API server's, answers 422, too, but with the fields that are wrong.
+/// Whether a test failed, because the object changed or is another one. An object that is rejected as a whole, because
+/// it was stored before the API server had a validation rule, also gets 422, but with the invalid fields as causes.
 pub fn is_failed_test(status: &Status) -> bool {
     let causes = status.details.as_ref().map(|details| &details.causes);
     status.code == 422 && causes.is_none_or(Vec::is_empty)
@@ -55,7 +55,7 @@ mod tests {
 
     /// FIN-1
     #[test]
-    fn a_changed_object_is_told_from_one_that_is_refused() {
+    fn rejected_object_is_not_mistaken_for_a_failed_test() {
         for (details, changed) in [
             (json!({}), true),
             (

@@ -1,35 +1,35 @@
-//! How many workloads of ours are rolled at a time because the installation changed, not their actors: another runtime
-//! script, or another sidecar image, changes the pod template of every actor at once (SAFE-36).
+//! Limits how many of our workloads roll at a time when the installation changed rather than their actors: a new
+//! runtime script or sidecar image changes the pod template of every actor at once (SAFE-36).
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::record::Key;
 
-/// A rollout that takes longer does not keep others waiting: it may never end.
+/// A rollout that takes longer no longer blocks others, because it may never end.
 const LONGEST: Duration = Duration::from_mins(10);
-/// When whoever waits looks again by itself: it is invited as soon as another has ended.
+/// Fallback requeue of a waiting actor, which is enqueued anyway as soon as a rollout ends.
 pub const AGAIN: Duration = Duration::from_mins(5);
 
-/// The rollouts under way, and who waits.
+/// The rollouts under way, and the actors that wait.
 #[derive(Debug)]
-pub struct Rollouts {
+pub struct WorkloadRollouts {
     most: usize,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// With when each stops to count.
+    /// When each rollout stops counting against the limit.
     running: HashMap<Key, Instant>,
     waiting: VecDeque<Key>,
 }
 
-impl Rollouts {
-    /// So many at a time.
+impl WorkloadRollouts {
+    /// Allows `most` rollouts at a time.
     pub fn new(most: usize) -> Self {
         Self {
             most,
@@ -37,9 +37,9 @@ impl Rollouts {
         }
     }
 
-    /// Whether the actor's workload may be rolled now. If not, it waits for its turn.
+    /// Whether the actor's workload may roll now. If not, the actor waits for its turn.
     pub fn begin(&self, actor: &Key) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.running.contains_key(actor) {
             return true;
         }
@@ -54,10 +54,10 @@ impl Rollouts {
         true
     }
 
-    /// What a look at a workload shows that is as wanted: a rollout that this process did not begin counts, too, and one
-    /// that has settled does no more.
+    /// Records the state of a workload that is as wanted: a rollout that this process did not begin counts too, and a
+    /// settled one no longer does.
     pub fn saw(&self, actor: &Key, rolls: bool, settled: bool) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.leave(actor);
         if rolls {
             inner.count(actor);
@@ -66,17 +66,17 @@ impl Rollouts {
         }
     }
 
-    /// Nothing of the actor is rolled any more.
+    /// Drops an actor that has nothing to roll any more.
     pub fn forget(&self, actor: &Key) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.leave(actor);
         inner.running.remove(actor);
     }
 
-    /// Those who waited longest, as many as there is room for: each is to look again now. Whoever comes in between may be
-    /// faster, and they wait again then.
+    /// Returns the actors that waited longest, as many as there are free slots, to be enqueued now. Another actor may
+    /// take a slot first; then they wait again.
     pub fn invite(&self) -> Vec<Key> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.waiting.is_empty() {
             return Vec::new();
         }
@@ -88,10 +88,6 @@ impl Rollouts {
         let now = Instant::now();
         let counts = inner.running.values().filter(|ends| **ends > now);
         self.most.saturating_sub(counts.count())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,7 +106,7 @@ impl Inner {
 mod tests {
     use std::time::Duration;
 
-    use super::{LONGEST, Rollouts};
+    use super::{LONGEST, WorkloadRollouts};
     use crate::record::Key;
 
     fn keys<const N: usize>() -> [Key; N] {
@@ -120,7 +116,7 @@ mod tests {
     /// SAFE-36
     #[tokio::test(start_paused = true)]
     async fn few_are_rolled_at_a_time_and_the_next_in_turn_is_invited() {
-        let rollouts = Rollouts::new(2);
+        let rollouts = WorkloadRollouts::new(2);
         let [a, b, c, d] = keys();
         assert!(rollouts.begin(&a) && rollouts.begin(&b) && rollouts.begin(&a));
         assert!(!rollouts.begin(&c) && !rollouts.begin(&d) && !rollouts.begin(&c));
@@ -138,8 +134,8 @@ mod tests {
 
     /// SAFE-36
     #[tokio::test(start_paused = true)]
-    async fn rollout_that_never_ends_keeps_nobody_waiting_for_ever() {
-        let rollouts = Rollouts::new(1);
+    async fn endless_rollout_stops_blocking_others() {
+        let rollouts = WorkloadRollouts::new(1);
         let [stuck, next, last] = keys();
         assert!(rollouts.begin(&stuck) && !rollouts.begin(&next));
         tokio::time::advance(LONGEST / 2).await;
@@ -157,10 +153,10 @@ mod tests {
         assert!(!rollouts.begin(&last));
     }
 
-    /// SAFE-36: after a restart of the controller nobody knows who began what.
+    /// SAFE-36: a restarted controller does not know who began which rollout.
     #[tokio::test(start_paused = true)]
-    async fn rollouts_that_are_found_count_too() {
-        let rollouts = Rollouts::new(1);
+    async fn rollouts_already_under_way_count() {
+        let rollouts = WorkloadRollouts::new(1);
         let [found, other] = keys();
         rollouts.saw(&found, true, false);
         assert!(!rollouts.begin(&other));

@@ -1,9 +1,11 @@
-//! Records of one kind, indexed by the actor that they concern.
+//! Records of one kind, indexed by the actor they concern.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crate::record::{Enqueue, Key, Record, Seen};
+use parking_lot::Mutex;
+
+use crate::record::{Enqueue, Key, Projected, Record};
 
 /// The namespace that a watch covers; `None` is the whole cluster.
 pub type Scope = Option<Arc<str>>;
@@ -13,7 +15,7 @@ pub fn covers(scopes: &BTreeSet<Scope>, key: &Key) -> bool {
     scopes.contains(&None) || scopes.contains(&Some(Arc::clone(&key.namespace)))
 }
 
-/// The newest records of a kind that the watches or our own writes have shown.
+/// The newest records of a kind, from the watches and from our own writes.
 #[derive(Debug)]
 pub struct Store<R> {
     inner: Mutex<Inner<R>>,
@@ -23,25 +25,25 @@ pub struct Store<R> {
 struct Inner<R> {
     records: HashMap<Key, Arc<R>>,
     by_actor: HashMap<Key, HashSet<Key>>,
-    /// Newest version that each watch has shown: what an answer says that is older has been superseded.
+    /// Newest version that each watch has shown: a response to a write that is older is superseded.
     shown: HashMap<Scope, u64>,
     relists: HashMap<Scope, Relist>,
-    /// What is known of a scope's first list.
+    /// State of each scope's first list.
     lists: HashMap<Scope, List>,
 }
 
-/// The first list of a scope. Until it is complete, what is not shown may be there all the same.
+/// A scope's first list. Until it is complete, objects that are not shown may exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum List {
-    /// It is on its way.
+    /// It has not arrived yet.
     Awaited,
-    /// It has failed, and nobody knows when it will come.
+    /// It failed, and may never arrive.
     Failing,
-    /// It came.
+    /// It arrived.
     Complete,
 }
 
-/// Names that a running relist has yet to show.
+/// Names that a running relist has not shown yet.
 type Relist = HashSet<Key>;
 
 impl<R> Default for Store<R> {
@@ -59,14 +61,13 @@ impl<R> Default for Store<R> {
 }
 
 impl<R: Record> Store<R> {
-    /// The record of an object.
     pub fn get(&self, key: &Key) -> Option<Arc<R>> {
-        self.lock().records.get(key).cloned()
+        self.inner.lock().records.get(key).cloned()
     }
 
-    /// The records that concern an actor, in no order.
+    /// The records that concern an actor, in no particular order.
     pub fn of_actor(&self, actor: &Key) -> Vec<Arc<R>> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let keys = inner.by_actor.get(actor).into_iter().flatten();
         keys.filter_map(|key| inner.records.get(key))
             .cloned()
@@ -75,12 +76,13 @@ impl<R: Record> Store<R> {
 
     /// Names of all records.
     pub fn keys(&self) -> Vec<Key> {
-        self.lock().records.keys().cloned().collect()
+        self.inner.lock().records.keys().cloned().collect()
     }
 
     /// Names of all records of a namespace.
     pub fn keys_in(&self, namespace: &str) -> Vec<Key> {
-        self.lock()
+        self.inner
+            .lock()
             .records
             .keys()
             .filter(|key| &*key.namespace == namespace)
@@ -88,30 +90,29 @@ impl<R: Record> Store<R> {
             .collect()
     }
 
-    /// Shows every record to `look`, which must not wait for anything.
+    /// Calls `look` with every record, under the lock: it must not block.
     pub fn each(&self, look: impl FnMut(&Arc<R>)) {
-        self.lock().records.values().for_each(look);
+        self.inner.lock().records.values().for_each(look);
     }
 
-    /// Number of records.
     pub fn len(&self) -> usize {
-        self.lock().records.len()
+        self.inner.lock().records.len()
     }
 
-    /// Takes what a watch shows. Answers whom the change concerns.
-    pub fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
-        let mut inner = self.lock();
+    /// Stores what a watch shows. Returns what to enqueue.
+    pub fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
+        let mut inner = self.inner.lock();
         inner.note_version(scope, &seen.record);
         inner.put(Arc::clone(&seen.record))
     }
 
-    /// Takes the answer to a write of ours, unless the watch is already past it, or never shows the object: nobody
-    /// would tell what becomes of it.
-    pub fn wrote(&self, seen: &Seen<R>) {
+    /// Stores the response to a write of ours, unless the watch is already past it or never shows the object: no event
+    /// would report what happens to it.
+    pub fn wrote(&self, seen: &Projected<R>) {
         if !seen.record.is_watched() {
             return;
         }
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let metadata = seen.record.metadata();
         let shown = [&None, &Some(Arc::clone(&metadata.key.namespace))]
             .into_iter()
@@ -122,9 +123,9 @@ impl<R: Record> Store<R> {
         }
     }
 
-    /// Takes a deletion that a watch shows.
-    pub fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
-        let mut inner = self.lock();
+    /// Removes what a watch shows as deleted. Returns what to enqueue.
+    pub fn removed(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
+        let mut inner = self.inner.lock();
         inner.note_version(scope, &seen.record);
         let metadata = seen.record.metadata();
         let same = inner
@@ -138,9 +139,9 @@ impl<R: Record> Store<R> {
         }
     }
 
-    /// A list begins: what it does not show until [`Store::relisted`] is gone.
+    /// Begins a list: objects that it does not show before [`Store::relisted`] are removed.
     pub fn relisting(&self, scope: &Scope) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let keys = inner
             .records
             .keys()
@@ -149,54 +150,59 @@ impl<R: Record> Store<R> {
         inner.relists.insert(scope.clone(), missing);
     }
 
-    /// A list is complete. Answers whom the objects that it did not show concern.
+    /// Completes a list. Returns what to enqueue for the objects that it did not show.
     pub fn relisted(&self, scope: &Scope) -> Vec<Enqueue> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let missing = inner.relists.remove(scope).unwrap_or_default();
         missing.iter().flat_map(|key| inner.remove(key)).collect()
     }
 
-    /// The first list of a scope is on its way.
+    /// Marks a scope's first list as pending.
     pub fn awaited(&self, scope: &Scope) {
-        self.lock().lists.insert(scope.clone(), List::Awaited);
+        self.inner.lock().lists.insert(scope.clone(), List::Awaited);
     }
 
-    /// The first list of a scope fails.
+    /// Marks a scope's first list as failing.
     pub fn failing(&self, scope: &Scope) {
-        self.lock().lists.insert(scope.clone(), List::Failing);
+        self.inner.lock().lists.insert(scope.clone(), List::Failing);
     }
 
-    /// A list is complete. Answers whether it is the first.
+    /// Marks a scope's list as complete. Returns whether it is the first.
     pub fn completed(&self, scope: &Scope) -> bool {
-        let before = self.lock().lists.insert(scope.clone(), List::Complete);
+        let before = self
+            .inner
+            .lock()
+            .lists
+            .insert(scope.clone(), List::Complete);
         before != Some(List::Complete)
     }
 
-    /// Nobody serves the kind any more: there are no objects, and a list to come is the first one again.
+    /// Drops all objects of a kind that is no longer served; its next list is the first one again. Returns what to
+    /// enqueue.
     pub fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
-        self.lock().lists.remove(scope);
+        self.inner.lock().lists.remove(scope);
         self.relisting(scope);
         self.relisted(scope)
     }
 
-    /// Whether what is not shown of a namespace is not there.
+    /// Whether objects of a namespace that are not shown do not exist.
     pub fn is_listed(&self, namespace: &str) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let covers = |scope: &Scope| scope.as_ref().is_none_or(|it| **it == *namespace);
         let mut lists = inner.lists.iter();
         lists.any(|(scope, list)| *list == List::Complete && covers(scope))
     }
 
-    /// Whether the first list of any scope is on its way.
+    /// Whether the first list of any scope is pending.
     pub fn awaits_lists(&self) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         inner.lists.values().any(|list| *list == List::Awaited)
     }
 
-    /// Whether what is not shown is not there, as far as anybody will know: first lists came, but for those of namespaces
-    /// that cannot be listed.
+    /// Whether the store is as complete as it can be: all first lists arrived, except for those of namespaces that
+    /// cannot be listed.
     pub fn is_filled(&self) -> bool {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let came = |(scope, list): (&Scope, &List)| match list {
             List::Complete => true,
             List::Failing => scope.is_some(),
@@ -205,9 +211,9 @@ impl<R: Record> Store<R> {
         !inner.lists.is_empty() && inner.lists.iter().all(came)
     }
 
-    /// Drops the records of every namespace that no longer is in one of `scopes`, and answers their names.
+    /// Drops the records of namespaces outside `scopes`, and returns their names.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) -> Vec<Key> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let dropped: Vec<Key> = inner
             .records
             .keys()
@@ -221,11 +227,6 @@ impl<R: Record> Store<R> {
         inner.relists.retain(|scope, _| scopes.contains(scope));
         inner.lists.retain(|scope, _| scopes.contains(scope));
         dropped
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner<R>> {
-        // A panic between two map operations leaves both maps usable: a relist repairs the index.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,31 +1,28 @@
-//! Actors whose children's names are taken by objects of others (SA-3), as this process has found out.
+//! Actors with a child whose name is taken by a foreign object (SA-3), as observed by this process.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::record::Key;
 
-/// What is known of each actor since the start.
+/// What was observed for each actor since the start.
 #[derive(Default)]
 pub struct ForeignNames(Mutex<HashMap<Key, bool>>);
 
 impl ForeignNames {
-    /// Whether something of others has the name of a child; `None`: nobody has looked yet.
+    /// Whether a foreign object has the name of a child; `None` before the first observation.
     pub fn met_by(&self, actor: &Key) -> Option<bool> {
-        self.lock().get(actor).copied()
+        self.0.lock().get(actor).copied()
     }
 
-    /// A reconciliation has met one, or none.
+    /// Records whether a reconcile found a foreign object.
     pub fn saw(&self, actor: &Key, met: bool) {
-        self.lock().insert(actor.clone(), met);
+        self.0.lock().insert(actor.clone(), met);
     }
 
-    /// The actor is gone.
+    /// Drops a deleted actor.
     pub fn forget(&self, actor: &Key) {
-        self.lock().remove(actor);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(actor);
     }
 }

@@ -1,7 +1,6 @@
-//! One watch task per kind and namespace: it keeps a store true and tells whom a change concerns.
+//! One watch task per kind and namespace: it keeps a store up to date and enqueues what a change concerns.
 //!
-//! Each has its own backoff, so that one that fails (a CRD that is missing, a permission withdrawn)
-//! does not slow the others.
+//! Each has its own backoff, so that one that fails (missing CRD, withdrawn permission) does not slow the others.
 
 mod events;
 
@@ -22,45 +21,44 @@ use tracing::{info, warn};
 
 use super::client::READ_TIMEOUT;
 use super::store::{Scope, Store};
-use crate::record::{Enqueue, Record, Seen};
+use crate::record::{Enqueue, Projected, Record};
 use crate::telemetry::health::Gate;
 use crate::telemetry::metrics::Metrics;
 
-/// The server ends a watch after this long and we go on from the last version seen: a connection that
-/// died unnoticed is so found by the client's read timeout ([`super::client::READ_TIMEOUT`]), which is
-/// a little longer.
+/// The server ends a watch after this long, and we resume from the last version seen. The client's read timeout
+/// ([`super::client::READ_TIMEOUT`]) is a little longer, and so detects a connection that died unnoticed.
 const WATCH_SECONDS: u32 = 50;
 
-/// One page of a list in memory at a time, and never more than this many objects of it.
+/// Page size of lists, and so the most objects of a list in memory at a time.
 const PAGE: u32 = 100;
 
-/// A watch that fails says so within this time; one that then says nothing works.
+/// A watch that fails reports it within this time; one that stays quiet for longer works.
 const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// What a watch keeps true.
+/// Receives what a watch shows.
 pub trait WatchSink<R>: Send + Sync {
     /// A list begins.
     fn relisting(&self, scope: &Scope);
-    /// An object is there, or has changed. Answers whom that concerns.
-    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue>;
-    /// An object is gone. Answers whom that concerns.
-    fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue>;
-    /// A list is complete. Answers whom the objects that it did not show concern.
+    /// An object was added or changed. Returns what to enqueue.
+    fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue>;
+    /// An object was deleted. Returns what to enqueue.
+    fn removed(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue>;
+    /// A list is complete. Returns what to enqueue for the objects that it did not show.
     fn relisted(&self, scope: &Scope) -> Vec<Enqueue>;
-    /// The first list fails.
+    /// The first list failed.
     fn failing(&self, _: &Scope) {}
-    /// A list is complete. Answers whether anybody has waited for it.
+    /// A list is complete. Returns whether anything waited for it.
     fn completed(&self, _: &Scope) -> bool {
         false
     }
-    /// What is watched, where the records' type does not tell.
+    /// What is watched, if the record type does not say.
     fn what(&self) -> Option<Cow<'static, str>> {
         None
     }
-    /// Of a kind that nobody serves there are no objects. Answers whom those concern that there were.
+    /// The kind is not served, so it has no objects. Returns what to enqueue for those that existed.
     fn unserved(&self, scope: &Scope) -> Vec<Enqueue> {
         self.relisting(scope);
         self.relisted(scope)
@@ -72,11 +70,11 @@ impl<R: Record> WatchSink<R> for Store<R> {
         Self::relisting(self, scope);
     }
 
-    fn show(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
+    fn show(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
         Self::show(self, scope, seen)
     }
 
-    fn removed(&self, scope: &Scope, seen: &Seen<R>) -> Vec<Enqueue> {
+    fn removed(&self, scope: &Scope, seen: &Projected<R>) -> Vec<Enqueue> {
         Self::removed(self, scope, seen)
     }
 
@@ -100,36 +98,32 @@ impl<R: Record> WatchSink<R> for Store<R> {
 /// Which objects of a kind are watched.
 #[derive(Clone, Debug, Default)]
 pub struct Selector {
-    /// By label.
     pub labels: Option<Cow<'static, str>>,
-    /// By field.
     pub fields: Option<Cow<'static, str>>,
 }
 
-/// A watch of one kind in one namespace, or in all. `S` is the object of its events.
-pub struct Watch<R, S = Seen<R>> {
-    /// The objects of the kind, where it looks.
+/// A watch of one kind in one namespace, or in all. `S` is the type of the objects in its events.
+pub struct Watch<R, S = Projected<R>> {
+    /// The API of the kind, in the watched scope.
     pub api: Api<S>,
-    /// The same place, by its name.
     pub scope: Scope,
-    /// Which objects of the kind.
     pub selector: Selector,
-    /// Whether the API server serves the kind, where others install it.
+    /// Whether the API server serves the kind, for kinds that are installed separately.
     pub served: Option<watch::Receiver<bool>>,
-    /// What it keeps true.
+    /// Receives what the watch shows.
     pub store: Arc<dyn WatchSink<R>>,
     /// Opens with the first complete list, for good.
     pub gate: Gate,
-    /// Counts events and tells whether the watch works.
+    /// Counts events, and reports whether the watch works.
     pub metrics: Arc<Metrics>,
 }
 
 impl<R, S> Watch<R, S>
 where
     R: Record,
-    S: Resource + Into<Seen<R>> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+    S: Resource + Into<Projected<R>> + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
 {
-    /// Watches for ever; `concerned` hears of every change that somebody should look at.
+    /// Watches forever; `concerned` receives everything to enqueue.
     pub async fn run(self, concerned: impl Fn(Enqueue)) {
         let Some(mut served) = self.served.clone() else {
             return self.follow(false, &concerned).await;
@@ -175,7 +169,7 @@ where
                     Err(error) => {
                         failures += 1;
                         self.failed(&kind, &error, failures);
-                        // What has been listed serves on, as old as it is.
+                        // What was listed stays in use, however old it is.
                         if !listed {
                             self.store.failing(&self.scope);
                         }
@@ -239,7 +233,7 @@ where
         }
     }
 
-    /// kube's watcher does not tell that it is connected again: who is quiet for long enough is.
+    /// kube's watcher does not report that it has reconnected: a watch that stays quiet for long enough has.
     async fn next<E: Stream + Unpin>(&self, events: &mut E, failures: &mut u32) -> Option<E::Item> {
         if *failures > 0 {
             if let Ok(next) = timeout(QUIET, events.next()).await {
@@ -259,7 +253,7 @@ where
 
     fn failed(&self, kind: &str, error: &Error, failures: u32) {
         self.metrics.watch_healthy(kind, false);
-        // A watch is cut now and then; only what lasts is worth an operator's look.
+        // Watches are cut now and then; only a lasting failure deserves a warning.
         if failures == 1 && was_cut(error) {
             tracing::debug!(%kind, %error, "watch was cut");
         } else if let Some(rule) = missing_rule::<R>(error).filter(|_| self.store.what().is_none())
@@ -278,7 +272,7 @@ fn backoff(failures: u32) -> Duration {
     full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-/// The RBAC rule that a refused watch needs (FW-12).
+/// The RBAC rule that a refused watch lacks (FW-12).
 fn missing_rule<R: Record>(error: &Error) -> Option<String> {
     let (Error::InitialListFailed(kube::Error::Api(status))
     | Error::WatchStartFailed(kube::Error::Api(status))) = error

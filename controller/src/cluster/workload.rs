@@ -1,4 +1,4 @@
-//! Workloads of both kinds at the API server: what stands there, and our writes.
+//! Workloads of both kinds: what the API server has, and our writes.
 
 mod fields;
 mod immutable;
@@ -21,14 +21,12 @@ pub use immutable::SELECTOR;
 /// Reads and writes workloads.
 pub struct Workloads {
     applier: Applier,
-    /// Deployments.
     pub deployments: Objects<OfKind<Deployment>>,
-    /// `StatefulSet`s.
     pub stateful_sets: Objects<OfKind<StatefulSet>>,
 }
 
 impl Workloads {
-    /// Workloads that are applied by `applier`.
+    /// Applies workloads through `applier`.
     pub fn new(applier: &Applier) -> Self {
         Self {
             applier: applier.clone(),
@@ -37,7 +35,7 @@ impl Workloads {
         }
     }
 
-    /// What the watches show under a name.
+    /// Returns the workload that the watches show under a name.
     pub fn seen(&self, kind: WorkloadKind, key: &Key) -> Option<Arc<WorkloadRecord>> {
         match kind {
             WorkloadKind::Deployment => of_kind(self.deployments.store.get(key)),
@@ -45,10 +43,10 @@ impl Workloads {
         }
     }
 
-    /// What stands under a name, also where the watches, which see our labels only, show nothing.
+    /// Reads the live workload, even if the watches, which select our labels only, do not show it.
     ///
     /// # Errors
-    /// When the API server does not tell.
+    /// When the API server fails.
     pub async fn live(
         &self,
         kind: WorkloadKind,
@@ -60,10 +58,10 @@ impl Workloads {
         })
     }
 
-    /// Makes a workload what `object` says; another that has its name by now is left as it is.
+    /// Applies `object` to a workload; another object that has taken its name is left as it is.
     ///
     /// # Errors
-    /// 409 when it is gone; else when the API server refuses or fails.
+    /// 409 when it no longer exists; otherwise when the API server refuses or fails.
     pub async fn update(
         &self,
         workload: &WorkloadRecord,
@@ -91,10 +89,10 @@ impl Workloads {
         })
     }
 
-    /// Makes the workload, unless there is one of its name, which is left as it is.
+    /// Creates the workload. An existing one of its name is left as it is.
     ///
     /// # Errors
-    /// 409 when there is one; else when the API server refuses or fails.
+    /// 409 when one exists; otherwise when the API server refuses or fails.
     pub async fn create(
         &self,
         kind: WorkloadKind,
@@ -114,8 +112,8 @@ impl Workloads {
         })
     }
 
-    /// Gives the live number of replicas an owner of its own, so that it stays when ours goes: a field that
-    /// nobody owns falls back to 1.
+    /// Hands the live number of replicas over to a field manager of its own, so that it stays when we stop applying it:
+    /// a field without an owner falls back to 1.
     ///
     /// # Errors
     /// When the API server refuses or fails.
@@ -124,7 +122,7 @@ impl Workloads {
         applied.map(drop)
     }
 
-    /// Gives the number of replicas an owner of its own, who wants so many.
+    /// Sets the number of replicas under a field manager of its own.
     ///
     /// # Errors
     /// When the API server refuses or fails.
@@ -143,11 +141,11 @@ impl Workloads {
         self.update_as(workload, manager::HANDOVER, &object).await
     }
 
-    /// Makes the former operator's fields ours, so that what we no longer send disappears with our next
-    /// apply (WRK-7). `index` is where its entry stands.
+    /// Transfers the former operator's fields to our field manager, so that our next apply removes those that we no
+    /// longer send (WRK-7). `index` is the position of its entry in `managedFields`.
     ///
     /// # Errors
-    /// `Stale` when the entry is no longer there.
+    /// `Stale` when the entry no longer exists.
     pub async fn take_over_fields(
         &self,
         workload: &WorkloadRecord,
@@ -169,7 +167,7 @@ impl Workloads {
         }
     }
 
-    /// Deletes the workload, its pods in the background. One that is gone is a success.
+    /// Deletes the workload, and its pods in the background. Succeeds if it does not exist.
     ///
     /// # Errors
     /// `Stale` when another object has its name.
@@ -181,7 +179,7 @@ impl Workloads {
         }
     }
 
-    /// Gives up our ownerReference on the workload, which then outlives its actor (FW-23).
+    /// Removes our owner reference from the workload, which then outlives its actor (FW-23).
     ///
     /// # Errors
     /// `Stale` when another object has its name.
@@ -193,7 +191,7 @@ impl Workloads {
         }
     }
 
-    /// Makes the workload that of the actor with the uid `heir`, which has the name of its former one (D13).
+    /// Transfers the workload to the actor with the uid `heir`, which has the name of the former owner (D13).
     ///
     /// # Errors
     /// `Stale` when another object has its name.
@@ -210,7 +208,7 @@ impl Workloads {
         }
     }
 
-    /// Deletes the workload and leaves its pods to the next one of its name (FW-22).
+    /// Deletes the workload, and leaves its pods to the next one of its name (FW-22).
     ///
     /// # Errors
     /// `Stale` when another object has its name.
@@ -222,11 +220,10 @@ impl Workloads {
         }
     }
 
-    /// Makes the fields ours that kubectl and Helm wrote, and notes on the workload that this was done
-    /// (FW-22).
+    /// Takes over the fields that kubectl and Helm own, and records that in an annotation on the workload (FW-22).
     ///
     /// # Errors
-    /// `Stale` when the workload changed meanwhile, or is gone.
+    /// `Stale` when the workload changed in the meantime, or no longer exists.
     pub async fn reclaim_fields(&self, workload: &WorkloadRecord) -> Result<(), WriteError> {
         let key = &workload.metadata.key;
         let live = self.whole(workload.kind, key).await?;
@@ -252,10 +249,10 @@ impl Workloads {
         Ok(())
     }
 
-    /// Paths of the fields of `object` that what stands under its name has otherwise, for good.
+    /// Paths of the immutable fields in which the live object differs from `object`.
     ///
     /// # Errors
-    /// When the API server does not tell.
+    /// When the API server fails.
     pub async fn immutable_differences(
         &self,
         kind: WorkloadKind,

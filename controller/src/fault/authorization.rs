@@ -1,8 +1,8 @@
-//! What the API server says of an account that lacks a right, as the rule that is missing (FW-27).
+//! Turns a refusal for a missing right into the RBAC rule that is missing (FW-27).
 
 use super::{Fault, Reason, Requeue};
 
-/// The fault of the account that `message` names. `None` where another thing than a right is missing.
+/// The fault of the account that `message` names; `None` if something other than a right is missing.
 pub(super) fn missing_right(what: &str, message: &str) -> Option<Fault> {
     let refusal = Refusal::read(message)?;
     Some(Fault {
@@ -12,7 +12,7 @@ pub(super) fn missing_right(what: &str, message: &str) -> Option<Fault> {
     })
 }
 
-/// The API server's words: `User "U" cannot VERB resource "R" in API group "G" in the namespace "N"`.
+/// The API server's wording: `User "U" cannot VERB resource "R" in API group "G" in the namespace "N"`.
 struct Refusal<'a> {
     user: &'a str,
     verb: &'a str,
@@ -45,7 +45,7 @@ impl<'a> Refusal<'a> {
             || format!("user {}", self.user),
             |(namespace, name)| format!("ServiceAccount {namespace}/{name}"),
         );
-        // An apply makes what is not there: one of the two alone would be asked for next.
+        // An apply may create the object: with only one of the two verbs, the other would be missing next.
         let verbs = match self.verb {
             "create" | "patch" => "create, patch",
             verb => verb,
@@ -90,7 +90,7 @@ mod tests {
 
     /// API-5
     #[test]
-    fn refusal_of_the_content_is_no_missing_right() {
+    fn rejected_content_is_not_a_missing_right() {
         for text in [
             r#"pods "a" is forbidden: exceeded quota: small, requested: pods=1"#,
             r#"deployments.apps "a" is forbidden: violates PodSecurity "restricted""#,

@@ -1,4 +1,4 @@
-//! Why a pass could neither do nor tell.
+//! Errors that end a reconcile.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use super::Fenced;
 use super::authorization::missing_right;
 use super::{Fault, Reason, Requeue};
 
-/// Why a pass could neither do nor tell what it should.
+/// Why a reconcile could neither act nor report a condition.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the pass had read was old.
+    /// The reconcile had read stale data.
     #[error("{0} changed meanwhile")]
     Stale(&'static str),
-    /// The broker was not asked: too many calls wait for its answers. No state of the actor.
+    /// The broker was not called: too many calls are in flight. This is no state of the actor.
     #[error("{0}")]
     Busy(String, Duration),
-    /// The API server failed, or refused for a reason that may pass.
+    /// The API server failed, or refused for a transient reason.
     #[error("API server: {0}")]
     Api(#[source] kube::Error),
 }
 
-/// Nothing announces that a quota has room again (FW-28).
+/// Retry delay for an exceeded quota: no event announces that it has room again (FW-28).
 const QUOTA: Duration = Duration::from_mins(1);
 
 impl Error {
@@ -39,7 +39,7 @@ impl Error {
         }
     }
 
-    /// When to look again.
+    /// When to requeue.
     pub fn retry(&self) -> Requeue {
         match self {
             Self::Stale(_) => Requeue::Now,
@@ -66,7 +66,7 @@ impl Error {
     }
 }
 
-/// What the API server says to a write of a child: a refusal of its content is the actor's condition,
+/// Classifies the API server's error for a write of a child: rejected content becomes a condition of the actor,
 /// anything else is not the actor's fault.
 pub fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     match error {
@@ -80,8 +80,8 @@ pub fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     }
 }
 
-/// Whether what the API server says to the creation of a child may hide that the name is somebody's: it refuses some objects before
-/// it looks whether there is one.
+/// Whether the API server's error for the creation of a child may hide that the name is taken: it rejects some objects
+/// before it checks whether one exists.
 pub fn may_be_taken(refusal: &Result<Fault, Error>) -> bool {
     matches!(refusal, Ok(_) | Err(Error::Stale(_)))
 }
@@ -91,7 +91,7 @@ fn refusal(what: &str, status: &Status) -> Fault {
         reason: Reason::ReconcileError,
         message: format!("{what}: {}", status.message),
         retry: match status {
-            // A kind whose CRD has just come is served a moment later.
+            // A kind is served a moment after its CRD was installed.
             _ if status.is_not_found() => Requeue::Backoff,
             _ if status.message.contains("exceeded quota") => Requeue::After(QUOTA),
             _ => Requeue::SlowBackoff,
@@ -99,8 +99,8 @@ fn refusal(what: &str, status: &Status) -> Fault {
     }
 }
 
-/// A value of the wrong type that the schemaless template let through is answered by a 500 that only its
-/// text tells from a failure of the server.
+/// The API server returns 500 for a value of the wrong type that the schemaless template let through. Only the text
+/// distinguishes that from a server failure.
 fn is_refusal(status: &Status) -> bool {
     match status.code {
         429 => false,
@@ -132,7 +132,7 @@ mod tests {
 
     /// API-5, API-6
     #[test]
-    fn a_refusal_of_the_content_is_the_actors_fault_whatever_its_code() {
+    fn rejected_content_is_the_actors_fault_whatever_the_status_code() {
         for (code, text) in [
             (400, "strict decoding error"),
             (403, "exceeded quota"),
@@ -160,7 +160,7 @@ mod tests {
 
     /// FW-28, FW-32
     #[test]
-    fn when_to_look_again_depends_on_what_failed() {
+    fn requeue_depends_on_what_failed() {
         let busy: Status = serde_json::from_str(
             r#"{"status": "Failure", "code": 429, "details": {"retryAfterSeconds": 7}}"#,
         )
@@ -204,7 +204,7 @@ mod tests {
 
     /// FW-31
     #[test]
-    fn a_failing_api_server_is_nobodys_fault() {
+    fn api_server_failure_is_not_the_actors_fault() {
         for (code, text) in [
             (409, "the object has been modified"),
             (429, "too many requests"),

@@ -1,10 +1,9 @@
-//! Reasons of conditions, and how soon each deserves another look (design, "When to look again").
+//! Reasons of conditions, and how soon each fault is retried (design, "When to look again").
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why a condition has its status. The name is the text that users see; docs/spec/standalone.md
-/// and docs/spec/binding.md
+/// Why a condition has its status. Users see the variant's name; docs/spec/standalone.md and docs/spec/binding.md
 /// explain each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -52,7 +51,7 @@ pub enum Reason {
     MetricsUnavailable,
     KedaNotInstalled,
     RivalAutoscaler,
-    /// An autoscaler of the user's decides the number of pods, as it may.
+    /// The user's own autoscaler decides the number of pods, which is allowed.
     ScaledByOther,
     QueueURLUnknown,
     ScalingNotSupported,
@@ -60,7 +59,7 @@ pub enum Reason {
     Resolved,
     TargetNotFound,
     TargetNotReady,
-    /// Its user has stopped it.
+    /// The user has stopped it.
     TargetStopped,
     KindNotInstalled,
     KindForbidden,
@@ -96,7 +95,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether a spec that cannot be acted on is so because of its transport.
+    /// Whether a spec with this reason is unusable because of its transport.
     pub fn is_of_transport(self) -> bool {
         matches!(self, Self::InvalidTransport | Self::QueueConflict)
     }
@@ -108,35 +107,33 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is wrong, for a condition, and when to look again.
+/// What is wrong, for a condition, and when to retry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The condition's reason.
     pub reason: Reason,
     /// The condition's message: what is wrong, where, what to do.
     pub message: String,
-    /// When to look again.
     pub retry: Requeue,
 }
 
-/// When to look again after a fault.
+/// When to reconcile again after a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// A watch will wake us: the spec, the configuration or another object must change.
+    /// On a watch event: the spec, the configuration or another object must change.
     AwaitChange,
-    /// Nothing will wake us: 30 s to 5 min.
+    /// Without an event to wait for: 30 s to 5 min.
     SlowBackoff,
-    /// It may pass: 1 s to 5 min.
+    /// For a transient failure: 1 s to 5 min.
     Backoff,
-    /// Our view was old: at once.
+    /// At once: our view was stale.
     Now,
-    /// The answer itself said when.
+    /// After the delay that the error itself named.
     After(Duration),
-    /// One thing failed, and another must be looked at after this time at the latest.
+    /// One thing failed, and another must be checked after this time at the latest.
     FailedAnd(Failure, Duration),
 }
 
-/// How soon it is tried again what failed.
+/// How soon a failure is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
     /// As [`Requeue::Backoff`].
@@ -146,8 +143,7 @@ pub enum Failure {
 }
 
 impl Requeue {
-    /// What does justice to both: what failed more pressingly is tried again, and the first timer is kept,
-    /// for nobody knows yet which of them comes first.
+    /// Combines both: the more urgent retry and the earlier timer, because it is not known yet which comes first.
     pub fn sooner(self, other: Self) -> Self {
         if self == Self::Now || other == Self::Now {
             return Self::Now;
@@ -162,7 +158,7 @@ impl Requeue {
         }
     }
 
-    /// Whether it is another attempt at what failed (FW-6).
+    /// The backoff of the retry, if this is a retry of a failure (FW-6).
     pub fn failure(self) -> Option<Failure> {
         match self {
             Self::Backoff => Some(Failure::Backoff),
@@ -185,7 +181,7 @@ fn first<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 }
 
 impl Fault {
-    /// A fault that only a change of the actor, the configuration or another object ends.
+    /// A fault that ends only with a change of the actor, the configuration or another object.
     pub fn until_change(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -201,7 +197,7 @@ mod tests {
 
     /// FW-7, FW-32
     #[test]
-    fn of_two_reasons_to_look_again_neither_hides_the_other() {
+    fn combined_requeues_keep_both_the_retry_and_the_timer() {
         let after = |seconds| Requeue::After(Duration::from_secs(seconds));
         let failed = |failure, seconds| Requeue::FailedAnd(failure, Duration::from_secs(seconds));
         let (soon, slowly) = (Failure::Backoff, Failure::SlowBackoff);

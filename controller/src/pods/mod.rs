@@ -1,4 +1,4 @@
-//! What keeps pods from running, and what status says of them.
+//! What keeps pods from running, and how status summarizes it.
 
 pub mod mounts;
 pub mod refusals;

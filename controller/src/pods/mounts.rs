@@ -1,30 +1,30 @@
-//! Volumes that pods cannot mount: only Events tell of them, and only the kubelet's next ones that it
-//! still is so (STA-2).
+//! Volumes that pods cannot mount. Only Events report them, and only repeated Events of the kubelet show that the
+//! problem persists (STA-2).
 //!
-//! One entry per pod is kept, whatever number of Events tells of it, until the pod's containers start or
-//! the pod is gone.
+//! Keeps one entry per pod, however many Events report it, until the pod's containers start or the pod is deleted.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::cluster::store::{Scope, Store, covers};
 use crate::cluster::watch::WatchSink;
-use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, Problem, Record, Seen};
+use crate::record::{Enqueue, Key, PodEventRecord, PodRecord, Problem, Projected, Record};
 
-/// The kubelet repeats itself within 2 minutes and 2 seconds: who has been silent for this long, while it told
-/// of something else, has been overcome.
+/// The kubelet repeats an Event within 2 minutes and 2 seconds. A problem that it has not repeated for this long, while
+/// it reported another one, is resolved.
 const REPEATED: Duration = Duration::from_mins(5);
 
-/// An Event may come before its pod: until then it is kept for this long.
+/// An Event may arrive before its pod: it is kept for this long without the pod.
 const EARLY: Duration = Duration::from_secs(30);
 
-/// With fewer entries nothing is searched for those that have ended.
+/// Below this many entries, ended ones are not swept.
 const SWEEP: usize = 1024;
 
-/// What Events tell of pods that cannot mount a volume.
+/// Mount problems of pods, as reported by Events.
 #[derive(Debug)]
 pub struct Mounts {
     pods: Arc<Store<PodRecord>>,
@@ -37,13 +37,13 @@ struct Inner {
     sweep_at: usize,
 }
 
-/// What is wrong with one pod.
+/// Mount problem of one pod.
 #[derive(Debug)]
 struct Trouble {
     pod_uid: Box<str>,
     since: Timestamp,
     told: Told,
-    /// Something else that has been told since.
+    /// Another problem reported since.
     rival: Option<Told>,
 }
 
@@ -54,7 +54,7 @@ struct Told {
 }
 
 impl Mounts {
-    /// Those of these pods.
+    /// Keeps the mount problems of `pods`.
     pub fn of(pods: &Arc<Store<PodRecord>>) -> Self {
         let inner = Inner {
             of_pods: HashMap::new(),
@@ -66,7 +66,7 @@ impl Mounts {
         }
     }
 
-    /// Adds to a pod's record what Events tell of it.
+    /// Adds a reported mount problem to the pod's record, unless a problem there takes precedence.
     pub fn complete(&self, pod: &mut Arc<PodRecord>) {
         if pod.mounted {
             return;
@@ -86,17 +86,17 @@ impl Mounts {
         }
     }
 
-    /// Pods of which something is kept.
+    /// Number of pods with an entry.
     pub fn len(&self) -> usize {
         self.with(|inner| inner.of_pods.len())
     }
 
-    /// Drops what is kept of every namespace that no longer is in one of `scopes`.
+    /// Drops the entries of namespaces outside `scopes`.
     pub fn forget_all_but(&self, scopes: &BTreeSet<Scope>) {
         self.with(|inner| inner.of_pods.retain(|pod, _| covers(scopes, pod)));
     }
 
-    /// Takes an Event. Answers whom it concerns, if it tells anything new.
+    /// Records an Event. Returns whom to enqueue, if it reports anything new.
     fn take(&self, event: &PodEventRecord, now: Timestamp) -> Enqueue {
         let Some(problem) = event.problem.clone() else {
             return Enqueue::Nobody;
@@ -111,18 +111,18 @@ impl Mounts {
             }
             inner.take(event, told, now)
         });
-        // After it is kept: a pod that comes later finds it.
+        // Look up the pod only now that the problem is stored: a pod that arrives later finds it there.
         let pod = self.pods.get(&event.pod).filter(|_| news);
         pod.filter(|pod| concerns(pod, &event.pod_uid))
             .map_or(Enqueue::Nobody, |pod| pod.concerns())
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.inner.lock())
     }
 }
 
-/// Whether an Event about the pod of this uid tells anything of this one.
+/// Whether an Event about the pod with this uid applies to `pod`.
 fn concerns(pod: &PodRecord, uid: &str) -> bool {
     *pod.metadata.uid == *uid && !pod.mounted
 }
@@ -145,7 +145,7 @@ impl Inner {
         }
     }
 
-    /// Drops what has ended.
+    /// Drops ended entries.
     fn sweep(&mut self, pods: &Store<PodRecord>, now: Timestamp) {
         self.of_pods.retain(|key, trouble| match pods.get(key) {
             Some(pod) => concerns(&pod, &trouble.pod_uid),
@@ -156,9 +156,9 @@ impl Inner {
 }
 
 impl Trouble {
-    /// Answers whether it speaks of something else from now on. Of several volumes one speaks for the others,
-    /// as long as it is repeated: while a `ConfigMap` is missing, the kubelet tells from time to time that
-    /// not all volumes are there, too. Of several classes the first counts (STA-3).
+    /// Returns whether the reported problem changed. Of several volumes, one represents the others as long as it is
+    /// repeated: while a `ConfigMap` is missing, the kubelet also reports from time to time that not all volumes are
+    /// mounted. Of several classes, the first takes precedence (STA-3).
     fn add(&mut self, told: Told) -> bool {
         if told.problem == self.told.problem {
             if told.last > self.told.last {
@@ -189,24 +189,24 @@ impl Trouble {
     }
 }
 
-/// Whether no more than `span` has passed from `then` to `now`.
+/// Whether at most `span` has passed from `then` to `now`.
 fn lies_within(span: Duration, then: Timestamp, now: Timestamp) -> bool {
     then.checked_add(span).map_or(true, |ends| now <= ends)
 }
 
-/// The API server drops an Event after an hour, and people delete them: that a volume is mounted shows at the
-/// pod alone.
+/// The deletion of an Event means nothing: the API server drops it after an hour, and users delete Events. Only the pod
+/// shows that a volume is mounted.
 impl WatchSink<PodEventRecord> for Mounts {
     fn relisting(&self, _: &Scope) {}
 
-    fn show(&self, _: &Scope, seen: &Seen<PodEventRecord>) -> Vec<Enqueue> {
+    fn show(&self, _: &Scope, seen: &Projected<PodEventRecord>) -> Vec<Enqueue> {
         match self.take(&seen.record, Timestamp::now()) {
             Enqueue::Nobody => Vec::new(),
             concerns => vec![concerns],
         }
     }
 
-    fn removed(&self, _: &Scope, _: &Seen<PodEventRecord>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, _: &Projected<PodEventRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 

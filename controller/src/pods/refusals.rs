@@ -1,32 +1,34 @@
-//! Pods that a `StatefulSet` is not allowed to make, by a quota for example: a Deployment has a condition for that, of
-//! a `StatefulSet` only Events tell (STA-2).
+//! Pods that a `StatefulSet` may not create, because of a quota for example. A Deployment reports this in a condition,
+//! a `StatefulSet` only by Events (STA-2).
 //!
-//! One entry per set is kept, whatever number of Events tells of it.
+//! Keeps one entry per set, however many Events report it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    Enqueue, Key, OfKind, PodRecord, Record, RefusalRecord, ReplicaFailure, Seen, WorkloadRecord,
+    Enqueue, Key, OfKind, PodRecord, Projected, Record, RefusalRecord, ReplicaFailure,
+    WorkloadRecord,
 };
 
-/// The controller of `StatefulSet`s tries again within 17 minutes, and may write one Event in 5: who has been silent
-/// for this long is not refused any more.
+/// The `StatefulSet` controller retries within 17 minutes, and may write one Event in 5 minutes: a refusal that is not
+/// repeated for this long is over.
 const REPEATED: Duration = Duration::from_mins(25);
 
-/// An Event may come before its set: until then it is kept for this long.
+/// An Event may arrive before its set: it is kept for this long without the set.
 const EARLY: Duration = Duration::from_secs(30);
 
-/// With fewer entries nothing is searched for those that have ended.
+/// Below this many entries, ended ones are not swept.
 const SWEEP: usize = 1024;
 
-/// What Events tell of `StatefulSet`s whose pods are refused.
+/// `StatefulSet`s whose pods are refused, as reported by Events.
 #[derive(Debug)]
 pub struct Refusals {
     sets: Arc<Store<OfKind<StatefulSet>>>,
@@ -47,17 +49,17 @@ struct Refused {
     since: Timestamp,
 }
 
-/// What keeps pods of a `StatefulSet` from being made.
+/// Why a `StatefulSet` may not create its pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// As a Deployment would tell it.
+    /// In the form of a Deployment's condition.
     pub failure: ReplicaFailure,
-    /// When it no longer counts, unless it is repeated.
+    /// When it stops counting, unless it is repeated.
     pub ends: Timestamp,
 }
 
 impl Refusals {
-    /// Those of these sets.
+    /// Keeps the refusals of `sets`.
     pub fn of(sets: &Arc<Store<OfKind<StatefulSet>>>) -> Self {
         let inner = Inner {
             of_sets: HashMap::new(),
@@ -69,8 +71,8 @@ impl Refusals {
         }
     }
 
-    /// What keeps `workload` from having as many pods as it should. Who has them all, or has had another one made
-    /// since, is not refused any more.
+    /// Why `workload` has fewer pods than desired. A set that has all its pods, or has created another one since, is
+    /// not refused any more.
     pub fn of_workload(
         &self,
         workload: &WorkloadRecord,
@@ -102,12 +104,12 @@ impl Refusals {
         })
     }
 
-    /// Sets of which something is kept.
+    /// Number of sets with an entry.
     pub fn len(&self) -> usize {
         self.with(|inner| inner.of_sets.len())
     }
 
-    /// Takes an Event. Answers whom it concerns, if it tells anything new.
+    /// Records an Event. Returns whom to enqueue, if it reports anything new.
     fn take(&self, event: &RefusalRecord, now: Timestamp) -> Enqueue {
         let news = self.with(|inner| {
             if inner.of_sets.len() >= inner.sweep_at {
@@ -115,14 +117,14 @@ impl Refusals {
             }
             inner.take(event, now)
         });
-        // After it is kept: a set that comes later finds it.
+        // Look up the set only now that the refusal is stored: a set that arrives later finds it there.
         let set = self.sets.get(&event.set).filter(|_| news);
         set.filter(|set| *set.record.metadata.uid == *event.set_uid)
             .map_or(Enqueue::Nobody, |set| set.concerns())
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
-        look(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.inner.lock())
     }
 }
 
@@ -145,7 +147,7 @@ impl Inner {
         !told
     }
 
-    /// Drops what has ended.
+    /// Drops ended entries.
     fn sweep(&mut self, sets: &Store<OfKind<StatefulSet>>, now: Timestamp) {
         self.of_sets.retain(|key, refused| match sets.get(key) {
             Some(set) => set.record.metadata.uid == refused.set_uid && refused.ends() > now,
@@ -164,18 +166,19 @@ impl Refused {
     }
 }
 
-/// The API server drops an Event after an hour, and people delete them: that a pod is made shows at the set alone.
+/// The deletion of an Event means nothing: the API server drops it after an hour, and users delete Events. Only the set
+/// shows that a pod was created.
 impl WatchSink<RefusalRecord> for Refusals {
     fn relisting(&self, _: &Scope) {}
 
-    fn show(&self, _: &Scope, seen: &Seen<RefusalRecord>) -> Vec<Enqueue> {
+    fn show(&self, _: &Scope, seen: &Projected<RefusalRecord>) -> Vec<Enqueue> {
         match self.take(&seen.record, Timestamp::now()) {
             Enqueue::Nobody => Vec::new(),
             concerns => vec![concerns],
         }
     }
 
-    fn removed(&self, _: &Scope, _: &Seen<RefusalRecord>) -> Vec<Enqueue> {
+    fn removed(&self, _: &Scope, _: &Projected<RefusalRecord>) -> Vec<Enqueue> {
         Vec::new()
     }
 

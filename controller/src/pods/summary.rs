@@ -1,4 +1,4 @@
-//! What an actor's pods add up to (STA-1 to STA-3).
+//! Summary of an actor's pods (STA-1 to STA-3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::record::{Class, PodRecord, Problem};
 
-/// A container that ended with an error counts as failing for this long (STA-2).
+/// How long a container's failed exit counts as a failure (STA-2).
 const FAILED_EXIT_COUNTS: Duration = Duration::from_mins(10);
 
 /// An actor's pods, counted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pods {
-    /// Pods of the current template that take work.
+    /// Ready pods of the current template.
     pub current_ready: i32,
-    /// Pods of an older template that still work.
+    /// Pods of an older template that are not terminating.
     pub old: i32,
-    /// Pods of the current template that are on their way out.
+    /// Terminating pods of the current template.
     pub leaving: i32,
-    /// Every pod that exists, those on their way out included.
+    /// All pods that have not finished, terminating ones included.
     pub existing: i32,
     /// Pods with a known failure.
     pub failing: i32,
     /// Other pods that are not ready.
     pub pending: i32,
-    /// The first failure among pods of the current template, with its pod.
+    /// The failure of the first class among pods of the current template, with its pod.
     pub failure: Option<(Problem, Arc<str>)>,
-    /// Since when the pod has run that has been unready longest.
+    /// Earliest time since which a running pod of the current template has been unready.
     pub unready_since: Option<Timestamp>,
     /// When the next failed exit stops counting.
     pub failure_ends: Option<Timestamp>,
 }
 
 impl Pods {
-    /// Counts `pods`; `template_hash` is that of the template in force.
+    /// Counts `pods`; `template_hash` is that of the current template.
     pub fn count(pods: &[Arc<PodRecord>], template_hash: Option<&str>, now: Timestamp) -> Self {
         let mut counts = Self::default();
-        // The smallest name speaks for the others, so that the message stays the same between passes.
+        // Of pods with equal failures, the smallest name is reported, so that the message is stable between reconciles.
         let mut by_name: Vec<_> = pods.iter().collect();
         by_name.sort_by(|one, other| one.metadata.key.name.cmp(&other.metadata.key.name));
         for pod in by_name {
@@ -109,7 +109,7 @@ impl Pods {
     }
 }
 
-/// STA-3: what the condition says of a failure.
+/// Message of the condition for a failure (STA-3).
 pub fn message(problem: &Problem, pod: &str) -> String {
     match &problem.container {
         Some(container) => format!("Container {container}: {} (pod {pod})", problem.reason),

@@ -1,15 +1,15 @@
-//! Whether enough has been listed to conclude anything from what is not shown: a namespace may be added,
-//! and kinds installed, while we lead.
+//! Checks that caches are synced before absence is concluded from them: namespaces may be added and kinds installed
+//! while we lead.
 
 use crate::context::Context;
 use crate::fault::Requeue;
 use crate::record::Key;
 
-/// Another namespace's actors are there in a moment, or else their list fails.
+/// Requeue interval: the actors of another namespace are listed within moments, unless the list fails.
 const SHORTLY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Context {
-    /// Whether an actor cannot be looked after yet; and when it is to be seen again.
+    /// Returns when to requeue an actor whose caches are not synced; `None` if it can be reconciled.
     pub(super) fn is_blind(&self, key: &Key) -> Option<Requeue> {
         let actors = &self.stores.actors;
         let actor = actors.get(key)?;
@@ -31,7 +31,7 @@ impl Context {
             && self.config_maps.objects.store.is_listed(namespace)
     }
 
-    /// Whether what is not shown of KEDA's objects is not there.
+    /// Returns whether the caches of KEDA's objects are synced, so that an absent object does not exist.
     pub(super) fn sees_keda(&self, namespace: &str) -> bool {
         self.keda.is_installed()
             && self.scaled_objects.store.is_listed(namespace)
@@ -39,10 +39,11 @@ impl Context {
     }
 }
 
-/// Who has a queue goes on while other namespaces are listed: nobody there can take it (QUE-3).
+/// An actor with a queue proceeds while other namespaces are being listed, because no actor there can take its queue
+/// (QUE-3).
 fn blind(lists_own: bool, awaits_others: bool, has_queue: bool) -> Option<Requeue> {
     match (lists_own, awaits_others) {
-        // The list wakes its actors.
+        // The completed list enqueues its actors.
         (false, _) => Some(Requeue::AwaitChange),
         (true, true) if !has_queue => Some(Requeue::After(SHORTLY)),
         (true, _) => None,
@@ -55,7 +56,7 @@ mod tests {
 
     /// FW-13, QUE-3, KEDA-9
     #[test]
-    fn nothing_is_concluded_from_lists_that_are_on_their_way() {
+    fn actors_wait_until_their_caches_are_synced() {
         let rows = [
             (true, false, false, None),
             (true, true, true, None),

@@ -1,5 +1,5 @@
-//! What is done about a field that somebody takes back (docs/spec/binding.md, section 7). Pure: who asks tells whether
-//! the field stands, and remembers the state in the actor's status.
+//! Contention over a field that another manager takes back (docs/spec/binding.md, section 7). Pure: the caller observes
+//! the field and stores the state in the actor's status.
 
 pub mod contest;
 pub mod field_owner;
@@ -11,31 +11,30 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// So many losses in a row end the tries.
+/// Consecutive losses after which the operator gives up.
 const MOST: u8 = 5;
-/// The longest wait after a loss.
+/// The longest backoff after a loss.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// What a contested field is for. Each has a state of its own, and no actor has more of them than status lists: a
-/// binding has no workload of ours, and all others are a binding's but that of the `ScaledObject`.
+/// What a contested field is for. Each part has a state of its own, and status has room for all parts of one actor: a
+/// binding has no workload of ours, and a standalone actor contests only that and the `ScaledObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Our containers, volumes and annotations in a pod template (CONF-1).
     Template,
-    /// The annotation that makes pods roll (CONF-2).
+    /// The annotation that triggers a rollout (CONF-2).
     Roll,
     /// The annotation that takes autoscaling from the target's owner (CONF-3).
     Autoscaler,
-    /// The number of pods, which is the autoscaler's (CONF-4).
+    /// The number of pods, which belongs to the autoscaler (CONF-4).
     Replicas,
-    /// What we want of our `ScaledObject` (CONF-5, WRK-8).
+    /// Our fields of the `ScaledObject` (CONF-5, WRK-8).
     ScaledObject,
-    /// What we want of our own workload (WRK-8).
+    /// Our fields of our own workload (WRK-8).
     Workload,
 }
 
 impl Part {
-    /// All of them.
     pub const ALL: [Self; 6] = [
         Self::Template,
         Self::Roll,
@@ -45,7 +44,7 @@ impl Part {
         Self::Workload,
     ];
 
-    /// What status and metrics call it.
+    /// The name in status and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Template => "Template",
@@ -58,30 +57,29 @@ impl Part {
     }
 }
 
-/// The specs for which tries were given up; with others they begin anew (CONF-6).
+/// The specs for which attempts were given up; changed specs start over (CONF-6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Specs {
-    /// Generation of the actor's.
+    /// The actor's generation.
     pub generation: i64,
-    /// Tells the target's from another, our fields and the number of replicas left out: a plain target's own
-    /// generation rises with each blow.
+    /// Identifies the target's spec without our fields and the replicas: a plain target's own generation rises with
+    /// every contested write.
     pub target: String,
 }
 
-/// Losses in a row: at least one, and fewer than end the tries.
+/// Consecutive losses: at least one, and fewer than make the operator give up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses(NonZeroU8);
 
 impl Losses {
     const ONE: Self = Self(NonZeroU8::MIN);
 
-    /// `None`: there was none, or so many that nothing is tried any more.
+    /// `None`: there was none, or so many that the operator has given up.
     pub fn new(losses: i32) -> Option<Self> {
         let losses = u8::try_from(losses).ok().and_then(NonZeroU8::new)?;
         (losses.get() < MOST).then_some(Self(losses))
     }
 
-    /// As a number.
     pub fn get(self) -> i32 {
         self.0.get().into()
     }
@@ -90,76 +88,76 @@ impl Losses {
         Self::new(self.get() + 1)
     }
 
-    /// How long nothing is written after the last of them.
+    /// Backoff after the last loss.
     fn wait(self, base: Duration) -> Duration {
         let factor = 1_u32 << self.0.get();
         base.saturating_mul(factor).min(LONGEST)
     }
 }
 
-/// How a field stands in its conflict.
+/// The contention state of a field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nobody has taken it back, or it is not needed any more.
+    /// Uncontested, or not needed any more.
     #[default]
     Idle,
-    /// Written again after so many losses.
+    /// Written again after this many losses.
     Held(Losses),
-    /// Taken back so often; not to be written before.
+    /// Taken back this many times; must not be written before this time.
     Waiting(Losses, Timestamp),
-    /// Not to be written any more, as long as these are the specs.
+    /// Must not be written any more while the specs are these.
     Stopped(Specs),
 }
 
-/// What a pass sees of a field.
+/// A field as observed in a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldView {
-    /// Somebody needs it.
+    /// Whether the field is needed.
     pub needed: bool,
-    /// We wrote it, and want the same since.
+    /// Whether we wrote it, and have wanted the same since.
     pub written: bool,
-    /// It is as wanted.
+    /// Whether it has the desired value.
     pub stands: bool,
 }
 
 /// What to do about a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Nothing: it is not needed, or as wanted.
+pub enum FieldStep {
+    /// Nothing: it is not needed, or has the desired value.
     Rest,
     /// It may be written.
     Write,
-    /// It was taken back: a loss is to be booked, and nothing to be written.
+    /// It was taken back: record a loss, write nothing.
     Lost,
-    /// It is written when this has passed, if it is still needed then.
+    /// Write it after this delay, if it is still needed then.
     Wait(Duration),
-    /// It is not written any more.
+    /// Do not write it any more.
     Stop,
 }
 
 impl State {
-    /// Decides about a field.
-    pub fn decide(&self, sight: FieldView, specs: &Specs, now: Timestamp) -> Step {
+    /// Decides for one field.
+    pub fn decide(&self, sight: FieldView, specs: &Specs, now: Timestamp) -> FieldStep {
         let FieldView {
             needed,
             written,
             stands,
         } = sight;
         if !needed || stands {
-            return Step::Rest;
+            return FieldStep::Rest;
         }
         match self {
-            Self::Stopped(before) if before == specs => Step::Stop,
+            Self::Stopped(before) if before == specs => FieldStep::Stop,
             Self::Waiting(_, until) => match (*until).duration_since(now).try_into() {
-                Ok(wait) if *until > now => Step::Wait(wait),
-                _ => Step::Write,
+                Ok(wait) if *until > now => FieldStep::Wait(wait),
+                _ => FieldStep::Write,
             },
-            Self::Idle | Self::Held(_) if written => Step::Lost,
-            Self::Idle | Self::Held(_) | Self::Stopped(_) => Step::Write,
+            Self::Idle | Self::Held(_) if written => FieldStep::Lost,
+            Self::Idle | Self::Held(_) | Self::Stopped(_) => FieldStep::Write,
         }
     }
 
-    /// After a loss. Tries that were given up for other specs do not count.
+    /// The state after a loss. Attempts that were given up for other specs do not count.
     pub fn lost(&self, specs: Specs, base: Duration, now: Timestamp) -> Self {
         let losses = match self {
             Self::Idle | Self::Stopped(_) => Some(Losses::ONE),
@@ -172,7 +170,7 @@ impl State {
         Self::Waiting(losses, until.unwrap_or(Timestamp::MAX))
     }
 
-    /// After it was written.
+    /// The state after a write.
     pub fn written(&self) -> Self {
         match self {
             Self::Idle | Self::Stopped(_) => Self::Idle,
@@ -180,7 +178,7 @@ impl State {
         }
     }
 
-    /// Losses in a row.
+    /// Consecutive losses.
     pub fn losses(&self) -> i32 {
         match self {
             Self::Idle => 0,

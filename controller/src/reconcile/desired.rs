@@ -1,4 +1,4 @@
-//! What an actor's spec asks for, or why it cannot be had.
+//! What an actor's spec asks for, or why that is not possible.
 
 mod binding;
 pub mod drain;
@@ -19,32 +19,31 @@ use crate::record::ActorRecord;
 pub use binding::Bound;
 pub use standalone::Standalone;
 
-/// What a spec asks for.
+/// The desired state of an actor.
 #[derive(Debug)]
 pub struct Desired {
-    /// The spec.
     pub spec: AsyncActorSpec,
-    /// The transport that it names.
+    /// The transport that the spec names.
     pub transport: Transport,
-    /// The actor's queues.
+    /// Names of the actor's queues.
     pub names: QueueNames,
-    /// Hash of all that its queue should be.
+    /// Hash of everything that its queue should be.
     pub queue_hash: String,
-    /// What only its mode asks for.
+    /// What depends on the actor's mode.
     pub mode: Mode,
 }
 
-/// What only one of the two ways of an actor asks for.
+/// What only one of the two modes asks for.
 #[derive(Debug)]
 pub enum Mode {
-    /// We make the workload.
+    /// The operator manages the workload.
     Standalone(Box<Standalone>),
-    /// Another controller makes it.
+    /// Another controller manages it.
     Binding(Box<Bound>),
 }
 
 impl Desired {
-    /// The actor's queue, as status names it.
+    /// The actor's queue, as recorded in status.
     pub fn queue(&self) -> QueueStatus {
         QueueStatus {
             transport: self.transport.name.clone(),
@@ -53,13 +52,13 @@ impl Desired {
         }
     }
 
-    /// The queue of `actor`, as its broker must know it.
+    /// The queue of `actor`, as its broker has to know it.
     pub fn queue_of(&self, actor: &ActorRecord) -> QueueOf {
         queue_of(actor, &self.spec, self.names.clone())
     }
 
-    /// What makes KEDA scale `target` by the actor's queue, or why KEDA cannot be told of that yet; `None` while scaling
-    /// is off.
+    /// KEDA's objects that scale `target` by the actor's queue, or why the queue cannot be described to KEDA yet;
+    /// `None` while scaling is off.
     pub fn scaling_of(
         &self,
         actor: &ActorRecord,
@@ -75,7 +74,7 @@ impl Desired {
         scaling_of(actor, previous, spec, (transport, names), target)
     }
 
-    /// What is asked for, where we make the workload.
+    /// `None` for a binding.
     pub fn standalone(&self) -> Option<&Standalone> {
         match &self.mode {
             Mode::Standalone(own) => Some(own),
@@ -83,7 +82,7 @@ impl Desired {
         }
     }
 
-    /// What is asked for, where another controller makes the workload.
+    /// `None` for a standalone actor.
     pub fn bound(&self) -> Option<&Bound> {
         match &self.mode {
             Mode::Standalone(_) => None,
@@ -104,11 +103,11 @@ fn queue_of(actor: &ActorRecord, spec: &AsyncActorSpec, names: QueueNames) -> Qu
     }
 }
 
-/// Reads the spec and judges it. The fault of one that cannot be acted on is of the transport or of the
-/// spec; either way nothing is tried before something changes (VAL-19, VAL-20).
+/// Decodes and validates the spec. A fault is of the transport or of the spec; either way nothing is retried before
+/// something changes (VAL-19, VAL-20).
 ///
-/// `previous` is the status of the last pass; `scaled` are the kinds of which a workload of the actor's name is being
-/// scaled, wanted or not.
+/// `previous` is the status of the last reconcile. `scaled` are the kinds for which a workload with the actor's name is
+/// being scaled, desired or not.
 pub fn desired(
     installation: &Installation,
     actor: &ActorRecord,
@@ -175,8 +174,8 @@ pub fn desired(
     }))
 }
 
-/// VAL-11: nothing has been made yet that bears the actor's name, by us, who record it, or by the former operator,
-/// which recorded nothing, but left a status without a mode.
+/// Whether nothing with the actor's name has been created yet: by us, who record it in status, or by the former
+/// operator, which recorded nothing but left a status without a mode (VAL-11).
 fn is_new(previous: &AsyncActorStatus) -> bool {
     let of_former = previous.mode.is_none() && *previous != AsyncActorStatus::default();
     previous.queue.is_none() && previous.inventory.is_empty() && !of_former

@@ -1,7 +1,7 @@
-//! What a dry run of a pod with the sidecar has shown, as status keeps it, and when to make another (SAFE-1 to SAFE-5).
+//! Results of dry runs of pods with the sidecar, as kept in status, and when to make the next one (SAFE-1 to SAFE-5).
 //!
-//! The webhook gives the sidecar to pods of an optional binding only while status says that the API server admits pods
-//! with the actor part of today. Nothing here reads a condition: those may be written by others, and lag (FW-30).
+//! The webhook injects the sidecar into pods of an optional binding only while status says that the API server admits
+//! pods with the current actor part. Conditions are not read here: others may write them, and they lag (FW-30).
 
 use std::collections::BTreeSet;
 
@@ -10,42 +10,42 @@ use asya_shared::inject::bound::{Gate, InjectedHash};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-/// An answer of the API server may quote a whole pod.
+/// An error of the API server may quote a whole pod.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// What a dry run of this pass has come to.
+/// Result of a dry run in this reconcile.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Probed {
-    /// None was made.
+    /// No dry run was made.
     #[default]
     Untried,
     /// The API server admits a pod with the sidecar.
     Admitted,
-    /// The pod came back without the sidecar, for this reason: nothing is known about one that has it.
+    /// The pod came back without the sidecar, for this reason. It proves nothing about a pod with the sidecar.
     NotInjected(String),
-    /// The API server refuses it, with this answer.
+    /// The API server rejects a pod with the sidecar, with this error.
     Refused(String),
 }
 
 /// What is known before a dry run.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// What status says; `None`: nothing, or it is of an earlier release.
+    /// The recorded status; `None` if there is none or an earlier release wrote it.
     pub before: Option<&'a InjectionStatus>,
-    /// What a pod of today would say of itself.
+    /// The injected hash that a pod created now would carry.
     pub hash: &'a str,
     /// Generation of the actor's spec.
     pub generation: i64,
-    /// Resources that need limits in this namespace; `None` while its quotas have not been listed.
+    /// Resources that need limits in this namespace; `None` until its quotas have been listed.
     pub limits: Option<&'a BTreeSet<Box<str>>>,
-    /// A pod of the target has been admitted with this part, for this actor.
+    /// A pod of the target was admitted with this actor part, for this actor.
     pub injected: bool,
-    /// The same, for whichever actor: one that was deleted and created again has another uid.
+    /// The same for any actor uid: an actor that was deleted and created again has another one.
     pub admitted: bool,
 }
 
 impl Known<'_> {
-    /// Whether a dry run would tell something: about another part, spec or release than the last one.
+    /// Whether a dry run would add knowledge: the actor part, the spec or the release differs from the last one.
     pub fn wants_probe(&self) -> bool {
         let Some(limits) = self.limits else {
             return false;
@@ -53,7 +53,7 @@ impl Known<'_> {
         let Some(before) = self.before else {
             return !self.injected;
         };
-        // The webhook has to know the limits first: it reads them off the status.
+        // The webhook reads the limits from status, so they must be recorded there first.
         if !says_limits(before, limits) {
             return false;
         }
@@ -65,7 +65,7 @@ impl Known<'_> {
             || before.platform.as_deref() != Some(&hash.platform)
     }
 
-    /// What status says after this pass.
+    /// The status to record after this reconcile.
     pub fn after(&self, probed: &Probed, binds: bool, now: Timestamp) -> Option<InjectionStatus> {
         let hash = InjectedHash::parse(self.hash)?;
         let legacy = self.before.is_none() && !binds;
@@ -79,7 +79,7 @@ impl Known<'_> {
         }
         match probed {
             Probed::Untried | Probed::NotInjected(_) if !legacy => {
-                // The dry run that is due all the same confirms it, or closes the gate.
+                // The dry run that is still due confirms this or closes the gate.
                 if self.admitted && status.refused.as_ref() != Some(&hash.actor) {
                     status.proved = Some(hash.actor);
                 }
@@ -89,7 +89,7 @@ impl Known<'_> {
                 status.refused = Some(hash.actor);
                 status.message = Some(shortened(text));
             }
-            // A status of an earlier release: the pods that run show what a dry run would.
+            // A status from an earlier release: running pods prove what a dry run would.
             Probed::Untried | Probed::NotInjected(_) | Probed::Admitted => {
                 status.proved = Some(hash.actor);
                 (status.refused, status.message) = (None, None);
@@ -100,7 +100,7 @@ impl Known<'_> {
             status.platform = Some(hash.platform);
         }
         if self.before.is_none_or(|before| differs(before, &status)) {
-            // To the second, as pods tell their creation.
+            // Truncated to seconds, the resolution of a pod's creation timestamp.
             let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
             status.since = Some(Time(now));
         }
@@ -113,7 +113,7 @@ fn says_limits(status: &InjectionStatus, limits: &BTreeSet<Box<str>>) -> bool {
     said.eq(limits.iter().map(|it| &**it))
 }
 
-/// Whether the webhook answers otherwise from now on.
+/// Whether the webhook decides differently from now on.
 fn differs(before: &InjectionStatus, after: &InjectionStatus) -> bool {
     (&before.proved, &before.refused, &before.limits)
         != (&after.proved, &after.refused, &after.limits)

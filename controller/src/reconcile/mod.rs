@@ -1,4 +1,4 @@
-//! One pass over one actor: observe, plan, apply, report.
+//! Reconciles one actor: observe, plan, apply, report.
 
 mod apply;
 mod cache_sync;
@@ -25,22 +25,22 @@ use crate::work_queue::Attempt;
 pub use apply::shared;
 pub use contention::history::part_of;
 
-/// An API server that fails so often in a row is told in the status of the actor that it keeps from its children.
+/// Consecutive API server failures after which they are reported in the actor's status.
 const TOLD_AFTER: u32 = 2;
 
-/// Whether what ended a pass is told. What may pass by itself has to last first; who may not delete a child of an actor
-/// that goes learns that at once.
+/// Returns whether the error that ended a reconcile is reported in the status. A transient error must persist first; a
+/// refused deletion of a child is reported at once.
 fn is_told(error: &Error, failures: u32, deleting: bool) -> bool {
     failures >= TOLD_AFTER || (deleting && error.retry() == Requeue::SlowBackoff)
 }
 
-/// Brings one actor a step closer to what it asks for. Answers when to look again; `None` when it is gone.
+/// Brings one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
 ///
-/// A fault of the actor, its workload or its broker is a state, told in its conditions. After the `last`
-/// attempt a fault that was not tried again would stay: it says so.
+/// A fault of the actor, its workload or its broker is not an error but a state, reported in its conditions. On the
+/// `last` attempt, a fault that will not be retried says so.
 ///
 /// # Errors
-/// When nothing could be told either: the API server does not answer, or we no longer lead.
+/// When the API server fails, or this replica is no longer the leader.
 pub async fn reconcile(
     context: &Context,
     key: &Key,
@@ -59,7 +59,7 @@ pub async fn reconcile(
         status::announce_end(context, &mut observed, now).await?;
     }
     let mut outcome = match apply::apply(context, &observed, plan).await {
-        // A status that stays empty helps nobody, whosever fault it is (STA-7).
+        // An empty status helps no one, so report the error whatever its cause (STA-7).
         Err(error) if is_told(&error, attempt.failures, observed.actor.metadata.deleting) => {
             apply::interrupted(&observed, error)?
         }

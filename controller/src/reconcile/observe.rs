@@ -1,4 +1,9 @@
-//! What there is: the stores, and the queue where its state is not known.
+//! Observes the cluster: reads the stores, and asks the broker if the state of the queue is not known.
+//!
+//! It changes nothing but subscriptions. `Bindings::{register_target, subscribe_pods, subscribe_autoscalers}` record what
+//! concerns the actor before that is read, so that no change in between is missed and, of two actors that bind one target
+//! at the same time, at least one sees the other (BIND-45). A broker that does not answer is counted, because only the
+//! call knows (QUE-10).
 
 mod availability;
 pub mod binding;
@@ -36,10 +41,10 @@ use crate::reconcile::model::observed::{
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, is_overdue};
 
-/// Reads what one actor's pass needs; `None` when the actor is gone.
+/// Observes one actor; returns `None` if it no longer exists.
 ///
 /// # Errors
-/// When the API server does not tell what stands under the workload's name.
+/// When a read from the API server fails, or a broker is too busy to count the messages of an actor being deleted.
 pub async fn observe(
     context: &Context,
     key: &Key,
@@ -65,7 +70,7 @@ pub async fn observe(
     let works = !actor.metadata.deleting || works_on(drain.as_ref());
     let wanted = desired.as_deref().ok().filter(|_| works);
     let ownership = Ownership {
-        // Nothing becomes ours in order to be deleted.
+        // Do not adopt objects only to delete them.
         adopts: wanted.is_some_and(|wanted| {
             wanted.spec.adoption_policy_in_force() == AdoptionPolicy::IfUnowned
         }),
@@ -74,7 +79,7 @@ pub async fn observe(
     let stranger = context.stores.foreign_names.met_by(key);
     let asks = child::asks(&actor, &previous, wanted.is_some(), stranger);
     let kind = wanted_kind(context, &actor, desired.as_deref(), contested.as_ref());
-    // Nothing bears the actor's name where another controller makes the workload.
+    // Where another controller creates the workload, no object has the actor's name.
     let makes = actor.binds_to.is_none();
     let workload = if makes {
         child::workload(context, &ownership, kind, asks).await?
@@ -104,7 +109,7 @@ pub async fn observe(
     };
     if let Some(binding) = &binding {
         let name = binding.scaling_of_target().map(|it| &*it.target.name);
-        context.bindings.scales(key, name);
+        context.bindings.subscribe_autoscalers(key, name);
     }
     let scaled_name = of_target.map_or(&*key.name, |it| &*it.target.name);
     let mut observed = Observed {
@@ -134,7 +139,7 @@ pub async fn observe(
     Ok(Some(observed))
 }
 
-/// The kind that the spec asks for; where it cannot be acted on, that of what there is.
+/// The workload kind in the spec or, if the spec cannot be acted on, the kind that exists.
 fn wanted_kind(
     context: &Context,
     actor: &ActorRecord,
@@ -155,8 +160,8 @@ fn wanted_kind(
     }
 }
 
-/// The kinds of which a workload of the actor's name is being scaled, by us or by somebody else: then the number of its
-/// pods is not ours (WRK-3, SAFE-25).
+/// Workload kinds whose workload of the actor's name is autoscaled, by our `ScaledObject` or another autoscaler. We do
+/// not set replicas on these (WRK-3, SAFE-25).
 fn scaled_kinds(context: &Context, actor: &ActorRecord, now: Timestamp) -> Vec<WorkloadKind> {
     let key = &actor.metadata.key;
     let ours = context
@@ -217,7 +222,7 @@ async fn scaling(
     })
 }
 
-/// Those of KEDA's objects that are the actor's own, and those that scale what it scales.
+/// Autoscaling objects that concern the actor itself, and those that concern the object it scales.
 fn concerning<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R>> {
     let mut found = store.of_actor(key);
     if *key.name != *scaled {
@@ -226,7 +231,8 @@ fn concerning<R: Record>(store: &Store<R>, key: &Key, scaled: &str) -> Vec<Arc<R
     found
 }
 
-/// A loose pod with copied labels is nobody's: the owner counts, too (STA-1).
+/// The pods of the actor's workload. The owner must match too, because a standalone pod may carry copied labels
+/// (STA-1).
 fn pods(context: &Context, actor: &ActorRecord) -> Vec<Arc<PodRecord>> {
     let name = &actor.metadata.key.name;
     let mut pods = context.stores.pods.of_actor(&actor.metadata.key);

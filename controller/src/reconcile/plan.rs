@@ -1,4 +1,4 @@
-//! What to do about what was observed. Every decision of a pass is here; nothing here acts.
+//! Plans a reconcile from the observed state. Every decision is made here; nothing here has side effects.
 
 mod binding;
 mod child;
@@ -37,9 +37,9 @@ use crate::reconcile::plan::queue::plan_queue;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
 use crate::record::{ScaleTarget, WorkloadRecord};
 
-pub use child::{Step, is_unchanged, not_owned, plan_child, recorded};
+pub use child::{ChildStep, is_unchanged, not_owned, plan_child, recorded};
 
-/// Decides what to do.
+/// Plans one reconcile of an actor.
 pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     match &observed.drain {
         _ if !observed.actor.metadata.deleting => {}
@@ -53,7 +53,8 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         return binding::plan(observed, now);
     }
     let mut workload = plan_workload(observed);
-    // What is gone is made again while messages wait for it.
+    // While the actor drains, a deleted workload is recreated even if `reconcile: Once` is done: messages still wait
+    // for it.
     let made_again = observed.actor.metadata.deleting && workload == WorkloadStep::Create;
     let done_once = is_done_once(&observed.actor, &observed.previous) && !made_again;
     let stop = stop::plan_stop(observed, now);
@@ -96,7 +97,7 @@ fn plan_workload(observed: &Observed) -> WorkloadStep {
     plan_found(observed, &observed.workload, own)
 }
 
-/// Decides about the object under the workload's name.
+/// Plans the step for the object found under the workload's name.
 pub(super) fn plan_found(
     observed: &Observed,
     found: &Child<WorkloadRecord>,
@@ -107,22 +108,22 @@ pub(super) fn plan_found(
         Child::Foreign(workload) => {
             WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
         }
-        // Its end is an event, and then it is made anew.
+        // Its deletion triggers a reconcile, which recreates it.
         Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
         Child::Ours(workload) if is_as_wanted(observed, workload, own) => WorkloadStep::Keep,
         Child::Ours(workload) => update(observed, workload, own),
     }
 }
 
-fn plan_service_account(observed: &Observed) -> Step {
+fn plan_service_account(observed: &Observed) -> ChildStep {
     let Some(own) = observed.standalone() else {
-        return Step::Keep;
+        return ChildStep::Keep;
     };
     let wanted = own.service_account.as_ref();
     let inventory = &observed.previous.inventory;
     match plan_child(&observed.service_account, wanted, inventory) {
-        // Their tokens are renewed for as long as they run.
-        Step::Delete(_) if has_old_pods(observed, own) => Step::Wait,
+        // Old pods use the `ServiceAccount` to renew their tokens for as long as they run.
+        ChildStep::Delete(_) if has_old_pods(observed, own) => ChildStep::Wait,
         step => step,
     }
 }
@@ -144,7 +145,7 @@ fn plan_scaling_step(
         return Some(ScalingStep::Unwanted(removal));
     };
     let name = &*observed.key().name;
-    Some(ScalingStep::Wanted(plan_scaling(&scaling::Facts {
+    Some(ScalingStep::Wanted(plan_scaling(&scaling::ScalingFacts {
         actor: name,
         wanted: wanted.as_ref(),
         installed: seen.installed,
@@ -170,12 +171,13 @@ fn update(observed: &Observed, workload: &WorkloadRecord, own: &Standalone) -> W
     }
 }
 
-/// FW-22: on request, and once for each workload.
+/// Fields are reclaimed only on request, and once for each workload (FW-22).
 fn reclaims(observed: &Observed, workload: &WorkloadRecord) -> bool {
     observed.actor.annotations.reclaim_fields && workload.reclaimable
 }
 
-/// Whether the workload is as it was last applied. Its number of pods has an owner of its own.
+/// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership is
+/// checked separately.
 fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, own: &Standalone) -> bool {
     let (kind, wanted) = (workload.kind.name(), &own.workload);
     let enforced = matches!(wanted.replicas, Replicas::Enforced(_));

@@ -1,9 +1,9 @@
-//! The last attempt is known: what fails in it is told to be given up (FW-6).
+//! Marks faults of the last attempt as given up (FW-6).
 
 use super::model::outcome::{Outcome, QueueState};
 use crate::fault::{Fault, Reason, Requeue};
 
-/// Makes what failed in the last attempt say that only an event starts the next one.
+/// Rewrites the faults of the last attempt to say that only an event starts the next one.
 pub(super) fn give_up(outcome: &mut Outcome) {
     match outcome {
         Outcome::Ensured(ensured) => {
@@ -23,7 +23,7 @@ pub(super) fn give_up(outcome: &mut Outcome) {
     }
 }
 
-/// What a watch or the clock ends is no attempt, and is not given up.
+/// Skips faults that wait for a watch event or a timer: they are not attempts.
 fn exhaust(fault: &mut Fault) {
     if !matches!(fault.retry, Requeue::Backoff | Requeue::SlowBackoff) {
         return;
@@ -41,7 +41,7 @@ mod tests {
 
     use super::give_up;
     use crate::fault::{Error, Fault, Reason, Requeue};
-    use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState, Scaled};
+    use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState, ScalingOutcome};
 
     fn fault(retry: Requeue) -> Fault {
         Fault {
@@ -53,14 +53,14 @@ mod tests {
 
     /// FW-6
     #[test]
-    fn what_failed_in_the_last_attempt_is_given_up_and_keeps_its_cause() {
+    fn last_attempt_marks_faults_as_exhausted_and_keeps_their_cause() {
         for retry in [Requeue::Backoff, Requeue::SlowBackoff] {
             let ensured = Ensured {
                 queue: QueueState::Fault(fault(retry)),
                 fault: Some(fault(retry)),
-                scaling: Some(Box::new(Scaled {
+                scaling: Some(Box::new(ScalingOutcome {
                     fault: Some(fault(retry)),
-                    ..Scaled::default()
+                    ..ScalingOutcome::default()
                 })),
                 ..Ensured::default()
             };
@@ -105,7 +105,7 @@ mod tests {
 
     /// FW-6
     #[test]
-    fn what_waits_for_an_event_or_for_a_time_is_no_attempt() {
+    fn faults_that_wait_for_an_event_or_timer_are_not_exhausted() {
         for retry in [
             Requeue::AwaitChange,
             Requeue::Now,

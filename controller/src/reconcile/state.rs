@@ -1,4 +1,4 @@
-//! The actor's STATUS and its condition `WorkloadReady`, as the decision table STA-4.
+//! Computes the actor's STATUS and its condition `WorkloadReady` by the decision table STA-4.
 
 use std::time::Duration;
 
@@ -12,39 +12,36 @@ use crate::record::{Class, HpaRecord, WorkloadRecord};
 use crate::scaling::ready::ScalingReady;
 use crate::scaling::replicas::desired_replicas;
 
-/// All that the table reads.
-pub struct Facts<'a> {
+/// The inputs of the decision table.
+pub struct StateFacts<'a> {
     /// The actor is being deleted.
     pub deleting: bool,
-    /// The spec cannot be acted on.
+    /// Why the spec cannot be acted on.
     pub refused: Option<&'a Fault>,
     /// Why the queue cannot be used.
     pub transport: Option<&'a str>,
-    /// Why nobody makes a workload that is not there.
+    /// Why a missing workload is not created.
     pub left_alone: Option<LeftAlone>,
-    /// The workload could not be made what it should be.
+    /// Why the workload could not be brought to its desired state.
     pub child: Option<&'a Fault>,
-    /// The workload as last seen.
     pub workload: Option<&'a WorkloadRecord>,
-    /// What keeps pods from being made, where the workload itself does not tell.
+    /// Why pods cannot be created, if the workload's own status does not say so.
     pub refusal: Option<&'a Refusal>,
-    /// Its pods.
     pub pods: &'a Pods,
     /// Condition `ScalingReady`; `None` while scaling is off.
     pub scaling: Option<&'a ScalingReady>,
     /// The HPA that scales it.
     pub hpa: Option<&'a HpaRecord>,
-    /// STATUS of the last pass.
+    /// STATUS after the last reconcile.
     pub previous: Option<State>,
-    /// Desired replicas as of the last pass.
+    /// Desired replicas after the last reconcile.
     pub previously_desired: Option<i32>,
-    /// How long a pod may run without being ready; `None` is for ever.
+    /// How long a pod may run without becoming ready; `None` means no limit.
     pub unready_limit: Option<Duration>,
-    /// Since when no further pod has become ready.
+    /// When the spec or the number of ready pods last changed.
     pub progressing_since: Timestamp,
-    /// How long that may last; `None` is for ever (FW-26).
+    /// How long a change may continue without another pod becoming ready; `None` means no limit (FW-26).
     pub progress_limit: Option<Duration>,
-    /// Now.
     pub now: Timestamp,
 }
 
@@ -53,20 +50,20 @@ pub struct Facts<'a> {
 pub enum LeftAlone {
     /// The actor is paused.
     Paused,
-    /// It has had what it asked for, once.
+    /// The actor was ready once, and `asya.sh/reconcile: Once` leaves its children alone since.
     Done,
 }
 
-/// STATUS, and the condition that goes with it.
+/// STATUS and the matching condition.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct StateVerdict {
     /// `status.status`.
     pub state: State,
-    /// `WorkloadReady`; `None` leaves it as it stands.
+    /// Condition `WorkloadReady`; `None` leaves the current one unchanged.
     pub workload: Option<WorkloadReady>,
-    /// Whether more pods are on their way, or should be.
+    /// Whether more pods are starting, or should be.
     pub progressing: bool,
-    /// When time alone changes the verdict.
+    /// When the verdict changes through the passage of time alone.
     pub again: Option<Timestamp>,
 }
 
@@ -75,16 +72,14 @@ pub struct Verdict {
 pub struct WorkloadReady {
     /// `None` is `Unknown`.
     pub ready: Option<bool>,
-    /// The condition's reason.
     pub reason: Reason,
-    /// The condition's message.
     pub message: String,
 }
 
-/// Walks the table of STA-4: the first row that matches decides.
-pub fn decide(facts: &Facts<'_>) -> Verdict {
+/// Evaluates the table of STA-4: the first matching row wins.
+pub fn decide(facts: &StateFacts<'_>) -> StateVerdict {
     if facts.deleting {
-        return Verdict {
+        return StateVerdict {
             state: State::Terminating,
             workload: None,
             progressing: false,
@@ -105,7 +100,7 @@ pub fn decide(facts: &Facts<'_>) -> Verdict {
 }
 
 /// Rows 2 and 4.
-fn of_fault(fault: &Fault) -> Verdict {
+fn of_fault(fault: &Fault) -> StateVerdict {
     verdict(
         State::WorkloadError,
         Some(false),
@@ -114,7 +109,7 @@ fn of_fault(fault: &Fault) -> Verdict {
     )
 }
 
-fn without_workload(facts: &Facts<'_>) -> Verdict {
+fn without_workload(facts: &StateFacts<'_>) -> StateVerdict {
     match (facts.transport, facts.left_alone) {
         (Some(cause), _) => {
             let message = format!("the workload waits for its queue: {cause}");
@@ -149,7 +144,7 @@ fn without_workload(facts: &Facts<'_>) -> Verdict {
 }
 
 /// Rows 5 to 14.
-fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
+fn of_workload(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> StateVerdict {
     let counts = Counts::of(workload, facts.hpa);
     let failure = failure(facts, workload);
     let mut verdict = match &failure {
@@ -185,9 +180,9 @@ fn of_workload(facts: &Facts<'_>, workload: &WorkloadRecord) -> Verdict {
 }
 
 /// Row 7.
-fn unless_scaling_fails(facts: &Facts<'_>, verdict: Verdict) -> Verdict {
+fn unless_scaling_fails(facts: &StateFacts<'_>, verdict: StateVerdict) -> StateVerdict {
     match facts.scaling {
-        Some(scaling) if scaling.ready == Some(false) => Verdict {
+        Some(scaling) if scaling.ready == Some(false) => StateVerdict {
             state: State::ScalingError,
             ..verdict
         },
@@ -197,11 +192,11 @@ fn unless_scaling_fails(facts: &Facts<'_>, verdict: Verdict) -> Verdict {
 
 /// Rows 8 to 14.
 fn of_pods(
-    facts: &Facts<'_>,
+    facts: &StateFacts<'_>,
     workload: &WorkloadRecord,
     counts: Counts,
     failure: Option<(Class, String)>,
-) -> Verdict {
+) -> StateVerdict {
     let Counts {
         desired,
         total,
@@ -285,19 +280,19 @@ fn of_pods(
     verdict
 }
 
-/// What somebody else scales wakes up by no message.
-fn is_scaled_by_us(facts: &Facts<'_>) -> bool {
+/// Pods that another autoscaler scales to zero are not started by a message.
+fn is_scaled_by_us(facts: &StateFacts<'_>) -> bool {
     let scaling = facts.scaling;
     scaling.is_some_and(|it| !matches!(it.reason, Reason::ScaledByOther))
 }
 
-/// When a change that goes on has gone on for too long (row 9a).
-fn progress_ends(facts: &Facts<'_>, verdict: &Verdict) -> Option<Timestamp> {
+/// When a change in progress exceeds its deadline (row 9a).
+fn progress_ends(facts: &StateFacts<'_>, verdict: &StateVerdict) -> Option<Timestamp> {
     let limit = facts.progress_limit.filter(|_| verdict.progressing)?;
     facts.progressing_since.checked_add(limit).ok()
 }
 
-fn without_progress(facts: &Facts<'_>, ready: i32, progress: &str) -> Verdict {
+fn without_progress(facts: &StateFacts<'_>, ready: i32, progress: &str) -> StateVerdict {
     let state = if ready == 0 {
         State::WorkloadError
     } else {
@@ -306,25 +301,25 @@ fn without_progress(facts: &Facts<'_>, ready: i32, progress: &str) -> Verdict {
     let limit = facts.progress_limit.unwrap_or_default().as_secs();
     let message = format!("{progress}; none became ready for {limit} s (timeout.progress)");
     let reason = Reason::ProgressDeadlineExceeded;
-    Verdict {
+    StateVerdict {
         progressing: true,
         ..verdict(state, Some(false), reason, message)
     }
 }
 
-/// What status tells of a workload's replicas.
+/// Replica counts reported in status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
-    /// Asked for.
+    /// Desired replicas.
     pub desired: i32,
-    /// Existing.
+    /// Existing replicas.
     pub total: i32,
-    /// Taking work.
+    /// Ready replicas.
     pub ready: i32,
 }
 
 impl Counts {
-    /// The counts of a workload, and of the HPA that scales it.
+    /// Reads the counts from a workload and the HPA that scales it.
     pub fn of(workload: &WorkloadRecord, hpa: Option<&HpaRecord>) -> Self {
         Self {
             desired: desired_replicas(workload.desired, hpa),
@@ -334,8 +329,8 @@ impl Counts {
     }
 }
 
-/// The pods' failure, or else what keeps pods from being created at all.
-fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, String)> {
+/// The most important failure: of the pods, or one that keeps pods from being created.
+fn failure(facts: &StateFacts<'_>, workload: &WorkloadRecord) -> Option<(Class, String)> {
     let of_pods = facts
         .pods
         .failure
@@ -359,9 +354,9 @@ fn failure(facts: &Facts<'_>, workload: &WorkloadRecord) -> Option<(Class, Strin
         .min_by_key(|(class, _)| *class)
 }
 
-/// Row 10. Counts of an older generation of the workload say nothing about a rollout; pods do. A workload that goes is
-/// followed by another.
-fn is_rolling(facts: &Facts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
+/// Row 10. Replica counts of an older generation say nothing about a rollout, but the pods do. A workload being deleted
+/// is replaced by a new one.
+fn is_rolling(facts: &StateFacts<'_>, workload: &WorkloadRecord, ready: i32, desired: i32) -> bool {
     let counts_are_current = workload.observed_generation >= workload.generation;
     facts.pods.old > 0
         || workload.metadata.deleting
@@ -369,15 +364,15 @@ fn is_rolling(facts: &Facts<'_>, workload: &WorkloadRecord, ready: i32, desired:
         || (facts.previous == Some(State::Updating) && ready < desired)
 }
 
-/// Row 11, second half: the workload counts no pod that is on its way out.
-fn is_leaving(facts: &Facts<'_>, desired: i32) -> bool {
+/// Row 11, second half: the workload's counts exclude terminating pods.
+fn is_leaving(facts: &StateFacts<'_>, desired: i32) -> bool {
     let fewer = facts
         .previously_desired
         .is_some_and(|before| before > desired);
     facts.pods.leaving > 0 && (fewer || facts.previous == Some(State::ScalingDown))
 }
 
-fn unready_too_long(facts: &Facts<'_>) -> Option<Timestamp> {
+fn unready_too_long(facts: &StateFacts<'_>) -> Option<Timestamp> {
     let limit = facts.unready_limit?;
     facts.pods.unready_since?.checked_add(limit).ok()
 }
@@ -406,8 +401,8 @@ fn reason_of(class: Class) -> Reason {
     }
 }
 
-fn verdict(state: State, ready: Option<bool>, reason: Reason, message: String) -> Verdict {
-    Verdict {
+fn verdict(state: State, ready: Option<bool>, reason: Reason, message: String) -> StateVerdict {
+    StateVerdict {
         state,
         workload: Some(WorkloadReady {
             ready,

@@ -1,4 +1,4 @@
-//! Tells what a pass found and did: the status, as a pure function, and one write if it differs.
+//! Reports the result of a reconcile: a pure function computes the status, which is written once if it changed.
 
 mod binding;
 mod conditions;
@@ -27,7 +27,7 @@ use super::model::child::unseen;
 use super::model::condition_types::{SCALING_READY, TRANSPORT_READY, WORKLOAD_READY};
 use super::model::observed::{Observed, is_done_once};
 use super::model::outcome::{Ensured, Outcome};
-use super::state::{self, Counts, Facts, LeftAlone, Verdict, WorkloadReady};
+use super::state::{self, Counts, LeftAlone, StateFacts, StateVerdict, WorkloadReady};
 use super::status::parts::{
     Report, messages, progress_limit, ready_generation, reference, summarize_conditions,
     unready_limit,
@@ -42,7 +42,7 @@ use crate::telemetry::events::EventReason;
 
 pub use write::announce_end;
 
-/// Writes the status of a pass if it differs from the stored one. Answers when to look again.
+/// Writes the status if it differs from the stored one. Returns when to requeue.
 ///
 /// # Errors
 /// When the status cannot be written.
@@ -70,7 +70,7 @@ pub async fn report(
     Ok(report.retry)
 }
 
-/// What is worth an Event, the moment that it begins.
+/// Returns the first condition worth an Event that begins with this status.
 fn note<'a>(
     before: &'a AsyncActorStatus,
     after: &'a AsyncActorStatus,
@@ -94,7 +94,7 @@ fn note<'a>(
     })
 }
 
-/// `None` when there is nobody left to tell.
+/// Computes the report; `None` if the actor no longer exists.
 pub fn make(observed: &Observed, outcome: &Outcome, now: Timestamp) -> Option<Report> {
     match outcome {
         Outcome::Gone => None,
@@ -157,7 +157,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let scale = last_scale(&observed.previous, counts.map(|it| it.desired), now);
     let of_others = scaling::by_others(observed, ensured);
     let scaling = scaling::judge(observed, ensured, hpa, (&scale, now)).or(of_others);
-    let verdict = state::decide(&Facts {
+    let verdict = state::decide(&StateFacts {
         deleting: false,
         refused: spec_fault,
         transport: transport::wrong(observed, ensured, transport_fault),
@@ -183,7 +183,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     let verdicts = (&verdict, scaling.as_ref());
     status.conditions = conditions(observed, ensured, transport_fault, verdicts, now);
     restored::set(&mut status, observed, now);
-    // What was left without pods is to be applied again one day.
+    // A workload that was scaled to zero must be applied again once it may run.
     status.ready_generation =
         ready_generation(observed, &status).filter(|_| ensured.stopped.is_none());
     summarize(&mut status);
@@ -208,7 +208,7 @@ fn of_life(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Report {
     }
 }
 
-/// No watch tells what becomes of a workload that does not bear our labels yet: its end, or that of its pods.
+/// Polls a workload that does not carry our labels yet, because no watch reports its deletion or that of its pods.
 fn unseen_change(ensured: &Ensured) -> Option<Requeue> {
     let workload = ensured.workload.as_ref()?;
     let counts = workload.observed_generation < workload.generation || workload.total > 0;
@@ -216,8 +216,8 @@ fn unseen_change(ensured: &Ensured) -> Option<Requeue> {
     unseen(workload).filter(|_| moves).map(Requeue::After)
 }
 
-/// What the newest pods bear: the workload may have an older template than it would get today, as long as it is
-/// left alone. One that is on its way out is followed by one with the template of today.
+/// Template hash of the newest pods. A workload that is left alone may keep an older template; one being deleted is
+/// replaced by one with the current template.
 fn template_hash<'a>(observed: &'a Observed, ensured: &'a Ensured) -> Option<&'a str> {
     let wanted = || {
         observed
@@ -237,7 +237,7 @@ fn left_alone(observed: &Observed) -> Option<LeftAlone> {
     is_done_once(&observed.actor, &observed.previous).then_some(LeftAlone::Done)
 }
 
-/// FW-26: a change of the spec or of the number of ready pods begins anew.
+/// Restarts the clock when the spec or the number of ready pods changes (FW-26).
 fn progressing_since(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Timestamp {
     let previous = &observed.previous;
     let ready = ensured.workload.as_ref().map(|workload| workload.ready);
@@ -247,7 +247,7 @@ fn progressing_since(observed: &Observed, ensured: &Ensured, now: Timestamp) -> 
     since.map_or(now, |since| since.0)
 }
 
-/// Everything but STATUS and the conditions.
+/// The status except STATUS and the conditions.
 fn counted(
     observed: &Observed,
     ensured: &Ensured,
@@ -296,7 +296,7 @@ fn conditions(
     observed: &Observed,
     ensured: &Ensured,
     transport_fault: Option<&Fault>,
-    (verdict, scaling): (&Verdict, Option<&ScalingReady>),
+    (verdict, scaling): (&StateVerdict, Option<&ScalingReady>),
     now: Timestamp,
 ) -> Vec<Condition> {
     let mut conditions = Conditions::of(observed, now);

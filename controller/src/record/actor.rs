@@ -1,4 +1,4 @@
-//! The record of an `AsyncActor`.
+//! `AsyncActor` record.
 
 use std::sync::Arc;
 
@@ -17,40 +17,36 @@ use serde_json::value::RawValue;
 
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// An actor as stored: spec and status are raw text, so that one which does not decode harms only itself.
+/// An `AsyncActor` whose spec and status stay raw JSON, so that one undecodable object cannot fail the whole list.
 #[derive(Clone, Debug)]
 pub struct ActorRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// Rises with each change of the spec.
     pub generation: i64,
-    /// When the actor was made.
     pub created: Option<Time>,
-    /// When its deletion began.
     pub deleted: Option<Time>,
-    /// The transport that it names, where that can be read.
+    /// Transport named by the spec; `None` if the spec does not decode.
     pub transport: Option<Box<str>>,
-    /// What it binds to, where that can be read; `None`: we make its workload.
+    /// The bound workload; `None` if the operator creates the workload, or if the spec does not decode.
     pub binds_to: Option<WorkloadRef>,
-    /// Its time limits, where they can be read.
+    /// Effective `spec.timeout`; `None` if it does not decode.
     pub timeout: Option<Timeout>,
-    /// What happens to its queue when it is deleted.
     pub queue_policy: QueueDeletionPolicy,
-    /// What its status tells of queues.
-    pub told: Told,
-    /// What metrics count of it.
+    /// Status fields that are read outside the actor's own reconcile.
+    pub told: StatusView,
+    /// Fields that the metrics count.
     pub counted: Counted,
-    /// All finalizers, in order.
+    /// Finalizers, in stored order.
     pub finalizers: Vec<Box<str>>,
-    /// Those annotations that steer us.
+    /// Annotations that control reconciliation.
     pub annotations: Annotations,
-    /// `spec` as it was sent.
+    /// `spec` as received.
     pub spec: Option<Arc<RawValue>>,
-    /// `status` as it is stored.
+    /// `status` as stored.
     pub status: Option<Arc<RawValue>>,
 }
 
-/// FW-3: status and foreign metadata make no difference, so they start no pass.
+/// Status and unrelated metadata are left out of the comparison, so that changing them does not enqueue a reconcile
+/// (FW-3).
 impl PartialEq for ActorRecord {
     fn eq(&self, other: &Self) -> bool {
         (
@@ -68,14 +64,14 @@ impl PartialEq for ActorRecord {
 }
 
 impl ActorRecord {
-    /// Whether its pods are to receive messages: also while its deletion waits for its queue to be empty (QUE-41).
+    /// Whether its pods should receive messages. They still do while deletion waits for the queue to drain (QUE-41).
     pub fn works(&self) -> bool {
         let waits =
             self.queue_policy.waits_until_empty() && self.told.queue_released_since.is_none();
         !self.metadata.deleting || waits
     }
 
-    /// All that its status tells; nothing where that cannot be read.
+    /// Decodes the full status; returns the default if it does not decode.
     pub fn told_status(&self) -> AsyncActorStatus {
         let raw = self.status.as_ref();
         let read = raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
@@ -83,44 +79,46 @@ impl ActorRecord {
     }
 }
 
-/// What a status tells that others than the actor's own pass need to know; nothing where it cannot be read.
+/// Status fields that are read outside the actor's own reconcile. Default if the status does not decode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Told {
-    /// The queue that was verified last.
+pub struct StatusView {
+    /// Last verified queue.
     pub queue: Option<QueueName>,
-    /// Those that the actor has left.
+    /// Queues that the actor used before.
     pub retired_queues: Box<[QueueName]>,
-    /// Pods that are wished.
+    /// Desired number of pods.
     pub desired_replicas: i32,
-    /// Since when its deletion does not wait for its queue any more.
+    /// Since when deletion no longer waits for the queue to drain.
     pub queue_released_since: Option<Time>,
 }
 
-/// What metrics count, read once for each change: a scrape looks at all actors (OPS-24). Nothing where it cannot be read.
+/// Fields that the metrics count, decoded once per change because a scrape visits every actor (OPS-24). Default if the
+/// status does not decode.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Counted {
-    /// STATUS.
+    /// The overall `status.status`, as the STATUS column prints it.
     pub status: Box<str>,
-    /// Pods of a binding.
+    /// Pod counts of a binding.
     pub pods: Option<PodCounts>,
-    /// Whether its rollout has stopped.
+    /// Whether the rollout is halted or stalled.
     pub rollout: Rollout,
-    /// Fields that others take back.
+    /// Fields in contention with another field manager.
     pub conflicts: Box<[BindingConflict]>,
-    /// Whether the spec cannot be read. Looked at only where the status says so, for that costs more than all the rest.
+    /// Whether the spec does not decode. Checked only if the status suggests it, because decoding the spec costs more
+    /// than everything else here.
     #[serde(skip)]
     pub undecodable: bool,
 }
 
-/// How far a rollout is.
+/// Progress of a rollout.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Rollout {
-    /// It goes no further.
+    /// The rollout is halted.
     pub halted: bool,
-    /// Nor this, until a replacement is ready.
+    /// No further pod is replaced until a replacement becomes ready.
     pub stalled: bool,
 }
 
@@ -135,44 +133,45 @@ impl Counted {
     }
 }
 
-/// The annotations of an actor that we read.
+/// Actor annotations that the controller reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an annotation of its own"
 )]
 pub struct Annotations {
-    /// No writes but those of a deletion.
+    /// Write nothing except what a deletion needs.
     pub paused: bool,
-    /// What was applied once is left alone until the spec changes (FW-21).
+    /// Leave applied objects alone until the spec changes (FW-21).
     pub once: bool,
-    /// The queue outlives the actor. Any value but a false one says so: messages cannot be brought back.
+    /// Keep the queue when the actor is deleted. Any non-empty value except `false` counts, because deleted messages
+    /// cannot be recovered.
     pub skip_queue_deletion: bool,
-    /// Fields of the workload that kubectl or Helm wrote become ours, once (FW-22).
+    /// Take ownership, once, of workload fields written by kubectl or Helm (FW-22).
     pub reclaim_fields: bool,
-    /// A workload that cannot be changed in place is made anew (FW-22).
+    /// Recreate a workload that cannot be updated in place (FW-22).
     pub allow_recreate: bool,
-    /// Pods of the target are replaced that have anything older than today's (ROLL-8).
+    /// Replace every target pod that is outdated in any part (ROLL-8).
     pub roll_now: bool,
-    /// The actor goes although pods still have its sidecar (BIND-44).
+    /// Complete the deletion even if pods still run the sidecar (BIND-44).
     pub skip_unbind: bool,
     /// IAM role of the actor's pods (SA-1).
     pub role_arn: Option<Box<str>>,
-    /// What is wrong with those above, in words (FW-21).
+    /// Human-readable description of invalid values above (FW-21).
     pub unknown: Option<Box<str>>,
-    /// Cluster that the actor takes its queue over from (QUE-33).
+    /// Cluster to adopt the queue from (QUE-33).
     pub adopt_queue_from: Option<Box<str>>,
 }
 
 impl Annotations {
-    /// The cluster that the actor takes its queue over from.
+    /// Cluster to adopt the queue from; `None` if the annotation is blank.
     pub fn adopts(&self) -> Option<&str> {
         let cluster = self.adopt_queue_from.as_deref().map(str::trim);
         cluster.filter(|cluster| !cluster.is_empty())
     }
 }
 
-/// The decoded fields of an `AsyncActor`.
+/// Decoded fields of an `AsyncActor`.
 #[derive(Deserialize)]
 pub struct RawActor<'a> {
     #[serde(borrow)]
@@ -181,7 +180,7 @@ pub struct RawActor<'a> {
     status: Option<Arc<RawValue>>,
 }
 
-/// Claims on queue names and the health pass need no more of a spec than this, often and of all actors.
+/// The few spec fields that queue claims and health checks need, since they read every actor often.
 #[derive(Deserialize)]
 struct Spec {
     transport: Box<str>,

@@ -1,25 +1,24 @@
-//! The record of the `ClusterRole` that owns the webhook configurations.
+//! Record of the `ClusterRole` that owns the webhook configurations.
 
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde::Deserialize;
 
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// Helm's mark on what it installs.
+/// Annotation that Helm sets on what it installs.
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
-/// The anchor, seen by its metadata only.
+/// The anchor, watched as metadata only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnchorRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// Whether Helm made it.
+    /// Whether Helm installed it.
     pub is_of_helm: bool,
-    /// Whether a Namespace owns it.
+    /// Whether a Namespace owns it, so that it is garbage-collected with that namespace.
     pub goes_with_namespace: bool,
 }
 
-/// The decoded fields of the anchor.
+/// Decoded metadata of the anchor.
 #[derive(Deserialize)]
 pub struct RawAnchor<'a> {
     #[serde(borrow)]

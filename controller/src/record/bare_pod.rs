@@ -1,4 +1,4 @@
-//! The record of a pod that carries no actor's label, in a namespace with bindings.
+//! Record of a pod without an actor label, in a namespace with bindings.
 
 use asya_shared::names::{annotation, label};
 use asya_shared::resolve::{self, PodMatch};
@@ -8,25 +8,23 @@ use serde::Deserialize;
 
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// A pod without our containers, seen by its metadata only (BIND-62).
+/// Pod without our containers, watched as metadata only (BIND-62).
 #[derive(Clone, Debug, PartialEq)]
 pub struct UninjectedPodRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// When it was made, to the second.
+    /// Creation time, to the second.
     pub created: Option<Time>,
-    /// All labels.
     pub labels: Labels,
-    /// Why the webhook left it alone.
+    /// Why the webhook did not inject it.
     pub not_injected: Option<Box<str>>,
 }
 
-/// Labels of a pod, sorted.
+/// Pod labels, sorted by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
-    /// The labels in these metadata.
+    /// Copies the labels of an object.
     pub(super) fn of(raw: &RawMetadata<'_>) -> Self {
         let all = raw.labels.iter();
         Self(
@@ -35,13 +33,12 @@ impl Labels {
         )
     }
 
-    /// The value of a label.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.0.binary_search_by(|(known, _)| (**known).cmp(key));
         self.0.get(at.ok()?).map(|(_, value)| &**value)
     }
 
-    /// Whether a pod with these labels and this owner is one of a target's.
+    /// Whether a pod with these labels and this owner belongs to the target.
     pub fn match_with(&self, metadata: &Metadata, pods: &PodMatch) -> bool {
         let owner = metadata.controller.as_ref();
         let owner = owner.map(|owner| resolve::Controller {
@@ -53,9 +50,9 @@ impl Labels {
     }
 }
 
-/// A record that tells of which target a pod is.
+/// Record of a pod that can be matched to a target.
 pub trait PodOfTarget: Record {
-    /// Whether it is one of a target's.
+    /// Whether it belongs to the target with this match.
     fn is_one_of(&self, pods: &PodMatch) -> bool;
 }
 
@@ -66,13 +63,13 @@ impl PodOfTarget for UninjectedPodRecord {
 }
 
 impl UninjectedPodRecord {
-    /// Whether its user wants no sidecar.
+    /// Whether the user opts out of injection.
     pub fn opts_out(&self) -> bool {
         self.labels.get(label::INJECT) == Some("false")
     }
 }
 
-/// The decoded fields of such a pod.
+/// Decoded fields of the pod.
 #[derive(Deserialize)]
 pub struct RawBarePod<'a> {
     #[serde(borrow)]
@@ -97,7 +94,7 @@ impl Record for UninjectedPodRecord {
         &self.metadata
     }
 
-    /// Only an index of bindings knows.
+    /// Resolved through the index of bindings.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }

@@ -1,4 +1,4 @@
-//! The record of a child whose content is judged by hash and ownership, and not kept.
+//! Record of a child object. Drift is judged by hash and ownership, so its content is not kept.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,20 +12,19 @@ use serde::Deserialize;
 use super::keda::TriggerAuthentication;
 use super::{AppliedRecord, Enqueue, LastApplied, Metadata, RawMetadata, Record};
 
-/// An object that we created, or one of a name that we need.
+/// An object that we created, or one that occupies a name that we need.
 pub struct ChildRecord<K> {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// The actor that it belongs to by label; its controller ownerReference decides.
+    /// Actor named by the label; the controller owner reference takes precedence.
     pub actor: Option<Box<str>>,
     /// What is left of our last apply.
     pub last: LastApplied,
     kind: PhantomData<fn() -> K>,
 }
 
-/// The kinds of children of which no content is kept.
+/// Kinds of children whose content is not kept.
 pub trait ChildType: Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static {
-    /// The field manager that we apply it as.
+    /// Field manager of our applies.
     const MANAGER: &'static str;
 }
 
@@ -52,7 +51,7 @@ impl<K> PartialEq for ChildRecord<K> {
     }
 }
 
-/// The decoded fields of a child.
+/// Decoded metadata of a child.
 #[derive(Deserialize)]
 pub struct RawChild<'a> {
     #[serde(borrow)]

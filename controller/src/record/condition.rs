@@ -1,4 +1,4 @@
-//! A condition of an object of Kubernetes itself, borrowed from the API server's text.
+//! A condition of a Kubernetes object, borrowed from the API server's response.
 
 use std::borrow::Cow;
 

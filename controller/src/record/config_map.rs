@@ -1,4 +1,4 @@
-//! The record of a `ConfigMap` that the actors of a namespace share: the runtime script, or a transport's settings.
+//! Record of a `ConfigMap` that the actors of a namespace share: the runtime script, or a transport's settings.
 
 use std::sync::Arc;
 
@@ -8,19 +8,18 @@ use serde::Deserialize;
 
 use super::{Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
-/// A `ConfigMap` of ours: its data is judged by hash and ownership, not kept.
+/// A shared `ConfigMap`. Drift is judged by hash and ownership, so its data is not kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigMapRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
     /// What is left of our last apply.
     pub last: LastApplied,
-    /// It outlives the actors that needed it (FW-23).
+    /// Whether it outlives the actors that needed it (FW-23).
     pub orphaned: bool,
 }
 
 impl ConfigMapRecord {
-    /// The field manager that we apply the one of this name as, and whose fields are looked at.
+    /// Field manager of our applies to the `ConfigMap` with this name.
     pub fn manager_of(name: &str) -> &'static str {
         if name == RUNTIME_CONFIG_MAP {
             manager::RUNTIME
@@ -30,7 +29,7 @@ impl ConfigMapRecord {
     }
 }
 
-/// The decoded fields of a `ConfigMap`.
+/// Decoded metadata of a `ConfigMap`.
 #[derive(Deserialize)]
 pub struct RawConfigMap<'a> {
     #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! The record of a webhook configuration of ours: what it says as a hash, and what others need to know of it.
+//! Record of a webhook configuration that we own: its content as a hash, and the few fields read elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 use super::{Enqueue, Key, Metadata, Record};
 
-/// Kinds of webhook configurations.
+/// Webhook configuration kinds.
 pub trait Configuration: Resource<DynamicType = ()> {
-    /// Its entries: name, policy, where they are answered, and all of each.
+    /// Entries as (name, failure policy, client config, whole entry).
     fn entries(&self) -> Vec<(&str, Option<&str>, &WebhookClientConfig, Value)>;
 }
 
@@ -42,17 +42,17 @@ macro_rules! configuration {
 configuration!(MutatingWebhookConfiguration);
 configuration!(ValidatingWebhookConfiguration);
 
-/// All that we say in such an object; what others add to its metadata does not count.
+/// The content that we write. Metadata added by others is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Hash of all but the terms.
+    /// Hash of everything except `terms`.
     rest: Box<str>,
-    /// By entry, what its namespaces must fulfil.
+    /// Namespace selector terms by entry name.
     terms: BTreeMap<Box<str>, BTreeSet<Box<str>>>,
 }
 
 impl Content {
-    /// Reads an object.
+    /// Extracts the content of an object.
     pub fn of<K: Configuration>(object: &K) -> Self {
         let metadata = object.meta();
         let labels = metadata.labels.iter().flatten();
@@ -68,7 +68,7 @@ impl Content {
         let owners = metadata.owner_references.iter().flatten();
         let anchors = owners.filter(|owner| owner.kind == "ClusterRole");
         let anchors: Vec<_> = anchors.map(|owner| (&owner.name, &owner.uid)).collect();
-        // Where an entry stands is the API server's choice.
+        // Sort the entries, because the API server may reorder them.
         let mut entries: Vec<_> = object
             .entries()
             .into_iter()
@@ -87,8 +87,8 @@ impl Content {
         }
     }
 
-    /// Whether it says what is wanted. All terms of a selector must hold, so those that others add, as AKS' admissions
-    /// enforcer does, only keep us out of more namespaces.
+    /// Whether it holds the `wanted` content. Extra namespace selector terms are accepted, as AKS' admissions enforcer
+    /// adds them: all terms must hold, so they only exclude more namespaces.
     pub fn fulfils(&self, wanted: &Self) -> bool {
         self.rest == wanted.rest
             && wanted.terms.iter().all(|(name, terms)| {
@@ -98,7 +98,7 @@ impl Content {
     }
 }
 
-/// What a selector asks for: its labels and its expressions, each as text.
+/// Labels and expressions of a label selector, each as text.
 fn terms_of(selector: &Value) -> BTreeSet<Box<str>> {
     let labels = selector["matchLabels"].as_object().into_iter().flatten();
     let labels = labels.map(|(key, value)| json!([key, value]));
@@ -110,17 +110,15 @@ fn terms_of(selector: &Value) -> BTreeSet<Box<str>> {
     all.map(|term| term.to_string().into()).collect()
 }
 
-/// A webhook configuration of ours.
+/// Webhook configuration that we own.
 pub struct ConfigurationRecord<K> {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// What it says.
     pub content: Content,
-    /// The distinct `caBundle`s of its entries.
+    /// Distinct `caBundle`s of its entries.
     pub bundles: Box<[Arc<[u8]>]>,
-    /// Names of entries that fail closed.
+    /// Names of entries with failure policy `Fail`.
     pub failing: Box<[Box<str>]>,
-    /// Who wrote to it last, of all but us.
+    /// Field manager that wrote to it last, ours excluded.
     pub writer: Option<Box<str>>,
     kind: PhantomData<fn() -> K>,
 }
@@ -141,7 +139,7 @@ impl<K> PartialEq for ConfigurationRecord<K> {
     }
 }
 
-/// The object, decoded whole: there are a few of them, and all that they say is ours.
+/// The object, decoded whole: there are only a few of them, and we own all of their content.
 pub struct Whole<K>(K);
 
 impl<'de, K: Deserialize<'de>> Deserialize<'de> for Whole<K> {

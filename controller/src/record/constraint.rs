@@ -1,5 +1,5 @@
-//! Records of what the API server judges pods by beside their own content: quotas, `LimitRange`s, and the labels of a
-//! namespace, by which Pod Security and policies select (SAFE-4, SAFE-6).
+//! Records of the admission constraints on pods: quotas, `LimitRange`s, and the namespace labels that Pod Security and
+//! policies select on (SAFE-4, SAFE-6).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,28 +10,28 @@ use serde_json::Value;
 
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// A `ResourceQuota`: what it allows, not how much of it is used.
+/// A `ResourceQuota`: its spec, not its usage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaRecord {
     metadata: Metadata,
     spec: Value,
 }
 
-/// A `LimitRange`.
+/// A `LimitRange`: its spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitRangeRecord {
     metadata: Metadata,
     spec: Value,
 }
 
-/// The labels of a namespace.
+/// Labels of a namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamespaceRecord {
     metadata: Metadata,
     labels: BTreeMap<Box<str>, Box<str>>,
 }
 
-/// The decoded fields of a quota or a `LimitRange`.
+/// Decoded fields of a quota or a `LimitRange`.
 #[derive(Deserialize)]
 pub struct RawConstraint<'a> {
     #[serde(borrow)]
@@ -40,7 +40,7 @@ pub struct RawConstraint<'a> {
     spec: Value,
 }
 
-/// The decoded fields of a namespace.
+/// Decoded fields of a namespace.
 #[derive(Deserialize)]
 pub struct RawNamespace<'a> {
     #[serde(borrow)]
@@ -48,7 +48,7 @@ pub struct RawNamespace<'a> {
 }
 
 impl QuotaRecord {
-    /// Resources for which every container needs a limit.
+    /// Resources that every container must set a limit for.
     pub fn limits(&self) -> BTreeSet<Box<str>> {
         let hard = self.spec.get("hard").and_then(Value::as_object);
         let names = hard.into_iter().flat_map(|hard| hard.keys());
@@ -58,7 +58,8 @@ impl QuotaRecord {
 }
 
 impl LimitRangeRecord {
-    /// Resources for which containers get a limit that do not have one. A maximum is a default, too.
+    /// Resources that containers get a default limit for. A maximum counts as well, since it is the default if no other
+    /// is set.
     pub fn defaults(&self) -> BTreeSet<Box<str>> {
         let items = self.spec.get("limits").and_then(Value::as_array);
         let items = items.into_iter().flatten();
@@ -85,7 +86,7 @@ impl Record for QuotaRecord {
         &self.metadata
     }
 
-    /// The bindings of its namespace know.
+    /// Resolved through the bindings in its namespace.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
@@ -106,7 +107,7 @@ impl Record for LimitRangeRecord {
         &self.metadata
     }
 
-    /// The bindings of its namespace know.
+    /// Resolved through the bindings in its namespace.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
@@ -135,7 +136,7 @@ impl Record for NamespaceRecord {
         &self.metadata
     }
 
-    /// The bindings in it know.
+    /// Resolved through the bindings in this namespace.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
@@ -148,13 +149,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{LimitRangeRecord, QuotaRecord, Record};
-    use crate::record::Seen;
+    use crate::record::Projected;
 
     fn record<R: Record>(spec: &Value) -> Arc<R> {
         let object = json!({
             "metadata": {"name": "q", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "spec": spec,
         });
-        let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
         seen.record
     }
 

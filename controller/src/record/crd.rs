@@ -1,4 +1,4 @@
-//! The record of a `CustomResourceDefinition` of kinds that others install.
+//! Records of `CustomResourceDefinition`s that others install.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,15 @@ use serde::Deserialize;
 use super::condition::RawCondition;
 use super::{Enqueue, Metadata, RawMetadata, Record};
 
-/// A CRD, reduced to whether its kind can be used.
+/// A CRD, reduced to whether its kind is served.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrdRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// Whether the API server serves its kind.
+    /// Whether its condition `Established` is true.
     pub established: bool,
 }
 
-/// The decoded fields of a CRD.
+/// Decoded fields of a CRD.
 #[derive(Deserialize)]
 pub struct RawCrd<'a> {
     #[serde(borrow)]
@@ -54,14 +53,14 @@ impl Record for CrdRecord {
     }
 }
 
-/// Any CRD, seen by its metadata only: that it has come, changed or gone (RES-6).
+/// Any CRD, watched as metadata only to observe that it is added, changed or deleted (RES-6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CrdNameRecord {
-    /// Name, uid, version. The name is `<plural>.<group>`.
+    /// Metadata. The name is `<plural>.<group>`.
     pub metadata: Metadata,
 }
 
-/// The decoded fields of it.
+/// Decoded metadata of a CRD.
 #[derive(Deserialize)]
 pub struct RawCrdName<'a> {
     #[serde(borrow)]
@@ -87,7 +86,7 @@ impl Record for CrdNameRecord {
         &self.metadata
     }
 
-    /// Only who wants the kind knows.
+    /// Handled by the task that follows the wanted kinds.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }

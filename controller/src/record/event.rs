@@ -1,5 +1,5 @@
-//! Records of Events: about a pod, as far as they tell of a volume that cannot be mounted, and about a `StatefulSet`
-//! whose pods are refused (STA-2).
+//! Event records: failed volume mounts of pods, and pod creation failures of `StatefulSet`s and other controllers
+//! (STA-2).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,65 +11,59 @@ use serde::Deserialize;
 
 use super::{Class, Enqueue, Key, Metadata, Problem, RawMetadata, Record};
 
-/// Parts of messages that tell of a kubelet which is still catching up: the next attempt succeeds.
+/// Message fragments of a kubelet that is still syncing its caches; the next attempt succeeds.
 const PASSING: [&str; 3] = [
     "failed to sync configmap cache",
     "failed to sync secret cache",
     "not registered",
 ];
 
-/// An Event about a pod.
+/// Event about a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodEventRecord {
     metadata: Metadata,
-    /// The pod.
     pub pod: Key,
-    /// Tells the pod from an earlier one of its name.
+    /// Distinguishes the pod from an earlier one of the same name.
     pub pod_uid: Box<str>,
-    /// The volume that cannot be mounted; other Events have none.
+    /// The volume that cannot be mounted; `None` for any other Event.
     pub problem: Option<Problem>,
-    /// When it was told last.
+    /// When the Event was last observed.
     pub last: Timestamp,
 }
 
-/// An Event about a `StatefulSet` that could not make a pod.
+/// Event about a `StatefulSet` that failed to create a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefusalRecord {
     metadata: Metadata,
-    /// The `StatefulSet`.
     pub set: Key,
-    /// Tells it from an earlier one of its name.
+    /// Distinguishes it from an earlier one of the same name.
     pub set_uid: Box<str>,
-    /// The API server's words.
+    /// Error message of the API server.
     pub message: Box<str>,
-    /// When it was told last.
+    /// When the Event was last observed.
     pub last: Timestamp,
 }
 
-/// An Event about something that may make pods, and could not make one.
+/// Event about a controller object that may have failed to create a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CreationFailureRecord {
     metadata: Metadata,
-    /// What it is about: `None` where the Event tells of something else.
+    /// The object that failed to create a pod; `None` if the Event reports something else.
     pub maker: Option<Maker>,
-    /// Its namespace.
     pub namespace: Arc<str>,
-    /// When it was told last.
+    /// When the Event was last observed.
     pub last: Timestamp,
 }
 
-/// What makes pods.
+/// Object whose controller creates pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maker {
-    /// API group and version.
     pub api_version: Box<str>,
-    /// Kind.
     pub kind: Box<str>,
-    /// Name.
     pub name: Box<str>,
 }
 
-/// The decoded fields of an Event.
+/// Decoded fields of an Event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RawEvent<'a> {
@@ -108,7 +102,7 @@ struct RawSeries {
 }
 
 impl RawEvent<'_> {
-    /// Which of the fields is filled depends on the age of the sender's code.
+    /// Takes the latest timestamp, since which field is set depends on the Event API that the sender uses.
     fn last(&self) -> Timestamp {
         let series = self.series.as_ref();
         let times = [
@@ -140,7 +134,7 @@ impl Record for PodEventRecord {
         &self.metadata
     }
 
-    /// Its pod knows.
+    /// Resolved through the pod.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
@@ -170,7 +164,7 @@ impl Record for RefusalRecord {
         &self.metadata
     }
 
-    /// Its `StatefulSet` knows.
+    /// Resolved through the `StatefulSet`.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
@@ -186,7 +180,7 @@ impl Record for CreationFailureRecord {
 
     fn project(raw: RawEvent<'_>) -> Self {
         let of = &raw.involved_object;
-        // FailedCreate, FailedToCreateWorkerPod
+        // `FailedCreate`, `FailedToCreateWorkerPod`
         let tells = raw.reason.starts_with("Failed") && raw.reason.contains("Create");
         Self {
             metadata: raw.metadata.keep(),
@@ -204,13 +198,13 @@ impl Record for CreationFailureRecord {
         &self.metadata
     }
 
-    /// The bindings whose pods it makes know.
+    /// Resolved through the index of bindings, by the object that creates their pods.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
 }
 
-/// The reason is a field; what exactly is missing stands in the text alone.
+/// Classifies a mount failure. What is missing appears only in the message.
 fn problem(reason: &str, message: &str) -> Option<Problem> {
     if !matches!(
         reason,
@@ -241,7 +235,7 @@ fn problem(reason: &str, message: &str) -> Option<Problem> {
     })
 }
 
-/// The `ConfigMap` or Secret, or the key of one, that a message says does not exist.
+/// Returns the `ConfigMap` or Secret, or the key of one, that the message reports as missing.
 fn missing(message: &str) -> Option<String> {
     [("ConfigMap", "configmap"), ("Secret", "secret")]
         .into_iter()

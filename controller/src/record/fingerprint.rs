@@ -1,7 +1,7 @@
-//! Which fields an applier owns, as one number.
+//! The set of fields that a field manager owns, as one hash.
 //!
-//! A rival that changes or removes a field of ours takes its path out of our `managedFields` entry, so
-//! a changed fingerprint shows drift without comparing values, defaults or quantities.
+//! If another field manager changes or removes one of our fields, the API server drops its path from our
+//! `managedFields` entry. A changed fingerprint therefore shows drift without comparing values, defaults or quantities.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,11 +10,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// Hash, free of order, of the leaf paths of a `managedFields` entry, `spec.replicas` left out: autoscalers
-/// take that one over (WRK-3).
+/// Order-independent hash of the leaf paths in a `managedFields` entry. `spec.replicas` is left out because autoscalers
+/// take it over (WRK-3).
 ///
-/// It goes into status and is compared by the next process: the hash is fixed, not the standard
-/// library's.
+/// The value is stored in status and compared after a restart, so it uses a fixed hash rather than that of the standard
+/// library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(u64);
 
@@ -36,16 +36,16 @@ impl Serialize for Fingerprint {
     }
 }
 
-/// What an applier owns of an object.
+/// Fields that a field manager owns through server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// All of it but `spec.replicas`, as one number.
+    /// Fingerprint of all owned fields except `spec.replicas`.
     pub fingerprint: Fingerprint,
-    /// Whether `spec.replicas` is its, too.
+    /// Whether it owns `spec.replicas`.
     pub replicas: bool,
 }
 
-/// `metadata.managedFields`, each entry's fields reduced to a number.
+/// `metadata.managedFields`, with the fields of each entry reduced to a hash.
 #[derive(Default, Deserialize)]
 #[serde(transparent)]
 pub(super) struct RawManagedFields<'a>(#[serde(borrow)] Vec<RawEntry<'a>>);
@@ -63,7 +63,7 @@ struct RawEntry<'a> {
     fields_v1: Leaves,
 }
 
-/// What an applier owns of an object, as one text; `None`: nothing.
+/// Fingerprint of the fields that `manager` owns through server-side apply; `None` if it owns none.
 pub fn applied_by(entries: &[ManagedFieldsEntry], manager: &str) -> Option<String> {
     let raw = serde_json::to_string(entries).ok()?;
     let entries: RawManagedFields<'_> = serde_json::from_str(&raw).ok()?;
@@ -71,7 +71,8 @@ pub fn applied_by(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Strin
 }
 
 impl RawManagedFields<'_> {
-    /// An `Update` entry under the same name is another one, and so is a subresource's.
+    /// Fields that `manager` owns through server-side apply. `Update` entries and subresource entries under the same
+    /// name do not count.
     pub(super) fn applied_by(&self, manager: &str) -> Option<Applied> {
         let entry = self.0.iter().find(|entry| entry.is_of(manager, "Apply"))?;
         Some(Applied {
@@ -80,13 +81,13 @@ impl RawManagedFields<'_> {
         })
     }
 
-    /// Whether one of these managers has an entry, a subresource's left out.
+    /// Whether a matching manager has an entry, subresource entries excluded.
     pub(super) fn is_written_by(&self, manager: impl Fn(&str) -> bool) -> bool {
         let mut entries = self.0.iter();
         entries.any(|entry| entry.subresource.is_empty() && manager(&entry.manager))
     }
 
-    /// Where the entry of one that writes without server-side apply stands.
+    /// Index of the entry that `manager` wrote without server-side apply.
     pub(super) fn updated_by(&self, manager: &str) -> Option<usize> {
         self.0
             .iter()
@@ -100,12 +101,12 @@ impl RawEntry<'_> {
     }
 }
 
-/// The leaves below a path.
+/// Leaves below a path.
 #[derive(Clone, Copy, Default)]
 struct Leaves {
-    /// Sum of the hashes of their paths.
+    /// Sum of the leaf path hashes.
     sum: u64,
-    /// Whether there is `spec.replicas`, which the sum leaves out.
+    /// Whether `spec.replicas` is a leaf; the sum leaves it out.
     replicas: bool,
 }
 
@@ -115,7 +116,7 @@ impl<'de> Deserialize<'de> for Leaves {
     }
 }
 
-/// Collects the leaves below the path whose hash it holds.
+/// Visitor that collects the leaves below the path with this hash.
 struct Below(u64);
 
 impl<'de> DeserializeSeed<'de> for Below {
@@ -160,14 +161,14 @@ impl<'de> Visitor<'de> for Below {
 
 const ROOT: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a over the step, started from the parent's hash; the 0xff keeps `a/bc` and `ab/c` apart.
+/// Hashes one step with FNV-1a, seeded with the parent's hash. The 0xff separator keeps `a/bc` and `ab/c` apart.
 fn child(parent: u64, step: &str) -> u64 {
     step.bytes().chain([0xff]).fold(parent, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Spreads a path's hash over all bits, so that sums of similar paths do not meet (`SplitMix64`).
+/// Mixes a path's hash over all bits (`SplitMix64`), so that sums of similar paths do not collide.
 fn mix(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! The record of an object of a kind that others define: a target, what belongs to it, or what it belongs to.
+//! Record of an object of a foreign kind: a binding's target, one of its owners or one of its dependents.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,18 +10,17 @@ use kube::api::ApiResource;
 use kube::core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
 
-use super::{Enqueue, Metadata, RawMetadata, Record, Seen};
+use super::{Enqueue, Metadata, Projected, RawMetadata, Record};
 
-/// An object seen by its metadata only (BIND-61).
+/// Foreign object, watched as metadata only (BIND-61).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignRecord {
-    /// Name, uid, version, owner.
     pub metadata: Metadata,
-    /// Changes with spec and labels, and not with status.
+    /// Hash of generation and labels: it changes with spec and labels, but not with status.
     pub shape: u64,
 }
 
-/// The decoded fields of such an object.
+/// Decoded metadata of a foreign object.
 #[derive(Deserialize)]
 pub struct RawForeign<'a> {
     #[serde(borrow)]
@@ -47,13 +46,13 @@ impl Record for ForeignRecord {
         &self.metadata
     }
 
-    /// Only an index of bindings knows.
+    /// Resolved through the index of bindings.
     fn concerns(&self) -> Enqueue {
         Enqueue::Nobody
     }
 }
 
-/// What is watched is known while the controller runs, and not before: [`SeenForeign`] says it.
+/// Placeholder kind. The actual kind is only known at run time, where [`SeenForeign`] carries it.
 #[derive(Debug)]
 pub enum Foreign {}
 
@@ -86,11 +85,11 @@ impl Resource for Foreign {
     }
 }
 
-/// The object of an event, of a kind that discovery found.
+/// Object of a watch event, of a kind found through discovery.
 #[derive(Clone, Debug)]
-pub struct SeenForeign(Seen<ForeignRecord>);
+pub struct SeenForeign(Projected<ForeignRecord>);
 
-impl From<SeenForeign> for Seen<ForeignRecord> {
+impl From<SeenForeign> for Projected<ForeignRecord> {
     fn from(seen: SeenForeign) -> Self {
         seen.0
     }
@@ -98,7 +97,7 @@ impl From<SeenForeign> for Seen<ForeignRecord> {
 
 impl<'de> Deserialize<'de> for SeenForeign {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Seen::deserialize(deserializer).map(Self)
+        Projected::deserialize(deserializer).map(Self)
     }
 }
 

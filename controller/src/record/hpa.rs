@@ -1,4 +1,4 @@
-//! The record of a `HorizontalPodAutoscaler`, KEDA's or anyone's.
+//! Record of any `HorizontalPodAutoscaler`, KEDA's or not.
 
 use asya_shared::names::label;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -9,36 +9,33 @@ use super::condition::RawCondition;
 use super::scale_target::{RawScaling, ScaleTarget};
 use super::{Enqueue, Key, Metadata, RawMetadata, Record};
 
-/// What an HPA says of a workload without pods.
+/// Reason that the HPA controller sets while the workload has no pods.
 const AT_ZERO: &str = "ScalingDisabled";
 
-/// An HPA, reduced to what it scales and whether it can. Its owner is in the metadata.
+/// An HPA, reduced to what it scales and whether it is active. Its owner is in the metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HpaRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// The actor that it is made for: KEDA copies our labels.
+    /// Actor that it was created for; KEDA copies our labels to it.
     pub actor: Option<Box<str>>,
-    /// What it scales.
     pub target: ScaleTarget,
-    /// Pods that it asks for; 0 before it has looked, and while there are none.
+    /// Desired replicas; 0 until the HPA controller has evaluated it, and while there are no pods.
     pub desired: i32,
-    /// Why it does not scale. That there are no pods is as it should be: nobody scales from 0 but KEDA.
+    /// Why scaling is inactive. `ScalingDisabled` is left out: only KEDA scales from zero, so a workload without pods
+    /// is not a fault.
     pub inactive: Option<Inactive>,
 }
 
-/// Condition `ScalingActive` of an HPA that does not scale.
+/// Condition `ScalingActive` with status `False`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inactive {
-    /// Machine-readable cause.
     pub reason: Box<str>,
-    /// The HPA controller's text.
+    /// Message of the HPA controller.
     pub message: Box<str>,
-    /// Since when.
     pub since: Option<Time>,
 }
 
-/// The decoded fields of an HPA.
+/// Decoded fields of an HPA.
 #[derive(Deserialize)]
 pub struct RawHpa<'a> {
     #[serde(borrow)]
@@ -86,7 +83,7 @@ impl Record for HpaRecord {
         &self.metadata
     }
 
-    /// A rival concerns the actor whose workload it scales; KEDA's own says whose it is.
+    /// KEDA's own HPA concerns the actor that its label names, a competing one the actor whose workload it scales.
     fn concerns(&self) -> Enqueue {
         let owner = self.metadata.controller.as_ref();
         let of_keda = owner.is_some_and(|owner| &*owner.kind == "ScaledObject");

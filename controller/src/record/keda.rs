@@ -1,4 +1,4 @@
-//! KEDA's kinds. There are no values of them: what a watch shows of one is its record.
+//! KEDA's kinds, as uninhabited marker types: the watches decode them into records.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
-/// What KEDA scales, and how.
+/// KEDA's `ScaledObject`.
 #[derive(Debug)]
 pub enum ScaledObject {}
 
-/// What KEDA logs in to a broker with.
+/// KEDA's `TriggerAuthentication`.
 #[derive(Debug)]
 pub enum TriggerAuthentication {}
 

@@ -10,27 +10,26 @@ use serde::Deserialize;
 use super::Key;
 use super::fingerprint::{Applied, Fingerprint, RawManagedFields};
 
-/// What every record keeps of an object's metadata.
+/// Object metadata kept in every record.
 ///
-/// Two of them are equal when they differ in nothing but the version.
+/// Equality ignores the resource version and the managed-by label.
 #[derive(Clone, Debug)]
 pub struct Metadata {
-    /// Namespace and name.
     pub key: Key,
-    /// Tells an object from an earlier one of its name.
+    /// Distinguishes an object from an earlier one of the same name.
     pub uid: Box<str>,
-    /// Orders the versions of an object; 0 where the server's text is not a number.
+    /// Orders the versions of an object; 0 if the server's value is not a number.
     pub resource_version: u64,
-    /// Whether a deletion has begun.
+    /// Whether `deletionTimestamp` is set.
     pub deleting: bool,
-    /// The owner that is marked as controller.
+    /// Controller owner reference.
     pub controller: Option<Controller>,
-    /// Whether it bears the label by which the watches select the objects of actors.
+    /// Whether it has the managed-by label that our watches select on.
     pub labelled: bool,
 }
 
 impl Metadata {
-    /// The uid of the controller, if it is not `uid`.
+    /// Uid of the controller owner, if it differs from `uid`.
     pub fn owner_before(&self, uid: &str) -> Option<&str> {
         let owner = self.controller.as_ref().map(|owner| &*owner.uid);
         owner.filter(|owner| *owner != uid)
@@ -44,27 +43,23 @@ impl PartialEq for Metadata {
     }
 }
 
-/// A controller ownerReference.
+/// Controller owner reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// API group and version.
     pub api_version: Box<str>,
-    /// Kind of the owner.
     pub kind: Box<str>,
-    /// Name of the owner.
     pub name: Box<str>,
-    /// Uid of the owner.
     pub uid: Box<str>,
 }
 
-/// What an object shows of our last apply: its content is judged by this, not kept.
+/// What is left of our last apply on the live object. Drift is detected by this, so the content itself is not kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LastApplied {
-    /// Hash of the object as it was last sent.
+    /// Hash of the object as last sent.
     pub hash: Option<Box<str>>,
-    /// What we own of it.
+    /// Fingerprint of the fields that we own.
     pub fingerprint: Option<Fingerprint>,
-    /// Where the entry of the former operator stands in `managedFields`, as long as its fields are not ours (WRK-7).
+    /// Index in `managedFields` of the former operator's entry, until we own its fields (WRK-7).
     pub former: Option<usize>,
 }
 
@@ -72,7 +67,7 @@ pub struct LastApplied {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RawMetadata<'a> {
-    /// Name.
+    /// Object name.
     #[serde(borrow)]
     pub name: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -81,20 +76,17 @@ pub struct RawMetadata<'a> {
     uid: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
-    /// Rises with each change of the spec.
+    /// Incremented by the API server on each spec change.
     #[serde(default)]
     pub generation: i64,
-    /// When the object was made.
+    /// Creation time.
     pub creation_timestamp: Option<Time>,
-    /// When its deletion began.
+    /// Deletion time, if it is being deleted.
     pub deletion_timestamp: Option<Time>,
-    /// Labels.
     #[serde(default)]
     pub labels: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
-    /// Annotations.
     #[serde(default)]
     pub annotations: BTreeMap<Cow<'a, str>, Cow<'a, str>>,
-    /// Finalizers.
     #[serde(default)]
     pub finalizers: Vec<Box<str>>,
     #[serde(borrow, default)]
@@ -119,7 +111,7 @@ struct RawOwner<'a> {
 }
 
 impl RawMetadata<'_> {
-    /// The part that every record keeps.
+    /// Copies the part that every record keeps.
     pub fn keep(&self) -> Metadata {
         Metadata {
             key: Key::new(&self.namespace, &self.name),
@@ -140,34 +132,34 @@ impl RawMetadata<'_> {
         }
     }
 
-    /// Whether an object of this kind is among its owners.
+    /// Whether any owner reference has this kind.
     pub fn is_owned_by(&self, kind: &str) -> bool {
         self.owner_references.iter().any(|owner| owner.kind == kind)
     }
 
-    /// An annotation's text.
+    /// Value of an annotation.
     pub fn annotation(&self, name: &str) -> Option<Box<str>> {
         self.annotations
             .get(name)
             .map(|value| value.as_ref().into())
     }
 
-    /// A label's text.
+    /// Value of a label.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.get(name).map(AsRef::as_ref)
     }
 
-    /// What `manager` owns by server-side apply.
+    /// Fields that `manager` owns through server-side apply.
     pub fn applied_by(&self, manager: &str) -> Option<Applied> {
         self.managed_fields.applied_by(manager)
     }
 
-    /// Whether one of these field managers wrote to the object itself.
+    /// Whether a matching field manager wrote to the object, subresources excluded.
     pub fn is_written_by(&self, manager: impl Fn(&str) -> bool) -> bool {
         self.managed_fields.is_written_by(manager)
     }
 
-    /// What is left of the last apply by `manager`.
+    /// Returns what is left of the last apply by `manager`.
     pub fn last_applied(&self, manager: &str) -> LastApplied {
         let fingerprint = self.applied_by(manager).map(|fields| fields.fingerprint);
         LastApplied {

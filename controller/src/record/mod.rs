@@ -1,8 +1,8 @@
-//! Our own small records of the objects that we watch, projected while the API server's text is
-//! decoded: a pod is a few hundred bytes here and 165 kB as a tree of JSON values.
+//! Small records of watched objects, projected while the API server's response is decoded: a pod takes a few hundred
+//! bytes as a record and 165 kB as a tree of JSON values.
 //!
-//! Decoding must not fail: one bad object would fail every list of its kind. So only what the API
-//! server guarantees is required, and what users write freely stays raw text.
+//! Decoding must not fail, because one bad object would fail every list of its kind. So only fields that the API server
+//! guarantees are required, and free-form user input stays raw text.
 
 mod actor;
 mod anchor;
@@ -52,21 +52,18 @@ pub use scale_target::ScaleTarget;
 pub use scaled_object::{KedaReady, ScaledObjectRecord};
 pub use workload::{OfKind, ReplicaFailure, WorkloadRecord, is_tool};
 
-/// Whom a changed object concerns.
+/// Actors to enqueue when an object changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Enqueue {
-    /// One actor.
     Actor(Key),
-    /// Every actor of a namespace.
+    /// Every actor in a namespace.
     Namespace(Arc<str>),
-    /// Every actor.
     Everybody,
-    /// Nobody.
     Nobody,
 }
 
 impl Enqueue {
-    /// The actor that owns an object, or else the one that its label names.
+    /// The actor that owns the object, or else the one that its label names.
     fn owner_of(metadata: &Metadata, label: Option<&str>) -> Self {
         let owner = metadata.controller.as_ref();
         let owner = owner.filter(|owner| &*owner.kind == "AsyncActor");
@@ -77,48 +74,47 @@ impl Enqueue {
     }
 }
 
-/// What we keep of a watched object. Two of them are equal when nobody needs to look at the change.
+/// What we keep of a watched object. Two records are equal if no reconcile has to look at the difference.
 pub trait Record: fmt::Debug + PartialEq + Send + Sync + Sized + 'static {
-    /// The Kubernetes kind that it is a record of.
+    /// Kubernetes kind of the object.
     type Kind: Resource<DynamicType = ()>;
-    /// The fields that are decoded, borrowed from the API server's text.
+    /// Decoded fields, borrowed from the API server's response.
     type Raw<'de>: Deserialize<'de>;
-    /// Whether the API server is asked for nothing but metadata.
+    /// Whether only metadata is requested.
     const METADATA_ONLY: bool = false;
 
-    /// What is watched, in logs and metrics: the kind, unless there are several watches of it.
+    /// Name in logs and metrics: the kind, unless it has several watches.
     fn what() -> Cow<'static, str> {
         Self::Kind::kind(&())
     }
-    /// Makes the record.
+    /// Builds the record.
     fn project(raw: Self::Raw<'_>) -> Self;
-    /// What all records have.
+    /// Returns the metadata that every record has.
     fn metadata(&self) -> &Metadata;
-    /// Whom a change of this object concerns.
+    /// Actors to enqueue when this object changes.
     fn concerns(&self) -> Enqueue;
-    /// Whether the watch of its kind shows it, and its end.
+    /// Whether the watch of its kind selects it, so that later changes and its deletion are observed.
     fn is_watched(&self) -> bool {
         true
     }
 }
 
-/// A record of an object that we apply, which is judged by what is left of that.
+/// Record of an object that we apply. Drift is judged by what is left of the last apply.
 pub trait AppliedRecord: Record {
-    /// The field manager that we apply it as, and whose fields are looked at.
+    /// Field manager of our applies.
     const MANAGER: &'static str;
     /// What is left of our last apply.
     fn last(&self) -> &LastApplied;
 }
 
-/// An event's or an answer's object: what kube's watcher needs of it, and the record.
+/// Object of a watch event or a list: the metadata that kube's watcher needs, and the record.
 #[derive(Debug)]
-pub struct Seen<R> {
+pub struct Projected<R> {
     meta: ObjectMeta,
-    /// The record.
     pub record: Arc<R>,
 }
 
-impl<R> Clone for Seen<R> {
+impl<R> Clone for Projected<R> {
     fn clone(&self) -> Self {
         Self {
             meta: self.meta.clone(),
@@ -127,7 +123,7 @@ impl<R> Clone for Seen<R> {
     }
 }
 
-impl<'de, R: Record> Deserialize<'de> for Seen<R> {
+impl<'de, R: Record> Deserialize<'de> for Projected<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let record = R::project(R::Raw::deserialize(deserializer)?);
         let metadata = record.metadata();
@@ -144,7 +140,7 @@ impl<'de, R: Record> Deserialize<'de> for Seen<R> {
     }
 }
 
-impl<R: Record> Resource for Seen<R> {
+impl<R: Record> Resource for Projected<R> {
     type DynamicType = ();
     type Scope = <R::Kind as Resource>::Scope;
 

@@ -1,4 +1,4 @@
-//! The record of a pod, and what its fields say about a failure (STA-2).
+//! Pod record, and how its fields classify a failure (STA-2).
 
 use std::borrow::Cow;
 
@@ -12,97 +12,92 @@ use serde::de::IgnoredAny;
 use super::condition::RawCondition;
 use super::{Enqueue, Key, Labels, Metadata, PodOfTarget, RawMetadata, Record};
 
-/// A pod that carries an actor's label.
+/// Pod with an actor label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// When it was made, to the second.
+    /// Creation time, to the second.
     pub created: Option<Time>,
-    /// When its time to stop ends, if it was told to.
+    /// End of the termination grace period (`deletionTimestamp`), if the pod is being deleted.
     pub deleted: Option<Time>,
-    /// The actor that it carries the label of.
+    /// Actor named by the label.
     pub actor: Option<Box<str>>,
-    /// Tells pods of the current template from older ones.
+    /// Distinguishes pods of the current template from older ones.
     pub template_hash: Option<Box<str>>,
-    /// Succeeded or failed: it will never work again.
+    /// Phase `Succeeded` or `Failed`: it never runs again.
     pub finished: bool,
-    /// Whether it takes work.
+    /// Condition `Ready`.
     pub ready: bool,
-    /// Whether all its volumes are: they come before its containers.
+    /// Whether all volumes are mounted, which happens before any container starts.
     pub mounted: bool,
-    /// Since when a pod that runs has not been ready.
+    /// Since when a running pod has not been ready.
     pub unready_since: Option<Time>,
-    /// What keeps it from running, as far as its fields tell.
+    /// What keeps it from running, as far as its fields show.
     pub problem: Option<Problem>,
-    /// Of each class the container that last ended with an error, and when.
+    /// For each class, the most recent container exit with an error, and its time.
     pub failed_exits: Box<[(Problem, Time)]>,
-    /// What a binding's webhook put into it.
+    /// What the webhook injected for a binding.
     pub injection: Option<Box<Injection>>,
-    /// What it has an actor's label for is unknown: neither a binding's webhook nor a workload of ours made it so.
+    /// Set if neither the webhook nor a workload of ours explains the actor label.
     pub unmarked: Option<Box<Unmarked>>,
 }
 
-/// A pod with an actor's label, copied by somebody.
+/// Pod with an actor label of unknown origin, such as a copied one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmarked {
-    /// The pod's labels.
     pub labels: Labels,
-    /// Why the webhook left it alone.
+    /// Why the webhook did not inject it.
     pub not_injected: Option<Box<str>>,
 }
 
-/// The mark of a binding on a pod (BIND-22).
+/// Injection mark of a binding on a pod (BIND-22).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
-    /// Uid of the actor.
     pub by: Box<str>,
-    /// What was put into it.
+    /// Hash of the injected content.
     pub hash: Option<Box<str>>,
-    /// Whether both containers are there: a mark alone survives backups (BIND-8).
+    /// Whether both containers exist. The mark alone proves nothing: it survives a backup and restore (BIND-8).
     pub intact: bool,
-    /// The pod's labels.
     pub labels: Labels,
 }
 
-/// Why a pod does not run.
+/// Reason why a pod does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Kind of failure.
     pub class: Class,
-    /// The container, where one is to blame.
+    /// The container at fault, if there is one.
     pub container: Option<Box<str>>,
-    /// The kubelet's or the scheduler's reason.
+    /// Reason given by the kubelet or the scheduler.
     pub reason: Box<str>,
 }
 
-/// Kinds of failure; of several the first wins (STA-2, STA-3).
+/// Failure classes in order of precedence: the first one is reported (STA-2, STA-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// A `ConfigMap` or Secret is missing or wrong.
+    /// A `ConfigMap` or Secret is missing or invalid.
     ConfigError,
     /// A volume cannot be mounted.
     VolumeError,
     /// An image cannot be pulled.
     ImagePullError,
-    /// The user's handler fails.
+    /// The runtime container, with the user's handler, fails.
     RuntimeError,
     /// The sidecar fails.
     SidecarError,
     /// Another container fails.
     WorkloadError,
-    /// No node has room.
+    /// The pod cannot be scheduled.
     PendingResources,
 }
 
-/// What the scheduler says of a claim that does not bind.
+/// Scheduler message fragments that mean an unbound `PersistentVolumeClaim`.
 const UNBOUND: [&str; 3] = [
     "unbound immediate PersistentVolumeClaims",
     "persistentvolumeclaim \"",
     "find available persistent volumes to bind",
 ];
 
-/// The decoded fields of a pod.
+/// Decoded fields of a pod.
 #[derive(Deserialize)]
 pub struct RawPod<'a> {
     #[serde(borrow)]
@@ -217,7 +212,7 @@ impl Record for PodRecord {
 }
 
 impl PodRecord {
-    /// Whether it may be a pod of a target.
+    /// Whether it can be a target's pod.
     pub fn may_be_bound(&self) -> bool {
         self.labels().is_some()
     }
@@ -290,12 +285,12 @@ impl<'a> RawStatus<'a> {
             .min_by_key(|problem| problem.class)
     }
 
-    /// A gated pod is not unschedulable: somebody holds it back on purpose.
+    /// A gated pod is held back on purpose, so it does not count as unschedulable.
     fn unscheduled(&self) -> Option<Problem> {
         let condition = self
             .condition("PodScheduled")
             .filter(|c| c.status == "False" && c.reason == "Unschedulable")?;
-        // The scheduler has no reason of its own for a claim that does not bind: its text is all there is.
+        // The scheduler sets no distinct reason for an unbound claim, so match on its message.
         let of_claim = UNBOUND.iter().any(|text| condition.message.contains(text));
         let class = if of_claim {
             Class::VolumeError
@@ -309,7 +304,8 @@ impl<'a> RawStatus<'a> {
         })
     }
 
-    /// Which of them counts is a matter of time: the first class wins, but not for ever (STA-2, STA-3).
+    /// Returns the latest error exit per class. All classes are kept because the first class wins only until its exit
+    /// is too old (STA-2, STA-3).
     fn failed_exits(&self) -> Box<[(Problem, Time)]> {
         let mut last: Vec<(Problem, Time)> = Vec::new();
         for exit in self.containers().filter_map(RawContainer::failed_exit) {

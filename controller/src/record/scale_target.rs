@@ -1,23 +1,22 @@
-//! What an autoscaler scales.
+//! The target of an autoscaler.
 
 use std::borrow::Cow;
 
 use asya_shared::api::WorkloadKind;
 use serde::Deserialize;
 
-/// The object that an autoscaler scales, free of its version: two versions of a kind are one object.
+/// Object that an autoscaler scales. The API version is left out, since all versions of a kind are the same object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleTarget {
     /// API group; empty for the core group.
     pub group: Box<str>,
-    /// Kind.
     pub kind: Box<str>,
-    /// Name, in the autoscaler's own namespace.
+    /// Name, in the autoscaler's namespace.
     pub name: Box<str>,
 }
 
 impl ScaleTarget {
-    /// The workload that we make for an actor.
+    /// The workload that the operator creates for an actor.
     pub fn workload(kind: WorkloadKind, actor: &str) -> Self {
         Self {
             group: "apps".into(),
@@ -27,7 +26,7 @@ impl ScaleTarget {
     }
 }
 
-/// The spec of an autoscaler, as far as HPAs and `ScaledObject`s agree.
+/// The spec fields that HPAs and `ScaledObject`s have in common.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RawScaling<'a> {
@@ -53,7 +52,7 @@ struct RawScaleTarget<'a> {
 }
 
 impl RawScaleTarget<'_> {
-    /// What KEDA takes for what is left out is true of every HPA that works, too.
+    /// Applies KEDA's defaults for omitted fields, which also hold for every working HPA.
     fn keep(&self) -> ScaleTarget {
         let version = filled(self.api_version.as_deref()).unwrap_or("apps/v1");
         let group = version.rsplit_once('/').map_or("", |(group, _)| group);

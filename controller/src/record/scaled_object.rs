@@ -1,4 +1,4 @@
-//! The record of a `ScaledObject`, ours or anyone's.
+//! Record of any `ScaledObject`, ours or not.
 
 use std::borrow::Cow;
 
@@ -10,43 +10,40 @@ use super::keda::ScaledObject;
 use super::scale_target::{RawScaling, ScaleTarget};
 use super::{AppliedRecord, Enqueue, Key, LastApplied, Metadata, RawMetadata, Record};
 
-/// Stops KEDA from scaling, whatever its text.
+/// Annotation that pauses KEDA, whatever its value.
 const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
-/// What KEDA reads as false.
+/// Values that KEDA parses as false.
 const FALSE: [&str; 6] = ["0", "f", "F", "false", "FALSE", "False"];
 
-/// A `ScaledObject`, without what KEDA rewrites at every look at the queue.
+/// A `ScaledObject`, without the fields that KEDA rewrites each time it polls the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScaledObjectRecord {
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// When its deletion began.
     pub deleted: Option<Time>,
     /// What is left of our last apply.
     pub last: LastApplied,
-    /// What it scales.
     pub target: ScaleTarget,
-    /// Whether KEDA scales by it.
+    /// KEDA's condition `Ready`.
     pub ready: KedaReady,
-    /// The HPA that KEDA made for it.
+    /// Name of the HPA that KEDA created for it.
     pub hpa_name: Option<Box<str>>,
-    /// Somebody told KEDA to leave the workload alone.
+    /// Whether an annotation pauses KEDA for this workload.
     pub paused: bool,
 }
 
-/// KEDA's condition `Ready`.
+/// Value of KEDA's condition `Ready`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KedaReady {
-    /// KEDA has not said.
+    /// KEDA has not reported it yet.
     #[default]
     Unknown,
-    /// It scales.
+    /// KEDA scales the target.
     True,
-    /// It does not, and says why.
+    /// KEDA does not scale the target, for this reason.
     False(Box<str>),
 }
 
-/// The decoded fields of a `ScaledObject`.
+/// Decoded fields of a `ScaledObject`.
 #[derive(Deserialize)]
 pub struct RawScaledObject<'a> {
     #[serde(borrow)]
@@ -123,7 +120,7 @@ impl Record for ScaledObjectRecord {
         &self.metadata
     }
 
-    /// A rival concerns the actor whose workload it scales.
+    /// A competing `ScaledObject` concerns the actor whose workload it scales.
     fn concerns(&self) -> Enqueue {
         let owner = self.metadata.controller.as_ref();
         let actor = owner.filter(|owner| &*owner.kind == "AsyncActor");

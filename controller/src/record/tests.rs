@@ -2,10 +2,12 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ObjectList, WatchEvent};
 use serde_json::{Value, json};
 
-use super::{ActorRecord, Class, ConfigMapRecord, Enqueue, Key, OfKind, PodRecord, Record, Seen};
+use super::{
+    ActorRecord, Class, ConfigMapRecord, Enqueue, Key, OfKind, PodRecord, Projected, Record,
+};
 
 fn decode<R: Record>(object: &Value) -> R {
-    let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
     std::sync::Arc::into_inner(seen.record).unwrap()
 }
 
@@ -25,12 +27,12 @@ fn actor(extra: &Value, spec: &Value) -> ActorRecord {
 
 /// API-6
 #[test]
-fn actor_with_an_unreadable_spec_is_a_record_like_any_other() {
+fn actor_with_an_undecodable_spec_does_not_fail_the_list() {
     let list = json!({"kind": "AsyncActorList", "apiVersion": "asya.sh/v1alpha1", "metadata": {"resourceVersion": "9"}, "items": [
         {"metadata": metadata(&json!({})), "spec": {"workload": {"replicas": "many", "template": {"spec": {"containers": {}}}}}},
         {"metadata": metadata(&json!({"name": "b"}))},
     ]});
-    let list: ObjectList<Seen<ActorRecord>> = serde_json::from_str(&list.to_string()).unwrap();
+    let list: ObjectList<Projected<ActorRecord>> = serde_json::from_str(&list.to_string()).unwrap();
     assert_eq!(list.items.len(), 2);
     assert!(
         list.items[0]
@@ -45,11 +47,11 @@ fn actor_with_an_unreadable_spec_is_a_record_like_any_other() {
 }
 
 #[test]
-fn records_are_read_from_the_text_of_a_watch() {
+fn records_decode_from_watch_events() {
     let object = json!({"kind": "AsyncActor", "metadata": metadata(&json!({})), "spec": {"transport": "mq"}});
-    // The server sends the type first: what comes before it would be read into a tree.
+    // The server sends `type` first. If anything preceded it, that would be buffered as a tree.
     let line = format!(r#"{{"type":"ADDED","object":{object}}}"#);
-    let event: WatchEvent<Seen<ActorRecord>> = serde_json::from_str(&line).unwrap();
+    let event: WatchEvent<Projected<ActorRecord>> = serde_json::from_str(&line).unwrap();
     assert!(
         matches!(event, WatchEvent::Added(seen) if seen.record.metadata.key == Key::new("ns", "a"))
     );
@@ -76,7 +78,7 @@ fn annotation_with_an_unknown_value_is_not_taken_for_an_absent_one() {
 
 /// QUE-41, QUE-42, QUE-47
 #[test]
-fn actor_that_is_deleted_with_an_empty_queue_only_works_until_it_is_released() {
+fn deleted_actor_that_waits_for_its_queue_works_until_released() {
     let goes = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let released = json!({"queueReleasedSince": "2026-01-01T00:00:09Z"});
     for (metadata_, policy, status, works) in [
@@ -98,7 +100,7 @@ fn actor_that_is_deleted_with_an_empty_queue_only_works_until_it_is_released() {
 
 /// FW-3
 #[test]
-fn status_and_foreign_metadata_of_an_actor_make_no_difference() {
+fn status_and_unrelated_metadata_do_not_affect_equality() {
     let before = actor(&json!({"generation": 3}), &json!({"transport": "mq"}));
     let newer = json!({"generation": 3, "resourceVersion": "8", "labels": {"x": "y"}, "annotations": {"note": "z"}});
     assert_eq!(actor(&newer, &json!({"transport": "mq"})), before);
@@ -120,7 +122,7 @@ fn status_and_foreign_metadata_of_an_actor_make_no_difference() {
 }
 
 #[test]
-fn annotations_of_an_actor_steer_by_their_exact_words() {
+fn actor_annotations_match_exact_values() {
     let steered =
         |annotations: Value| actor(&json!({"annotations": annotations}), &json!({})).annotations;
     assert!(steered(json!({"asya.sh/paused": "true"})).paused);
@@ -168,7 +170,7 @@ fn workload_record_holds_counts_and_controller() {
 
 /// WRK-3, WRK-5
 #[test]
-fn fingerprint_is_of_our_own_applied_fields_and_free_of_order() {
+fn fingerprint_covers_our_applied_fields_in_any_order() {
     let ours = json!({"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {
         "k:{\"name\":\"asya-runtime\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
     let same_in_other_order = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
@@ -220,7 +222,7 @@ fn fingerprint_does_not_change_between_releases() {
 
 /// RUN-2, KEDA-7
 #[test]
-fn config_map_that_actors_share_concerns_every_actor_of_its_namespace_and_no_other_does() {
+fn only_shared_config_maps_enqueue_every_actor_of_the_namespace() {
     for (name, concerned) in [
         ("asya-runtime", true),
         ("asya-transport-rabbitmq", true),

@@ -1,4 +1,4 @@
-//! The record of a workload of ours, the same for both kinds.
+//! Workload record, shared by `Deployment` and `StatefulSet`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,34 +16,31 @@ use serde::Deserialize;
 use super::condition::RawCondition;
 use super::{Enqueue, LastApplied, Metadata, RawMetadata, Record};
 
-/// A workload that we created, or one of a name that we need.
+/// A workload that we created, or one that occupies a name that we need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadRecord {
-    /// Deployment or `StatefulSet`.
     pub kind: WorkloadKind,
-    /// Name, uid, version.
     pub metadata: Metadata,
-    /// The actor that it belongs to by label; its controller ownerReference decides.
+    /// Actor named by the label; the controller owner reference takes precedence.
     pub actor: Option<Box<str>>,
     /// What is left of our last apply.
     pub last: LastApplied,
-    /// Whether its number of replicas is ours (WRK-3).
+    /// Whether we own `spec.replicas` (WRK-3).
     pub owns_replicas: bool,
-    /// Whether kubectl or Helm wrote fields of it that have not been reclaimed (FW-22).
+    /// Whether kubectl or Helm wrote fields that have not been reclaimed yet (FW-22).
     pub reclaimable: bool,
-    /// Hash of its template, by which its newest pods are known.
+    /// Pod template hash, which identifies pods of the current template.
     pub template_hash: Option<Box<str>>,
-    /// Rises with each change of the spec.
     pub generation: i64,
-    /// Replicas asked for.
+    /// Desired replicas.
     pub desired: i32,
-    /// The generation that the counts below are of.
+    /// Generation that the counts below refer to.
     pub observed_generation: i64,
-    /// Pods that exist.
+    /// Existing pods.
     pub total: i32,
-    /// Pods that are ready.
+    /// Ready pods.
     pub ready: i32,
-    /// Whether pods of an earlier revision are left.
+    /// Whether pods of an earlier revision remain.
     pub rolling: bool,
     /// Why pods cannot be created.
     pub replica_failure: Option<ReplicaFailure>,
@@ -52,24 +49,23 @@ pub struct WorkloadRecord {
 /// Condition `ReplicaFailure` of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaFailure {
-    /// Machine-readable cause.
     pub reason: Box<str>,
-    /// The API server's text.
+    /// Message of the API server.
     pub message: Box<str>,
 }
 
 impl ReplicaFailure {
-    /// Whether a quota refuses the pods.
+    /// Whether a resource quota rejects the pods.
     pub fn is_quota(&self) -> bool {
         self.message.contains("exceeded quota")
     }
 }
 
-/// The kinds of workloads that we create.
+/// Workload kinds that the operator creates.
 pub trait WorkloadType:
     Resource<DynamicType = (), Scope = NamespaceResourceScope> + 'static
 {
-    /// The kind, as an actor's spec names it.
+    /// The kind as an actor's spec names it.
     const KIND: WorkloadKind;
 }
 
@@ -81,9 +77,8 @@ impl WorkloadType for StatefulSet {
     const KIND: WorkloadKind = WorkloadKind::StatefulSet;
 }
 
-/// A workload's record, as a watch of its kind shows it.
+/// Workload record, typed by the kind that its watch lists.
 pub struct OfKind<K> {
-    /// The record.
     pub record: Arc<WorkloadRecord>,
     kind: PhantomData<fn() -> K>,
 }
@@ -100,7 +95,7 @@ impl<K> PartialEq for OfKind<K> {
     }
 }
 
-/// The decoded fields of a workload.
+/// Decoded fields of a workload.
 #[derive(Deserialize)]
 pub struct RawWorkload<'a> {
     #[serde(borrow)]
@@ -160,8 +155,9 @@ impl RawStatus<'_> {
     fn is_rolling(&self, kind: WorkloadKind) -> bool {
         match kind {
             WorkloadKind::Deployment => self.replicas > self.updated_replicas,
-            // It counts pods that go among all, and not among the updated ones, whatever they go for. Its revision
-            // is the current one once every pod is of it and ready.
+            // A `StatefulSet` counts terminating pods in `replicas` but not in `updatedReplicas`, whatever the reason
+            // for their termination, so compare revisions. The update revision becomes the current one once every pod
+            // has it and is ready.
             WorkloadKind::StatefulSet => self.current_revision != self.update_revision,
         }
     }
@@ -220,7 +216,8 @@ impl<K: WorkloadType> Record for OfKind<K> {
     }
 }
 
-/// Whether a field manager is a person's tool. A restart asked for by `kubectl rollout` stays (WRK-4).
+/// Whether a field manager is a command-line tool. `kubectl rollout` is excluded, so that a requested restart is kept
+/// (WRK-4).
 pub fn is_tool(manager: &str) -> bool {
     let is_kubectl = manager == "kubectl" || manager.starts_with("kubectl-");
     (is_kubectl && manager != "kubectl-rollout") || manager.eq_ignore_ascii_case("helm")

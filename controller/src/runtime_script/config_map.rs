@@ -1,10 +1,11 @@
 //! The `ConfigMap` with the runtime script, in every namespace with actors (RUN-1 to RUN-3).
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::inject::runtime_config_map;
 use asya_shared::names::RUNTIME_CONFIG_MAP;
+use parking_lot::Mutex;
 use tracing::{info, warn};
 
 use super::source::ADAPTERS;
@@ -12,17 +13,17 @@ use crate::cluster::config_maps::ConfigMaps;
 use crate::fault::{Error, Fault, Requeue};
 use crate::record::Key;
 
-/// Keeps the script where actors need it.
+/// Keeps the script in every namespace that needs it.
 pub struct RuntimeScript {
     script: Arc<str>,
-    /// Hash of the `ConfigMap` of each namespace that has had one: every pass asks, and the script is long.
+    /// Hash of the `ConfigMap` applied in each namespace: every reconcile needs it, and the script is long.
     hashes: Mutex<HashMap<Box<str>, String>>,
-    /// A namespace whose script stays without actors (RUN-3).
+    /// Namespace that keeps the script even without actors (RUN-3).
     home: Arc<str>,
 }
 
 impl RuntimeScript {
-    /// Keeps `script`; `home` is the namespace in which it stays without actors.
+    /// Keeps `script`; `home` is the namespace that keeps it even without actors.
     pub fn new(script: Arc<str>, home: &str) -> Self {
         Self {
             script,
@@ -31,17 +32,17 @@ impl RuntimeScript {
         }
     }
 
-    /// Makes the script of `namespace` what it should be.
+    /// Applies the script in `namespace` unless it is up to date.
     ///
     /// # Errors
-    /// When the API server fails. A refusal is the inner error.
+    /// If the API server fails. A refusal is the inner error.
     pub async fn ensure(
         &self,
         config_maps: &ConfigMaps,
         namespace: &str,
     ) -> Result<Result<(), Fault>, Error> {
         let key = Key::new(namespace, RUNTIME_CONFIG_MAP);
-        let hash = self.hashes().get(namespace).cloned();
+        let hash = self.hashes.lock().get(namespace).cloned();
         if let Some(hash) = hash
             && config_maps.is_current(&key, &hash).await
         {
@@ -49,31 +50,27 @@ impl RuntimeScript {
         }
         let wanted = runtime_config_map(namespace, &self.script, ADAPTERS);
         let ensured = config_maps.ensure(&key, &wanted).await?;
-        self.hashes().insert(namespace.into(), wanted.hash);
+        self.hashes.lock().insert(namespace.into(), wanted.hash);
         if let Ok(true) = ensured {
             info!(namespace, "Runtime ConfigMap reconciled");
         }
         Ok(ensured.map(drop))
     }
 
-    fn hashes(&self) -> MutexGuard<'_, HashMap<Box<str>, String>> {
-        self.hashes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the script stays in `namespace` without actors.
+    /// Whether `namespace` keeps the script even without actors.
     pub fn is_home(&self, namespace: &str) -> bool {
         *self.home == *namespace
     }
 
-    /// Whether this is the script that stays without actors.
+    /// Whether this is the `ConfigMap` that is kept even without actors.
     pub fn is_at_home(&self, config_map: &Key) -> bool {
         &*config_map.name == RUNTIME_CONFIG_MAP && self.is_home(&config_map.namespace)
     }
 
-    /// Keeps the script in its home namespace (RUN-3). One that is missing is told; answers when to look again.
+    /// Keeps the script in its home namespace (RUN-3). A refusal is logged, and its requeue returned.
     ///
     /// # Errors
-    /// When the API server fails.
+    /// If the API server fails.
     pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Requeue>, Error> {
         if let Err(fault) = self.ensure(config_maps, &self.home).await? {
             warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
@@ -96,9 +93,9 @@ mod tests {
 
     use super::*;
     use crate::cluster::impersonation::Applier;
-    use crate::record::{ConfigMapRecord, Seen};
+    use crate::record::{ConfigMapRecord, Projected};
 
-    /// What a server makes of an apply.
+    /// The object as the API server returns it after an apply.
     fn applied(mut object: Value) -> Value {
         object["metadata"]["uid"] = json!("1");
         object["metadata"]["resourceVersion"] = json!("7");
@@ -114,7 +111,7 @@ mod tests {
             asked.fetch_add(1, Ordering::Relaxed);
             async {
                 let body = request.into_body().collect_bytes().await?;
-                // What stands there when we look is ours, without its script.
+                // A read returns an object of ours without the script.
                 let ours = json!({"metadata": {"labels": {label::PART_OF: "asya"}}});
                 let object = applied(serde_json::from_slice(&body).unwrap_or(ours));
                 let body = Body::from(object.to_string().into_bytes());
@@ -126,7 +123,7 @@ mod tests {
 
     /// RUN-1, RUN-2
     #[tokio::test]
-    async fn script_is_applied_once_in_each_namespace_and_again_where_somebody_changed_it() {
+    async fn script_is_applied_once_per_namespace_and_again_after_drift() {
         let asked = Arc::default();
         let maps = server(&asked);
         let runtime = RuntimeScript::new("script".into(), "home");
@@ -141,7 +138,8 @@ mod tests {
         let mut changed = applied(runtime_config_map("a", "script", ADAPTERS).object);
         changed["metadata"]["annotations"] = json!({});
         changed["metadata"]["resourceVersion"] = json!("8");
-        let changed: Seen<ConfigMapRecord> = serde_json::from_str(&changed.to_string()).unwrap();
+        let changed: Projected<ConfigMapRecord> =
+            serde_json::from_str(&changed.to_string()).unwrap();
         maps.objects.store.show(&None, &changed);
         assert!(ensure("a").await > 2);
         assert_eq!(ensure("b").await, ensure("b").await);

@@ -1,13 +1,13 @@
-//! The runtime script that pods run (RUN-1).
+//! Where the runtime script of pods comes from (RUN-1).
 
 use std::path::Path;
 use std::sync::Arc;
 
-/// The script of this build.
+/// Script embedded in this build.
 const EMBEDDED: &str = include_str!("../../runtime/asya_runtime.py");
-/// What stands beside the script, whichever it is: the handlers of bindings (BIND-30).
+/// Adapters that accompany any script: the handlers of bindings (BIND-30).
 pub const ADAPTERS: &str = include_str!("../../runtime/asya_adapters.py");
-/// Where a chart may mount another.
+/// Path at which a chart may mount another script.
 const MOUNTED: &str = "/runtime/asya_runtime.py";
 
 /// Hash of the script and the adapters (ROLL-8).
@@ -15,7 +15,7 @@ pub fn hash_with_adapters(script: &str) -> String {
     asya_shared::hash::of_bytes([script, ADAPTERS].join("\0").as_bytes())
 }
 
-/// A file with the script that was asked for cannot be used.
+/// A configured script file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}={path}: {what}")]
 pub struct Error {
@@ -24,10 +24,10 @@ pub struct Error {
     what: String,
 }
 
-/// The script: the file at path `script`, else at `local`, else a mounted one, else the embedded copy. Read once.
+/// Loads the script once: from the file `script`, else `local`, else a mounted one, else the embedded copy.
 ///
 /// # Errors
-/// When a named file is missing or empty.
+/// If a named file is missing or empty.
 pub fn load(script: Option<&str>, local: Option<&str>) -> Result<Arc<str>, Error> {
     let mounted = Path::new(MOUNTED).exists().then_some(MOUNTED);
     let named = [
@@ -35,7 +35,7 @@ pub fn load(script: Option<&str>, local: Option<&str>) -> Result<Arc<str>, Error
         ("ASYA_RUNTIME_LOCAL_PATH", local),
         ("mounted script", mounted),
     ];
-    // Empty text is what a chart renders for a value nobody gave.
+    // A chart renders an unset value as empty text.
     let mut named = named
         .into_iter()
         .filter_map(|(name, path)| Some((name, path.filter(|path| !path.is_empty())?)));
@@ -60,7 +60,7 @@ mod tests {
 
     /// RUN-1
     #[test]
-    fn named_script_goes_before_the_embedded_one_and_must_exist() {
+    fn named_script_overrides_the_embedded_one_and_must_exist() {
         let folder = std::env::temp_dir().join(format!("asya-script-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("script.py");

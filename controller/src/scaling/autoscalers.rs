@@ -1,4 +1,4 @@
-//! All that scales something in an actor's namespace: KEDA for us, and others.
+//! All autoscalers in an actor's namespace: KEDA's for the actor, and foreign ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,23 +7,21 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::record::{HpaRecord, ScaleTarget, ScaledObjectRecord};
 
-/// KEDA gets this long to let go of a `ScaledObject` (FIN-2).
+/// How long to wait for KEDA to remove its finalizer from a `ScaledObject` (FIN-2).
 const KEDA_LETS_GO: Duration = Duration::from_secs(30);
 
-/// All that scales something in an actor's namespace, as far as it concerns the actor.
+/// All autoscalers in an actor's namespace, as seen by the actor.
 pub struct Autoscalers<'a> {
-    /// Name of the actor, which our `ScaledObject` has, too.
+    /// Name of the actor and of its `ScaledObject`.
     pub actor: &'a str,
-    /// The uid of our `ScaledObject`.
+    /// Uid of the actor's `ScaledObject`.
     pub scaled_object: Option<&'a str>,
-    /// All HPAs.
     pub hpas: &'a [Arc<HpaRecord>],
-    /// All `ScaledObject`s.
     pub scaled_objects: &'a [Arc<ScaledObjectRecord>],
 }
 
 impl Autoscalers<'_> {
-    /// Kind and name of one that is not ours and scales `target`.
+    /// Kind and name of a foreign autoscaler that scales `target`.
     pub fn rival_on(&self, target: &ScaleTarget) -> Option<String> {
         let is_ours = |uid: &str| self.scaled_object == Some(uid);
         let scaled_objects = self
@@ -34,7 +32,7 @@ impl Autoscalers<'_> {
             .hpas
             .iter()
             .filter(|hpa| hpa.target == *target && !is_of_name(hpa, self.actor));
-        // its HPA goes with it, so the ScaledObject is the one to name
+        // Name the `ScaledObject` first: its HPA is deleted with it.
         scaled_objects
             .map(|found| format!("ScaledObject {}", found.metadata.key.name))
             .min()
@@ -45,19 +43,19 @@ impl Autoscalers<'_> {
     }
 }
 
-/// Whether KEDA made this HPA for a `ScaledObject` of this name: ours, or an earlier one, with which it is
-/// about to go.
+/// Whether KEDA created this HPA for a `ScaledObject` of this name: the current one, or an earlier one, with which the
+/// HPA will be deleted.
 pub fn is_of_name(hpa: &HpaRecord, actor: &str) -> bool {
     let owner = hpa.metadata.controller.as_ref();
     owner.is_some_and(|owner| &*owner.kind == "ScaledObject" && &*owner.name == actor)
 }
 
-/// Whether KEDA has had its time to let go of a `ScaledObject` that is being deleted.
+/// Whether KEDA has failed to remove its finalizer from a deleted `ScaledObject` in time.
 pub fn is_overdue(found: &ScaledObjectRecord, now: Timestamp) -> bool {
     lets_go_by(found).is_some_and(|ends| ends <= now)
 }
 
-/// When KEDA's time to let go of a `ScaledObject` ends; `None` while its deletion has not begun.
+/// Deadline for KEDA to remove its finalizer; `None` while the `ScaledObject` is not being deleted.
 pub fn lets_go_by(found: &ScaledObjectRecord) -> Option<Timestamp> {
     let began = found.deleted.as_ref()?.0;
     Some(began.checked_add(KEDA_LETS_GO).unwrap_or(Timestamp::MAX))

@@ -7,21 +7,19 @@ use k8s_openapi::jiff::Timestamp;
 use crate::fault::{Fault, Reason};
 use crate::record::{HpaRecord, Inactive, KedaReady, ScaledObjectRecord};
 
-/// Condition `ScalingReady` of an actor whose scaling is on.
+/// Condition `ScalingReady` of an actor with scaling enabled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingReady {
-    /// `None` is `Unknown`.
+    /// Status of the condition; `None` is `Unknown`.
     pub ready: Option<bool>,
-    /// The condition's reason.
     pub reason: Reason,
-    /// The condition's message.
     pub message: String,
-    /// When time alone changes it.
+    /// When it changes without an event.
     pub again: Option<Timestamp>,
 }
 
-/// Judges scaling by what stands there. An HPA may be without metrics until `limit`: KEDA and its adapter
-/// may just be starting. `last_scaled` is when the desired number of pods last changed.
+/// Computes the condition from the observed objects. An HPA may lack metrics until `limit`: KEDA and its metrics
+/// adapter may just be starting. `last_scaled` is when the desired number of pods last changed.
 pub fn scaling_ready(
     fault: Option<&Fault>,
     scaled_object: Option<&ScaledObjectRecord>,
@@ -78,8 +76,8 @@ pub fn scaling_ready(
     ready
 }
 
-/// Why an HPA has no metrics, and since when. An HPA that wakes from 0 keeps the time at
-/// which it fell asleep, so the time of the change counts, too.
+/// Why an HPA has no metrics, and since when. After a scale-up from 0 the HPA keeps the transition time of when scaling
+/// stopped, so the time of the scale-up counts, too.
 fn metrics_are_missing(
     hpa: &HpaRecord,
     last_scaled: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! How many pods are asked for, and when that last changed (KEDA-11, STA-9).
+//! The desired number of pods, and when it last changed (KEDA-11, STA-9).
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use k8s_openapi::jiff::{RoundMode, Timestamp, TimestampRound, Unit};
 
 use crate::record::{HpaRecord, ScaledObjectRecord};
 
-/// Stands for the change that has not been.
+/// Placeholder while the number has never changed.
 const NEVER: &str = "-";
 
-/// The HPA that KEDA made for this `ScaledObject`.
+/// The HPA that KEDA created for this `ScaledObject`.
 pub fn hpa_of<'a>(
     scaled_object: &ScaledObjectRecord,
     hpas: &'a [Arc<HpaRecord>],
@@ -27,7 +27,7 @@ pub fn hpa_of<'a>(
     })
 }
 
-/// The number of pods that is asked for: at 0 the HPA is asleep and its number is old.
+/// The desired number of pods. At 0 the HPA is inactive, and its number is stale.
 pub fn desired_replicas(workload: i32, hpa: Option<&HpaRecord>) -> i32 {
     match hpa {
         Some(hpa) if workload > 0 && hpa.desired > 0 => hpa.desired,
@@ -35,7 +35,7 @@ pub fn desired_replicas(workload: i32, hpa: Option<&HpaRecord>) -> i32 {
     }
 }
 
-/// When the desired number of pods last changed, and which way.
+/// When and in which direction the desired number of pods last changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastScale {
     /// `lastScaleTime`
@@ -46,7 +46,7 @@ pub struct LastScale {
     pub formatted: String,
 }
 
-/// Compares with the status of the last pass; the first number that is seen is no change.
+/// Compares with the status of the last reconcile; the first number observed is not a change.
 pub fn last_scale(previous: &AsyncActorStatus, desired: Option<i32>, now: Timestamp) -> LastScale {
     let numbers = previous.desired_replicas.zip(desired);
     let Some((before, desired)) = numbers.filter(|(before, desired)| before != desired) else {
@@ -60,7 +60,7 @@ pub fn last_scale(previous: &AsyncActorStatus, desired: Option<i32>, now: Timest
         };
     };
     let direction = if before < desired { "up" } else { "down" };
-    // as the API server stores it, so that the next pass compares equal
+    // Truncated to seconds as the API server stores it, so that the next reconcile compares equal.
     let whole = TimestampRound::new()
         .smallest(Unit::Second)
         .mode(RoundMode::Trunc);

@@ -1,8 +1,8 @@
-//! Events on actors (OPS-7): best effort, told beside a pass and never holding it up.
+//! Events on actors (OPS-7). Best effort: writing one never delays a reconcile.
 
 mod series;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asya_shared::names::{GROUP, MANAGED_BY};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -11,58 +11,57 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use serde_json::json;
+use series::{Series, Telling, Topic};
 use tracing::debug;
 
 use crate::record::ActorRecord;
-use series::{Series, Telling, Topic};
 
-/// What an Event tells; the name is its reason.
+/// Reason of an Event, named like the variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventReason {
-    /// The actor's queue was made.
     QueueCreated,
-    /// The actor's queue was lost, and was made again.
+    /// The actor's queue was lost and has been created again.
     QueueRecreated,
-    /// The actor has another queue now.
+    /// The actor now uses another queue.
     QueueRetired,
-    /// Nothing ends the retries of a failing message.
+    /// Nothing limits the redeliveries of a failing message.
     DeliveryLimitInactive,
-    /// The actor's queue could not be deleted.
     QueueDeletionFailed,
-    /// The actor is not deleted as long as its queue holds messages.
+    /// Deletion of the actor waits while its queue holds messages.
     QueueNotEmpty,
-    /// The actor is deleted when its pods have worked its queue off.
+    /// Deletion of the actor waits until its pods have drained the queue.
     QueueDraining,
     /// The actor's queue was deleted with messages in it.
     MessagesDeleted,
     /// The actor's queue outlives its namespace, because it holds messages.
     QueueKept,
-    /// A queue outlives its actor, because it is not that actor's.
+    /// A queue outlives its actor, because the actor does not own it.
     QueueLeft,
     /// A dead letter queue outlives its actor, because it holds messages.
     DeadLettersKept,
-    /// The spec breaks a rule.
+    /// The spec is invalid.
     ValidationFailed,
-    /// The workload gets no pods: they would take another actor's messages.
+    /// The workload gets no pods, because they would consume another actor's messages.
     WorkloadStopped,
-    /// An object of a needed name is somebody else's.
+    /// The name of a child is taken by an object that the actor does not own.
     NotOwned,
-    /// The actor goes, and what was made for it stays.
+    /// The actor is deleted, and what was created for it is kept.
     Orphaned,
-    /// Pods that use GPUs are replaced.
+    /// A rollout replaces pods that use GPUs.
     RollsGpuPods,
-    /// No further pod of a binding is replaced.
+    /// The rollout of a binding has stopped: no further pod is replaced.
     RolloutHalted,
-    /// What we wrote to a bound target was taken back.
+    /// Our change to a bound target was reverted.
     BindingConflict,
-    /// Somebody changes an object of ours again and again.
+    /// Another client keeps changing an object of ours.
     FieldConflict,
-    /// Another had changed or deleted a webhook configuration of ours.
+    /// A webhook configuration of ours was changed or deleted, and has been restored.
     WebhookConfigurationRestored,
-    /// A pod of a required binding's target does not come back with the sidecar.
+    /// Dry-run pods of a required binding's target do not come back with the sidecar.
     InjectionNotProved,
-    /// A binding is required, and its webhook entry fails open all the same.
+    /// The webhook entry of a required binding still fails open.
     RequiredNotEnforced,
 }
 
@@ -118,14 +117,14 @@ impl EventReason {
     }
 }
 
-/// Longest note and longest name of an instance that the API server takes, in bytes.
+/// Longest note and longest reporting instance that the API server accepts, in bytes.
 const LONGEST_NOTE: usize = 1024;
 const LONGEST_INSTANCE: usize = 128;
 
-/// As much of an actor's name as leaves room for a time in the name of an Event, in bytes.
+/// Longest part of an object's name in the name of an Event, in bytes; leaves room for a time.
 const LONGEST_PREFIX: usize = 200;
 
-/// Writes Events; repeated ones are counted up, not written anew.
+/// Writes Events; a repeated one increments the count of its series.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
@@ -134,7 +133,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Events by `client`, in the name of this instance.
+    /// Writes Events with `client`, reported by `instance`.
     pub fn new(client: Client, instance: &str) -> Self {
         Self {
             client,
@@ -143,7 +142,7 @@ impl Events {
         }
     }
 
-    /// Tells users of `actor`.
+    /// Writes an Event about `actor`.
     pub fn tell(&self, actor: &ActorRecord, note: EventReason, text: &str) {
         let key = &actor.metadata.key;
         let about = ObjectReference {
@@ -157,7 +156,7 @@ impl Events {
         self.tell_of(about, note, text);
     }
 
-    /// Tells users of any object; what is told of one without a namespace stands in `default`.
+    /// Writes an Event about any object; if that is cluster-scoped, in the namespace `default`.
     pub fn tell_of(&self, about: ObjectReference, note: EventReason, text: &str) {
         let now = Timestamp::now();
         let topic = Topic {
@@ -212,7 +211,7 @@ impl Events {
             let series = json!({"series": {"count": count, "lastObservedTime": event.event_time}});
             let params = PatchParams::default();
             match api.patch(&name, &params, &Patch::Merge(&series)).await {
-                // People delete Events.
+                // The Event was deleted meanwhile: start a new series.
                 Err(kube::Error::Api(status)) if status.is_not_found() => {
                     let anew = event.metadata.name.as_deref().unwrap_or_default();
                     self.with(|series| series.begin_anew(topic, anew));
@@ -224,7 +223,7 @@ impl Events {
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Series) -> T) -> T {
-        look(&mut self.series.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.series.lock())
     }
 }
 
@@ -234,7 +233,7 @@ enum Write {
 }
 
 fn name(actor: &str, now: Timestamp) -> String {
-    // What is cut may end where no name may.
+    // A clipped name may end with a character that a name must not end with.
     let prefix = clipped(actor, LONGEST_PREFIX).trim_end_matches(['.', '-']);
     format!("{prefix}.{:x}", now.as_nanosecond())
 }
@@ -247,7 +246,7 @@ fn shortened(text: &str) -> String {
     format!("{}{REST}", clipped(text, LONGEST_NOTE - REST.len()))
 }
 
-/// The beginning of `text`, of at most so many bytes.
+/// Longest prefix of `text` of at most `most` bytes.
 fn clipped(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -260,7 +259,7 @@ mod tests {
 
     /// OPS-7
     #[test]
-    fn texts_and_names_of_any_length_make_events_that_the_api_server_takes() {
+    fn long_texts_and_names_still_make_valid_events() {
         assert_eq!(shortened("short"), "short");
         let exact = "x".repeat(LONGEST_NOTE);
         assert_eq!(shortened(&exact), exact);

@@ -1,4 +1,4 @@
-//! Whether we are ready (OPS-6), and the server that probes and metrics run on.
+//! Readiness (OPS-6), and the listeners of probes and metrics.
 
 #[cfg(test)]
 mod tests;
@@ -10,28 +10,28 @@ use asya_process::listen::{self, BindError};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Whether we are ready: as soon as every gate is. A clone is another handle to the same gates.
+/// Readiness of the process: ready as soon as every gate is. Clones share the same gates.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     gates: Arc<watch::Sender<Gates>>,
 }
 
-/// What each gate waits for; none when it is ready.
+/// What each gate waits for; `None` once it is ready.
 type Gates = BTreeMap<String, Option<String>>;
 
-/// One thing that must be so before we are ready. Dropped, it is no longer asked for.
+/// A condition for readiness. Dropping the gate removes the condition.
 #[derive(Debug)]
 pub struct Gate {
     readiness: Readiness,
     name: Arc<str>,
 }
 
-/// The gate of the process itself.
+/// Name of the gate of the process itself.
 pub const PROCESS: &str = "process";
 
 impl Readiness {
-    /// Of a process that has still to say what it waits for: without that, an answer between the first probe and the
-    /// first gate would be "ready", before the CRD is served.
+    /// Readiness of a process that has not registered its gates yet. Without the gate [`PROCESS`], a probe that comes
+    /// before the first registration would report ready, before the CRD is served.
     #[must_use]
     pub fn starting() -> Self {
         let readiness = Self::default();
@@ -42,7 +42,7 @@ impl Readiness {
         readiness
     }
 
-    /// A gate that is not ready yet.
+    /// Registers a gate that is not ready yet.
     #[must_use]
     pub fn gate(&self, name: &str) -> Gate {
         let gate = Gate {
@@ -53,7 +53,7 @@ impl Readiness {
         gate
     }
 
-    /// What is not ready, and why, one line each.
+    /// Gates that are not ready and why, one line each.
     #[must_use]
     pub fn pending(&self) -> Vec<String> {
         let gates = self.gates.borrow();
@@ -65,10 +65,10 @@ impl Readiness {
             .collect()
     }
 
-    /// Waits until every gate is ready at once.
+    /// Waits until all gates are ready at the same time.
     pub async fn reached(&self) {
         let mut changes = self.gates.subscribe();
-        // The sender is ours, so it outlives the wait.
+        // Cannot fail: `self` keeps the sender alive.
         let _ = changes
             .wait_for(|gates| gates.values().all(Option::is_none))
             .await;
@@ -82,22 +82,22 @@ impl Readiness {
 }
 
 impl Gate {
-    /// It is so.
+    /// Opens the gate.
     pub fn ready(&self) {
         self.readiness.set(self, None);
     }
 
-    /// Waits until it is so for the first time.
+    /// Waits until the gate is ready for the first time.
     pub fn opened(&self) -> impl Future<Output = ()> + Send + 'static {
         let (name, mut changes) = (Arc::clone(&self.name), self.readiness.gates.subscribe());
         async move {
-            // A gate that is dropped holds nobody up.
+            // A dropped gate counts as open.
             let is_open = |gates: &Gates| gates.get(&*name).is_none_or(Option::is_none);
             let _ = changes.wait_for(is_open).await;
         }
     }
 
-    /// It is not so (any more).
+    /// Closes the gate, with the reason.
     pub fn not_ready(&self, reason: &str) {
         self.readiness.set(self, Some(reason.to_owned()));
     }
@@ -111,7 +111,7 @@ impl Drop for Gate {
     }
 }
 
-/// Listens on an address; none for `0`, which is nowhere.
+/// Listens on an address. Returns `None` for `0`, which disables the server.
 ///
 /// # Errors
 /// As [`listen::bind`].

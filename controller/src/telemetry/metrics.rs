@@ -1,4 +1,4 @@
-//! What `/metrics` tells (OPS-4, FW-15).
+//! The metrics served at `/metrics` (OPS-4, FW-15).
 
 mod pass;
 #[cfg(test)]
@@ -15,12 +15,11 @@ use crate::record::Key;
 
 use pass::{Passes, Queue};
 
-/// What the labels of all controllers call ours.
+/// Name of the controller in the labels that all controllers have.
 const CONTROLLER: &str = "asyncactor";
 
 type Labels<const N: usize> = [(&'static str, String); N];
 
-/// Every metric of the controller.
 pub struct Metrics {
     registry: Registry,
     gauges: Gauges<Self>,
@@ -51,7 +50,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All metrics; those whose labels are known are there from the start, with 0.
+    /// Registers all metrics. Series whose labels are known in advance are exposed from the start, with 0.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
@@ -60,7 +59,7 @@ impl Metrics {
         let passes = Passes::new(registry.sub_registry_with_label(controller()));
         let queue = [name, controller()].into_iter();
         let queue = Queue::new(registry.sub_registry_with_labels(queue));
-        // The webhook's name, since it is about its configurations.
+        // Prefixed like the webhook's metrics, since it is about the webhook's configurations.
         let config_heals = add(
             registry.sub_registry_with_prefix("asya_webhook"),
             "config_heals",
@@ -103,7 +102,7 @@ impl Metrics {
         }
     }
 
-    /// How many actors there are, by transport and status; what is not named is gone.
+    /// Sets the number of actors by transport and status, and drops all other series.
     pub fn actors<'a>(&self, counts: impl IntoIterator<Item = (&'a str, &'a str, usize)>) {
         self.actors.clear();
         for (transport, status, count) in counts {
@@ -115,7 +114,7 @@ impl Metrics {
         }
     }
 
-    /// The messages of each queue, those that wait and those in work; what is not named is gone.
+    /// Sets the queued and processing messages of each actor, and drops all other series.
     pub fn queue_messages<'a>(&self, depths: impl IntoIterator<Item = (&'a Key, u64, u64)>) {
         self.queue_messages.clear();
         for (actor, queued, processing) in depths {
@@ -131,7 +130,7 @@ impl Metrics {
         }
     }
 
-    /// The pods of each binding; what is not named is gone.
+    /// Sets the pods of each binding, and drops all other series.
     pub fn bound_pods<'a>(&self, bindings: impl IntoIterator<Item = (&'a Key, &'a PodCounts)>) {
         self.bound_pods.clear();
         for (actor, pods) in bindings {
@@ -150,13 +149,13 @@ impl Metrics {
         }
     }
 
-    /// A webhook configuration was restored (CFG-9).
+    /// Counts the restore of a webhook configuration (CFG-9).
     pub fn config_healed(&self, object: &str) {
         let labels = [("object", object.to_owned())];
         self.config_heals.get_or_create(&labels).inc();
     }
 
-    /// A request to a broker was answered, or was not.
+    /// Counts a request to a broker, answered or not.
     pub fn broker_request(&self, transport: &str, operation: &str, result: &str) {
         let labels = [
             ("transport", transport.to_owned()),
@@ -166,7 +165,7 @@ impl Metrics {
         self.broker_requests.get_or_create(&labels).inc();
     }
 
-    /// Whether a transport's broker answers.
+    /// Sets whether a transport's broker answers.
     pub fn transport_up(&self, transport: &str, up: bool) {
         let labels = [("transport", transport.to_owned())];
         self.transport_up.get_or_create(&labels).set(i64::from(up));
@@ -178,17 +177,17 @@ impl Metrics {
         self.api_writes.clone()
     }
 
-    /// How many actors cannot be decoded.
+    /// Sets the number of actors that cannot be decoded.
     pub fn undecodable(&self, count: usize) {
         self.undecodable.set(gauge(count));
     }
 
-    /// How many required bindings' pods do not come back with the sidecar (CFG-8).
+    /// Sets the number of required bindings whose pods do not come back with the sidecar (CFG-8).
     pub fn unproved_bindings(&self, count: usize) {
         self.unproved.set(gauge(count));
     }
 
-    /// Which bindings have stopped replacing pods (ROLL-5); what is not named has not.
+    /// Sets which bindings have stopped replacing pods, and drops all other series (ROLL-5).
     pub fn rollouts_halted<'a>(&self, actors: impl IntoIterator<Item = &'a Key>) {
         self.rollout_halted.clear();
         for actor in actors {
@@ -200,7 +199,7 @@ impl Metrics {
         }
     }
 
-    /// How often each field of each binding was taken back; what is not named is gone.
+    /// Sets how often each field of each binding was reverted, and drops all other series.
     pub fn conflicts<'a>(&self, counts: impl IntoIterator<Item = (&'a Key, &'static str, u64)>) {
         self.conflicts.clear();
         for (actor, part, count) in counts {
@@ -213,24 +212,24 @@ impl Metrics {
         }
     }
 
-    /// Whether the watch of a kind works.
+    /// Sets whether the watch of a kind works.
     pub fn watch_healthy(&self, kind: &str, healthy: bool) {
         self.watch_healthy
             .get_or_create(&of(kind))
             .set(i64::from(healthy));
     }
 
-    /// How many objects of a kind are held.
+    /// Sets the number of cached objects of a kind.
     pub fn records(&self, kind: &str, count: usize) {
         self.records.get_or_create(&of(kind)).set(gauge(count));
     }
 
-    /// A watch event of a kind came.
+    /// Counts a watch event of a kind.
     pub fn watch_event(&self, kind: &str) {
         self.events_received.get_or_create(&of(kind)).inc();
     }
 
-    /// A watch event of a kind changed nothing.
+    /// Counts a watch event of a kind that changed nothing.
     pub fn watch_event_dropped(&self, kind: &str) {
         self.events_dropped.get_or_create(&of(kind)).inc();
     }

@@ -1,20 +1,19 @@
-//! How long a failed run waits for its retry.
+//! Retry delays of failed runs.
 
 use std::time::Duration;
 
-/// Delays that grow with each failure in a row (FW-6).
+/// Delays that grow with each consecutive failure (FW-6).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
     /// Delay after the first failure.
     pub initial: Duration,
-    /// What each further failure multiplies it by; less than 1 counts as 1.
+    /// Factor for each further failure; less than 1 counts as 1.
     pub multiplier: f64,
     /// Longest delay.
     pub max: Duration,
-    /// Retries until nothing but an event starts the next run; 0 = unlimited.
+    /// Retries after which only an event starts the next run; 0 = unlimited.
     pub attempts: u32,
-    /// Part of a delay, 0 to 1, that chance may take off it, so that keys which failed together do not
-    /// come back together.
+    /// Fraction of a delay, 0 to 1, that jitter may subtract, so that keys that failed together do not retry together.
     pub jitter: f64,
 }
 
@@ -31,7 +30,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The delay after so many failures in a row.
+    /// The delay after this many consecutive failures.
     pub(super) fn delay(&self, failures: u32) -> Duration {
         let doublings = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let max = self.max.as_secs_f64();
@@ -39,7 +38,7 @@ impl Backoff {
         Duration::from_secs_f64(full * (1.0 - self.jitter.clamp(0.0, 1.0) * fastrand::f64()))
     }
 
-    /// Whether a run may follow when so many failures in a row have been counted.
+    /// Whether a retry may follow this many consecutive failures.
     pub(super) fn allows(&self, failures: u32) -> bool {
         self.attempts == 0 || failures <= self.attempts
     }

@@ -1,9 +1,9 @@
 //! The work queue: which key runs when, on how many workers (FW-1, 6, 7, 8).
 //!
 //! - A key runs once at a time; events during its run cause exactly one more.
-//! - The first run starts at once, later ones at least one [`Settings::gap`] after the start of the former.
-//! - A timer means "at the latest": an earlier event takes its place, and only the new run sets a new one.
-//! - A failed run is retried with a backoff of its key alone; a panic is a failure of its key alone.
+//! - The first run starts at once, later ones at least one [`Settings::gap`] after the previous start.
+//! - A timer is an upper bound: an earlier event replaces it, and only the new run sets a new one.
+//! - A failed run is retried with a backoff per key; a panic counts as a failure of its key alone.
 
 mod backoff;
 mod schedule;
@@ -14,25 +14,26 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
+use schedule::{Schedule, Start};
 use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
 pub use backoff::Backoff;
-use schedule::{Schedule, Start};
 
 /// How a [`WorkQueue`] paces its runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Least time between two starts of one key.
+    /// Minimum time between two starts of one key.
     pub gap: Duration,
-    /// Most runs at a time, over all keys; 0 counts as 1.
+    /// Maximum concurrent runs over all keys; 0 counts as 1.
     pub workers: usize,
-    /// When a failed run is tried again.
+    /// Backoff of failed runs.
     pub retry: Backoff,
 }
 
@@ -46,61 +47,61 @@ impl Default for Settings {
     }
 }
 
-/// What a run is told about the ones before it.
+/// What a run knows about previous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Failed attempts in a row before this run.
+    /// Consecutive failed attempts before this run.
     pub failures: u32,
-    /// No retry follows when this run fails: only an event starts the next one.
+    /// Whether no retry follows if this run fails: only an event starts the next one.
     pub last: bool,
 }
 
-/// How a run ended, and with it what comes next.
+/// How a run ended, which decides what comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Nothing to do until an event.
     Done,
-    /// Fine so far; look again after this time at the latest.
+    /// Succeeded; run again after this time at the latest.
     Again(Duration),
-    /// Failed: try again after the key's backoff, or after the error's own delay (FW-28).
+    /// Failed: retry after the key's backoff, or after the error's own delay (FW-28).
     Failed {
         /// The delay that the error itself asks for.
         after: Option<Duration>,
-        /// A time after which to look again whatever comes of that. It is no attempt.
+        /// Time after which to run in any case. Such a run is no attempt.
         timer: Option<Duration>,
     },
 }
 
-impl Outcome {
-    /// Tried again after the key's backoff.
+impl RunOutcome {
+    /// Failed, to be retried after the key's backoff.
     pub const FAILED: Self = Self::Failed {
         after: None,
         timer: None,
     };
 }
 
-/// What a queue tells while it works; its methods are called without a lock.
+/// Receives what the queue does; its methods are called without a lock held.
 pub trait Observer: Send + Sync {
-    /// A run started, so long after it was due.
+    /// A run started, this long after it was due.
     fn started(&self, waited: Duration);
-    /// The run that starts now is the retry of a failed one.
+    /// The run that starts now retries a failed one.
     fn retried(&self);
     /// A run panicked.
     fn panicked(&self);
 }
 
-/// How full a queue is.
+/// Sizes of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// Keys that are due and wait for a worker.
     pub ready: usize,
-    /// Keys whose time has not come.
+    /// Keys that are not due yet.
     pub waiting: usize,
     /// Keys that run.
     pub in_flight: usize,
 }
 
-/// The queue; a clone is another handle to the same one.
+/// The work queue. Clones share it.
 pub struct WorkQueue<K> {
     shared: Arc<Shared<K>>,
 }
@@ -121,7 +122,7 @@ impl<K> Clone for WorkQueue<K> {
 }
 
 impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
-    /// An empty queue that tells `observer` what it does.
+    /// An empty queue that reports what it does to `observer`.
     #[must_use]
     pub fn observed(settings: Settings, observer: Arc<dyn Observer>) -> Self {
         Self {
@@ -134,35 +135,35 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         }
     }
 
-    /// Runs `key` as soon as its gap allows: something happened.
+    /// Enqueues `key` after an event: runs it as soon as its gap allows.
     pub fn now(&self, key: K) {
         self.at(key, Instant::now());
     }
 
-    /// Runs `key` at `when` at the latest; an earlier time that it already has stays.
+    /// Runs `key` at `when` at the latest; an earlier time that it already has is kept.
     pub fn at(&self, key: K, when: Instant) {
         if self.schedule().want(key, when) {
             self.shared.wake.notify_one();
         }
     }
 
-    /// Starts nothing any more; [`run`](Self::run) returns when the running ones have ended.
+    /// Starts no more runs; [`run`](Self::run) returns when the current ones have ended.
     pub fn close(&self) {
         self.schedule().close();
         self.shared.wake.notify_one();
     }
 
-    /// How full the queue is now.
+    /// Current sizes of the queue.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         self.schedule().numbers(Instant::now())
     }
 
-    /// Does the work, each run on a task of its own, until [`close`](Self::close). To be called once.
+    /// Processes keys, each run on a task of its own, until [`close`](Self::close). To be called once.
     pub async fn run<F, Fut>(&self, work: F)
     where
         F: Fn(K, Attempt) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output = RunOutcome> + Send + 'static,
     {
         let work = Arc::new(work);
         let mut running = JoinSet::new();
@@ -200,7 +201,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         Some(start)
     }
 
-    fn ended(&self, keys: &mut HashMap<Id, K>, ended: Result<(Id, Outcome), JoinError>) {
+    fn ended(&self, keys: &mut HashMap<Id, K>, ended: Result<(Id, RunOutcome), JoinError>) {
         let (id, outcome) = match ended {
             Ok(ended) => ended,
             Err(failure) => (failure.id(), self.failed(keys.get(&failure.id()), failure)),
@@ -210,19 +211,19 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
         }
     }
 
-    fn failed(&self, key: Option<&K>, failure: JoinError) -> Outcome {
+    fn failed(&self, key: Option<&K>, failure: JoinError) -> RunOutcome {
         if let Ok(panic) = failure.try_into_panic() {
             let panic = panic_message(panic.as_ref());
             error!(?key, panic, "a run panicked; its key is tried again");
             self.shared.observer.panicked();
         }
-        Outcome::FAILED
+        RunOutcome::FAILED
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule<K>> {
         // Nothing under this lock leaves the schedule half written, so a poisoned one is still good.
         let schedule = &self.shared.schedule;
-        schedule.lock().unwrap_or_else(PoisonError::into_inner)
+        schedule.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! When each key is due: the queue's rules without its tasks and without a clock.
+//! When each key is due: the queue's rules, without its tasks and without a clock.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Attempt, Backoff, Numbers, Outcome};
+use super::{Attempt, Backoff, Numbers, RunOutcome};
 
-/// Later than any process lives; keeps additions to an `Instant` from overflowing.
+/// Longer than any process lives; keeps additions to an `Instant` from overflowing.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// The plan of all keys.
+/// The schedule of all keys.
 pub(super) struct Schedule<K> {
     gap: Duration,
     retry: Backoff,
     slots: HashMap<K, Slot>,
-    /// The keys that are due and do not run, oldest first.
+    /// Planned runs of keys that do not run now, earliest first.
     due: BTreeSet<(Instant, K)>,
-    /// When to look whether a slot can go; in order, because the gap is the same for all.
+    /// When to check whether a slot can be dropped; in order, because the gap is the same for all.
     idle: VecDeque<(Instant, K)>,
     in_flight: usize,
     closed: bool,
 }
 
-/// What is known about a key.
+/// State of one key.
 #[derive(Default)]
 struct Slot {
-    /// The next run; while one runs it is only noted here.
+    /// The next run; while the key runs, it is only noted here.
     due: Option<Due>,
     last_start: Option<Instant>,
     run: Option<Run>,
@@ -37,7 +37,7 @@ struct Slot {
 #[derive(Clone, Copy)]
 struct Due {
     when: Instant,
-    /// A retry counts as an attempt; what an event or a timer started does not (FW-6).
+    /// Whether it is a retry, which counts as an attempt. A run that an event or a timer started does not (FW-6).
     retry: bool,
 }
 
@@ -50,14 +50,14 @@ struct Run {
 pub(super) struct Start<K> {
     pub(super) key: K,
     pub(super) attempt: Attempt,
-    /// The run is the retry of a failed one.
+    /// Whether it retries a failed run.
     pub(super) retry: bool,
     /// Time since it was due.
     pub(super) waited: Duration,
 }
 
 impl Slot {
-    /// Failures that count when the next run, or the one that just ended, fails.
+    /// The number of failures once the next run, or the one that just ended, has failed.
     fn failures_after(&self, retry: bool) -> u32 {
         if retry || self.failures == 0 {
             self.failures.saturating_add(1)
@@ -84,7 +84,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         }
     }
 
-    /// Plans a run at `when` at the latest. True if it is the next one of all.
+    /// Plans a run at `when` at the latest. Returns whether it is the next one of all.
     pub(super) fn want(&mut self, key: K, when: Instant) -> bool {
         if self.closed {
             return false;
@@ -106,7 +106,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.due.first().is_some_and(|first| first.0 == when)
     }
 
-    /// The oldest run that is due.
+    /// Takes the oldest run that is due.
     pub(super) fn start(&mut self, now: Instant) -> Option<Start<K>> {
         self.drop_idle(now);
         if self.closed || self.due.first()?.0 > now {
@@ -130,8 +130,8 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         })
     }
 
-    /// Plans what follows from a run that ended.
-    pub(super) fn finish(&mut self, key: &K, outcome: Outcome, now: Instant) {
+    /// Plans what follows a run that ended.
+    pub(super) fn finish(&mut self, key: &K, outcome: RunOutcome, now: Instant) {
         let Some(slot) = self.slots.get_mut(key) else {
             return;
         };
@@ -140,17 +140,17 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         };
         self.in_flight -= 1;
         let (attempt, timer) = match outcome {
-            Outcome::Done => (None, None),
-            Outcome::Again(after) => (None, Some(after)),
-            Outcome::Failed { after, timer } => {
+            RunOutcome::Done => (None, None),
+            RunOutcome::Again(after) => (None, Some(after)),
+            RunOutcome::Failed { after, timer } => {
                 let failures = slot.failures_after(run.retry);
                 let delay = after.unwrap_or_else(|| self.retry.delay(failures));
                 (self.retry.allows(failures).then_some(delay), timer)
             }
         };
         slot.failures = match outcome {
-            Outcome::Failed { .. } => slot.failures_after(run.retry),
-            Outcome::Done | Outcome::Again(_) => 0,
+            RunOutcome::Failed { .. } => slot.failures_after(run.retry),
+            RunOutcome::Done | RunOutcome::Again(_) => 0,
         };
         let (attempt, timer) = (attempt.map(|it| (it, true)), timer.map(|it| (it, false)));
         let first = attempt.into_iter().chain(timer).min_by_key(|it| it.0);
@@ -168,7 +168,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.idle.push_back((now + self.gap, key.clone()));
     }
 
-    /// Starts nothing any more.
+    /// Starts no more runs.
     pub(super) fn close(&mut self) {
         self.closed = true;
     }
@@ -177,7 +177,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
         self.closed
     }
 
-    /// When there is something to do next; without a free worker nothing is done before a run ends.
+    /// When there is something to do next; without a free worker, not before a run ends.
     pub(super) fn wake_at(&self, free: bool) -> Option<Instant> {
         let due = self.due.first().filter(|_| !self.closed);
         let next = due.into_iter().chain(self.idle.front());
@@ -205,7 +205,7 @@ impl<K: Ord + Hash + Clone> Schedule<K> {
                 return;
             };
             let idle = |slot: &Slot| slot.due.is_none() && slot.run.is_none() && slot.failures == 0;
-            // A run that started later than this entry was made has one of its own, with its own gap.
+            // A run that started after this entry was added has its own entry, with its own gap.
             let gone = |slot: &Slot| idle(slot) && slot.not_before(now, self.gap) <= now;
             if self.slots.get(&key).is_some_and(gone) {
                 self.slots.remove(&key);

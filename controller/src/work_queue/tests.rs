@@ -9,9 +9,9 @@ use tokio::time::sleep;
 
 use super::*;
 
-const FAILED: Outcome = Outcome::FAILED;
+const FAILED: RunOutcome = RunOutcome::FAILED;
 
-/// Gap 1 s, and retries after 1, 2, 4, 8, 10, 10, … s without chance.
+/// Gap 1 s, and retries after 1, 2, 4, 8, 10, 10, … s without jitter.
 fn settings() -> Settings {
     Settings {
         gap: Duration::from_secs(1),
@@ -48,7 +48,7 @@ struct Seen {
 
 impl Observer for Seen {
     fn started(&self, waited: Duration) {
-        self.waited.lock().unwrap().push(millis(waited));
+        self.waited.lock().push(millis(waited));
     }
     fn retried(&self) {
         self.retried.fetch_add(1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap()
 }
 
-/// A queue that runs, and every start that it made.
+/// A running queue that records every start.
 struct Bench {
     queue: WorkQueue<&'static str>,
     seen: Arc<Seen>,
@@ -72,11 +72,11 @@ struct Bench {
 }
 
 impl Bench {
-    /// `work` gets the key and which run of this key it is, from 0.
+    /// `work` gets the key and the index of the key's run, from 0.
     fn new<F, Fut>(settings: Settings, work: F) -> Self
     where
         F: Fn(&'static str, usize) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output = RunOutcome> + Send + 'static,
     {
         let seen = Arc::new(Seen::default());
         let queue = WorkQueue::observed(settings, Arc::clone(&seen) as Arc<dyn Observer>);
@@ -85,7 +85,7 @@ impl Bench {
         let task = tokio::spawn(async move {
             let work = move |key, attempt| {
                 let at = millis(zero.elapsed());
-                let mut runs = log.lock().unwrap();
+                let mut runs = log.lock();
                 let nth = runs.iter().filter(|run| run.key == key).count();
                 runs.push(Run { key, at, attempt });
                 drop(runs);
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     fn runs(&self) -> Vec<Run> {
-        self.runs.lock().unwrap().clone()
+        self.runs.lock().clone()
     }
 
     fn starts(&self, key: &str) -> Vec<u64> {
@@ -120,10 +120,10 @@ impl Bench {
     }
 }
 
-/// Takes so long, and is done.
-async fn takes(millis: u64) -> Outcome {
+/// Takes this long and succeeds.
+async fn takes(millis: u64) -> RunOutcome {
     sleep(Duration::from_millis(millis)).await;
-    Outcome::Done
+    RunOutcome::Done
 }
 
 /// FW-8
@@ -154,7 +154,7 @@ async fn events_during_a_run_cause_exactly_one_more_after_it() {
 
 /// FW-1
 #[tokio::test(start_paused = true)]
-async fn keys_run_beside_each_other() {
+async fn keys_run_concurrently() {
     let bench = Bench::new(settings(), |_, _| takes(3000));
     for key in ["a", "b", "c"] {
         bench.queue.now(key);
@@ -167,12 +167,12 @@ async fn keys_run_beside_each_other() {
 
 /// FW-7
 #[tokio::test(start_paused = true)]
-async fn a_run_comes_again_at_its_own_time() {
+async fn run_repeats_after_its_own_timer() {
     let bench = Bench::new(settings(), |_, nth| async move {
         match nth {
-            0 => Outcome::Again(Duration::from_secs(10)),
-            1 => Outcome::Again(Duration::ZERO),
-            _ => Outcome::Done,
+            0 => RunOutcome::Again(Duration::from_secs(10)),
+            1 => RunOutcome::Again(Duration::ZERO),
+            _ => RunOutcome::Done,
         }
     });
     bench.queue.now("a");
@@ -186,12 +186,12 @@ async fn a_run_comes_again_at_its_own_time() {
 
 /// FW-7
 #[tokio::test(start_paused = true)]
-async fn an_earlier_event_takes_the_place_of_a_later_timer() {
+async fn earlier_event_replaces_a_later_timer() {
     let bench = Bench::new(settings(), |_, nth| async move {
         if nth == 0 {
-            Outcome::Again(Duration::from_secs(10))
+            RunOutcome::Again(Duration::from_secs(10))
         } else {
-            Outcome::Done
+            RunOutcome::Done
         }
     });
     bench.queue.now("a");
@@ -203,7 +203,7 @@ async fn an_earlier_event_takes_the_place_of_a_later_timer() {
 
 /// FW-7
 #[tokio::test(start_paused = true)]
-async fn a_later_timer_does_not_put_off_an_earlier_one() {
+async fn later_timer_does_not_delay_an_earlier_one() {
     let bench = Bench::new(settings(), |_, _| takes(0));
     for at in [9000, 5000, 7000] {
         bench.at("a", at);
@@ -214,13 +214,13 @@ async fn a_later_timer_does_not_put_off_an_earlier_one() {
 
 /// FW-7
 #[tokio::test(start_paused = true)]
-async fn of_an_event_during_the_run_and_the_timer_after_it_the_earlier_one_counts() {
+async fn earlier_of_event_and_timer_starts_the_next_run() {
     let bench = Bench::new(settings(), |_, nth| async move {
         sleep(Duration::from_secs(2)).await;
         if nth == 0 {
-            Outcome::Again(Duration::from_secs(3))
+            RunOutcome::Again(Duration::from_secs(3))
         } else {
-            Outcome::Done
+            RunOutcome::Done
         }
     });
     bench.queue.now("early");
@@ -234,7 +234,7 @@ async fn of_an_event_during_the_run_and_the_timer_after_it_the_earlier_one_count
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_limit_of_workers_holds_and_the_oldest_due_goes_first() {
+async fn worker_limit_holds_and_the_oldest_due_key_runs_first() {
     let bench = Bench::new(settings_with(|s| s.workers = 2), |_, _| takes(1000));
     for (at, key) in [(10, "z"), (20, "y"), (30, "x"), (40, "b"), (50, "a")] {
         bench.at(key, at);
@@ -252,10 +252,10 @@ async fn the_limit_of_workers_holds_and_the_oldest_due_goes_first() {
         order,
         [("z", 10), ("y", 20), ("x", 1010), ("b", 1020), ("a", 2010)]
     );
-    assert_eq!(*bench.seen.waited.lock().unwrap(), [0, 0, 980, 980, 1960]);
+    assert_eq!(*bench.seen.waited.lock(), [0, 0, 980, 980, 1960]);
 }
 
-/// One that looked for slots that can go, while no worker can take anything, would turn round and round.
+/// A queue that checked for droppable slots while no worker is free would spin.
 #[tokio::test]
 async fn a_queue_whose_workers_are_all_busy_sleeps_until_one_is_free() {
     let (gap, now) = (Duration::from_secs(1), Instant::now());
@@ -264,7 +264,7 @@ async fn a_queue_whose_workers_are_all_busy_sleeps_until_one_is_free() {
         schedule.want(key, now);
         schedule.start(now).unwrap();
     }
-    schedule.finish(&"short", Outcome::Done, now);
+    schedule.finish(&"short", RunOutcome::Done, now);
     assert_eq!(schedule.wake_at(false), None);
     assert_eq!(schedule.wake_at(true), Some(now + gap));
 }

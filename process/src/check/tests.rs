@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 use super::ready;
 use crate::probes;
 
-/// A process that is ready when told so; its URL.
+/// Starts a process whose readiness the test controls; returns its URL.
 async fn process(is_ready: &Arc<AtomicBool>) -> String {
     let is_ready = Arc::clone(is_ready);
     let pending = move || {
@@ -22,7 +22,7 @@ async fn process(is_ready: &Arc<AtomicBool>) -> String {
 
 /// CFG-11
 #[tokio::test]
-async fn processes_are_asked_until_all_are_ready_or_it_takes_too_long() {
+async fn processes_are_polled_until_all_are_ready_or_patience_runs_out() {
     let (first, second) = (
         Arc::new(AtomicBool::new(true)),
         Arc::new(AtomicBool::new(false)),
@@ -42,7 +42,7 @@ async fn processes_are_asked_until_all_are_ready_or_it_takes_too_long() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_told() {
+async fn unreachable_and_invalid_urls_are_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = format!("http://{}/readyz", listener.local_addr().unwrap());
     drop(listener);

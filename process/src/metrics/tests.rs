@@ -45,7 +45,7 @@ async fn the_page_is_openmetrics_text() {
 }
 
 #[test]
-fn gauges_are_read_off_before_each_scrape() {
+fn gauges_are_refreshed_before_each_scrape() {
     let levels = Levels::new();
     levels.before_scrape(|it| {
         it.level.inc();

@@ -1,36 +1,37 @@
-//! The connections of a server: how many there are, whose they are, and which is closed for another (ADM-20, ADM-21).
+//! Tracks a server's connections by client, and picks the one to evict when the limit is reached (ADM-20, ADM-21).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::fair::{self, Share};
 
-/// A client that sends its first request later than this may lose its connection to another.
+/// A connection without a successful request counts as silent from this age on, and is evicted first.
 const FRESH: Duration = Duration::from_secs(1);
-/// From accepting a connection to the answer to its first request.
+/// Deadline from accepting a connection to the response to its first request.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
-/// From the first byte of a later request's head to its last.
+/// Deadline from the first to the last byte of a later request's head.
 const HEAD: Duration = Duration::from_secs(5);
 
-/// Ranks of connections: the lowest is closed first.
+/// Eviction ranks: the lowest is evicted first.
 const SILENT: u8 = 0;
 const IDLE: u8 = 1;
 const BUSY: u8 = 2;
-/// Whoever proved who they are is closed after all who did not.
+/// Added to the rank of authenticated clients, so that they are evicted after all others.
 const AUTHENTICATED: u8 = 3;
 
-/// The connections of one server. A clone looks at the same ones.
+/// The connections of one server. Clones share state.
 #[derive(Clone)]
 pub struct Connections(Arc<Inner>);
 
 struct Inner {
-    /// How much all may weigh together.
+    /// Limit on the total weight of all connections.
     most: usize,
     table: Mutex<Table>,
     evicted: AtomicU64,
@@ -48,35 +49,36 @@ struct Table {
 struct Entry {
     peer: IpAddr,
     accepted: Instant,
-    /// Since when it is idle, or busy.
+    /// When it was accepted, became busy, or last completed a request.
     since: Instant,
-    /// Since when the head of a request has been arriving.
+    /// When the head of the next request began to arrive.
     head: Option<Instant>,
     weight: usize,
     requests: usize,
-    /// A request of it was answered, however.
+    /// Whether a request has been answered, with any status.
     answered: bool,
-    /// A request of it was answered with success.
+    /// Whether a request has been answered with success.
     proven: bool,
     authenticated: bool,
     close: CancellationToken,
 }
 
-/// How many connections there are, and how many were closed for others or refused.
+/// Number of open connections, and totals of evicted, refused and overdue ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Open now.
     pub open: usize,
-    /// Closed to make room.
+    /// Evicted to make room.
     pub evicted: u64,
-    /// Closed at once: there was no room, and the peer had taken the most of it.
+    /// Refused because the limit was reached and the client itself used the most of it.
     pub refused: u64,
     /// Closed because a request did not arrive in time.
     pub overdue: u64,
 }
 
 impl Connections {
-    /// None yet. A connection weighs 1 until its server says otherwise.
+    /// Creates an empty table for connections with a total weight of at most `most`. A connection weighs 1 until its
+    /// server sets another weight.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Inner {
@@ -88,21 +90,22 @@ impl Connections {
         }))
     }
 
-    /// How many there are.
+    /// Returns the current counts.
     #[must_use]
     pub fn count(&self) -> Count {
         Count {
-            open: self.0.table().entries.len(),
+            open: self.0.table.lock().entries.len(),
             evicted: self.0.evicted.load(Ordering::Relaxed),
             refused: self.0.refused.load(Ordering::Relaxed),
             overdue: self.0.overdue.load(Ordering::Relaxed),
         }
     }
 
-    /// Takes a connection in, closing another where there is no room; none where this peer's own requests fill it.
+    /// Admits a connection, evicting others if the limit is reached. Returns `None` if this client's own in-flight
+    /// requests fill the limit.
     pub(super) fn admit(&self, peer: IpAddr, now: Instant) -> Option<Connection> {
         let peer = peer.to_canonical();
-        let mut table = self.0.table();
+        let mut table = self.0.table.lock();
         if !self.0.make_room(&mut table, 1, peer, now) {
             self.0.refused.fetch_add(1, Ordering::Relaxed);
             return None;
@@ -132,9 +135,9 @@ impl Connections {
         Some(Connection { activity, close })
     }
 
-    /// Closes those whose requests do not arrive.
+    /// Closes connections whose requests are overdue.
     pub(super) fn close_overdue(&self, now: Instant) {
-        let mut table = self.0.table();
+        let mut table = self.0.table.lock();
         let late = table
             .entries
             .iter()
@@ -147,18 +150,14 @@ impl Connections {
 }
 
 impl Inner {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether there is room for so much more, after others were closed.
+    /// Evicts connections until there is room for `more`; returns whether there is.
     fn make_room(&self, table: &mut Table, more: usize, peer: IpAddr, now: Instant) -> bool {
         while table.weight + more > self.most {
             let entries = table.entries.iter();
             let shares: Vec<_> = entries.map(|(id, entry)| entry.share(*id, now)).collect();
             match fair::victim(&shares) {
                 None => return false,
-                // Its own requests under way are worth more than one that has not even begun.
+                // The client's in-flight requests take precedence over its new connection.
                 Some(share) if share.rank % AUTHENTICATED == BUSY && share.peer == peer => {
                     return false;
                 }
@@ -171,7 +170,7 @@ impl Inner {
 }
 
 impl Table {
-    /// Its task ends soon; its place is free at once.
+    /// Frees the slot at once; the connection's task ends soon after.
     fn close(&mut self, id: u64) {
         if let Some(entry) = self.entries.remove(&id) {
             self.weight -= entry.weight;
@@ -209,19 +208,20 @@ impl Entry {
     }
 }
 
-/// An accepted connection. Its place is free when it is dropped.
+/// An accepted connection. Dropping it frees its slot.
 pub(super) struct Connection {
     pub(super) activity: Activity,
-    /// Cancelled when it has to end.
+    /// Cancelled when the connection must be closed.
     pub(super) close: CancellationToken,
 }
 
 impl Connection {
-    /// It takes more than others do, or is known to be somebody's. Answers whether there is room for that.
+    /// Sets the weight, and whether the client is authenticated, after the handshake. Returns whether there is room for
+    /// that weight.
     pub(super) fn known(&self, weight: usize, authenticated: bool, now: Instant) -> bool {
         let Activity { inner, id, peer } = &self.activity;
-        let mut table = inner.table();
-        // Out of the way, so that it cannot be closed for its own sake.
+        let mut table = inner.table.lock();
+        // Remove it first, so that it cannot be evicted to make room for itself.
         let Some(mut entry) = table.entries.remove(id) else {
             return false;
         };
@@ -239,11 +239,11 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.activity.inner.table().close(self.activity.id);
+        self.activity.inner.table.lock().close(self.activity.id);
     }
 }
 
-/// What happens on a connection; found among a request's extensions. A clone tells of the same one.
+/// Records the activity on a connection; stored in the extensions of its requests. Clones share state.
 #[derive(Clone)]
 pub struct Activity {
     inner: Arc<Inner>,
@@ -253,7 +253,7 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Bytes of a request have come.
+    /// Records that bytes of a request arrived.
     pub(super) fn reads(&self, now: Instant) {
         self.change(|entry| {
             if entry.requests == 0 {
@@ -262,7 +262,7 @@ impl Activity {
         });
     }
 
-    /// A request's head is there.
+    /// Records that a request's head is complete.
     pub(super) fn begin(&self, now: Instant) -> Answering {
         self.change(|entry| {
             entry.head = None;
@@ -277,19 +277,19 @@ impl Activity {
     }
 
     fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.inner.table().entries.get_mut(&self.id) {
+        if let Some(entry) = self.inner.table.lock().entries.get_mut(&self.id) {
             change(entry);
         }
     }
 }
 
-/// A request that is being answered.
+/// An in-flight request; it ends when this is dropped.
 pub(super) struct Answering {
     activity: Activity,
 }
 
 impl Answering {
-    /// It was a good one.
+    /// Records that the request was answered with success.
     pub(super) fn succeeded(&self) {
         self.activity.change(|entry| entry.proven = true);
     }

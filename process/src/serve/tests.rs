@@ -20,7 +20,7 @@ async fn ask(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&answer[..read]).into_owned()
 }
 
-/// ADM-20, ADM-21: on the port of the probes, too.
+/// ADM-20, ADM-21: also on the probe port.
 #[tokio::test]
 async fn silent_clients_do_not_keep_the_kubelet_out() {
     let (address, _stop) = start().await;
@@ -30,7 +30,7 @@ async fn silent_clients_do_not_keep_the_kubelet_out() {
     for _ in 0..3 * MOST_PLAIN {
         silent.push(TcpStream::connect(address).await.unwrap());
     }
-    // All but the newest have been closed again.
+    // The oldest have been closed to make room.
     let ends = silent[..MOST_PLAIN]
         .iter_mut()
         .map(async |it| it.read(&mut [0]).await);
@@ -43,7 +43,7 @@ async fn silent_clients_do_not_keep_the_kubelet_out() {
 
 /// ADM-21
 #[tokio::test(start_paused = true)]
-async fn a_client_that_says_nothing_or_only_half_is_left_in_time() {
+async fn silent_clients_and_incomplete_requests_time_out() {
     let (address, _stop) = start().await;
     let started = Instant::now();
     let mut silent = TcpStream::connect(address).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_client_that_says_nothing_or_only_half_is_left_in_time() {
 
 /// ADM-21
 #[tokio::test]
-async fn a_head_has_a_limit() {
+async fn request_head_size_is_limited() {
     let (address, _stop) = start().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(

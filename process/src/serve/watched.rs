@@ -1,4 +1,4 @@
-//! A stream that tells when bytes have come.
+//! A stream that records when bytes arrive.
 
 use std::io;
 use std::pin::Pin;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::connections::Activity;
 
-/// Wraps a connection over which one request follows another.
+/// Wraps the stream of a connection and reports reads to its activity.
 pub(super) struct Watched<S> {
     pub(super) stream: S,
-    /// None where bytes come that belong to no request, such as HTTP/2's pings.
+    /// `None` for HTTP/2, where bytes such as pings may belong to no request.
     pub(super) activity: Option<Activity>,
 }
 

@@ -1,4 +1,4 @@
-//! The objects that the controller applies (CFG-1, CFG-3, CFG-7, VAC-8).
+//! Renders the webhook configurations that the controller applies (CFG-1, CFG-3, CFG-7, VAC-8).
 
 use std::collections::BTreeMap;
 
@@ -16,16 +16,17 @@ use super::{
 use crate::names::{GROUP, MANAGED_BY, label};
 use crate::resolve::Family;
 
-/// The mutating configurations, and what did not find room in them.
+/// The mutating configurations, and the required bindings beyond the limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
-    /// The objects; the first is there without any entry, too.
+    /// The objects; the first one exists even without any entry.
     pub objects: Vec<MutatingWebhookConfiguration>,
-    /// Namespace and name of required bindings that stay fail-open, because there are too many.
+    /// Namespace and name of required bindings that stay fail-open because the limit is exceeded.
     pub surplus: Vec<(String, String)>,
 }
 
-/// The mutating configurations. `bindings` come oldest first: who was fail-closed stays so when others follow.
+/// Renders the mutating configurations. `bindings` are sorted oldest first, so that new bindings never make an older
+/// one fail open.
 #[must_use]
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
     let is_excluded =
@@ -36,7 +37,8 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
         match binding.policy {
             Policy::Optional => families.entry(binding.family).or_default().push(binding),
             Policy::Required { proved } => {
-                // Only pods that are known to be its own may fail closed; the others are asked about, too (SAFE-32).
+                // Only pods known to belong to the binding may fail closed; the family's entry sends the others
+                // (SAFE-32).
                 if binding.open_ended {
                     families.entry(binding.family).or_default().push(binding);
                 }
@@ -76,7 +78,7 @@ pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
     }
 }
 
-/// The validating configuration (VAC-8).
+/// Renders the validating configuration (VAC-8).
 #[must_use]
 pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
     let strings = |texts: &[&str]| Some(texts.iter().map(ToString::to_string).collect());
@@ -86,7 +88,7 @@ pub fn validating(settings: &Settings) -> ValidatingWebhookConfiguration {
             deletion::entry(settings),
             ValidatingWebhook {
                 name: VALIDATION.to_owned(),
-                // The CRD's own rules and the controller stand behind it.
+                // The CRD's CEL rules and the controller check the same.
                 failure_policy: Some("Ignore".to_owned()),
                 client_config: client_config(settings, VALIDATE_PATH),
                 rules: Some(vec![RuleWithOperations {
@@ -116,7 +118,7 @@ fn metadata(settings: &Settings, name: String) -> ObjectMeta {
         (label::MANAGED_BY, MANAGED_BY),
         (label::PART_OF, "asya"),
         (label::COMPONENT, "admission"),
-        // Ours leave out the namespaces of the system anyway (CFG-5).
+        // Our selectors already exclude the system namespaces (CFG-5).
         (label::ENFORCER_DISABLED, "true"),
     ];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));

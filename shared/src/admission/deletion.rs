@@ -1,5 +1,5 @@
-//! The entry that asks before queues with messages are deleted (QUE-40, QUE-49). It fails open, and asks nothing of
-//! Kubernetes' own controllers: a namespace that is being deleted is not held up.
+//! The webhook entry that guards deletions of queues with messages (QUE-40, QUE-49). It fails open and skips deletions
+//! by Kubernetes' own controllers, so that it never blocks the deletion of a namespace.
 
 use k8s_openapi::api::admissionregistration::v1::{RuleWithOperations, ValidatingWebhook};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -11,11 +11,11 @@ use crate::names::GROUP;
 /// Name of our `CustomResourceDefinition`.
 pub const CRD: &str = "asyncactors.asya.sh";
 
-/// Who deletes what a namespace holds, whichever way the controllers of a cluster log in.
+/// Matches the controllers that delete the contents of a namespace, however the cluster authenticates them.
 const OF_KUBERNETES: &str = "request.userInfo.username == 'system:kube-controller-manager' || \
     request.userInfo.username.startsWith('system:serviceaccount:kube-system:')";
 
-/// What is asked about: the definition itself, and actors that go only with an empty queue.
+/// Limits the webhook to the CRD itself and to actors whose deletion policy is `DeleteIfEmpty`.
 const CONCERNS: &str = "request.resource.resource == 'customresourcedefinitions' \
     ? oldObject.metadata.name == 'asyncactors.asya.sh' \
     : (has(oldObject.spec) && has(oldObject.spec.queue) && has(oldObject.spec.queue.deletionPolicy) && \
@@ -31,7 +31,7 @@ pub(super) fn entry(settings: &Settings) -> ValidatingWebhook {
     };
     ValidatingWebhook {
         name: DELETION.to_owned(),
-        // The finalizer stands behind it.
+        // The finalizer checks again.
         failure_policy: Some("Ignore".to_owned()),
         client_config: client_config(settings, DELETE_PATH),
         rules: Some(vec![
@@ -65,7 +65,7 @@ mod tests {
 
     /// QUE-40, QUE-49, ADM-5
     #[test]
-    fn deletions_are_asked_about_fail_open_and_never_those_of_a_namespace() {
+    fn deletions_are_reviewed_fail_open_and_skip_namespace_deletion() {
         let entry = json!(entry(&settings()));
         assert_eq!(entry["failurePolicy"], "Ignore");
         assert_eq!(

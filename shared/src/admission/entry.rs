@@ -14,14 +14,14 @@ use crate::hash;
 use crate::names::label;
 use crate::resolve::{Family, Operator, OwnerRule, Requirement, Selector};
 
-/// Label that the API server puts on each namespace.
+/// Label with its name that the API server sets on every namespace.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
-/// Most values of the family's label (CFG-3).
+/// Maximum number of values of the family's label (CFG-3).
 const MOST_VALUES: usize = 50;
-/// The API server gives up on us after this long.
+/// How long the API server waits for the webhook.
 const TIMEOUT_SECONDS: i32 = 5;
 
-/// The entry of one family's bindings that are not required; `None` when no pod can be one of theirs.
+/// The entry for a family's optional bindings; `None` if no pod can match.
 pub(super) fn of_family(
     settings: &Settings,
     family: Family,
@@ -37,7 +37,7 @@ pub(super) fn of_family(
     };
     Some(MutatingWebhook {
         name: format!("{}.inject.asya.sh", family.entry()),
-        // A third party's model must not go down with us.
+        // Another controller's pods must start even if the webhook is down.
         failure_policy: Some("Ignore".to_owned()),
         client_config: client_config(settings, MUTATE_PATH),
         namespace_selector: Some(in_namespaces(namespaces)),
@@ -50,7 +50,7 @@ pub(super) fn of_family(
     })
 }
 
-/// The entry of one required binding; `None` when no pod can be one of its.
+/// The entry for one required binding; `None` if no pod can match.
 pub(super) fn of_required(
     settings: &Settings,
     binding: &Binding,
@@ -77,14 +77,14 @@ pub(super) fn of_required(
     })
 }
 
-/// The name of a required binding's entry.
+/// Name of a required binding's entry.
 #[must_use]
 pub fn required_entry_name(namespace: &str, actor: &str) -> String {
     let hash = hash::of_bytes(format!("{namespace}/{actor}").as_bytes());
     format!("r-{hash}.required.inject.asya.sh")
 }
 
-/// Where labels do not tell one target's pods from another's.
+/// Whether labels alone do not distinguish the target's pods from others.
 fn needs_owner(binding: &Binding) -> bool {
     let Some(key) = binding.family.label() else {
         return true;
@@ -92,7 +92,8 @@ fn needs_owner(binding: &Binding) -> bool {
     binding.pods.labels.value_of(key).is_none() && !matches!(binding.pods.owner, OwnerRule::Kind(_))
 }
 
-/// The family's label, with the values that the bindings ask for; without, where one asks for none or there are too many.
+/// Requires one of the label values that the bindings need, or just the label if a binding needs no value or there are
+/// too many.
 fn of_label(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRequirement> {
     let mut values = BTreeSet::new();
     for binding in bindings {
@@ -100,7 +101,7 @@ fn of_label(key: &str, bindings: &[&Binding]) -> Option<LabelSelectorRequirement
             Some(value) if is_label_value(value) => {
                 values.insert(value);
             }
-            // No pod has such a label.
+            // No pod can have this label value.
             Some(_) => {}
             None => return Some(requirement(key, "Exists", [])),
         }
@@ -123,7 +124,7 @@ fn common() -> MutatingWebhook {
         }]),
         match_policy: Some("Equivalent".to_owned()),
         reinvocation_policy: Some("IfNeeded".to_owned()),
-        // A dry run is answered as the real thing, and nothing else is done (ADM-4).
+        // A dry run gets the same response, and the webhook has no other effects (ADM-4).
         side_effects: "None".to_owned(),
         timeout_seconds: Some(TIMEOUT_SECONDS),
         admission_review_versions: vec!["v1".to_owned()],

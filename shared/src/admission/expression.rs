@@ -1,5 +1,5 @@
-//! The conditions that labels cannot say, in CEL. An error in one would refuse the pods of a required binding, so every
-//! field is asked for by `has()` before it is read (CFG-6).
+//! CEL match conditions for what labels cannot express. An evaluation error would reject the pods of a required
+//! binding, so every field is guarded by `has()` (CFG-6).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use super::legal::is_name;
 use crate::resolve::{GroupKind, OwnerRule};
 use crate::validate::STEERING;
 
-/// Most names in one expression (CFG-3).
+/// Maximum number of names in one expression (CFG-3).
 const MOST_NAMES: usize = 200;
-/// Longest expression, in bytes (CFG-3).
+/// Maximum length of an expression, in bytes (CFG-3).
 const LONGEST: usize = 16 * 1024;
-/// The Deployment controller shortens longer names of a Deployment in those of its `ReplicaSet`s, which have 253
-/// characters and end with a dash and a hash of at most ten.
+/// Longest Deployment name that is never truncated. A `ReplicaSet`'s name has at most 253 characters and ends with a
+/// dash and a hash of at most ten; the Deployment controller truncates the Deployment's name to fit.
 const UNSHORTENED: usize = 242;
 
-/// Nothing is asked about these namespaces (CFG-5).
+/// Excludes these namespaces (CFG-5).
 pub(super) fn not_excluded(own: &str) -> String {
     let all: BTreeSet<&str> = KUBERNETES_NAMESPACES.into_iter().chain([own]).collect();
     format!(
@@ -25,11 +25,11 @@ pub(super) fn not_excluded(own: &str) -> String {
     )
 }
 
-/// A deletion has to go on, whatever the spec says (ADM-5).
+/// Never blocks a deletion, whatever the spec says (ADM-5).
 pub(super) const NOT_DELETING: &str =
     "!has(object.metadata) || !has(object.metadata.deletionTimestamp)";
 
-/// What changes nothing of the spec, and no annotation that steers us, does not change the verdict.
+/// Skips updates that change neither the spec nor a steering annotation, because they cannot change the verdict.
 pub(super) fn spec_changes() -> String {
     let value = |object: &str| {
         let all = format!("{object}.metadata.annotations");
@@ -44,7 +44,7 @@ pub(super) fn spec_changes() -> String {
     )
 }
 
-/// Pods whose controller owner one of these rules fits. `None` when no pod can fit.
+/// Matches pods whose controller owner satisfies one of these rules. `None` if no pod can match.
 pub(super) fn owned_by<'a>(rules: impl IntoIterator<Item = &'a OwnerRule>) -> Option<String> {
     let mut owners = Owners::default();
     rules.into_iter().for_each(|rule| owners.add(rule));
@@ -55,7 +55,7 @@ pub(super) fn owned_by<'a>(rules: impl IntoIterator<Item = &'a OwnerRule>) -> Op
     owners.expression(false)
 }
 
-/// What the names of owners of one kind may be.
+/// Possible names of owners of one kind.
 #[derive(Default)]
 struct Names<'a> {
     any: bool,
@@ -87,7 +87,7 @@ impl<'a> Owners<'a> {
                 };
             }
             OwnerRule::AnyOf(rules) => rules.iter().for_each(|rule| self.add(rule)),
-            // No object has such a name.
+            // No object can have this name.
             OwnerRule::Named { .. } | OwnerRule::ReplicaSetOf { .. } => {}
         }
     }
@@ -102,7 +102,7 @@ impl<'a> Owners<'a> {
             .sum()
     }
 
-    /// By kind and name, or by kind alone.
+    /// Matches by kind and name, or by kind alone.
     fn expression(&self, by_name: bool) -> Option<String> {
         let kinds: Vec<String> = self
             .0
@@ -126,7 +126,7 @@ impl<'a> Owners<'a> {
 }
 
 impl Names<'_> {
-    /// `None` where any name will do.
+    /// `None` if any name matches.
     fn condition(&self) -> Option<String> {
         if self.any {
             return None;
@@ -160,7 +160,7 @@ fn is_a(kind: GroupKind<'_>) -> String {
     format!("o.kind == '{kind}' && o.apiVersion.startsWith('{group}/')")
 }
 
-/// Every name has been found to hold nothing that would end the text.
+/// Formats names as CEL strings. They were validated before, so none contains a quote.
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.map(|name| format!("'{name}'")).collect();
     names.join(",")

@@ -1,26 +1,26 @@
-//! What the controller tells the webhook beside actors, in one `ConfigMap` of the operator's namespace (ADM-7).
+//! What the controller passes to the webhook besides actors, in one `ConfigMap` of the operator's namespace (ADM-7).
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Key of the `ConfigMap`'s only value.
+/// Key of the only entry of the `ConfigMap`.
 pub const FACTS_KEY: &str = "facts.json";
 
-/// What a webhook cannot see by itself.
+/// What the webhook cannot observe itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Facts {
-    /// Kinds that can be bound, but not here.
+    /// Bindable kinds that cannot be read in this cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableKind>,
-    /// How many replicas of the webhook there are to be; `None`: nobody told.
+    /// Desired replicas of the webhook; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
-    /// Hash of the runtime's script and adapters, as pods mount them (ROLL-8).
+    /// Hash of the runtime script and the adapters, as mounted into pods (ROLL-8).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scripts: Option<String>,
-    /// Fingerprints of the authorities that every `caBundle` holds (CERT-7).
+    /// Fingerprints of the CAs that every `caBundle` contains (CERT-7).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted: Vec<String>,
 }
@@ -33,20 +33,20 @@ pub struct UnreadableKind {
     pub group: String,
     /// Kind.
     pub kind: String,
-    /// The rule that the controller's `ClusterRole` lacks, as YAML; `None`: the API server does not know the kind.
+    /// The rule missing from the controller's `ClusterRole`, as YAML; `None` if the API server does not know the kind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_rule: Option<String>,
 }
 
 impl Facts {
-    /// The data of the `ConfigMap`.
+    /// Serialises the facts as the data of the `ConfigMap`.
     #[must_use]
     pub fn to_data(&self) -> BTreeMap<String, String> {
         let text = serde_json::to_string(self).unwrap_or_default();
         BTreeMap::from([(FACTS_KEY.to_owned(), text)])
     }
 
-    /// Reads the data of the `ConfigMap`; what cannot be read is not known.
+    /// Reads the facts from the data of the `ConfigMap`; defaults if they cannot be parsed.
     #[must_use]
     pub fn read(data: &BTreeMap<String, String>) -> Self {
         let text = data.get(FACTS_KEY);
@@ -63,7 +63,7 @@ mod tests {
 
     /// ADM-7
     #[test]
-    fn facts_are_read_as_they_were_written_and_unknown_ones_are_no_error() {
+    fn facts_round_trip_and_unknown_fields_are_ignored() {
         let facts = Facts {
             unreadable: vec![UnreadableKind {
                 group: "kaito.sh".to_owned(),

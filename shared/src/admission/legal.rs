@@ -1,23 +1,23 @@
-//! What the API server takes as labels and names. An illegal one, which no pod can have, would make it refuse the whole
-//! object, with the entries of all other bindings.
+//! What the API server accepts as labels and names. One illegal value, which no pod can have anyway, would make it
+//! reject the whole object with the entries of all other bindings.
 
 use crate::resolve::{Operator, Requirement, Selector};
 
 const LONGEST_WORD: usize = 63;
 const LONGEST_NAME: usize = 253;
 
-/// Whether an object can have this name.
+/// Whether this is a possible object name.
 pub(super) fn is_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
     !text.is_empty() && text.len() <= LONGEST_NAME && text.bytes().all(legal)
 }
 
-/// Whether a label can have this value.
+/// Whether this is a possible label value.
 pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_word(text)
 }
 
-/// Whether pods can have labels that a selector asks for.
+/// Whether every label in a selector is possible.
 pub(super) fn is_selector(selector: &Selector) -> bool {
     selector.requirements().iter().all(is_requirement)
 }

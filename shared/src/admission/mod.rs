@@ -1,5 +1,5 @@
-//! What tells the API server which pods and actors our webhook wants to see (docs/spec/admission.md, section 4), and
-//! what the controller tells the webhook beside actors: pure functions from bindings and settings to objects.
+//! Which pods and actors the API server sends to our webhook (docs/spec/admission.md, section 4), and what the
+//! controller passes to the webhook besides actors: pure functions from bindings and settings to objects.
 
 pub mod facts;
 
@@ -17,92 +17,93 @@ pub use entry::required_entry_name;
 
 use crate::resolve::{Family, PodMatch};
 
-/// Where pods that are not `required` are sent.
+/// Path that reviews pods of optional bindings.
 pub const MUTATE_PATH: &str = "/mutate/pods";
-/// Where pods of required bindings are sent.
+/// Path that reviews pods of required bindings.
 pub const REQUIRED_PATH: &str = "/mutate/pods/required";
-/// Where `AsyncActor`s are sent.
+/// Path that validates `AsyncActor`s.
 pub const VALIDATE_PATH: &str = "/validate/asyncactors";
 
-/// Where deletions are sent that would take messages with them.
+/// Path that reviews deletions that would delete messages.
 pub const DELETE_PATH: &str = "/validate/deletions";
 
-/// Name of the entry that sends those.
+/// Name of the webhook entry for deletions.
 pub const DELETION: &str = "deletion.asyncactors.asya.sh";
-/// Name of the entry that sends actors; the API server names it in a refusal.
+/// Name of the webhook entry for actors; the API server includes it in a rejection.
 pub const VALIDATION: &str = "validate.asyncactors.asya.sh";
 
-/// Most required entries in one object (CFG-7).
+/// Maximum number of required entries per object (CFG-7).
 pub const REQUIRED_PER_OBJECT: usize = 100;
-/// Required bindings beyond this many stay fail-open (CFG-7).
+/// Maximum number of required entries that may fail closed (CFG-7).
 pub const MOST_REQUIRED: usize = 500;
 
-/// Namespaces of Kubernetes itself, in which nothing is ever injected (CFG-5).
+/// System namespaces of Kubernetes, in which pods are never injected (CFG-5).
 pub const KUBERNETES_NAMESPACES: [&str; 3] = ["kube-system", "kube-public", "kube-node-lease"];
 
-/// What all entries have in common.
+/// Settings common to all entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What the objects' names begin with.
+    /// Prefix of the objects' names.
     pub release: String,
     /// The operator's own namespace.
     pub namespace: String,
-    /// Where the webhook answers.
+    /// Address of the webhook.
     pub endpoint: Endpoint,
-    /// The authorities that its certificate is judged by, as PEM.
+    /// CA certificates for the webhook's certificate, as PEM.
     pub ca_bundle: String,
-    /// With whom the objects go.
+    /// Owner of the objects.
     pub anchor: Anchor,
 }
 
-/// Where the webhook answers.
+/// Address of the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A Service of the operator's namespace.
+    /// A Service in the operator's namespace.
     Service {
-        /// Its name.
+        /// Name of the Service.
         name: String,
-        /// Its port.
+        /// Port of the Service.
         port: u16,
     },
-    /// `https://host:port`, where the API server reaches no Service.
+    /// `https://host:port`, for an API server that cannot reach Services.
     Url(String),
 }
 
-/// The `ClusterRole` that owns the configurations (CFG-1).
+/// The `ClusterRole` that owns the configurations, so that they are deleted with it (CFG-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Anchor {
-    /// Its name.
+    /// Name of the `ClusterRole`.
     pub name: String,
-    /// Its uid.
+    /// UID of the `ClusterRole`.
     pub uid: String,
 }
 
-/// A binding with strategy Pod, as the entries need it.
+/// A binding with strategy Pod, as far as the entries need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// The actor's namespace.
+    /// Namespace of the actor.
     pub namespace: String,
-    /// The actor's name.
+    /// Name of the actor.
     pub actor: String,
-    /// The owning system of its target.
+    /// Family of the target.
     pub family: Family,
-    /// Its pods.
+    /// Which pods it binds.
     pub pods: PodMatch,
-    /// Its pods may belong to objects that are not known yet ([`Resolver::intermediate`](crate::resolve::Resolver::intermediate)).
+    /// Whether its pods may belong to objects that are not known yet
+    /// ([`Resolver::intermediate`](crate::resolve::Resolver::intermediate)).
     pub open_ended: bool,
-    /// What becomes of its pods while nobody answers.
+    /// What happens to its pods while the webhook is unavailable.
     pub policy: Policy,
 }
 
-/// What becomes of pods while nobody answers.
+/// What happens to pods while the webhook is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// They start without the sidecar.
+    /// Pods start without the sidecar.
     Optional,
-    /// They do not start, once it is proved that they do otherwise (CFG-8).
+    /// Pods are rejected, once a dry run has proved that injection works (CFG-8).
     Required {
-        /// Whether it is.
+        /// Whether a dry run has proved it.
         proved: bool,
     },
 }

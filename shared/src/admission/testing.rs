@@ -1,4 +1,4 @@
-//! Bindings for the tests.
+//! Bindings for the tests in this folder.
 
 use super::{Anchor, Binding, Endpoint, Policy, Settings};
 use crate::resolve::{Family, GroupKind, OwnerRule, PodMatch, Selector, resolver};
@@ -19,7 +19,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-/// A binding to the Deployment of its name.
+/// A binding to the Deployment of the same name.
 pub(super) fn plain(namespace: &str, name: &str) -> Binding {
     Binding {
         namespace: namespace.to_owned(),

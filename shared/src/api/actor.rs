@@ -14,10 +14,10 @@ use super::{
     WorkloadRef, messages,
 };
 
-/// What the actor consumes, which workload does the work, and how it scales.
-// No field has a schema default (API-4); `in_force` says what holds where a field is absent. Rules stand under
-// `spec`, as deep as they can: the API server skips a rule whose part of the object does not change, so objects
-// that are older than a rule can still be labelled, reported on and deleted.
+/// The desired state: the queue that the actor consumes, the workload that processes its messages, and how it scales.
+// No field has a schema default (API-4); `in_force` defines the value of an absent field. Rules stay under `spec`, as
+// deep as possible: the API server skips a rule whose part of the object does not change, so objects that are older
+// than a rule can still be labelled, reported on and deleted.
 #[derive(CustomResource, Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[kube(
     group = "asya.sh",
@@ -35,7 +35,7 @@ use super::{
     doc = "An AsyncActor makes a workload consume a message queue and scale with it. Either the operator creates \
            the workload (spec.workload), or the actor binds to one of another controller, for example a KAITO \
            Workspace or a KServe InferenceService (spec.workloadRef).",
-    // The replicas of a workload of our own; a binding has none to set.
+    // Replicas of the workload that the operator creates; a binding has no replicas to set.
     scale(
         spec_replicas_path = ".spec.workload.replicas",
         status_replicas_path = ".status.totalReplicas",
@@ -78,62 +78,66 @@ use super::{
     ).message(messages::TEMPLATE_KIND).field_path(".binding.strategy")
 )]
 pub struct AsyncActorSpec {
-    /// Name of a transport in the operator's configuration, for example rabbitmq or sqs: the broker that holds
-    /// the actor's queue.
+    /// Selects the broker that holds the actor's queue, by the name of a transport in the operator's configuration, for
+    /// example rabbitmq or sqs.
     // VAL-1
     #[x_kube(validation = Rule::new("self != ''").message(messages::TRANSPORT_MISSING))]
     pub transport: String,
-    /// The workload that the operator creates for this actor. Set either this or workloadRef.
+    /// Describes the workload that the operator creates for this actor. Set exactly one of workload and workloadRef; an
+    /// actor cannot change from one to the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<Workload>,
-    /// The object of another controller whose pods do the work: the operator adds runtime and sidecar to them and
-    /// scales them, and never takes the object over. Set either this or workload.
+    /// References an object of another controller whose pods process the messages. The operator adds the runtime and
+    /// the sidecar to these pods and, with scaling enabled, scales them, but never takes ownership of the object. Set
+    /// exactly one of workload and workloadRef; an actor cannot change from one to the other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<WorkloadRef>,
-    /// The runtime container that is added to the target's pods; only with workloadRef.
+    /// Configures the runtime container that the operator adds to the target's pods. Only allowed with workloadRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<BoundRuntime>,
-    /// How the sidecar gets into the target's pods; only with workloadRef.
+    /// Controls how the sidecar gets into the target's pods. Only allowed with workloadRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding: Option<Binding>,
-    /// The sidecar that is added to each pod.
+    /// Configures the sidecar that the operator adds to each pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<Sidecar>,
-    /// Time limits, in seconds.
+    /// Sets time limits, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Timeout>,
-    /// Scaling by the depth of the queue. Default: off.
+    /// Scales the workload by the depth of its queue, through KEDA. Default: off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
-    /// The actor's queue.
+    /// Configures the actor's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<Queue>,
-    /// What to do when an object of a needed name exists already: Never (the default) leaves it alone and reports
-    /// NotOwned; IfUnowned takes over one that has no controller. An object of another controller is never taken.
+    /// Decides whether the operator takes over an existing object whose name it needs. Never (the default): it leaves
+    /// the object alone and reports NotOwned. IfUnowned: it takes over an object that has no controller. It never takes
+    /// over an object of another controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adoption_policy: Option<AdoptionPolicy>,
-    /// What happens to the actor's objects when it is deleted: Delete (the default) removes workload, scaling and
-    /// queue; Orphan leaves all of them behind and running.
+    /// Decides what happens to the actor's objects when it is deleted. Delete (the default): the operator deletes the
+    /// workload that it created, the scaling objects and, unless queue.deletionPolicy keeps it, the queue. Orphan: all
+    /// of them stay and keep running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<ActorDeletionPolicy>,
 }
 
-/// Whose objects of a needed name may become ours.
+/// Which existing objects of a needed name the operator may take over.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum AdoptionPolicy {
-    /// Nobody's.
+    /// None.
     #[default]
     Never,
-    /// One without a controller.
+    /// Those without a controller.
     IfUnowned,
 }
 
-/// What happens to the children when the actor is deleted.
+/// What happens to the actor's objects when it is deleted.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum ActorDeletionPolicy {
-    /// They go, too.
+    /// They are deleted with it.
     #[default]
     Delete,
     /// They stay, without an owner.

@@ -6,63 +6,68 @@ use serde::{Deserialize, Serialize};
 
 use super::{EnvVar, Resources, messages};
 
-/// Names the object whose pods the actor binds to. It must lie in the actor's namespace.
+/// References the object whose pods the actor binds to, in the actor's namespace.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
-// BIND-14. A version may change, the group not.
+// BIND-14. The version may change, the group may not.
 #[x_kube(validation = Rule::new(
     "self.kind == oldSelf.kind && self.name == oldSelf.name && self.apiVersion.split('/')[0] == oldSelf.apiVersion.split('/')[0]"
 ).message(messages::TARGET_IMMUTABLE))]
 pub struct WorkloadRef {
-    /// API group and version of the target, for example kaito.sh/v1beta1 or apps/v1. Only the group counts.
+    /// API group and version of the target, for example kaito.sh/v1beta1 or apps/v1. Only the group is compared; the
+    /// version may change.
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9.-]+/v[a-z0-9]+$')").message(messages::API_VERSION))]
     pub api_version: String,
-    /// Kind of the target, for example Workspace, InferenceService, RayService or Deployment.
+    /// Kind of the target, for example Workspace, InferenceService, RayService or Deployment. Job and CronJob are
+    /// refused.
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("!(self in ['Job', 'CronJob'])").message(messages::NO_JOBS))]
     pub kind: String,
     /// Name of the target.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Leave it out, or name the actor's own namespace: an actor cannot bind across namespaces.
+    /// Namespace of the target: absent or the actor's own, because an actor cannot bind across namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub namespace: Option<String>,
 }
 
 impl WorkloadRef {
-    /// The API group of the target: only it counts, a version may change (BIND-14).
+    /// Returns the API group of the target. Only the group is compared; the version may change (BIND-14).
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split('/').next().unwrap_or_default()
     }
 }
 
-/// The runtime container that is added to the target's pods: it calls the model's HTTP API for each message.
+/// The runtime container that the operator adds to the target's pods. It calls the model's HTTP API for each message.
 /// Every field is optional.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundRuntime {
-    /// Image of the runtime; it needs Python only. Default: the one that the operator is configured with.
+    /// Image of the runtime container. It needs Python 3.7 or newer and nothing else. Default: the image in the
+    /// operator's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Python in that image, by name or path, 3.7 or newer. Default python3.
+    /// Python interpreter in that image, as a name or path; version 3.7 or newer. Default: python3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub python_executable: Option<String>,
-    /// Function that handles a message, as module.function. Default: the adapter for the target's kind, for
-    /// example asya_adapters.openai_chat, kserve_v1, kserve_v2 or rest.
+    /// Function that handles each message, as module.function. Default: the adapter for the target's kind, for example
+    /// asya_adapters.openai_chat, asya_adapters.kserve_v1, asya_adapters.kserve_v2 or asya_adapters.rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[A-Za-z_][A-Za-z0-9_]*([.][A-Za-z_][A-Za-z0-9_]*)+$')").message(messages::HANDLER))]
     pub handler: Option<String>,
-    /// URL of the model's server inside the same pod, for example http://127.0.0.1:5000. Default: the port that
-    /// the target's kind uses.
+    /// URL of the model server inside the same pod, for example http://127.0.0.1:5000. Default: 127.0.0.1 with the port
+    /// of the target's kind or container; if that port is unknown, pods get no sidecar and condition Injected has
+    /// reason TargetURLUnknown. Put credentials into env, not into the URL.
     #[serde(default, rename = "targetURL", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     #[x_kube(validation = Rule::new(r"self.matches('^https?://[^@\\s]+$')").message(messages::TARGET_URL))]
     pub target_url: Option<String>,
-    /// Further environment variables of the runtime, for example ASYA_TARGET_MODEL.
+    /// Additional environment variables of the runtime, for example ASYA_TARGET_MODEL. The operator sets
+    /// ASYA_SOCKET_DIR, ASYA_HANDLER and ASYA_TARGET_URL itself and refuses them here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     #[x_kube(
@@ -71,7 +76,8 @@ pub struct BoundRuntime {
         validation = Rule::new("self.all(e, e.name != 'ASYA_TARGET_URL')").message(messages::ENV_TARGET_URL)
     )]
     pub env: Option<Vec<EnvVar>>,
-    /// CPU and memory of the runtime. Default: requests of 10m and 32Mi, no limits.
+    /// CPU and memory of the runtime. Default: requests of 10m and 32Mi, and no limits unless a quota of the namespace
+    /// or the pod's QoS class Guaranteed requires them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 }
@@ -84,36 +90,38 @@ pub struct BoundRuntime {
     "!has(self.strategy) || self.strategy != 'Template' || ((!has(self.rollout) || self.rollout != 'OnRestart') && (!has(self.required) || !self.required))"
 ).message(messages::TEMPLATE_OPTIONS))]
 pub struct Binding {
-    /// Pod (the default): pods get the sidecar when they are created. Template: the operator edits the pod
-    /// template of a Deployment or StatefulSet that nothing else writes.
+    /// Decides where the operator adds the sidecar. Pod (the default): to each pod, at its creation. Template: to the
+    /// pod template of a Deployment or StatefulSet that no other controller owns, which starts a rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<BindingStrategy>,
-    /// Whether pods that run without the sidecar are restarted: Always (the default), or OnRestart, which waits
-    /// until something else restarts them.
+    /// Decides whether running pods without the sidecar are restarted. Always (the default): the operator starts a
+    /// rollout or evicts them one by one. OnRestart: they get the sidecar when something else restarts them. Strategy
+    /// Template does not allow OnRestart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<BindingRollout>,
-    /// True: once bound, no pod of the target starts without the sidecar, not even while the operator's
-    /// admission webhook is down. Default false.
+    /// True: once bound, no pod of the target starts without the sidecar, not even while the operator's admission
+    /// webhook is down. Default: false; pods then start without the sidecar while the webhook is down. Strategy
+    /// Template does not allow true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required: Option<bool>,
 }
 
-/// Where the containers of a binding are written.
+/// Where the operator adds the containers of a binding.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum BindingStrategy {
-    /// Into each pod at its creation.
+    /// To each pod, at its creation.
     #[default]
     Pod,
-    /// Into the pod template of the workload.
+    /// To the pod template of the workload.
     Template,
 }
 
-/// Whether pods that run without the sidecar are restarted.
+/// Whether running pods without the sidecar are restarted.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum BindingRollout {
-    /// Yes, as a rollout.
+    /// Yes, by a rollout or by evictions.
     #[default]
     Always,
     /// No: they get the sidecar at their next restart.

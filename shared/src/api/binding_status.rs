@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct ResolvedTarget {
     /// API version of the workload.
     pub api_version: String,
-    /// Kind of the workload; where the target has several or none, of the object that groups the pods.
+    /// Kind of the workload. If the target has several workloads or none: kind of the object that groups the pods.
     pub kind: String,
     /// Name of the workload.
     pub name: String,
@@ -20,10 +20,10 @@ pub struct ResolvedTarget {
     /// UID of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// The adapter that speaks the model's protocol, where the target says it and its pods do not tell.
+    /// Adapter for the model's protocol, if the target specifies the protocol and its pods do not show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
-    /// Label selector of its pods.
+    /// Label selector of the workload's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_selector: Option<String>,
     /// Objects from the target down to the workload, as Kind/name; at most 10.
@@ -31,96 +31,97 @@ pub struct ResolvedTarget {
     pub chain: Vec<String>,
 }
 
-/// What dry runs of pods with the sidecar have shown.
+/// Result of dry runs of pods with the sidecar.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InjectionStatus {
-    /// The actor's part of annotation asya.sh/injected-hash with which the API server last admitted a pod. While it is
-    /// another one than that of the spec, new pods start without the sidecar.
+    /// Actor part of annotation asya.sh/injected-hash for which the API server last admitted a pod. While the spec
+    /// yields another value, new pods start without the sidecar, unless binding.required is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proved: Option<String>,
-    /// The same part, while the API server refuses pods with it: new pods start without the sidecar, and with
-    /// binding.required not at all.
+    /// Actor part for which the API server refuses pods. While the spec yields this value, new pods start without the
+    /// sidecar; with binding.required they do not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// The answer of the API server then.
+    /// Answer of the API server to the refused dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When any of this last changed.
+    /// When any of these fields last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Generation of the spec of which the last dry run was made.
+    /// Generation of the spec at the last dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// The operator's part of that annotation in the last dry run.
+    /// Operator's part of that annotation in the last dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub platform: Option<String>,
-    /// Resources for which a quota of the namespace requires limits: the runtime and the sidecar get them.
+    /// Resources for which a quota of the namespace requires limits; the operator sets limits on the runtime and the
+    /// sidecar.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<String>,
 }
 
-/// How many of the target's pods have the sidecar.
+/// Number of the target's pods with and without the sidecar.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCounts {
-    /// Pods of the target.
+    /// Number of pods of the target.
     pub matched: i32,
-    /// Pods of these with this actor's runtime and sidecar.
+    /// Number of these pods with this actor's runtime and sidecar.
     pub injected: i32,
-    /// Pods of these without them.
+    /// Number of these pods without them.
     pub not_injected: i32,
-    /// Pods with runtime and sidecar of an older spec or release.
+    /// Number of pods with the runtime and sidecar of an older spec or release.
     pub outdated: i32,
-    /// Why pods have no sidecar.
+    /// Reasons why pods have no sidecar.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<NotInjected>,
 }
 
-/// A reason for which pods have no sidecar.
+/// A reason why pods have no sidecar.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NotInjected {
-    /// The reason, for example StartedBeforeBinding, WebhookUnavailable, RemovedByOther or OptedOut.
+    /// Reason, for example StartedBeforeBinding, WebhookUnavailable, RemovedByOther or OptedOut.
     // Text, not an enum: a webhook of another release may write a reason that this one does not know.
     pub reason: String,
-    /// Number of pods.
+    /// Number of pods with this reason.
     pub count: i32,
-    /// Names of some of them.
+    /// Names of some of these pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<String>,
 }
 
-/// How far pods of the target that ran before are being replaced by pods with the sidecar; absent at rest.
+/// Progress of replacing running pods by pods with the sidecar; absent at rest.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// Hash that pods are to have.
+    /// Hash that the pods are to carry.
     pub value: String,
-    /// When a replacement was last asked for.
+    /// When a replacement was last requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// How often that was asked for in a row.
+    /// How often a replacement was requested in a row.
     pub tries: i32,
-    /// Pods of the target when one was last evicted.
+    /// Number of pods of the target at the last eviction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<i32>,
-    /// Replacements of evicted pods that came without the sidecar, in a row.
+    /// Number of replacements of evicted pods in a row that started without the sidecar.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bare: i32,
-    /// Whether no further try is made until the spec of the actor or of the workload changes.
+    /// True while the rollout is stopped, until the spec of the actor or of the workload changes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub halted: bool,
-    /// Whether a replacement has not become ready in time; no further pod is replaced until it is.
+    /// True while a replacement has not become ready in time; no further pod is replaced until it is ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stalled: bool,
     /// Generation of the actor's spec.
     pub generation: i64,
-    /// Tells the spec of the target's workloads from another.
+    /// Identifies the spec of the target's workloads.
     pub target: String,
 }
 
-/// An object that has an annotation of the operator's which makes its pods roll.
+/// An object that carries an annotation of the operator's that triggers a rollout of its pods.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollAnnotation {
@@ -133,62 +134,63 @@ pub struct RollAnnotation {
     /// UID of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Path of the annotations among which it is.
+    /// Path of the annotations that contain it.
     pub path: String,
 }
 
-/// What was applied to the pod template of a target with strategy Template.
+/// What the operator applied to the pod template of a target with strategy Template.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateStatus {
     /// UID of the workload.
     pub uid: String,
-    /// Hash that its pods have.
+    /// Hash that its pods carry.
     pub hash: String,
-    /// Tells the rest of the workload's spec from another.
+    /// Identifies the rest of the workload's spec.
     pub target: String,
-    /// Fingerprint of the fields that the operator owned after that: it changes when something else takes one over.
+    /// Fingerprint of the fields that the operator owned after that. It changes when another field manager takes one
+    /// over.
     pub fingerprint: String,
 }
 
-/// A field that another field manager takes back.
-// What the next pass must know of it, also after a restart, stands here, too (CONF-6).
+/// A field that another field manager reverts.
+// What the next reconcile must know of it, even after a restart, is kept here as well (CONF-6).
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BindingConflict {
     /// Path of the field.
     pub field: String,
-    /// How often it was taken back.
+    /// How often it was reverted.
     pub count: i64,
-    /// When it was last taken back.
+    /// When it was last reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time: Option<Time>,
-    /// The other field manager.
+    /// Name of the other field manager.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rival: Option<String>,
-    /// What the field is for: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
+    /// Purpose of the field: Template, Roll, Autoscaler, Replicas, ScaledObject or Workload.
     // Text, not an enum: another release may write one that this one does not know.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub part: String,
-    /// The object that has the field, as Kind/name.
+    /// Object that contains the field, as Kind/name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
-    /// UID of the target; the conflicts of one that is gone are forgotten.
+    /// UID of the target. Conflicts of a target that no longer exists are dropped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Held, Waiting or Stopped; absent while the field is not needed.
+    /// State of the field: Held, Waiting (for retryTime) or Stopped; absent while the field is not needed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub state: String,
-    /// How often it was taken back in a row.
+    /// How often it was reverted in a row.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub losses: i32,
-    /// When it is written again, if it is Waiting.
+    /// When the operator writes the field again, in state Waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_time: Option<Time>,
-    /// Generation of the actor's spec for which it is Stopped.
+    /// Generation of the actor's spec for which the field is Stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Tells the target's spec for which it is Stopped from another.
+    /// Identifies the target's spec for which the field is Stopped.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub target: String,
 }

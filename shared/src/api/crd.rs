@@ -1,11 +1,11 @@
-//! The CRD as it is published.
+//! The CRD as published.
 
 use kube::CustomResourceExt;
 use serde_json::Value;
 
 use super::AsyncActor;
 
-/// The CRD: what kube derives from the types, made fit for the API server and for readers.
+/// Returns the CRD that kube derives from the types, with the line breaks of doc comments removed.
 ///
 /// # Errors
 /// When the CRD cannot be written as JSON.
@@ -20,7 +20,7 @@ fn publish(value: &mut Value) {
         Value::Object(fields) => {
             for (key, field) in fields {
                 match field {
-                    // Doc comments break their lines for the editor, `kubectl explain` for the terminal.
+                    // Doc comments break lines for the editor, `kubectl explain` breaks them for the terminal.
                     Value::String(text) if key == "description" => *text = text.replace('\n', " "),
                     other => publish(other),
                 }

@@ -1,4 +1,4 @@
-//! Environment variables of the containers that we add.
+//! Environment variables of the containers that the operator adds.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// An environment variable, as in a pod.
-// What stands beside `name` passes through as written, so that a newer API server's fields are not lost.
+// Everything beside `name` passes through unchanged, so that fields of a newer API server are not lost.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct EnvVar {
     /// Name of the variable.
     pub name: String,
-    /// `value`, `valueFrom` and whatever else the API server knows.
+    /// `value`, `valueFrom` and any other field that the API server knows.
     #[serde(flatten)]
     pub source: Map<String, Value>,
 }
 
 impl EnvVar {
-    /// The literal value; `None` where it comes from elsewhere. A variable without both is empty, as in a pod.
+    /// Returns the literal value; `None` if it comes from elsewhere. A variable without either is empty, as in a pod.
     #[must_use]
     pub fn literal(&self) -> Option<&str> {
         match (self.source.get("value"), self.source.get("valueFrom")) {

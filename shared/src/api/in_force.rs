@@ -1,7 +1,7 @@
-//! The values in force: what the user wrote, else the default.
+//! The values in force: what the user set, else the default.
 
-// Defaults stand here and nowhere else; the schema has none, and nobody writes them into a spec (API-2, API-3,
-// API-4). Numbers below their minimum, which only an object older than the rules can hold, count as the minimum.
+// Defaults are defined here only: the schema has none, and nothing writes them into a spec (API-2, API-3, API-4). A
+// number below its minimum, possible only in an object older than the rules, counts as the minimum.
 
 use std::time::Duration;
 
@@ -37,22 +37,22 @@ pub const SCALE_DOWN_WINDOW_SECONDS: u64 = 300;
 /// `scaling.queueLength`.
 pub const QUEUE_LENGTH: i32 = 5;
 
-/// A spec that does not say which of the two ways it means.
+/// A spec that sets neither or both of `workload` and `workloadRef`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{}", messages::ONE_MODE)]
 pub struct ModeError;
 
-/// Which of the two ways an actor works, with what that way needs.
+/// Mode of an actor, with the settings of that mode.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ModeSpec<'a> {
-    /// We make the workload.
+    /// The operator creates the workload.
     Standalone(&'a Workload),
-    /// The workload belongs to another controller.
+    /// Another controller owns the workload.
     Binding(BindingInForce<'a>),
 }
 
 impl ModeSpec<'_> {
-    /// The word for status.
+    /// Mode as shown in status.
     #[must_use]
     pub fn mode(&self) -> Mode {
         match self {
@@ -62,18 +62,18 @@ impl ModeSpec<'_> {
     }
 }
 
-/// What a binding needs.
+/// Settings of a binding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BindingInForce<'a> {
     /// The object to bind to.
     pub target: &'a WorkloadRef,
     /// How the sidecar gets into pods.
     pub strategy: BindingStrategy,
-    /// Whether pods without it are restarted.
+    /// Whether running pods without the sidecar are restarted.
     pub rollout: BindingRollout,
-    /// Whether no pod may start without it.
+    /// Whether no pod may start without the sidecar.
     pub required: bool,
-    /// The runtime that is added.
+    /// Runtime container to add.
     pub runtime: RuntimeInForce<'a>,
 }
 
@@ -82,15 +82,15 @@ pub struct BindingInForce<'a> {
 pub struct RuntimeInForce<'a> {
     /// Image; `None`: the configured one.
     pub image: Option<&'a str>,
-    /// Python in that image.
+    /// Python interpreter in that image.
     pub python_executable: &'a str,
     /// Handler; `None`: the adapter of the target's kind.
     pub handler: Option<&'a str>,
     /// URL of the model; `None`: that of the target's kind.
     pub target_url: Option<&'a str>,
-    /// Further variables.
+    /// Additional environment variables.
     pub env: &'a [EnvVar],
-    /// Resources; `None`: BIND-27's.
+    /// Resources; `None`: the default of BIND-27.
     pub resources: Option<&'a Resources>,
 }
 
@@ -99,15 +99,15 @@ pub struct RuntimeInForce<'a> {
 pub struct SidecarInForce<'a> {
     /// Image; `None`: the configured one.
     pub image: Option<&'a str>,
-    /// When it is pulled.
+    /// When the kubelet pulls it.
     pub image_pull_policy: ImagePullPolicy,
     /// Resources; `None`: the configured ones.
     pub resources: Option<&'a Resources>,
-    /// Further variables.
+    /// Additional environment variables.
     pub env: &'a [EnvVar],
-    /// Whether it runs as an init container that restarts always.
+    /// Whether it runs as an init container with restart policy Always.
     pub native: bool,
-    /// Security context; `None`: POD-1's.
+    /// Security context; `None`: the default of POD-1.
     pub security_context: Option<&'a Value>,
 }
 
@@ -123,7 +123,7 @@ pub struct TimeoutInForce {
 }
 
 impl TimeoutInForce {
-    /// Seconds for one message as a broker must assume them, which always needs a number (SQS-3).
+    /// Seconds for one message as assumed by a broker, which always needs a number (SQS-3).
     #[must_use]
     pub fn processing_for_broker(&self) -> u32 {
         self.processing.unwrap_or(PROCESSING_SECONDS)
@@ -133,32 +133,32 @@ impl TimeoutInForce {
 /// Scaling that is switched on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScalingInForce<'a> {
-    /// Fewest pods.
+    /// Minimum number of pods.
     pub min_replicas: i32,
-    /// Most pods.
+    /// Maximum number of pods.
     pub max_replicas: i32,
-    /// Seconds between two looks at the queue.
+    /// Seconds between two checks of the queue.
     pub polling_interval: u32,
-    /// Seconds without messages before the last pod goes.
+    /// Seconds without messages before the last pod is removed.
     pub cooldown_period: u32,
     /// Seconds after the `ScaledObject`'s creation without scaling to zero; `None`: not set.
     pub initial_cooldown_period: Option<u32>,
-    /// Messages per pod.
+    /// Target number of messages per pod.
     pub queue_length: i32,
-    /// The first pod starts above this.
+    /// The first pod starts above this number of messages.
     pub activation_queue_length: i32,
-    /// Whether messages in work count.
+    /// Whether messages in flight count.
     pub count_in_flight: bool,
     /// Scaling by a formula.
     pub advanced: Option<&'a AdvancedScaling>,
-    /// HPA behaviour.
+    /// Behavior of the HPA.
     pub behavior: Option<&'a Value>,
     /// KEDA's fallback.
     pub fallback: Option<&'a Value>,
 }
 
 impl ScalingInForce<'_> {
-    /// Seconds for which fewer pods must have sufficed before the HPA takes one; Kubernetes' default is ours.
+    /// Seconds of lower load before the HPA removes a pod. The default is that of Kubernetes.
     #[must_use]
     pub fn scale_down_window(&self) -> u64 {
         let window = "/scaleDown/stabilizationWindowSeconds";
@@ -170,7 +170,7 @@ impl ScalingInForce<'_> {
 }
 
 impl Timeout {
-    /// With defaults for what is not said.
+    /// Fills in defaults for absent values.
     #[must_use]
     pub fn in_force(&self) -> TimeoutInForce {
         TimeoutInForce {
@@ -183,7 +183,7 @@ impl Timeout {
 }
 
 impl AsyncActorSpec {
-    /// Which way the actor works: the one place where that is asked.
+    /// Returns the actor's mode. Nothing else decides it.
     ///
     /// # Errors
     /// When neither or both of `workload` and `workloadRef` are set.
@@ -240,8 +240,8 @@ impl AsyncActorSpec {
             .map_or_else(|| Timeout::default().in_force(), Timeout::in_force)
     }
 
-    /// How long a pod may run without being Ready: as long as the actor allows for progress, where it says so, because
-    /// a large model may load for an hour; else `default`. `None` is for ever.
+    /// How long a pod may run without being Ready: `timeout.progress` where the actor sets it, because a large model
+    /// may load for an hour; else `default`. `None` means no limit.
     #[must_use]
     pub fn readiness_limit(&self, default: Option<Duration>) -> Option<Duration> {
         let progress = self.timeout.as_ref().and_then(|it| it.progress);
@@ -259,8 +259,8 @@ impl AsyncActorSpec {
             .as_ref()
             .filter(|it| it.enabled == Some(true))?;
         let cooldown_period = scaling.cooldown_period.map_or(COOLDOWN_SECONDS, seconds);
-        // KEDA counts cooldownPeriod from the last message, and scales what never had one to 0 at once: a model that
-        // serves is given the same time before that.
+        // KEDA counts cooldownPeriod from the last message, and immediately scales to 0 what never had one: a model
+        // that serves requests gets the same time first.
         let initial = self.workload_ref.is_some().then_some(cooldown_period);
         Some(ScalingInForce {
             min_replicas: scaling.min_replicas_in_force(),
@@ -287,13 +287,13 @@ impl AsyncActorSpec {
             .unwrap_or_default()
     }
 
-    /// Whose objects of a needed name may become ours.
+    /// Which existing objects of a needed name the operator may take over.
     #[must_use]
     pub fn adoption_policy_in_force(&self) -> AdoptionPolicy {
         self.adoption_policy.unwrap_or_default()
     }
 
-    /// What happens to the children when the actor is deleted.
+    /// What happens to the actor's objects when it is deleted.
     #[must_use]
     pub fn deletion_policy_in_force(&self) -> ActorDeletionPolicy {
         self.deletion_policy.unwrap_or_default()
@@ -301,13 +301,13 @@ impl AsyncActorSpec {
 }
 
 impl super::Scaling {
-    /// Fewest pods, were scaling on.
+    /// Minimum number of pods, even while scaling is off.
     #[must_use]
     pub fn min_replicas_in_force(&self) -> i32 {
         self.min_replicas.unwrap_or(MIN_REPLICAS).max(0)
     }
 
-    /// Most pods, were scaling on.
+    /// Maximum number of pods, even while scaling is off.
     #[must_use]
     pub fn max_replicas_in_force(&self) -> i32 {
         self.max_replicas.unwrap_or(MAX_REPLICAS).max(1)
@@ -327,7 +327,7 @@ impl Workload {
         self.replicas.unwrap_or(REPLICAS).max(0)
     }
 
-    /// Python of the runtime.
+    /// Python interpreter of the runtime.
     #[must_use]
     pub fn python_executable_in_force(&self) -> &str {
         filled(self.python_executable.as_ref()).unwrap_or(PYTHON_EXECUTABLE)
@@ -335,20 +335,20 @@ impl Workload {
 }
 
 impl AdvancedScaling {
-    /// The formula and its target, where there is a formula.
+    /// The formula and its target, if a formula is set.
     #[must_use]
     pub fn formula_in_force(&self) -> Option<(&str, &str)> {
         filled(self.formula.as_ref()).zip(filled(self.target.as_ref()))
     }
 
-    /// How the formula's value is read.
+    /// How the formula's value is compared with its target.
     #[must_use]
     pub fn metric_type_in_force(&self) -> MetricType {
         self.metric_type.unwrap_or_default()
     }
 }
 
-/// Templating tools write an empty text where they mean none.
+/// Templating tools render an empty string for an unset value.
 fn filled(text: Option<&String>) -> Option<&str> {
     text.map(String::as_str).filter(|it| !it.is_empty())
 }
@@ -357,7 +357,7 @@ fn seconds(value: i32) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
 
-/// A time limit, where 0 means none.
+/// A time limit; 0 means none.
 fn limit(value: Option<i32>, default: u32) -> Option<u32> {
     Some(value.map_or(default, seconds)).filter(|it| *it > 0)
 }

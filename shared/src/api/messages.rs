@@ -1,5 +1,4 @@
-//! Texts of the rules, each after its field path. The CRD's CEL rules and [`crate::validate`] say the
-//! same words, so they stand once, here.
+//! Messages of the rules, each shown after its field path. The CRD's CEL rules and [`crate::validate`] share them.
 
 /// VAL-1.
 pub const TRANSPORT_MISSING: &str = "must name a configured transport";
@@ -9,7 +8,7 @@ pub const ONE_MODE: &str = "set exactly one of workload and workloadRef";
 pub const MIN_ABOVE_MAX: &str = "minReplicas must not exceed maxReplicas";
 /// VAL-12.
 pub const AT_LEAST_0: &str = "must be >= 0";
-/// VAL-12, for what cannot be 0.
+/// VAL-12, for fields that cannot be 0.
 pub const AT_LEAST_1: &str = "must be >= 1";
 /// VAL-13.
 pub const FORMULA_TARGET: &str = "target must be a number above 0";

@@ -1,7 +1,7 @@
-//! The `AsyncActor`: what users write, the values in force, and what we answer.
+//! The `AsyncActor`: its spec, the values in force, and its status.
 //!
-//! Doc comments on types and fields become the texts of `kubectl explain`, so they speak to users;
-//! what only we need to know stands in `//` comments.
+//! Doc comments on types and fields become the texts of `kubectl explain`: write them for users, and put implementation
+//! notes into `//` comments.
 #![expect(
     unreachable_pub,
     reason = "KubeSchema copies each public type into a function"

@@ -4,15 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The actor's queue at the broker. It is created for every actor, whether scaling is on or off.
+/// The actor's queue at the broker. It exists for every actor, whether scaling is on or off.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
-    /// What happens to the queue when the actor is deleted. Delete (the default) removes it together with the
-    /// messages in it. Retain leaves it at the broker. DeleteIfEmpty refuses to delete the actor while its queue
-    /// holds messages. Drain keeps the pods working until the queue is empty, then deletes both. In a namespace
-    /// that is being deleted, DeleteIfEmpty and Drain leave a queue with messages at the broker. The policy can be
-    /// changed while the actor is being deleted.
+    /// Decides what happens to the queue when the actor is deleted. Delete (the default): the queue is deleted,
+    /// together with its messages. Retain: the queue stays at the broker, together with its messages. DeleteIfEmpty:
+    /// the deletion of the actor is refused, or waits, while its queue holds messages. Drain: the pods keep consuming
+    /// until the queue is empty, then actor and queue are deleted. In a namespace that is being deleted, DeleteIfEmpty
+    /// and Drain leave a queue that holds messages at the broker. The policy can be changed while the actor is being
+    /// deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_policy: Option<QueueDeletionPolicy>,
 }
@@ -21,20 +22,20 @@ pub struct Queue {
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum QueueDeletionPolicy {
-    /// The queue goes with the actor, messages included.
+    /// The queue is deleted with the actor, messages included.
     #[default]
     Delete,
-    /// The queue stays.
+    /// The queue stays at the broker, messages included.
     Retain,
-    /// The actor is deleted only with an empty queue; until then its deletion is refused.
+    /// The deletion of the actor is refused, or waits, while its queue holds messages.
     DeleteIfEmpty,
-    /// The actor works its queue off, then both go.
+    /// The pods empty the queue, then actor and queue are deleted.
     Drain,
 }
 
 impl QueueDeletionPolicy {
-    /// Reads the raw `spec.queue` of an actor whose spec may not decode as a whole. A value that this release does
-    /// not know keeps the queue: messages cannot be brought back.
+    /// Reads the raw `spec.queue` of an actor whose spec may not decode as a whole. A value that this release does not
+    /// know keeps the queue, because deleted messages cannot be restored.
     #[must_use]
     pub fn of_raw(queue: Option<&Value>) -> Self {
         match queue.and_then(|queue| queue.get("deletionPolicy")) {
@@ -43,7 +44,7 @@ impl QueueDeletionPolicy {
         }
     }
 
-    /// Whether the actor is deleted only once its queue is empty.
+    /// Whether the deletion of the actor waits until its queue is empty.
     #[must_use]
     pub fn waits_until_empty(self) -> bool {
         matches!(self, Self::DeleteIfEmpty | Self::Drain)

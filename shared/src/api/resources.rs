@@ -1,4 +1,4 @@
-//! Resource requirements of the containers that we add.
+//! Resource requirements of the containers that the operator adds.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Resource requirements of a container, passed through as written (quantities may be numbers or text).
+/// Resource requirements of a container, passed through unchanged. Quantities may be numbers or strings.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(transparent)]
 pub struct Resources(pub Map<String, Value>);

@@ -1,17 +1,17 @@
-//! Schemas of what passes through as written: a newer API server's fields must not be pruned, and
-//! quantities may be numbers or text.
+//! Schemas of what passes through unchanged: fields of a newer API server must not be pruned, and quantities may be
+//! numbers or strings.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// What Kubernetes' own schemas say of a quantity.
+/// Pattern of a quantity in Kubernetes' own schemas.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// Takes the text of an enum away: in `kubectl explain` it would stand in place of the field's own.
+/// Removes the description of an enum: in `kubectl explain` it would replace that of the field.
 pub(super) fn without_description(schema: &mut Schema) {
     schema.remove("description");
 }
 
-/// An object of which every field is kept.
+/// An object that keeps every field.
 pub(super) fn object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
@@ -21,8 +21,8 @@ pub(super) fn optional_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "nullable": true, "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// A list of such objects, of which StatefulSets have few. The bound keeps the cost of comparing two
-/// lists in CEL within the API server's budget.
+/// A list of such objects, of which StatefulSets have few. The limit keeps the cost of comparing two lists in CEL
+/// within the API server's budget.
 pub(super) fn optional_objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -1,4 +1,4 @@
-//! What we answer. Field names of the former operator are kept (API-8).
+//! Status of the actor. Field names of the former operator are kept (API-8).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -11,20 +11,20 @@ use super::{
     TemplateStatus,
 };
 
-/// State of the actor, written by the operator.
+/// Observed state of the actor, written by the operator.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AsyncActorStatus {
-    /// Standalone: the operator made the workload. Binding: it belongs to another controller.
+    /// Who owns the workload. Standalone: the operator created it. Binding: another controller owns it.
     #[serde(
         default,
         deserialize_with = "known",
         skip_serializing_if = "Option::is_none"
     )]
     pub mode: Option<Mode>,
-    /// The actor's state in one word. Running: as many pods as wished are ready. Napping: scaled to zero, waiting
-    /// for messages. Creating, Updating, ScalingUp, ScalingDown, Terminating: on its way. Every other value names
-    /// what is wrong; the conditions say more.
+    /// The actor's state in one word. Running: as many pods as desired are ready. Napping: scaled to zero, waiting for
+    /// messages. Creating, Updating, ScalingUp, ScalingDown, Terminating: in transition. Every other value names the
+    /// problem; the conditions give the details.
     #[serde(
         default,
         deserialize_with = "known",
@@ -34,54 +34,56 @@ pub struct AsyncActorStatus {
     /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Generation of the spec with which the actor was ready, while asya.sh/reconcile is Once: its objects are left
-    /// alone until the spec changes.
+    /// Generation of the spec at which the actor became ready, if its annotation asya.sh/reconcile is Once. Its objects
+    /// are left alone until the spec changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_generation: Option<i64>,
-    /// Ready sums up the others: TransportReady (the queue), WorkloadReady (the pods), ScalingReady (KEDA); a
-    /// binding has TargetResolved, Injected and Conflict, too.
+    /// Ready summarizes TransportReady (the queue), WorkloadReady (the pods) and ScalingReady (KEDA), and with
+    /// workloadRef TargetResolved and Injected. Conflict shows whether another field manager reverts what the operator
+    /// writes.
     // Several managers may write conditions: without the key they would overwrite each other (API-1).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// True conditions of all that are expected, for example 2/3.
+    /// Number of conditions that are True, out of those expected, for example 2/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_summary: Option<String>,
-    /// Ready pods.
+    /// Number of ready pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
-    /// Pods that scaling, or workload.replicas, asks for.
+    /// Number of pods that scaling, or workload.replicas, asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_replicas: Option<i32>,
-    /// Ready pods.
+    /// Number of ready pods, like replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas: Option<i32>,
-    /// All pods, ready or not.
+    /// Number of all pods, ready or not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_replicas: Option<i32>,
-    /// Pods that are not ready and not failing.
+    /// Number of pods that are not ready and not failing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending_replicas: Option<i32>,
-    /// Since when no further pod has become ready although more are wished; absent at rest. timeout.progress counts
+    /// Since when no further pod has become ready although more are desired; absent at rest. timeout.progress counts
     /// from here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progressing_since: Option<Time>,
-    /// Pods that fail, for example by a crash loop or an image that cannot be pulled.
+    /// Number of pods that fail, for example by a crash loop or an image that cannot be pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failing_pods: Option<i32>,
-    /// Ready of desired pods, for example 2/3.
+    /// Ready pods out of desired pods, for example 2/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas_summary: Option<String>,
-    /// Ready of all pods, for example 2/4.
+    /// Ready pods out of all pods, for example 2/4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_replicas_summary: Option<String>,
-    /// scaling.minReplicas in force; absent while scaling is off.
+    /// Value of scaling.minReplicas in force; absent while scaling is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_replicas: Option<i32>,
-    /// scaling.maxReplicas in force; absent while scaling is off.
+    /// Value of scaling.maxReplicas in force; absent while scaling is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_replicas: Option<i32>,
-    /// KEDA: the queue decides the number of pods. Manual: workload.replicas does.
+    /// What controls the number of pods. KEDA: the queue. Manual: workload.replicas, or with workloadRef the target
+    /// itself.
     #[serde(
         default,
         deserialize_with = "known",
@@ -91,95 +93,96 @@ pub struct AsyncActorStatus {
     /// When the desired number of pods last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scale_time: Option<Time>,
-    /// Direction of that change: up or down.
+    /// Direction of the last scaling: up or down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scale_direction: Option<String>,
-    /// Time and direction of that change as text; "-" before the first.
+    /// Time and direction of the last scaling as text; "-" before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scale_formatted: Option<String>,
-    /// Ready or NotReady: the condition TransportReady in one word.
+    /// Condition TransportReady in one word: Ready or NotReady.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport_status: Option<String>,
-    /// Messages that wait in the queue, about: small changes are not written.
+    /// Approximate number of messages that wait in the queue; small changes are not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_messages: Option<i64>,
-    /// Messages that pods are working on, about: small changes are not written.
+    /// Approximate number of messages that pods are processing; small changes are not written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processing_messages: Option<i64>,
     /// Label selector of the actor's pods, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// The workload whose pods do the work.
+    /// Workload whose pods process the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload_ref: Option<ObjectReference>,
-    /// KEDA's ScaledObject; absent while scaling is off.
+    /// KEDA's ScaledObject for this actor; absent while scaling is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaled_object_ref: Option<ObjectReference>,
-    /// The actor's queue.
+    /// The actor's queue at the broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueStatus>,
-    /// Queues of an earlier transport or name. Each is deleted when it is empty, at the latest with the actor.
+    /// Queues of an earlier transport or name. Each is deleted once it is empty, at the latest with the actor unless
+    /// queue.deletionPolicy keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired_queues: Vec<QueueStatus>,
-    /// Since when a deletion no longer waits for the queue to be empty (queue.deletionPolicy DeleteIfEmpty or Drain):
-    /// new pods of a bound target get no sidecar any more.
+    /// When the deletion stopped waiting for the queue to be empty (queue.deletionPolicy DeleteIfEmpty or Drain). From
+    /// then on, new pods of a bound target get no sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_released_since: Option<Time>,
-    /// Every object that the operator made for this actor.
+    /// All objects that the operator created for this actor.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<InventoryEntry>,
-    /// When queue and runtime were first there. New pods of the target get the sidecar from then on, as soon as a dry run
-    /// has shown that they are admitted with it (injection).
+    /// When the queue and the runtime script's ConfigMap first existed. From then on, new pods of the target get the
+    /// sidecar as soon as a dry run has shown that the API server admits them with it (see injection).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_since: Option<Time>,
-    /// Whether the API server admits pods with the sidecar, as dry runs have shown.
+    /// Shows whether the API server admits pods with the sidecar, according to dry runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub injection: Option<InjectionStatus>,
-    /// The workload that workloadRef resolved to.
+    /// Workload that workloadRef resolved to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_target: Option<ResolvedTarget>,
-    /// How many of the target's pods have the sidecar.
+    /// Number of the target's pods with and without the sidecar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodCounts>,
-    /// How far pods that ran before are being replaced by pods with the sidecar; absent at rest.
+    /// Progress of replacing running pods by pods with the sidecar; absent at rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<RolloutStatus>,
-    /// Objects of others with an annotation of the operator's that makes their pods roll. It is taken back when the actor
-    /// goes, also where the target is not understood any more.
+    /// Objects of other controllers that carry an annotation of the operator's that triggers a rollout of their pods.
+    /// The operator removes it when the actor is deleted, even if the target can no longer be resolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roll_annotations: Vec<RollAnnotation>,
-    /// What was applied to the target's pod template, with strategy Template.
+    /// What the operator applied to the target's pod template, with strategy Template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateStatus>,
-    /// UID of the target whose owner was told, by an annotation, that the queue scales it.
+    /// UID of the target that the operator annotated so that its owner leaves scaling to the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed: Option<String>,
-    /// How often another controller took back what the operator wrote.
+    /// How often another controller reverted what the operator wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict_count: Option<i64>,
     /// When that last happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_conflict_time: Option<Time>,
-    /// The fields concerned; at most 5.
+    /// Fields that another field manager reverts; at most 5.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<BindingConflict>,
 }
 
-/// A word that another release wrote and this one does not know reads as absent: the next status write replaces
-/// it, and no actor becomes unreadable by its own status.
+/// A value that another release wrote and this one does not know reads as absent: the next status write replaces it,
+/// and no actor becomes undecodable because of its own status.
 fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Value::deserialize(deserializer).map(|value| serde_json::from_value(value).ok())
 }
 
-/// Which of the two ways an actor works.
+/// Who owns the workload of an actor.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum Mode {
-    /// The operator makes the workload.
+    /// The operator.
     Standalone,
-    /// The workload belongs to another controller.
+    /// Another controller.
     Binding,
 }
 
@@ -188,19 +191,19 @@ pub enum Mode {
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum State {
-    /// The first pods are on their way.
+    /// The first pods are starting.
     Creating,
-    /// As many pods as wished are ready.
+    /// As many pods as desired are ready.
     Running,
     /// Scaled to zero.
     Napping,
-    /// A new revision rolls out.
+    /// A rollout is in progress.
     Updating,
-    /// More pods are on their way.
+    /// More pods are starting.
     ScalingUp,
-    /// Pods are going.
+    /// Surplus pods are stopping.
     ScalingDown,
-    /// Some pods are not ready, for too long.
+    /// Some pods fail, or stay unready for too long.
     Degraded,
     /// The actor is being deleted.
     Terminating,
@@ -212,19 +215,19 @@ pub enum State {
     VolumeError,
     /// An image cannot be pulled.
     ImagePullError,
-    /// The runtime's container fails.
+    /// The runtime container fails.
     RuntimeError,
-    /// The sidecar fails.
+    /// The sidecar container fails.
     SidecarError,
-    /// The workload cannot be made, or another container fails.
+    /// The spec is invalid, the workload cannot be applied, or another container fails.
     WorkloadError,
-    /// The queue is not usable.
+    /// The queue cannot be used.
     TransportError,
-    /// KEDA does not scale.
+    /// KEDA cannot scale the workload.
     ScalingError,
 }
 
-/// Who decides the number of replicas.
+/// What controls the number of replicas.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 #[schemars(transform = super::schema::without_description)]
 pub enum ScalingMode {
@@ -235,14 +238,14 @@ pub enum ScalingMode {
     Manual,
 }
 
-/// Names an object of the actor's namespace.
+/// References an object in the actor's namespace.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReference {
     /// API version of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind of the object; the former operator left it out where the field says it.
+    /// Kind of the object. The former operator left it out where the field implies it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
     /// Name of the object.
@@ -256,26 +259,26 @@ pub struct ObjectReference {
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueueStatus {
-    /// Transport that holds the queue.
+    /// Name of the transport that holds the queue.
     pub transport: String,
     /// Name of the queue.
     pub name: String,
     /// URL of the queue, where the broker has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Generation of the spec for which the queue was last found as wished.
+    /// Generation of the spec for which the queue was last found as desired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_generation: Option<i64>,
-    /// Hash of what was wished then: another transport configuration changes it.
+    /// Hash of what was desired then; it changes with the transport's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_hash: Option<String>,
-    /// Dead letter queues that are or were this queue's alone. They go with it if they are empty.
+    /// Dead letter queues that belong, or belonged, to this queue alone. They are deleted with it if they are empty.
     // QUE-14
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_letters: Vec<String>,
 }
 
-/// An object that the operator made.
+/// An object that the operator created.
 // FW-25
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -289,13 +292,14 @@ pub struct InventoryEntry {
     /// UID of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Applied or Deleting.
+    /// Phase of the object: Applied or Deleting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Hash of the object as it was last sent.
+    /// Hash of the object as last applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// Fingerprint of the fields that the operator owned after that: it changes when something else takes one over.
+    /// Fingerprint of the fields that the operator owned after that. It changes when another field manager takes one
+    /// over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
 }

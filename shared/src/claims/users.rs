@@ -1,4 +1,4 @@
-//! Who uses one name at a broker, in the order in which they own it.
+//! The actors that use a name at a broker, in order of precedence.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Grip, Use};
 use crate::key::Key;
 
-/// When an actor was made, and its uid: of two actors made in the same second the one with the smaller uid is older.
+/// Creation time and UID of an actor. Of two actors created in the same second, the one with the smaller UID is older.
 pub type Age = Arc<(Timestamp, Box<str>)>;
 
-/// Of two users of a name the one with the smaller rank owns it: by its grip, then the older.
+/// Precedence of a user. The smallest rank owns the name: the stronger claim first, then the older actor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
-    /// How firmly the actor holds the name.
+    /// How strong the actor's claim is.
     pub grip: Grip,
-    /// How old the actor is.
+    /// Age of the actor.
     pub age: Age,
 }
 
-/// The users of one name. Actors that only share it as their dead letter queue are kept apart: there may be thousands
-/// of them, and none is a rival of another.
+/// The users of one name. Actors that merely share it as their dead letter queue are kept separately: there may be
+/// thousands of them, and they do not conflict with each other.
 #[derive(Debug, Default)]
 pub struct Users {
     exclusive: BTreeSet<(Rank, Key)>,
@@ -29,30 +29,30 @@ pub struct Users {
 }
 
 impl Users {
-    /// Adds an actor that uses the name so.
+    /// Adds an actor with its use of the name.
     pub fn insert(&mut self, use_: Use, rank: Rank, key: Key) {
         self.group(use_).insert((rank, key));
     }
 
-    /// Removes what was inserted with the same arguments.
+    /// Removes what [`Self::insert`] added for the same arguments.
     pub fn remove(&mut self, use_: Use, rank: Rank, key: Key) {
         self.group(use_).remove(&(rank, key));
     }
 
-    /// Whether nobody uses the name.
+    /// Whether no actor uses the name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.exclusive.is_empty() && self.sharing.is_empty()
     }
 
-    /// All others that cannot share the name with `key`, which uses it so.
+    /// All other actors whose use of the name conflicts with this use by `key`.
     pub fn rivals<'a>(&'a self, key: &'a Key, use_: Use) -> impl Iterator<Item = &'a Key> {
         self.groups(use_)
             .flat_map(|group| group.iter().map(|(_, user)| user))
             .filter(move |user| *user != key)
     }
 
-    /// Of these the one that owns the name before the others.
+    /// The rival with the highest precedence.
     #[must_use]
     pub fn first_rival<'a>(&'a self, key: &Key, use_: Use) -> Option<(&'a Rank, &'a Key)> {
         self.groups(use_)
@@ -69,7 +69,7 @@ impl Users {
         }
     }
 
-    /// Those whose members cannot share the name with somebody who uses it so.
+    /// The groups whose members conflict with this use.
     fn groups(&self, use_: Use) -> impl Iterator<Item = &BTreeSet<(Rank, Key)>> {
         let sharing = Some(&self.sharing).filter(|_| !use_.is_shared_with(Use::DeadLetters));
         [&self.exclusive].into_iter().chain(sharing)
@@ -90,7 +90,7 @@ mod tests {
 
     /// QUE-3, OPS-23
     #[test]
-    fn users_of_a_dead_letter_queue_are_rivals_only_of_one_that_has_it_as_its_queue() {
+    fn sharing_a_dead_letter_queue_conflicts_only_with_using_its_name_for_a_queue() {
         let mut users = Users::default();
         let key = |name: &str| Key::new("ns", name);
         for (name, second) in [("a", 3), ("b", 1), ("c", 2)] {

@@ -1,6 +1,5 @@
-//! The operator's configuration: the transports (`ASYA_TRANSPORT_CONFIG`) and what else pods need to
-//! know of the installation. Parsing is strict: a wrong key or value stops the start and is named by
-//! its path (OPS-3).
+//! The operator's configuration: the transports (`ASYA_TRANSPORT_CONFIG`) and the settings of the installation that
+//! reach pods. Parsing is strict: an unknown key or invalid value fails startup, and the error names its path (OPS-3).
 
 mod queues;
 mod rabbitmq;
@@ -26,15 +25,15 @@ pub use sqs::{IdentityOwner, SqsConfig, SqsCredentials, SqsKeda};
 /// Environment variable with the transports.
 const TRANSPORT_CONFIG: &str = "ASYA_TRANSPORT_CONFIG";
 
-/// A setting that stops the start, with the path of the wrong key in it.
+/// An invalid setting, which fails startup.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{setting}: {}{message}", if .path.is_empty() { String::new() } else { format!("{path}: ") })]
 pub struct ConfigError {
     /// Environment variable that holds the setting.
     pub setting: &'static str,
-    /// Path of the wrong key inside it, empty for the whole.
+    /// Path of the offending key inside it; empty for the whole setting.
     pub path: String,
-    /// What is wrong, and what is right.
+    /// What is wrong, and how to fix it.
     pub message: String,
 }
 
@@ -42,22 +41,22 @@ pub struct ConfigError {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransportsConfig {
     transports: BTreeMap<String, Transport>,
-    /// What is accepted without effect; to be logged once.
+    /// Warnings about settings that have no effect, to be logged once.
     pub warnings: Vec<String>,
 }
 
 /// A configured broker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transport {
-    /// Name by which actors choose it; free of its type.
+    /// Name that actors use in `spec.transport`; independent of the type.
     pub name: String,
     /// Whether actors may use it.
     pub enabled: bool,
-    /// Type and the settings of that type.
+    /// Type, with its settings.
     pub kind: TransportKind,
 }
 
-/// The types of transports that we know.
+/// The supported types of transports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TransportKind {
     /// `type: rabbitmq`
@@ -72,20 +71,20 @@ pub enum TransportUnusable {
     /// No transport has that name.
     #[error("transport \"{0}\" is not configured")]
     NotConfigured(String),
-    /// The transport is there, but switched off.
+    /// The transport is configured, but disabled.
     #[error("transport \"{0}\" is disabled")]
     Disabled(String),
 }
 
-/// Key of a Secret, in the namespace that the user of the reference implies (SEC-1).
+/// Key of a Secret. The namespace depends on where the reference is used (SEC-1).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretKeyRef {
     /// Name of the Secret.
     pub name: String,
-    /// Key in it.
+    /// Key inside the Secret.
     pub key: String,
-    /// Whether pods start without it.
+    /// Whether pods start without the Secret.
     #[serde(default)]
     pub optional: Option<bool>,
 }
@@ -106,7 +105,7 @@ struct RawTransport {
 }
 
 impl TransportsConfig {
-    /// Parses `ASYA_TRANSPORT_CONFIG`. Empty text and null mean none; a null entry counts as absent.
+    /// Parses `ASYA_TRANSPORT_CONFIG`. An empty string or null means no transports; a null entry counts as absent.
     ///
     /// # Errors
     /// When the text is not JSON, or holds an unknown key, an unknown type or a value that cannot work,
@@ -156,7 +155,7 @@ impl TransportsConfig {
         Ok(config)
     }
 
-    /// The transport that an actor names.
+    /// Returns the transport that an actor names.
     ///
     /// # Errors
     /// When there is none of that name, or it is switched off.
@@ -170,13 +169,13 @@ impl TransportsConfig {
         }
     }
 
-    /// All transports by name, disabled ones too.
+    /// Returns all transports in order of name, disabled ones included.
     pub fn iter(&self) -> impl Iterator<Item = &Transport> {
         self.transports.values()
     }
 }
 
-/// A place in a setting, for messages.
+/// Path of a key inside a setting, for error messages.
 struct At {
     path: String,
 }
@@ -203,12 +202,12 @@ impl At {
         }
     }
 
-    /// Decodes the settings of one transport, with their whole path in the error.
+    /// Decodes the settings of one transport; an error contains the full path.
     fn decode<T: DeserializeOwned>(&self, value: Value) -> Result<T, ConfigError> {
         decode(TRANSPORT_CONFIG, self, value)
     }
 
-    /// A reference to a Secret names a Secret and a key.
+    /// Checks that a reference names a Secret and a key.
     fn secret(
         &self,
         key: &str,
@@ -247,7 +246,7 @@ where
     })
 }
 
-/// Empty text means "not set": that is what a chart renders for a value nobody gave.
+/// An empty string means "not set": charts render that for an unset value.
 fn non_empty(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }

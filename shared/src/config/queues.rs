@@ -1,26 +1,26 @@
-//! The settings of queues that both transports share (QUE-1, QUE-7, QUE-14).
+//! Queue settings that both transports share (QUE-1, QUE-7, QUE-14).
 
 use serde::Deserialize;
 
 use super::{At, ConfigError, non_empty};
 
-/// What every queue's name begins with: sidecars put it before the actor names of a message's route.
+/// Prefix of every queue name: sidecars prepend it to the actor names in a message's route.
 pub const PREFIX: &str = "asya-";
 
 const ACTOR: &str = "{actor}";
 const NAMESPACE: &str = "{namespace}";
 const QUEUE: &str = "{queue}";
 
-/// How the queues of a transport are made.
+/// Settings for the queues of a transport.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuesConfig {
-    /// Whether we create, change and delete queues (QUE-7).
+    /// Whether the operator creates, changes and deletes queues (QUE-7).
     pub auto_create: bool,
-    /// Accepted, without effect: queues are never recreated (QUE-6).
+    /// Accepted without effect: queues are never recreated (QUE-6).
     pub force_recreate: bool,
-    /// How a queue is named.
+    /// Template of queue names.
     pub name_template: NameTemplate,
-    /// Where messages go that failed too often.
+    /// Dead letter queues, for messages that failed too often.
     pub dlq: DlqConfig,
     /// Type of RabbitMQ queues (RMQ-5).
     pub queue_type: QueueType,
@@ -29,11 +29,11 @@ pub struct QueuesConfig {
 /// Dead letter queues (QUE-14).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DlqConfig {
-    /// Whether queues get one.
+    /// Whether each queue gets a dead letter queue.
     pub enabled: bool,
-    /// Deliveries of a message before it goes there.
+    /// Number of deliveries before a message is dead-lettered.
     pub max_retry_count: u32,
-    /// Days that it keeps a message.
+    /// Days for which the dead letter queue keeps a message; `None`: unlimited.
     pub retention_days: Option<u32>,
     name: String,
 }
@@ -45,17 +45,17 @@ pub enum QueueType {
     /// New queues with a dead letter queue are quorum queues; an existing queue may be either.
     #[default]
     Auto,
-    /// Classic, also where the vhost's default is another.
+    /// Classic, even if the virtual host has another default.
     Classic,
-    /// Quorum: the only type that counts deliveries.
+    /// Quorum, the only type that counts deliveries.
     Quorum,
 }
 
-/// Name of a queue with places for actor and namespace (QUE-1).
+/// Template of a queue name, with placeholders for actor and namespace (QUE-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameTemplate(String);
 
-/// What is particular to a transport's queues.
+/// Properties of queues that depend on the type of transport.
 pub(super) struct Particulars {
     pub(super) dlq_name: &'static str,
     pub(super) dlq_retention_days: Option<u32>,
@@ -115,7 +115,7 @@ impl RawQueues {
 }
 
 impl RawDlq {
-    /// Zero counts as "not set", as it always did.
+    /// Zero counts as "not set", for compatibility.
     fn build(self, at: &At, particulars: &Particulars) -> Result<DlqConfig, ConfigError> {
         let retention_days = self.retention_days.filter(|days| *days > 0);
         if let (Some(days), Some(most)) = (retention_days, particulars.max_retention_days)
@@ -147,13 +147,13 @@ impl RawDlq {
 }
 
 impl DlqConfig {
-    /// Name of the dead letter queue of `queue`.
+    /// Returns the name of the dead letter queue of `queue`.
     #[must_use]
     pub fn name_for(&self, queue: &str) -> String {
         self.name.replace(QUEUE, queue)
     }
 
-    /// Whether all queues of the transport share one, which then outlives every actor.
+    /// Whether all queues of the transport share one dead letter queue, which then outlives every actor.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.name.contains(QUEUE)
@@ -177,7 +177,7 @@ impl NameTemplate {
         Ok(Self(template))
     }
 
-    /// The queue's name for an actor.
+    /// Returns the queue name for an actor.
     #[must_use]
     pub fn render(&self, namespace: &str, actor: &str) -> String {
         self.0.replace(NAMESPACE, namespace).replace(ACTOR, actor)

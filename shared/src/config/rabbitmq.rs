@@ -28,38 +28,38 @@ pub struct RabbitmqConfig {
     pub host: String,
     /// AMQP port.
     pub port: u16,
-    /// User of sidecars and operator.
+    /// User name of the sidecars and the operator.
     pub username: String,
-    /// Its password; without one it is `guest`.
+    /// Password of that user; without one, `guest`.
     pub password_secret_ref: Option<SecretKeyRef>,
-    /// Whole AMQP URL for sidecars, in place of the composed one.
+    /// Complete AMQP URL for sidecars, in place of the composed one.
     pub url_secret_ref: Option<SecretKeyRef>,
     /// Topic exchange that sidecars publish to (RMQ-4).
     pub exchange: String,
     /// Virtual host.
     pub vhost: String,
-    /// Whether AMQP is spoken over TLS.
+    /// Whether AMQP connections use TLS.
     pub tls: bool,
-    /// Where the management API is.
+    /// Address of the management API.
     pub management: Management,
-    /// How KEDA reads the queue's depth (KEDA-6).
+    /// Protocol by which KEDA reads the depth of queues (KEDA-6).
     pub keda_protocol: KedaProtocol,
-    /// How queues are made.
+    /// Queue settings.
     pub queues: QueuesConfig,
 }
 
 /// RabbitMQ's management API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Management {
-    /// http or https.
+    /// Scheme: http or https.
     pub scheme: Scheme,
     /// Host name or address, an IPv6 address in brackets.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// Certificate authority of its certificate, if a private one.
+    /// Private CA of its certificate, if any.
     pub ca_secret_ref: Option<SecretKeyRef>,
-    /// Whether its certificate is not checked.
+    /// Whether to skip the verification of its certificate.
     pub insecure_skip_verify: bool,
 }
 
@@ -67,21 +67,21 @@ pub struct Management {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
-    /// Plain.
+    /// Without TLS.
     #[default]
     Http,
-    /// Over TLS.
+    /// With TLS.
     Https,
 }
 
-/// How KEDA reads the queue's depth.
+/// Protocol by which KEDA reads the depth of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KedaProtocol {
-    /// By the management API, which knows the messages in work, too.
+    /// The management API, which also counts messages in flight.
     #[default]
     Http,
-    /// By AMQP, on request.
+    /// AMQP, only if configured.
     Amqp,
 }
 
@@ -118,7 +118,7 @@ struct RawKeda {
 }
 
 impl RabbitmqConfig {
-    /// A disabled transport may lack its host.
+    /// Reads the settings. A disabled transport may lack its host.
     pub(super) fn read(settings: Value, enabled: bool, at: &At) -> Result<Self, ConfigError> {
         let raw: Raw = at.decode(settings)?;
         let host = match non_empty(raw.host) {
@@ -159,7 +159,7 @@ impl RabbitmqConfig {
 }
 
 impl Management {
-    /// The API's address, without a path.
+    /// Returns the base URL of the API, without a path.
     #[must_use]
     pub fn url(&self) -> String {
         let scheme = match self.scheme {
@@ -170,7 +170,7 @@ impl Management {
     }
 }
 
-/// Zero counts as "not set", as it always did.
+/// Zero counts as "not set", for compatibility.
 fn set(port: Option<u16>) -> Option<u16> {
     port.filter(|port| *port != 0)
 }

@@ -1,4 +1,4 @@
-//! What every sidecar gets from the installation.
+//! Settings of the installation that reach pods.
 
 use serde_json::{Map, Value, json};
 
@@ -8,27 +8,27 @@ use crate::quantity::Quantity;
 
 const DEFAULT_RESOURCES: &str = "ASYA_SIDECAR_DEFAULT_RESOURCES";
 
-/// The operator's settings that reach pods.
+/// Settings of the operator that reach pods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `ASYA_GATEWAY_URL`: where sidecars report progress.
+    /// `ASYA_GATEWAY_URL`: URL to which sidecars report progress.
     pub gateway_url: Option<String>,
-    /// `ASYA_SIDECAR_IMAGE`.
+    /// `ASYA_SIDECAR_IMAGE`: default image of sidecars.
     pub sidecar_image: String,
-    /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: of sidecars whose actor sets none.
+    /// `ASYA_SIDECAR_DEFAULT_RESOURCES`: default resources of sidecars.
     pub sidecar_resources: Resources,
-    /// Whether an actor may ask for a privileged sidecar (SEC-15).
+    /// Whether an actor may request a privileged sidecar (SEC-15).
     pub privileged_sidecars: bool,
-    /// What only pods of other controllers need to know.
+    /// Settings for pods of other controllers only.
     pub binding: BindingSettings,
 }
 
-/// The operator's settings that reach pods of other controllers.
+/// Settings of the operator that reach pods of other controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindingSettings {
-    /// Image of the runtime that is added; it needs Python only.
+    /// Default image of the runtime container; it needs Python only.
     pub runtime_image: String,
-    /// Whether `OpenShift` gives each namespace its range of user ids, so that none may be asked for (BIND-26).
+    /// Whether `OpenShift` assigns a range of user ids to each namespace, so that pods must not request one (BIND-26).
     pub openshift: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for BindingSettings {
 }
 
 impl Settings {
-    /// Reads the values of the three environment variables; empty text counts as not set.
+    /// Parses the values of the three environment variables; an empty string counts as not set.
     ///
     /// # Errors
     /// When the default resources are not what a container's `resources` may be.
@@ -61,14 +61,14 @@ impl Settings {
         })
     }
 
-    /// With sidecars that may be privileged, or not.
+    /// Sets whether sidecars may be privileged.
     #[must_use]
     pub fn with_privileged_sidecars(mut self, allowed: bool) -> Self {
         self.privileged_sidecars = allowed;
         self
     }
 
-    /// With what pods of other controllers need; an empty image counts as not set.
+    /// Sets what pods of other controllers need; an empty image counts as not set.
     #[must_use]
     pub fn with_binding(mut self, runtime_image: Option<String>, openshift: bool) -> Self {
         if let Some(image) = non_empty(runtime_image) {
@@ -85,7 +85,7 @@ fn parse_resources(text: &str) -> Result<Resources, ConfigError> {
     } else {
         serde_json::from_str(text).map_err(|error| refuse(&At::root(), error.to_string()))?
     };
-    // {} is what a chart renders for a value nobody gave
+    // Charts render {} for an unset value.
     let resources = resources
         .filter(|found| !found.is_empty())
         .unwrap_or_else(built_in_resources);

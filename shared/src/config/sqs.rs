@@ -19,48 +19,48 @@ const PARTICULARS: Particulars = Particulars {
     legal_text: "letters, digits, - and _",
 };
 
-/// Amazon SQS, or a server that speaks its protocol.
+/// Amazon SQS, or a server with a compatible API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqsConfig {
     /// AWS region.
     pub region: Option<String>,
-    /// AWS account of the queues, 12 digits.
+    /// AWS account that owns the queues, 12 digits.
     pub account_id: Option<String>,
-    /// Server to call in place of AWS, without a slash at the end.
+    /// URL of the server to call in place of AWS, without a trailing slash.
     pub endpoint: Option<String>,
-    /// PEM bundle that the endpoint's certificate is checked against, beside the system's.
+    /// PEM bundle to verify the endpoint's certificate, in addition to the system's CAs.
     pub ca_secret_ref: Option<SecretKeyRef>,
     /// IAM role of the actors' pods (SA-1).
     pub actor_role_arn: Option<String>,
-    /// Seconds that a received message stays hidden.
+    /// Seconds for which a received message stays invisible.
     pub visibility_timeout: Option<u32>,
-    /// Seconds that a receive waits for a message.
+    /// Seconds for which a receive call waits for a message.
     pub wait_time_seconds: Option<u32>,
-    /// Keys of sidecars and operator; none means the AWS default chain.
+    /// Access key of the sidecars and the operator; `None`: the default chain of AWS.
     pub credentials: Option<SqsCredentials>,
-    /// Tags of every queue, beside our own.
+    /// Tags for every queue, in addition to the operator's own.
     pub tags: BTreeMap<String, String>,
-    /// KEDA's identity where there are no keys (KEDA-5).
+    /// KEDA's identity if there is no access key (KEDA-5).
     pub keda: SqsKeda,
-    /// How queues are made.
+    /// Queue settings.
     pub queues: QueuesConfig,
 }
 
 /// An AWS access key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqsCredentials {
-    /// Its id.
+    /// Access key id.
     pub access_key_id: SecretKeyRef,
-    /// Its secret part.
+    /// Secret access key.
     pub secret_access_key: SecretKeyRef,
 }
 
 /// KEDA's identity at AWS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqsKeda {
-    /// Whose identity it is.
+    /// Owner of the identity.
     pub identity_owner: Option<IdentityOwner>,
-    /// Role that KEDA assumes.
+    /// IAM role that KEDA assumes.
     pub role_arn: Option<String>,
 }
 
@@ -145,7 +145,7 @@ fn check_endpoint(endpoint: &str, at: &At) -> Result<String, ConfigError> {
     }
 }
 
-/// Half a key is no key; it would be found out only at the first call.
+/// Rejects an access key that is only half set, which would otherwise fail at the first call.
 fn check_credentials(
     raw: Option<RawCredentials>,
     at: &At,
@@ -183,8 +183,7 @@ fn check_keda(raw: RawKeda, at: &At) -> Result<SqsKeda, ConfigError> {
     })
 }
 
-/// An account's number is easily written without quotes in a chart's values, where it loses its leading
-/// zeros.
+/// An account id is easily written without quotes in a chart's values, where it loses its leading zeros.
 fn account_id<'de, D: Deserializer<'de>>(json: D) -> Result<Option<String>, D::Error> {
     struct Account;
     impl Visitor<'_> for Account {

@@ -1,4 +1,4 @@
-//! What tests of several modules need.
+//! Helpers for the tests of several modules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,18 +9,18 @@ use super::{
     TransportsConfig,
 };
 
-/// Parses these transports.
+/// Parses the given transports.
 pub(crate) fn parse(transports: &Value) -> Result<TransportsConfig, ConfigError> {
     TransportsConfig::parse(&json!({"transports": transports}).to_string())
 }
 
-/// An enabled transport of this type.
+/// Returns an enabled transport of the given type.
 pub(crate) fn transport(kind: &str, config: &Value) -> Transport {
     let parsed = parse(&json!({"t": {"type": kind, "enabled": true, "config": config}})).unwrap();
     parsed.usable("t").unwrap().clone()
 }
 
-/// A RabbitMQ broker.
+/// Returns the settings of a RabbitMQ broker.
 pub(crate) fn rabbitmq(config: &Value) -> RabbitmqConfig {
     match transport("rabbitmq", config).kind {
         TransportKind::Rabbitmq(config) => config,
@@ -28,7 +28,7 @@ pub(crate) fn rabbitmq(config: &Value) -> RabbitmqConfig {
     }
 }
 
-/// SQS.
+/// Returns the settings of SQS.
 pub(crate) fn sqs(config: &Value) -> SqsConfig {
     match transport("sqs", config).kind {
         TransportKind::Sqs(config) => config,
@@ -36,7 +36,7 @@ pub(crate) fn sqs(config: &Value) -> SqsConfig {
     }
 }
 
-/// A reference to a Secret.
+/// Returns a reference to a Secret.
 pub(crate) fn secret(name: &str, key: &str) -> SecretKeyRef {
     SecretKeyRef {
         name: name.to_owned(),

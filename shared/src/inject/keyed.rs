@@ -1,10 +1,9 @@
-//! Lists that server-side apply merges by key. It refuses two items with the same key, so none may
-//! leave us (POD-7).
+//! Lists that server-side apply merges by key. It rejects two items with the same key, so we must never send any
+//! (POD-7).
 
 use serde_json::{Map, Value};
 
-/// The key of a list's items: fields, each with the value that the API server assumes where it is
-/// missing.
+/// The key of a list's items: fields, each with the value that the API server assumes if the field is missing.
 #[derive(Clone, Copy)]
 pub(super) struct Key(&'static [(&'static str, Option<&'static str>)]);
 
@@ -22,7 +21,7 @@ const OF_CONTAINER: [(&str, Key); 4] = [
     ("volumeDevices", BY_DEVICE_PATH),
 ];
 
-// Not the containers: two of one name are the user's mistake (VAL-6), of which none may vanish.
+// Excludes containers: two with one name are a user error (VAL-6), which must not be hidden by dropping one.
 const OF_POD: [(&str, Key); 6] = [
     ("volumes", BY_NAME),
     ("imagePullSecrets", BY_NAME),
@@ -33,7 +32,7 @@ const OF_POD: [(&str, Key); 6] = [
 ];
 
 impl Key {
-    /// The item's key, if it has one.
+    /// The item's key, if it has all key fields.
     pub(super) fn of(self, item: &Value) -> Option<Vec<Value>> {
         let field = |&(name, default): &(&str, Option<&str>)| match item.get(name) {
             None | Some(Value::Null) => default.map(Value::from),
@@ -44,8 +43,8 @@ impl Key {
     }
 }
 
-/// Adds an item in the place of the one with its key. A variable whose text refers to others, as
-/// `$(NAME)`, goes to the end instead: they must stand before it.
+/// Adds an item in place of the one with the same key. A variable whose value refers to others, as `$(NAME)`, moves to
+/// the end instead, because those must come first.
 pub(super) fn put(list: &mut Vec<Value>, item: Value, by: Key) {
     let key = by.of(&item);
     let same = key.and_then(|key| {
@@ -62,12 +61,12 @@ pub(super) fn put(list: &mut Vec<Value>, item: Value, by: Key) {
     }
 }
 
-/// In a container's lists the last item of a key wins.
+/// Keeps the last item of each key in a container's lists.
 pub(super) fn last_wins_in_container(container: &mut Map<String, Value>) {
     last_wins(container, &OF_CONTAINER);
 }
 
-/// In a pod's lists the last item of a key wins.
+/// Keeps the last item of each key in a pod's lists.
 pub(super) fn last_wins_in_pod(spec: &mut Map<String, Value>) {
     last_wins(spec, &OF_POD);
 }

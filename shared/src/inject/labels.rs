@@ -1,11 +1,11 @@
-//! Labels by which a workload and we find its pods (POD-9).
+//! Labels by which workloads and the operator select pods (POD-9).
 
 use serde_json::{Map, Value};
 
 use crate::api::WorkloadKind;
 use crate::names::label;
 
-/// What the workload selects its pods by. It can never change.
+/// The workload's label selector, which is immutable.
 #[must_use]
 pub fn selector(actor: &str, kind: WorkloadKind) -> [(&'static str, String); 3] {
     let kind = match kind {
@@ -19,7 +19,7 @@ pub fn selector(actor: &str, kind: WorkloadKind) -> [(&'static str, String); 3] 
     ]
 }
 
-/// The labels of every pod of a standalone actor; a template may not say otherwise (VAL-10).
+/// The labels on every pod of a standalone actor; a template must not set them to other values (VAL-10).
 #[must_use]
 pub fn pod_labels(actor: &str, kind: WorkloadKind) -> [(&'static str, String); 4] {
     let [app, asya, workload] = selector(actor, kind);

@@ -1,8 +1,8 @@
-//! What pods must contain, and the objects that make them: everything here is a pure function from an
-//! actor and the operator's configuration to JSON.
+//! Renders the contents of pods, and the objects that create them, as JSON: pure functions of an actor and the
+//! operator's configuration.
 //!
-//! The user's template stays as written; ours is added. Where something stands that is not of the
-//! shape that we expect, it stays, so that the API server's refusal reaches the user (API-5).
+//! The user's template is kept as written and ours is added. A field of an unexpected type is left alone, so that the
+//! user sees the API server's error for it (API-5).
 
 pub mod bound;
 mod keyed;
@@ -24,7 +24,7 @@ pub use template::{PodInputs, pod_template};
 
 use serde_json::{Map, Value};
 
-/// The object at `key`, made where there is none. `None` where something else stands.
+/// The object at `key`, created if missing; `None` if the value has another type.
 fn object_at<'a>(
     parent: &'a mut Map<String, Value>,
     key: &str,
@@ -36,7 +36,7 @@ fn object_at<'a>(
     value.as_object_mut()
 }
 
-/// The list at `key`, made where there is none. `None` where something else stands.
+/// The list at `key`, created if missing; `None` if the value has another type.
 fn list_at<'a>(parent: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Vec<Value>> {
     let value = parent.entry(key).or_insert(Value::Null);
     if value.is_null() {
@@ -45,7 +45,7 @@ fn list_at<'a>(parent: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut 
     value.as_array_mut()
 }
 
-/// Whether nothing is written at `key`.
+/// Whether `key` is missing or null.
 fn is_unset(object: &Map<String, Value>, key: &str) -> bool {
     object.get(key).is_none_or(Value::is_null)
 }

@@ -1,5 +1,5 @@
-//! The objects that we apply: an actor's workload (WRK-1, WRK-2) and `ServiceAccount` (SA-1), and the script of its
-//! namespace (RUN-1).
+//! The objects that we apply: an actor's workload (WRK-1, WRK-2) and `ServiceAccount` (SA-1), and the runtime script of
+//! its namespace (RUN-1).
 
 use std::borrow::Cow;
 
@@ -13,29 +13,29 @@ use crate::names::{
     RUNTIME_ADAPTERS_KEY, RUNTIME_CONFIG_MAP, RUNTIME_SCRIPT_KEY, annotation, label,
 };
 
-/// What is written of a workload's number of pods (WRK-3).
+/// How we set the replicas of a workload (WRK-3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicas {
-    /// Scaling is off: this many, always.
+    /// Scaling is off: always enforce this number.
     Enforced(i32),
-    /// Scaling is on: a new workload begins with this many, and from then on the number is not ours.
+    /// Scaling is on: create the workload with this number and leave the field to the autoscaler from then on.
     Initial(i32),
 }
 
-/// A workload as we apply it.
+/// A workload and what the controller needs to know about it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadObject {
-    /// The whole object, as it is kept.
+    /// The object as applied to an existing workload.
     pub kept: HashedManifest,
-    /// Who writes its number of pods.
+    /// How its replicas are set.
     pub replicas: Replicas,
-    /// Its template's hash, which its pods carry as annotation.
+    /// Hash of the pod template, which the pods carry as an annotation.
     pub template_hash: String,
-    /// Seconds that its pods have to stop.
+    /// Termination grace period of its pods, in seconds.
     pub grace_seconds: u32,
 }
 
-/// The Deployment or `StatefulSet` of the actor with this uid.
+/// Renders the Deployment or `StatefulSet` of the actor with this UID.
 #[must_use]
 pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> WorkloadObject {
     let kind = inputs.workload.kind_in_force();
@@ -92,7 +92,7 @@ pub fn workload(inputs: &PodInputs<'_>, uid: &str, replicas: Replicas) -> Worklo
 }
 
 impl WorkloadObject {
-    /// The object to begin with. Its hash is that of the kept one, so that it is not applied again.
+    /// The object to create. It carries the hash of [`Self::kept`], so that it is not applied again right away.
     #[must_use]
     pub fn first(&self) -> Cow<'_, Value> {
         let mut object = Cow::Borrowed(&self.kept.object);
@@ -103,13 +103,13 @@ impl WorkloadObject {
     }
 }
 
-/// The name of the `ServiceAccount` of an actor with an IAM role.
+/// Name of the `ServiceAccount` of an actor with an IAM role.
 #[must_use]
 pub fn service_account_name(actor: &str) -> String {
     format!("asya-{actor}")
 }
 
-/// The `ServiceAccount` by which the pods of the actor with this uid assume an IAM role (SA-1).
+/// The `ServiceAccount` with which the pods of the actor with this UID assume an IAM role (SA-1).
 #[must_use]
 pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) -> HashedManifest {
     HashedManifest::new(json!({
@@ -126,7 +126,7 @@ pub fn service_account(namespace: &str, actor: &str, uid: &str, role_arn: &str) 
 }
 
 /// The `ConfigMap` with the runtime script and the adapters. All actors of the namespace share it, so it has no owner
-/// (RUN-2, BIND-30).
+/// reference (RUN-2, BIND-30).
 #[must_use]
 pub fn runtime_config_map(namespace: &str, script: &str, adapters: &str) -> HashedManifest {
     HashedManifest::new(json!({

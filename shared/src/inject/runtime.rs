@@ -1,4 +1,4 @@
-//! The container that runs the handler: what we add to it (POD-5, POD-6, POD-8).
+//! What we add to the container that runs the handler (POD-5, POD-6, POD-8).
 
 use serde_json::{Map, Value, json};
 
@@ -8,19 +8,19 @@ use super::{is_unset, list_at};
 use crate::names::{RUNTIME_SCRIPT_PATH, SOCKET_DIR};
 use crate::transport::text;
 
-/// The socket that the runtime opens in the folder of the socket.
+/// Name of the socket that the runtime opens in the socket directory.
 const SOCKET_NAME: &str = "asya-runtime.sock";
-/// What it writes beside it once its handler is loaded.
+/// File that the runtime writes next to the socket once its handler is loaded.
 const READY_FILE: &str = "runtime-ready";
 
-/// A probe of the runtime: its field, then delay, period, timeout and failures.
+/// A probe of the runtime: field name, then initial delay, period, timeout and failure threshold.
 const PROBES: [(&str, [u32; 4]); 3] = [
     ("startupProbe", [3, 2, 3, 150]),
     ("livenessProbe", [0, 30, 5, 3]),
     ("readinessProbe", [0, 10, 3, 3]),
 ];
 
-/// Makes a container of our own workload the runtime: its command, its socket, the script, its probes.
+/// Turns a container of our own workload into the runtime: sets command, socket, script mount and probes.
 pub(super) fn complete(
     container: &mut Map<String, Value>,
     python: &str,
@@ -28,7 +28,7 @@ pub(super) fn complete(
     volumes: &Volumes,
 ) {
     connect(container, python, volumes);
-    // what ends there has left its route behind
+    // a message that ends here has completed its route
     if is_end_actor && let Some(env) = list_at(container, "env") {
         put(env, without_validation(), BY_NAME);
     }
@@ -48,11 +48,11 @@ pub(super) fn complete(
     }
 }
 
-/// Makes a container the runtime: its command, its socket, the script.
+/// Connects a container to the sidecar: sets command, socket and script mount.
 pub(super) fn connect(container: &mut Map<String, Value>, python: &str, volumes: &Volumes) {
     container.insert("command".to_owned(), json!([python, RUNTIME_SCRIPT_PATH]));
     if let Some(env) = list_at(container, "env") {
-        // it has a default, which is the name that the sidecar knows
+        // its default is the socket name that the sidecar expects
         env.retain(|entry| entry.get("name").and_then(Value::as_str) != Some("ASYA_SOCKET_NAME"));
         put(env, json!(text("ASYA_SOCKET_DIR", SOCKET_DIR)), BY_NAME);
     }
@@ -63,12 +63,12 @@ pub(super) fn connect(container: &mut Map<String, Value>, python: &str, volumes:
     }
 }
 
-/// The runtime does not compare the routes of what it gets and gives.
+/// Stops the runtime from comparing the routes of its input and output.
 pub(super) fn without_validation() -> Value {
     json!(text("ASYA_ENABLE_VALIDATION", "false"))
 }
 
-/// Python, because the image surely has it and may have no shell.
+/// Uses Python, because the image has an interpreter but possibly no shell.
 fn probe_script() -> String {
     let files = format!("('{SOCKET_DIR}/{SOCKET_NAME}', '{SOCKET_DIR}/{READY_FILE}')");
     format!("import os, sys; sys.exit(0 if all(map(os.path.exists, {files})) else 1)")

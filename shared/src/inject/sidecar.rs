@@ -1,4 +1,4 @@
-//! The container that moves messages between queue and socket (POD-1, POD-2).
+//! The container that moves messages between queue and Unix socket (POD-1, POD-2).
 
 use serde_json::{Map, Value, json};
 
@@ -13,32 +13,32 @@ const ACTOR_NAME: &str = "ASYA_ACTOR_NAME";
 pub(super) const GATEWAY_URL: &str = "ASYA_GATEWAY_URL";
 const SOCKET_DIR_VARIABLE: &str = "ASYA_SOCKET_DIR";
 
-/// What `spec.sidecar.env` cannot change: another value would cut the sidecar off from its queue or from
+/// Variables that `spec.sidecar.env` cannot override: another value would cut the sidecar off from its queue or from
 /// the runtime.
 const RESERVED: [&str; 2] = [ACTOR_NAME, SOCKET_DIR_VARIABLE];
 
 const METRICS_PORT: u16 = 8080;
 
-/// What a sidecar is made from.
+/// Inputs for rendering a sidecar container.
 pub(super) struct SidecarInputs<'a> {
     pub(super) namespace: &'a str,
     pub(super) actor: &'a str,
     pub(super) spec: &'a AsyncActorSpec,
     pub(super) transport: &'a Transport,
     pub(super) settings: &'a Settings,
-    /// What the runtime says of the gateway, where the operator says nothing.
+    /// The gateway variable of the runtime's environment, used if the operator configures none.
     pub(super) gateway: Option<EnvVar>,
     pub(super) volumes: &'a Volumes,
-    /// What a pod of this kind needs beside; users may say otherwise.
+    /// Additional variables that this kind of pod needs; users may override them.
     pub(super) further: &'a [EnvVar],
 }
 
-/// Whether messages end at this actor.
+/// Whether the route of a message ends at this actor.
 pub(super) fn is_end_actor(actor: &str) -> bool {
     actor == HAPPY_END || actor == ERROR_END
 }
 
-/// The container in a pod of our own workload; with `native` it belongs to the init containers.
+/// The sidecar in a pod of our own workload; a native one belongs to the init containers.
 pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
     let sidecar = inputs.spec.sidecar_in_force();
     let resources = sidecar
@@ -53,7 +53,7 @@ pub(super) fn container(inputs: &SidecarInputs<'_>) -> Value {
     container
 }
 
-/// What it is in every pod.
+/// The parts that are the same in every pod.
 pub(super) fn base(inputs: &SidecarInputs<'_>) -> Value {
     let sidecar = inputs.spec.sidecar_in_force();
     let mut container = json!({
@@ -69,7 +69,7 @@ pub(super) fn base(inputs: &SidecarInputs<'_>) -> Value {
     container
 }
 
-/// The sidecar's environment, in order; the user's part last.
+/// The sidecar's environment, in order; the user's variables come last.
 fn env(inputs: &SidecarInputs<'_>) -> Vec<Value> {
     let names = inputs.transport.names_of(inputs.namespace, inputs.actor);
     let gateway = match (&inputs.settings.gateway_url, &inputs.gateway) {
@@ -103,7 +103,7 @@ fn env(inputs: &SidecarInputs<'_>) -> Vec<Value> {
     env
 }
 
-/// What the runtime's environment says of the gateway: a text or a source, as written.
+/// The gateway variable of the runtime's environment, as written: a value or a `valueFrom`.
 pub(super) fn gateway_of(runtime: &Map<String, Value>) -> Option<EnvVar> {
     let env = runtime.get("env")?.as_array()?;
     let mut entry = env
@@ -118,7 +118,7 @@ pub(super) fn gateway_of(runtime: &Map<String, Value>) -> Option<EnvVar> {
     })
 }
 
-/// The least that a container can be allowed, short of what an image may need.
+/// The most restrictive settings that any image can be expected to run with.
 pub(super) fn restricted() -> Value {
     json!({
         "allowPrivilegeEscalation": false,

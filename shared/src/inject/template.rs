@@ -1,4 +1,4 @@
-//! The pod template of a standalone actor: the user's, with sidecar and runtime in it (POD-1 to POD-11).
+//! The pod template of a standalone actor: the user's template plus sidecar and runtime (POD-1 to POD-11).
 
 use serde_json::{Map, Value};
 
@@ -12,29 +12,29 @@ use crate::config::{Settings, Transport};
 use crate::hash;
 use crate::names::{RUNTIME_CONTAINER, annotation};
 
-/// What a pod template is made from.
+/// Inputs for rendering a pod template.
 #[derive(Clone, Copy, Debug)]
 pub struct PodInputs<'a> {
     /// Namespace of the actor.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the actor.
     pub actor: &'a str,
-    /// Its spec, of which `workload` is the part.
+    /// Spec of the actor, including the workload.
     pub spec: &'a AsyncActorSpec,
-    /// The workload that it asks for.
+    /// The workload section of the spec.
     pub workload: &'a Workload,
-    /// The transport that it names.
+    /// The transport that the actor uses.
     pub transport: &'a Transport,
     /// The operator's settings.
     pub settings: &'a Settings,
-    /// Hash of the runtime script: a new one rolls the pods (RUN-4).
+    /// Hash of the runtime script: a new script rolls the pods (RUN-4).
     pub runtime_hash: &'a str,
-    /// `ServiceAccount` that we made for it (SA-1).
+    /// The `ServiceAccount` that we create for the actor, if any (SA-1).
     pub service_account: Option<&'a str>,
 }
 
-/// The user's template with all that an actor's pod needs. It holds no key twice in its environment, ports,
-/// mounts and volumes.
+/// The user's template with everything that an actor's pod needs. Environment, ports, mounts and volumes have no
+/// duplicate keys.
 #[must_use]
 pub fn pod_template(inputs: &PodInputs<'_>) -> Value {
     let mut template = inputs.workload.template.clone();
@@ -97,8 +97,8 @@ fn complete(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) {
     name_account(spec, inputs.service_account);
 }
 
-/// The field has an old name, too, which the API server fills in and by which an account would stay that is no longer
-/// asked for. So both are ours.
+/// Sets the field and its deprecated alias. The API server fills in the alias, so owning only one of the two would
+/// leave behind an account that is no longer requested.
 fn name_account(spec: &mut Map<String, Value>, ours: Option<&str>) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];
     let of_user = NAMES.into_iter().find(|name| !is_unset(spec, name));
@@ -110,7 +110,7 @@ fn name_account(spec: &mut Map<String, Value>, ours: Option<&str>) {
     }
 }
 
-/// Returns what the runtime says of the gateway.
+/// Returns the gateway variable of the runtime's environment.
 fn complete_runtime(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>) -> Option<EnvVar> {
     let is_runtime = |container: &&mut Map<String, Value>| {
         container.get("name").and_then(Value::as_str) == Some(RUNTIME_CONTAINER)
@@ -133,7 +133,7 @@ fn add_sidecar(spec: &mut Map<String, Value>, inputs: &PodInputs<'_>, gateway: O
         volumes: &STANDALONE,
         further: &[],
     });
-    // a native one stops after the runtime, and so can still answer for it
+    // a native sidecar stops after the runtime, so it can still handle the runtime's last reply
     let list = if inputs.spec.sidecar_in_force().native {
         "initContainers"
     } else {

@@ -1,4 +1,4 @@
-//! What tests of several modules need.
+//! Fixtures shared by the tests of several modules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -20,8 +20,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Actor `foo` in `team-a` on a RabbitMQ broker, with these fields in its spec. A template is made
-    /// where they have none.
+    /// Actor `foo` in `team-a` on a RabbitMQ broker, with these fields in its spec. Adds a template if they have none.
     pub(crate) fn new(spec: &Value) -> Self {
         let mut spec = spec.clone();
         spec["transport"] = json!("t");
@@ -79,7 +78,7 @@ impl Fixture {
         all.find(|container| container["name"] == name).unwrap()
     }
 
-    /// A container's environment as [`lines`].
+    /// A container's environment, formatted by [`lines`].
     pub(crate) fn env(&self, container: &str) -> Vec<String> {
         let env: Vec<EnvVar> =
             serde_json::from_value(self.container(container)["env"].clone()).unwrap();

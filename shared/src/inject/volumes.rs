@@ -1,4 +1,4 @@
-//! The volumes between sidecar and runtime (POD-6, BIND-21).
+//! The volumes shared by sidecar and runtime (POD-6, BIND-21).
 
 use serde_json::{Value, json};
 
@@ -7,15 +7,15 @@ use crate::names::{
     RUNTIME_SCRIPT_KEY, RUNTIME_SCRIPT_PATH, SOCKET_DIR, SOCKET_VOLUME, TMP_VOLUME,
 };
 
-/// The volumes of a pod. Other pods than our own may have taken the short names, and have a service account whose
-/// token is none of our business.
+/// The volumes of a pod. Pods of other controllers may already use the short names, and our containers must not see the
+/// token of their service account.
 pub(super) struct Volumes {
     socket: &'static str,
     tmp: &'static str,
     runtime: &'static str,
-    /// Whether the runtime sees the script alone or, with the adapters, its folder.
+    /// Whether to mount the script alone or its directory with the adapters.
     script: Script,
-    /// What covers the token of the pod's service account.
+    /// The volume that hides the token of the pod's service account.
     no_token: Option<&'static str>,
 }
 
@@ -24,7 +24,7 @@ enum Script {
     Folder,
 }
 
-/// In pods of our own workloads.
+/// Volumes in pods of our own workloads.
 pub(super) const STANDALONE: Volumes = Volumes {
     socket: SOCKET_VOLUME,
     tmp: TMP_VOLUME,
@@ -33,7 +33,7 @@ pub(super) const STANDALONE: Volumes = Volumes {
     no_token: None,
 };
 
-/// In pods of other controllers (BIND-21, BIND-28).
+/// Volumes in pods of other controllers (BIND-21, BIND-28).
 pub(super) const BOUND: Volumes = Volumes {
     socket: BOUND_SOCKET_VOLUME,
     tmp: BOUND_TMP_VOLUME,
@@ -43,7 +43,7 @@ pub(super) const BOUND: Volumes = Volumes {
 };
 
 const TMP: &str = "/tmp";
-/// Where the API server mounts the token of a pod's service account, unless something is mounted there.
+/// Where the API server mounts the service account token, unless the container mounts something else there.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl Volumes {
@@ -72,7 +72,7 @@ impl Volumes {
         .collect()
     }
 
-    /// What is mounted into a runtime that has these mounts already.
+    /// The mounts to add to a runtime that already has these mounts.
     pub(super) fn of_runtime(&self, mounts: &[Value]) -> Vec<Value> {
         let path = |mount: &Value| {
             mount

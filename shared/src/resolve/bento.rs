@@ -50,7 +50,8 @@ impl Resolver for BentoDeployment {
 }
 
 impl BentoDeployment {
-    /// Runners have a Deployment each, with a name and a label of their own.
+    /// Resolves to the Deployment of Bento's API server. Each runner has its own Deployment with another name and
+    /// label.
     fn read(&self, target: &Value, related: &Related) -> Read<Target> {
         let bento = Fields::of(target, KIND.kind)?;
         let itself = &bento.itself;

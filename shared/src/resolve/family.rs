@@ -1,4 +1,4 @@
-//! Families of kinds: each has one entry in the webhook configuration (CFG-3).
+//! Families of kinds; each has one entry in the webhook configuration (CFG-3).
 
 use super::GroupKind;
 use crate::api::WorkloadRef;
@@ -22,11 +22,11 @@ pub enum Family {
     Seldon2,
     /// Yatai.
     Bento,
-    /// Deployments, `StatefulSet`s and every kind that we do not know: told by owner, not by label.
+    /// Deployments, `StatefulSet`s and all unknown kinds: their pods are matched by owner, not by label.
     Generic,
 }
 
-/// Kinds of the families that a label tells.
+/// Kinds whose pods are matched by label.
 const KINDS: [(&str, &str, Family); 10] = [
     ("kaito.sh", "Workspace", Family::Kaito),
     ("kaito.sh", "InferenceSet", Family::Kaito),
@@ -49,7 +49,7 @@ const KINDS: [(&str, &str, Family); 10] = [
 ];
 
 impl Family {
-    /// The family of a kind.
+    /// The family that a kind belongs to.
     #[must_use]
     pub fn of(kind: GroupKind<'_>) -> Self {
         KINDS
@@ -58,7 +58,7 @@ impl Family {
             .map_or(Self::Generic, |(_, _, family)| family)
     }
 
-    /// The family of what an actor binds to.
+    /// The family of a binding's target.
     #[must_use]
     pub fn of_target(target: &WorkloadRef) -> Self {
         Self::of(GroupKind {
@@ -67,7 +67,7 @@ impl Family {
         })
     }
 
-    /// The first part of its entry's name.
+    /// First part of the name of the family's webhook entry.
     #[must_use]
     pub fn entry(self) -> &'static str {
         match self {
@@ -83,8 +83,9 @@ impl Family {
         }
     }
 
-    /// The label that all its pods carry. Its values are those that the bindings' [`PodMatch`](super::PodMatch)es ask
-    /// for; a binding that asks for none makes the entry ask for the key alone. `None`: pods are told by owner.
+    /// The label that all pods of the family carry. The entry selects on the values that the bindings'
+    /// [`PodMatch`](super::PodMatch)es require, or on the key alone if a binding requires none. `None` if pods are
+    /// matched by owner.
     #[must_use]
     pub fn label(self) -> Option<&'static str> {
         match self {

@@ -1,13 +1,13 @@
-//! Fields of objects that others define: one of an unexpected type makes its target wait (RES-1).
+//! Reads fields of objects that other projects define. A field of an unexpected type makes its target wait (RES-1).
 
 use serde_json::{Map, Value};
 
 use super::{Finding, FindingReason, ObjectRef, Resolution, controller_of, has_owner};
 
-/// What was read, or why nothing can be made of the target.
+/// The value, or the resolution to return instead.
 pub(super) type Read<T> = Result<T, Resolution>;
 
-/// The target still misses something that may come.
+/// The target lacks something that may still appear.
 pub(super) fn waiting(message: impl Into<String>) -> Resolution {
     Resolution::Waiting(Finding::new(FindingReason::TargetNotReady, message))
 }
@@ -17,7 +17,7 @@ pub(super) fn refused(message: impl Into<String>) -> Resolution {
     Resolution::Refused(Finding::new(FindingReason::UnsupportedTarget, message))
 }
 
-/// An object, and what it is.
+/// An object with its reference.
 pub(super) struct Fields<'a> {
     object: &'a Value,
     pub(super) itself: ObjectRef,
@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
         &self.itself.name
     }
 
-    /// A text that is not empty.
+    /// A string field; empty counts as missing.
     pub(super) fn text(&self, path: &[&str]) -> Read<Option<&'a str>> {
         let text = self.read(path, "a text", Value::as_str)?;
         Ok(text.filter(|it| !it.is_empty()))
@@ -58,13 +58,13 @@ impl<'a> Fields<'a> {
         self.read(path, "a whole number", Value::as_i64)
     }
 
-    /// False where it is missing.
+    /// A boolean field; false if missing.
     pub(super) fn flag(&self, path: &[&str]) -> Read<bool> {
         let flag = self.read(path, "true or false", Value::as_bool)?;
         Ok(flag.unwrap_or_default())
     }
 
-    /// Empty where it is missing.
+    /// A list field; empty if missing.
     pub(super) fn list(&self, path: &[&str]) -> Read<&'a [Value]> {
         let list = self.read(path, "a list", Value::as_array)?;
         Ok(list.map_or(&[], Vec::as_slice))
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         self.read(path, "an object", Value::as_object)
     }
 
-    /// An object that this one consists of, named by its path in what users are told.
+    /// A nested object; messages refer to it by this path.
     pub(super) fn part(&self, path: &[&str], part: &'a Value) -> Read<&'a Map<String, Value>> {
         part.as_object()
             .ok_or_else(|| self.of_unexpected_type(path, "an object"))
@@ -111,14 +111,14 @@ impl<'a> Fields<'a> {
             .ok_or_else(|| self.of_unexpected_type(path, expected))
     }
 
-    /// What users should know of its own owner (RES-4).
+    /// A warning if the object itself belongs to an owner (RES-4).
     pub(super) fn warning_of_owner(&self) -> Option<Finding> {
         let owner = controller_of(self.object)?;
         Some(has_owner(&self.itself, &owner))
     }
 }
 
-/// `spec.template`, and keys that would be mistaken for a path in brackets.
+/// Formats a path as `spec.template`, with brackets around keys that contain dots or slashes.
 fn shown(path: &[&str]) -> String {
     let mut text = String::new();
     for key in path {

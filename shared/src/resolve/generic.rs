@@ -1,4 +1,4 @@
-//! Kinds that nobody here knows: their workload is found by who owns what (RES-3, RES-24).
+//! Unknown kinds: finds their workload by following owner references (RES-3, RES-24).
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ impl Resolver for Generic {
         super::ANY
     }
 
-    /// Nothing tells the pods before the workload is found.
+    /// Without the workload nothing identifies the pods.
     fn convention(&self, _: &str) -> PodMatch {
         PodMatch::nothing()
     }

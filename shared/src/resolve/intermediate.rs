@@ -1,16 +1,16 @@
-//! Objects between a target and its pods that alone tell whose the pods are, such as the `RayCluster`s of a `RayService`
-//! (SAFE-30).
+//! Objects between a target and its pods that alone identify the owner of the pods, such as the `RayCluster`s of a
+//! `RayService` (SAFE-30).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GroupKind, ObjectRef, OwnerRule, PodMatch, pods_by, resolver};
 use crate::api::{ResolvedTarget, WorkloadRef};
 
-/// Objects of an intermediate kind in one namespace, by name, with their controller owners.
+/// Objects of an intermediate kind in one namespace: controller owner by name.
 pub type Intermediates = BTreeMap<Box<str>, Option<ObjectRef>>;
 
-/// The pods of a binding as [`pods_of`](super::pods_of) knows them by status, corrected by what is seen of the objects in
-/// between: those that the target owns are added, those of another owner left out.
+/// The pods of a binding according to status (see [`pods_of`](super::pods_of)), corrected by the intermediate objects
+/// seen in the cache: adds those that the target owns and drops those with another owner.
 #[must_use]
 pub fn pods_with(
     target: &WorkloadRef,
@@ -37,14 +37,14 @@ pub fn pods_with(
     }
 }
 
-/// Whether the pods of a target may belong to objects that nobody has seen yet.
+/// Whether the target's pods may belong to objects that have not been seen yet.
 #[must_use]
 pub fn is_open_ended(target: &WorkloadRef) -> bool {
     let row = resolver(target.group(), &target.kind);
     row.intermediate().is_some()
 }
 
-/// Whether an owner is the target: by its uid once that is known, before by kind and name.
+/// Whether an owner is the target: by UID once known, before that by kind and name.
 fn is_target(owner: &ObjectRef, target: &WorkloadRef, uid: Option<&str>) -> bool {
     let wanted = GroupKind {
         group: target.group(),
@@ -55,7 +55,7 @@ fn is_target(owner: &ObjectRef, target: &WorkloadRef, uid: Option<&str>) -> bool
         && uid.is_none_or(|uid| owner.uid.as_deref() == Some(uid))
 }
 
-/// The objects of an intermediate kind that the controller found to be the target's.
+/// The target's objects of an intermediate kind, as recorded in status.
 pub(super) fn in_chain<'a>(
     kind: GroupKind<'static>,
     resolved: &'a ResolvedTarget,
@@ -69,7 +69,7 @@ pub(super) fn in_chain<'a>(
         .map(|(_, name)| name)
 }
 
-/// Pods of any of these objects.
+/// Matches pods of any of these objects.
 pub(super) fn owned_by_any(
     kind: GroupKind<'static>,
     names: impl IntoIterator<Item = String>,

@@ -1,4 +1,4 @@
-//! KAITO: a `Workspace` is one model, an `InferenceSet` several of them (RES-13, RES-14).
+//! KAITO: a `Workspace` runs one model, an `InferenceSet` several of them (RES-13, RES-14).
 
 use serde_json::Value;
 
@@ -25,9 +25,9 @@ const SET_KIND: GroupKind<'static> = GroupKind {
 
 const WORKSPACE_LABEL: &str = "kaito.sh/workspace";
 const SET_LABEL: &str = "inferenceset.kaito.sh/created-by";
-/// With it KAITO makes a `ScaledObject` of its own.
+/// Annotation that makes KAITO create its own `ScaledObject`.
 const AUTO_PROVISION: &str = "scaledobject.kaito.sh/auto-provision";
-/// It takes the server's port; the server itself moves to the next.
+/// A sidecar that takes over the server's port; the server itself moves to the next one.
 const ROUTING_SIDECAR: &str = "llm-d-routing-sidecar";
 
 pub(super) struct Workspace;
@@ -37,7 +37,7 @@ impl Resolver for Workspace {
         WORKSPACE_KIND
     }
 
-    /// Jobs that tune a model have the label, too.
+    /// Matches by owner, too, because tuning Jobs have the same label.
     fn convention(&self, name: &str) -> PodMatch {
         PodMatch {
             labels: Selector::of_labels([(WORKSPACE_LABEL, name)]),
@@ -121,7 +121,7 @@ fn not_made(workspace: &ObjectRef) -> Resolution {
     ))
 }
 
-/// A `StatefulSet` since v0.8, a Deployment up to v0.4.6, between them either.
+/// KAITO creates a `StatefulSet` since v0.8, a Deployment up to v0.4.6, and either of them in between.
 fn workload_of<'a>(workspace: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
     let kinds = [STATEFUL_SET, DEPLOYMENT].into_iter();
     let owned = kinds.flat_map(|kind| related.of(kind, workspace.uid));
@@ -165,8 +165,8 @@ impl Resolver for InferenceSet {
 }
 
 impl InferenceSet {
-    /// The pods are told by label alone, so that those of a model that comes later are known, and none of the set's
-    /// models has to stand while it is scaled to zero.
+    /// Matches pods by label alone, so that pods of models added later are recognised and no model needs to exist while
+    /// the set is scaled to zero.
     fn read(&self, target: &Value, related: &Related) -> Read<Target> {
         let set = Fields::of(target, SET_KIND.kind)?;
         let itself = &set.itself;

@@ -1,4 +1,4 @@
-//! Knative Serving: a Service's Revisions have a Deployment each (RES-20).
+//! Knative Serving: every Revision of a Service has its own Deployment (RES-20).
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(super) static KNATIVE_SERVICE: KnativeService = KnativeService;
 
 const SERVICE_LABEL: &str = "serving.knative.dev/service";
 pub(super) const REVISION_LABEL: &str = "serving.knative.dev/revision";
-/// A Deployment has it since 1.22: until it changes, Knative leaves the Deployment alone.
+/// Set on Deployments since Knative 1.22, which does not touch a Deployment until this hash changes.
 const HASH_LABEL: &str = "serving.knative.dev/deployment-hash";
 const DEFAULT_PORT: u16 = 8080;
 const NEVER_SCALED: &str = "Knative scales it by requests and takes back every other number; keep pods by annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off";
@@ -52,8 +52,8 @@ impl Resolver for KnativeService {
 }
 
 impl KnativeService {
-    /// Each Revision has a Deployment, and pods of the next one must be known when they are born: the Service itself
-    /// groups the pods.
+    /// Every Revision has its own Deployment, and pods of the next one must be recognised as soon as they are created,
+    /// so the Service itself groups the pods.
     fn read(&self, target: &Value, related: &Related) -> Read<Target> {
         let service = Fields::of(target, SERVICE.kind)?;
         let itself = &service.itself;
@@ -72,7 +72,7 @@ impl KnativeService {
         let left_alone = deployment.label(HASH_LABEL).is_some();
         let roll = match ObjectRef::of(deployment.object) {
             Some(workload) if left_alone => Roll::AnnotateTemplate(vec![workload]),
-            // a Revision of this name exists already
+            // a change would need a new name for the Revision, because this one exists
             _ if names_revisions => Roll::Evict,
             _ => Roll::Annotate(
                 itself.clone(),
@@ -93,8 +93,7 @@ impl KnativeService {
     }
 }
 
-/// The Deployment of a Revision, if both belong to this Service; and that Revision and it. Names only point
-/// at them.
+/// The Deployment of a Revision and the chain of both, if both belong to this Service. Names alone do not prove that.
 pub(super) fn deployment_of<'a>(
     service: &'a Value,
     revision: &str,

@@ -1,4 +1,4 @@
-//! `KServe`'s `InferenceService`: a Deployment (RES-15), or a Knative Service (RES-16).
+//! `KServe`'s `InferenceService`: backed by a Deployment (RES-15) or a Knative Service (RES-16).
 
 use serde_json::Value;
 
@@ -26,20 +26,20 @@ pub(super) const KIND: GroupKind<'static> = GroupKind {
 const LABEL: &str = "serving.kserve.io/inferenceservice";
 const COMPONENT: &str = "component";
 const PREDICTOR: &str = "predictor";
-/// The class of a service that others scale.
+/// Autoscaler class of a service that `KServe` does not scale.
 pub(super) const EXTERNAL: &str = "external";
 const DEPLOYMENT_MODE: &str = "serving.kserve.io/deploymentMode";
-/// Takes the workload of a service away until it is gone.
+/// Annotation that removes a service's workload while it is set.
 const STOP: &str = "serving.kserve.io/stop";
-/// Where the annotations are that `KServe` copies to the pods.
+/// Path of the annotations that `KServe` copies to the pods.
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 const PORT: u16 = 8080;
 const V1: &str = "kserve_v1";
 const V2: &str = "kserve_v2";
-/// Images, by the beginning of their name, of servers that do not speak version 1 of the protocol.
+/// Image name prefixes of servers that do not support version 1 of the protocol.
 const ONLY_V2: [&str; 2] = ["tritonserver", "mlserver"];
 
-/// Where a predictor may say which version of the protocol it speaks: its one model, or a field per framework.
+/// Fields of a predictor that may set the protocol version: the generic model, or one field per framework.
 const MODELS: [&str; 10] = [
     "model",
     "sklearn",
@@ -139,8 +139,8 @@ impl InferenceService {
         })
     }
 
-    /// Each Revision has a Deployment, and pods of the next one must be known when they are born: the
-    /// `InferenceService` itself groups the pods.
+    /// Every Revision has its own Deployment, and pods of the next one must be recognised as soon as they are created,
+    /// so the `InferenceService` itself groups the pods.
     fn knative(&self, service: &Fields<'_>, related: &Related) -> Read<Target> {
         let itself = &service.itself;
         let adapter = adapter(service)?;
@@ -182,7 +182,7 @@ impl InferenceService {
     }
 }
 
-/// A service that its user has stopped has no workload.
+/// Returns `TargetStopped` for a service that its user has stopped and that has no workload, else `otherwise`.
 pub(super) fn unless_stopped(service: &Fields<'_>, otherwise: Resolution) -> Resolution {
     let itself = &service.itself;
     let stop = service.annotation(STOP).ok().flatten();
@@ -203,7 +203,7 @@ fn not_made(service: &ObjectRef) -> Resolution {
     ))
 }
 
-/// The predictor's Deployment; beside it there may be those of workers and canaries.
+/// The predictor's Deployment; there may also be Deployments of workers and canaries.
 fn predictor<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
     let name = service.name();
     let own_name = service.text(&["spec", PREDICTOR, "name"])?;
@@ -264,8 +264,8 @@ fn scale_refused(service: &Fields<'_>) -> Read<Option<Finding>> {
     }))
 }
 
-/// SO-5: without a class `KServe` makes an HPA, which goes when we say that others scale. A class that somebody else set
-/// is his.
+/// Claims scaling of the service: without an autoscaler class `KServe` creates an HPA, which it deletes once the class
+/// is external. Leave an autoscaler class set by another field manager (SO-5).
 fn claim(service: &Fields<'_>, target: &Value, workload: &Value) -> Read<Option<Claim>> {
     let is_made = is_claimed(target);
     let class = service.annotation(AUTOSCALER_CLASS)?;
@@ -278,7 +278,7 @@ fn claim(service: &Fields<'_>, target: &Value, workload: &Value) -> Read<Option<
     }))
 }
 
-/// Whether an object carries the autoscaler class that we wrote, as its `managedFields` tell.
+/// Whether the object's autoscaler class is ours, according to `managedFields`.
 #[must_use]
 pub fn is_claimed(object: &Value) -> bool {
     let entries = object.pointer("/metadata/managedFields");

@@ -1,4 +1,4 @@
-//! `KServe`'s `LLMInferenceService`: a Deployment, or leaders and workers (RES-17).
+//! `KServe`'s `LLMInferenceService`: backed by a Deployment or a `LeaderWorkerSet` (RES-17).
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ impl Resolver for LlmInferenceService {
         KIND
     }
 
-    /// Pods that only prefill have the labels, too, and another owner.
+    /// Prefill-only pods have the same labels but another owner.
     fn convention(&self, name: &str) -> PodMatch {
         let leaders = OwnerRule::of_workload(
             "leaderworkerset.x-k8s.io/v1",
@@ -112,7 +112,7 @@ fn not_made(service: &ObjectRef) -> Resolution {
     ))
 }
 
-/// The workload that answers: since v0.19 its status names it.
+/// The workload that serves requests; `status.workloads.primary` names it since v0.19.
 fn primary<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value> {
     let at = |key| ["status", "workloads", "primary", key];
     let told = (service.text(&at("kind"))?, service.text(&at("name"))?);

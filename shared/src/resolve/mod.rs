@@ -1,6 +1,6 @@
-//! What a `workloadRef` means, per owning system (spec binding, section 2): which pods are the target's, which
-//! workload makes them, how they roll and scale, and where the model answers. Everything here is pure: the shell
-//! reads the objects that a resolver asks for, and the webhook knows [`pods_of`] before anything is resolved.
+//! What a `workloadRef` refers to, per owning system (spec binding, section 2): the target's pods, the workload that
+//! creates them, how they roll and scale, and where the model answers. Everything here is pure: the caller reads the
+//! objects that a resolver needs, and the webhook uses [`pods_of`] even before a target is resolved.
 
 mod bento;
 mod family;
@@ -41,163 +41,163 @@ pub use server::{ContainerShape, DEFAULT_CONTAINER, Server, adapter_of, main_con
 use intermediate::{in_chain, owned_by_any};
 use owner::has_owner;
 
-/// How one kind of target is understood.
+/// Resolves one kind of target.
 pub trait Resolver: Sync {
-    /// The kind of target; [`ANY`] of the one that knows no kind.
+    /// The kind of target; [`ANY`] for the fallback resolver.
     fn group_kind(&self) -> GroupKind<'static>;
 
-    /// The pods of a target of this name as far as its kind tells: known before anything is resolved, so that a
-    /// pod is recognised that is born in the same second as its target (RES-5).
+    /// Matches the pods of a target of this name as far as the kind alone determines them. Available before the target
+    /// is resolved, so that a pod created within the same second as its target is recognised (RES-5).
     fn convention(&self, name: &str) -> PodMatch;
 
-    /// The kinds that must be read and watched to resolve a target: whole objects, with `apiVersion` and `kind`. One
-    /// that the API server does not know is one without objects.
+    /// The kinds to read and watch in order to resolve a target, as whole objects with `apiVersion` and `kind`. A kind
+    /// that the API server does not know counts as having no objects.
     fn related(&self) -> &[GroupKind<'static>] {
         &[]
     }
 
-    /// The kind that stands between a target of this kind and its pods, where the pods carry no trace of the target:
-    /// only the controller owner of such an object tells which target its pods belong to (SAFE-30).
+    /// The kind between a target of this kind and its pods, if the pods carry no trace of the target: only the
+    /// controller owner of such an object identifies the target of its pods (SAFE-30).
     fn intermediate(&self) -> Option<GroupKind<'static>> {
         None
     }
 
-    /// Why no target of this kind can be scaled by us, and the remedy, to be read after the target and a colon; `None`
-    /// where that depends on the target, or it can.
+    /// Why we can never scale a target of this kind, with the remedy, for a message of the form `target: reason`.
+    /// `None` if targets of this kind can be scaled or if it depends on the target.
     fn never_scaled(&self) -> Option<&'static str> {
         None
     }
 
-    /// What the target means. A field of an unexpected type makes this target wait (RES-1).
+    /// Resolves the target. A field of an unexpected type makes it wait (RES-1).
     fn resolve(&self, target: &Value, related: &Related) -> Resolution;
 
-    /// Where the model answers inside a pod with these containers; `main` is the pod's own word for which of them
-    /// matters ([`DEFAULT_CONTAINER`]). The template of a workload and its pods answer alike.
+    /// Where the model answers in a pod with these containers; `main` is the pod's own annotation for its main
+    /// container ([`DEFAULT_CONTAINER`]). The result is the same for a workload's template and for its pods.
     fn server(&self, containers: &[ContainerShape<'_>], main: Option<&str>) -> Server;
 }
 
-/// What was read beside the target.
+/// The objects read in addition to the target.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Related {
-    /// Objects of the kinds that [`Resolver::related`] names, of the target's namespace.
+    /// Objects in the target's namespace of the kinds in [`Resolver::related`].
     pub objects: BTreeMap<GroupKind<'static>, Vec<Value>>,
-    /// The controller owner of the target, that object's owner, and so on upwards, as far as they can be read and at
-    /// most four: a plain workload follows what its owner does (RES-4).
+    /// The target's controller owner, that object's owner, and so on upwards, as far as they can be read and at most
+    /// four: a plain workload rolls and scales as its owner requires (RES-4).
     pub owners: Vec<Value>,
 }
 
-/// What became of a target.
+/// The result of resolving a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolution {
-    /// It is understood.
+    /// The target is resolved.
     Found(Box<Target>),
-    /// Something is missing that may come; a watch or a retry tells.
+    /// Something is missing that may still appear; a watch event or a retry resolves the target again.
     Waiting(Finding),
-    /// It cannot be bound as it is: the target or the actor must change.
+    /// The target cannot be bound as it is: the target or the actor must change.
     Refused(Finding),
 }
 
-/// A target that is understood.
+/// A resolved target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// The workload; where a target has several or none, the object that groups the pods (BIND-4).
+    /// The workload; for a target with several or none, the object that groups the pods (BIND-4).
     pub workload: ObjectRef,
-    /// Its pods.
+    /// The target's pods.
     pub pods: PodMatch,
-    /// From the target down to the workload, both included; at most [`MAX_CHAIN`].
+    /// The objects from the target down to the workload, both included; at most [`MAX_CHAIN`].
     pub chain: Vec<ObjectRef>,
-    /// The controller owner of the workload that is not the target itself: it writes the workload, too.
+    /// The workload's controller owner, if that is not the target; it also writes to the workload.
     pub owner: Option<ObjectRef>,
-    /// How pods that exist already get the sidecar.
+    /// How to roll existing pods so that they get the sidecar.
     pub roll: Roll,
-    /// What is scaled.
+    /// What to scale.
     pub scale: Scale,
     /// Where the model answers.
     pub server: Server,
-    /// The adapter, where the target says it and its pods do not tell.
+    /// The adapter, if the target determines it rather than its pods.
     pub adapter: Option<&'static str>,
-    /// What users should know.
+    /// Warnings for the user.
     pub warnings: Vec<Finding>,
 }
 
-/// The longest [`Target::chain`].
+/// The maximum length of [`Target::chain`].
 pub const MAX_CHAIN: usize = 10;
 
-/// How pods that exist already are replaced.
+/// How to replace existing pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roll {
-    /// An annotation at this path (tokens, the annotation's own key left out) of this object, which is the target or
-    /// owns it, makes the controller behind it roll.
+    /// Set an annotation on this object, which is the target or its owner, so that its controller rolls the pods. The
+    /// path consists of tokens and excludes the annotation's key.
     Annotate(ObjectRef, Vec<&'static str>),
-    /// An annotation in the pod template of each of these workloads.
+    /// Set an annotation in the pod template of each of these workloads.
     AnnotateTemplate(Vec<ObjectRef>),
-    /// Nothing rolls them: they are evicted one by one.
+    /// Evict pods one by one, because nothing rolls them.
     Evict,
 }
 
-/// What a `ScaledObject` points at.
+/// What a `ScaledObject` refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// This object, by its `/scale`.
+    /// This object, through its `/scale` subresource.
     Object(ObjectRef),
-    /// This object, as long as its owner is told to leave the number to others (SO-5).
+    /// This object, while an annotation makes its owner leave the replicas to another autoscaler (SO-5).
     Claimed(ObjectRef, Claim),
-    /// Nothing: `ScalingNotSupported`, with the remedy (SO-4).
+    /// Nothing: `ScalingNotSupported` with the remedy (SO-4).
     Refused(Finding),
 }
 
-/// What tells an owner that others scale: an annotation of ours on it.
+/// Our annotation that makes an owner leave scaling to others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The owner, which has an autoscaler of its own otherwise.
+    /// The owner, which otherwise creates its own autoscaler.
     pub owner: ObjectRef,
-    /// Whether the annotation is there.
+    /// Whether the annotation is set.
     pub is_made: bool,
-    /// Whether the workload's pod template says of it what the owner says. Until then the owner is about to write it,
-    /// and pods are replaced.
+    /// Whether the annotation in the workload's pod template matches the owner's. Until it does, the owner is about to
+    /// update the template, which replaces the pods.
     pub is_followed: bool,
 }
 
-/// Something that was found out about a target.
+/// A problem or caveat found while resolving a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// For conditions and Events.
+    /// The reason for conditions and Events.
     pub reason: FindingReason,
-    /// What is wrong and what to do.
+    /// What is wrong and what to do about it.
     pub message: String,
 }
 
-/// Reasons of the condition `TargetResolved` and of Events about targets (BIND-5).
+/// Reasons of condition `TargetResolved` and of Events about targets (BIND-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FindingReason {
-    /// No object has this name.
+    /// No object of this name exists.
     TargetNotFound,
-    /// The target is there, its workload not yet, or a field cannot be read.
+    /// The target exists, but its workload does not yet, or a field cannot be read.
     TargetNotReady,
     /// The user has stopped the target: it has no workload until it is started again.
     TargetStopped,
     /// The API server does not know the kind.
     KindNotInstalled,
-    /// We may not read the kind.
+    /// The operator has no permission to read the kind.
     KindForbidden,
-    /// A target of this kind, or as it is set up, cannot be bound.
+    /// This kind of target, or this configuration of it, cannot be bound.
     UnsupportedTarget,
-    /// Several workloads answer.
+    /// Several workloads match.
     Ambiguous,
-    /// The workload cannot be scaled by us.
+    /// We cannot scale the workload.
     ScalingNotSupported,
     /// The workload belongs to an object that should be bound instead (RES-4).
     HasOwner,
-    /// Nothing is known of the controller that made the workload (RES-24).
+    /// The controller that created the workload is unknown (RES-24).
     UnknownOwner,
-    /// Something to know before scaling; for actors that scale.
+    /// A caveat for actors that scale.
     ScalingCaveat,
-    /// Something to know of a target of this kind, or as it is set up.
+    /// A caveat for targets of this kind, or with this configuration.
     BindingCaveat,
 }
 
 impl FindingReason {
-    /// The reason as status and Events write it.
+    /// The reason as used in status and Events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -224,7 +224,7 @@ impl fmt::Display for FindingReason {
 }
 
 impl Finding {
-    /// A finding with this message.
+    /// Creates a finding with this message.
     #[must_use]
     pub fn new(reason: FindingReason, message: impl Into<String>) -> Self {
         Self {
@@ -241,7 +241,7 @@ impl From<Result<Target, Resolution>> for Resolution {
 }
 
 impl Scale {
-    /// What is scaled.
+    /// The object to scale, if any.
     #[must_use]
     pub fn object(&self) -> Option<&ObjectRef> {
         match self {
@@ -250,7 +250,7 @@ impl Scale {
         }
     }
 
-    /// What the owner of that must be told.
+    /// The annotation that the object's owner needs, if any.
     #[must_use]
     pub fn claim(&self) -> Option<&Claim> {
         match self {
@@ -259,18 +259,18 @@ impl Scale {
         }
     }
 
-    /// Nothing of this kind is scaled ([`Resolver::never_scaled`]).
+    /// For a kind that is never scaled ([`Resolver::never_scaled`]).
     fn never(itself: &ObjectRef, why: &str) -> Self {
         Self::refused(format!("{itself}: {why}"))
     }
 
-    /// Nothing is scaled, for this reason and with this remedy.
+    /// Scaling is refused for this reason, which includes the remedy.
     fn refused(message: impl Into<String>) -> Self {
         Self::Refused(Finding::new(FindingReason::ScalingNotSupported, message))
     }
 }
 
-/// Several workloads answer.
+/// The resolution of a target with several matching workloads.
 fn ambiguous(target: &ObjectRef, workloads: impl Iterator<Item = ObjectRef>) -> Resolution {
     let mut names: Vec<_> = workloads.map(|it| it.to_string()).collect();
     names.sort();
@@ -283,16 +283,16 @@ fn ambiguous(target: &ObjectRef, workloads: impl Iterator<Item = ObjectRef>) -> 
     ))
 }
 
-/// The kind of the resolver that knows no kind.
+/// Placeholder kind of the fallback resolver.
 pub const ANY: GroupKind<'static> = GroupKind {
     group: "*",
     kind: "*",
 };
 
-/// Kinds whose objects are their own workloads.
+/// Kinds whose objects are workloads themselves.
 static PLAIN: [&dyn Resolver; 2] = [&plain::DEPLOYMENT, &plain::STATEFUL_SET];
 
-/// Kinds of other controllers whose rows are known.
+/// Kinds of other controllers with a resolver of their own.
 static KNOWN: [&dyn Resolver; 11] = [
     &kaito::WORKSPACE,
     &kaito::INFERENCE_SET,
@@ -307,7 +307,7 @@ static KNOWN: [&dyn Resolver; 11] = [
     &bento::BENTO_DEPLOYMENT,
 ];
 
-/// How a kind is understood: by its own row, else by who owns what (RES-3).
+/// The resolver of a kind; kinds without one of their own are resolved by following owner references (RES-3).
 #[must_use]
 pub fn resolver(group: &str, kind: &str) -> &'static dyn Resolver {
     let wanted = GroupKind { group, kind };
@@ -319,26 +319,26 @@ fn known(kind: GroupKind<'_>) -> Option<&'static dyn Resolver> {
     KNOWN.into_iter().find(|it| it.group_kind() == kind)
 }
 
-/// The kinds of other controllers that have a row of their own.
+/// The kinds of other controllers with a resolver of their own.
 pub fn known_kinds() -> impl Iterator<Item = GroupKind<'static>> {
     KNOWN.into_iter().map(Resolver::group_kind)
 }
 
-/// Every kind that some row asks for.
+/// Every kind that any resolver reads.
 fn all_related() -> Vec<GroupKind<'static>> {
     let related = KNOWN.into_iter().flat_map(Resolver::related);
     related.copied().collect()
 }
 
-/// The pods of a binding: what its kind tells by convention, or, once the target was resolved, what status says.
+/// Matches the pods of a binding: by its kind's convention or, once the target is resolved, by status.
 #[must_use]
 pub fn pods_of(target: &WorkloadRef, resolved: Option<&ResolvedTarget>) -> PodMatch {
     let row = resolver(target.group(), &target.kind);
     pods_by(row, &target.name, resolved)
 }
 
-/// As [`pods_of`], by the resolver of the target's kind. An object that groups the pods of several workloads keeps the
-/// owners of the convention, or has those objects in between that were found to be its own.
+/// Like [`pods_of`], for a given resolver. For a target that groups the pods of several workloads, status either keeps
+/// the owners of the convention or names the intermediate objects that belong to the target.
 #[must_use]
 pub fn pods_by(row: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) -> PodMatch {
     let convention = row.convention(name);
@@ -361,7 +361,7 @@ pub fn pods_by(row: &dyn Resolver, name: &str, status: Option<&ResolvedTarget>) 
 }
 
 impl Target {
-    /// The target as status keeps it: [`pods_of`] reads it back.
+    /// The target as stored in status, from which [`pods_of`] reads it back.
     #[must_use]
     pub fn to_status(&self, namespace: &str) -> ResolvedTarget {
         let selector = self.pods.labels.to_string();

@@ -1,10 +1,10 @@
-//! Names of objects and kinds.
+//! References to objects and kinds.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// A kind in its API group, without a version: the preferred one of the API server is used (RES-1).
+/// A kind in its API group, without a version: reads use the API server's preferred version (RES-1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupKind<'a> {
     /// API group; empty for the core group.
@@ -22,21 +22,21 @@ impl fmt::Display for GroupKind<'_> {
     }
 }
 
-/// An object of the target's namespace. Written as `Kind/name`.
+/// An object in the target's namespace, written as `Kind/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRef {
-    /// API group and version, as the object was read.
+    /// API group and version as read from the object.
     pub api_version: String,
     /// Kind.
     pub kind: String,
     /// Name.
     pub name: String,
-    /// UID, where it was read.
+    /// UID, if it was read.
     pub uid: Option<String>,
 }
 
 impl ObjectRef {
-    /// The object that this is, if it says its kind and name.
+    /// The reference to an object, if it has kind and name.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let text = |path: &str| {
@@ -51,7 +51,7 @@ impl ObjectRef {
         })
     }
 
-    /// Its kind in its group.
+    /// The object's kind in its API group.
     #[must_use]
     pub fn group_kind(&self) -> GroupKind<'_> {
         GroupKind {
@@ -84,7 +84,7 @@ pub fn controller_of(object: &Value) -> Option<ObjectRef> {
     })
 }
 
-/// The group of `group/version`; empty for `v1`.
+/// The group in `group/version`; empty for `v1`.
 pub(super) fn group_of(api_version: &str) -> &str {
     api_version
         .split_once('/')

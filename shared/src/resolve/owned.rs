@@ -1,4 +1,4 @@
-//! What belongs to whom: by the uid of the controller owner, never by a name alone (RES-2).
+//! Ownership between objects: by the UID of the controller owner, never by name alone (RES-2).
 
 use serde_json::Value;
 
@@ -41,9 +41,9 @@ pub(super) const REVISION: GroupKind<'static> = GroupKind {
     kind: "Revision",
 };
 
-/// The set of leaders and workers that a pod is of.
+/// Label with the name of a pod's `LeaderWorkerSet`.
 const LWS_NAME: &str = "leaderworkerset.sigs.k8s.io/name";
-/// The pod's place in its group; the leader's is 0.
+/// Label with the index of a pod in its group; the leader has 0.
 const LWS_WORKER: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
 /// A workload that belongs to a target.
@@ -58,7 +58,7 @@ impl<'a> Owned<'a> {
         name.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A label of the pods that it makes.
+    /// A label in the pod template.
     pub(super) fn pod_label(self, key: &str) -> Option<&'a str> {
         let template = template(self.object)?;
         template.pointer("/metadata/labels")?.get(key)?.as_str()
@@ -70,7 +70,7 @@ impl<'a> Owned<'a> {
     }
 }
 
-/// The pod template of a workload; that of the leaders where it has leaders and workers.
+/// The pod template of a workload; of a `LeaderWorkerSet` the leaders' template.
 #[must_use]
 pub fn template(workload: &Value) -> Option<&Value> {
     let one = workload.pointer("/spec/template");
@@ -83,7 +83,7 @@ pub fn template(workload: &Value) -> Option<&Value> {
 }
 
 impl Related {
-    /// Objects of a kind whose controller owner has this uid.
+    /// The objects of a kind whose controller owner has this UID.
     pub(super) fn of<'a>(
         &'a self,
         kind: GroupKind<'static>,
@@ -97,15 +97,15 @@ impl Related {
     }
 }
 
-/// A workload at the end of a chain of owners that begins below the target.
+/// A workload reached by following owner references down from the target.
 pub(super) struct Reached<'a> {
     pub(super) object: &'a Value,
     pub(super) workload: ObjectRef,
-    /// From below the target to the workload itself.
+    /// The objects between target and workload, including the workload.
     pub(super) chain: Vec<ObjectRef>,
 }
 
-/// Kinds that lead from a target to its workloads, and these.
+/// Workload kinds, and the intermediate kinds between a target and its workloads.
 pub(super) const ON_THE_WAY: [GroupKind<'static>; 8] = [
     DEPLOYMENT,
     STATEFUL_SET,
@@ -117,7 +117,7 @@ pub(super) const ON_THE_WAY: [GroupKind<'static>; 8] = [
     REVISION,
 ];
 
-/// Kinds whose pods are their own.
+/// Kinds that create pods themselves.
 const WORKLOADS: [GroupKind<'static>; 5] = [
     DEPLOYMENT,
     STATEFUL_SET,
@@ -126,14 +126,14 @@ const WORKLOADS: [GroupKind<'static>; 5] = [
     LEADER_WORKER_SET,
 ];
 
-/// How far below a target its workload may be.
+/// How many levels below a target its workload may be.
 const DEEPEST: usize = 4;
 
 pub(super) fn is_workload(kind: GroupKind<'_>) -> bool {
     WORKLOADS.into_iter().any(|it| it == kind)
 }
 
-/// All workloads below an object, down to four levels.
+/// All workloads below an object, down to [`DEEPEST`] levels.
 pub(super) fn below<'a>(related: &'a Related, uid: &'a str) -> Vec<Reached<'a>> {
     let mut found = Vec::new();
     let mut level: Vec<(&str, Vec<ObjectRef>)> = vec![(uid, Vec::new())];
@@ -168,7 +168,7 @@ pub(super) fn below<'a>(related: &'a Related, uid: &'a str) -> Vec<Reached<'a>> 
     found
 }
 
-/// The selector of a workload's pods, as it says itself.
+/// The selector in a workload's spec.
 pub(super) fn selector_of(workload: &Value) -> Option<Selector> {
     let api_version = workload.get("apiVersion")?.as_str()?;
     let kind = workload.get("kind")?.as_str()?;
@@ -178,19 +178,19 @@ pub(super) fn selector_of(workload: &Value) -> Option<Selector> {
     Selector::from_json(workload.pointer("/spec/selector")?).ok()
 }
 
-/// Only they answer for their group.
+/// Selects leaders only, because only they serve requests for their group.
 fn leaders_of(name: &str) -> Selector {
     Selector::of_labels([(LWS_NAME, name), (LWS_WORKER, "0")])
 }
 
-/// Pods of the `ReplicaSet`s of this Deployment.
+/// Matches pods of the `ReplicaSet`s of this Deployment.
 pub(super) fn of_deployment(name: impl Into<String>) -> OwnerRule {
     OwnerRule::ReplicaSetOf {
         deployment: name.into(),
     }
 }
 
-/// Pods of this `StatefulSet`.
+/// Matches pods of this `StatefulSet`.
 pub(super) fn of_stateful_set(name: impl Into<String>) -> OwnerRule {
     OwnerRule::Named {
         kind: STATEFUL_SET,

@@ -1,4 +1,4 @@
-//! Workloads that belong to an object which should be bound instead (RES-4).
+//! Workloads owned by an object that should be bound instead (RES-4).
 
 use serde_json::Value;
 
@@ -8,14 +8,14 @@ use super::{
     controller_of, known,
 };
 
-/// What an owner's row says of a workload of its.
+/// How a workload rolls and scales according to its owner.
 pub(super) struct Followed {
     pub(super) roll: Roll,
     pub(super) scale: Scale,
     pub(super) warnings: Vec<Finding>,
 }
 
-/// What to say of an object that belongs to another.
+/// The finding for an object that belongs to another one.
 pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
     let advice = match Family::of(owner.group_kind()) {
         Family::Generic => "it may take back what is changed there".to_owned(),
@@ -27,7 +27,8 @@ pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
     )
 }
 
-/// How a plain workload rolls and scales, by what owns it. `Err`: its owner cannot be bound, and so neither can it.
+/// Determines how a plain workload rolls and scales from its owner. `Err` if the owner, and thus the workload, cannot
+/// be bound.
 pub(super) fn follow(
     target: &Value,
     workload: &ObjectRef,
@@ -42,7 +43,7 @@ pub(super) fn follow(
     let Some(direct) = owner else {
         return Ok(as_its_own(Vec::new()));
     };
-    // an eviction is the one way to a new pod that no owner takes back
+    // eviction is the only way to replace pods that no owner reverts
     let carefully = |owner: &ObjectRef, why: Option<String>| {
         Followed {
         roll: Roll::Evict,
@@ -83,7 +84,7 @@ pub(super) fn follow(
         Resolution::Refused(finding) if finding.reason == FindingReason::UnsupportedTarget => {
             Err(finding)
         }
-        // the row is about another workload of its, or not known yet
+        // the owner's resolver refers to another workload, or cannot resolve the owner yet
         Resolution::Waiting(finding) | Resolution::Refused(finding) => Ok(carefully(
             &owner,
             Some(format!(
@@ -94,7 +95,7 @@ pub(super) fn follow(
     }
 }
 
-/// The nearest owner of a known kind. A Knative Service belongs to an `InferenceService` in turn, which writes it.
+/// The nearest owner of a known kind. Continues above a Knative Service, which an `InferenceService` may own and write.
 fn row_above<'a>(
     target: &Value,
     related: &'a Related,
@@ -122,7 +123,7 @@ fn row_above<'a>(
     found
 }
 
-/// The target and its owners, as an owner's row asks for them.
+/// The target and its owners, in the form that the owner's resolver expects.
 fn chain_only(target: &Value, related: &Related) -> Related {
     let mut chain = Related::default();
     for object in related.owners.iter().chain([target]) {

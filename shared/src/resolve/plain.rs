@@ -1,4 +1,4 @@
-//! Deployments and `StatefulSet`s, which are their own workloads (RES-10 to RES-12).
+//! Deployments and `StatefulSet`s, which are workloads themselves (RES-10 to RES-12).
 
 use serde_json::Value;
 
@@ -14,13 +14,13 @@ use super::{
 pub(super) static DEPLOYMENT: Plain = Plain("Deployment", |name| of_deployment(name));
 pub(super) static STATEFUL_SET: Plain = Plain("StatefulSet", |name| of_stateful_set(name));
 
-/// Images by the beginning of their name, whose server's port and protocol are known (RES-11, RES-12).
+/// Image name prefixes of servers with a known port and protocol (RES-11, RES-12).
 const KNOWN_IMAGES: [(&str, u16, &str); 2] = [
     ("vllm", 8000, "openai_chat"),
     ("tritonserver", 8000, "kserve_v2"),
 ];
 
-/// A kind whose objects make their pods themselves, and whose pods these are.
+/// A kind whose objects create pods themselves, with the owner rule for these pods.
 pub(super) struct Plain(&'static str, fn(&str) -> OwnerRule);
 
 impl Resolver for Plain {
@@ -81,7 +81,7 @@ impl Resolver for Plain {
     }
 }
 
-/// By the image, else by the first port that is declared.
+/// Recognises the server by image, otherwise uses the first declared port.
 pub(super) fn server(containers: &[ContainerShape<'_>], main: Option<&str>) -> Server {
     let Some(container) = main_container(containers, main) else {
         return Server::on_port(None, "rest");

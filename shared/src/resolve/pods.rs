@@ -1,25 +1,25 @@
-//! Which pods are a target's: by labels and by controller owner, both (RES-5).
+//! Matches a target's pods by both labels and controller owner (RES-5).
 
 use super::object::group_of;
 use super::owned::{APPS, DAEMON_SET, LEADER_WORKER_SET, REPLICA_SET, STATEFUL_SET};
 use super::{GroupKind, Selector};
 
-/// Label that the Deployment controller puts on each of its pods: the last part of their `ReplicaSet`'s name.
+/// Label that the Deployment controller sets on each of its pods: the suffix of the name of their `ReplicaSet`.
 pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// The longest name of an object; the Deployment controller shortens a Deployment's name to it.
+/// The maximum length of an object's name; the Deployment controller truncates a Deployment's name to fit.
 const LONGEST_NAME: usize = 253;
 
-/// The pods of a target. A loose pod with copied labels is none of them.
+/// Matches the pods of a target. An unmanaged pod with copied labels does not match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodMatch {
-    /// What their labels say.
+    /// Selector for the pods' labels.
     pub labels: Selector,
-    /// Whose they are.
+    /// Rule for the pods' controller owner.
     pub owner: OwnerRule,
 }
 
-/// Whose a pod must be.
+/// Rule for the controller owner of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnerRule {
     /// Its controller owner is of this kind.
@@ -36,11 +36,11 @@ pub enum OwnerRule {
         /// Name of the Deployment.
         deployment: String,
     },
-    /// One of these holds.
+    /// Any of these rules matches.
     AnyOf(Vec<OwnerRule>),
 }
 
-/// The controller owner of a pod, as its metadata names it.
+/// The controller owner of a pod, as in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller<'a> {
     /// API group and version.
@@ -52,7 +52,7 @@ pub struct Controller<'a> {
 }
 
 impl PodMatch {
-    /// No pod is one of them.
+    /// Matches no pod.
     pub(super) fn nothing() -> Self {
         Self {
             labels: Selector::default(),
@@ -60,7 +60,7 @@ impl PodMatch {
         }
     }
 
-    /// Whether a pod with these labels and this controller owner is one of them.
+    /// Whether a pod with these labels and this controller owner matches.
     #[must_use]
     pub fn matches<'p>(
         &self,
@@ -73,7 +73,7 @@ impl PodMatch {
 }
 
 impl OwnerRule {
-    /// The owner of the pods of a workload, where its kind tells.
+    /// The rule for pods of a workload, if its kind determines one.
     #[must_use]
     pub fn of_workload(api_version: &str, kind: &str, name: &str) -> Option<Self> {
         let group = group_of(api_version);
@@ -86,7 +86,7 @@ impl OwnerRule {
             (APPS, "StatefulSet") => STATEFUL_SET,
             (APPS, "DaemonSet") => DAEMON_SET,
             (APPS, "ReplicaSet") => REPLICA_SET,
-            // leaders are of a StatefulSet of its name, workers of one per leader
+            // leaders belong to a StatefulSet of its name, workers to one StatefulSet per leader
             _ if (GroupKind { group, kind }) == LEADER_WORKER_SET => STATEFUL_SET,
             _ => return None,
         };
@@ -96,7 +96,7 @@ impl OwnerRule {
         })
     }
 
-    /// Whether pods of this controller can be pods of the target, whatever their labels say.
+    /// Whether pods of this controller can belong to the target, whatever their labels.
     #[must_use]
     pub fn is_met_by(&self, owner: &Controller<'_>) -> bool {
         let hash = owner.name.rsplit_once('-').map(|(_, hash)| hash);

@@ -1,4 +1,4 @@
-//! `KubeRay`: workers of a cluster, or of all clusters that a service makes (RES-18, RES-19). They are bare pods.
+//! `KubeRay`: the workers of a cluster, or of all clusters of a service (RES-18, RES-19). Workers are bare pods.
 
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ impl Cluster {
         let itself = &cluster.itself;
         let autoscaled = judge(&cluster, &["spec"])?;
         let own = cluster.warning_of_owner();
-        // Ray Serve's settings are not here to be read
+        // Ray Serve's configuration is not part of the `RayCluster`
         let proxy = caveat(format!(
             "{itself}: a worker answers on port 8000 only where Ray Serve runs a proxy on it; keep proxy_location: EveryNode in the Serve config, or set spec.runtime.targetURL"
         ));
@@ -86,8 +86,8 @@ impl Resolver for Service {
         SERVICE_KIND
     }
 
-    /// The workers of no cluster: a `RayJob` and a user name their clusters as a service does, so only the owner of a
-    /// `RayCluster` tells whose its workers are (SAFE-30).
+    /// Matches no cluster: a `RayJob` or a user may name a cluster like those of a service, so only the owner of a
+    /// `RayCluster` identifies the target of its workers (SAFE-30).
     fn convention(&self, _: &str) -> PodMatch {
         let (key, value) = NODE_TYPE;
         let labels = [
@@ -138,7 +138,7 @@ impl Service {
         let clusters = related.of(CLUSTER_KIND, service.uid);
         let made = clusters.filter(|it| it.label(ORIGIN).is_none_or(|it| it == service.name()));
         let mut clusters: Vec<ObjectRef> = made.filter_map(|it| ObjectRef::of(it.object)).collect();
-        // the one that answers comes first
+        // the active cluster comes first
         clusters.sort_by_key(|it| (Some(&*it.name) != active, it.name.clone()));
         if clusters.is_empty() {
             return Err(waiting(format!(
@@ -170,7 +170,7 @@ impl Service {
     }
 }
 
-/// Whether there are workers at all, and who else counts them.
+/// Refuses a cluster without workers, and warns if Ray's autoscaler sets their number.
 fn judge(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>> {
     let itself = &target.itself;
     let at = |key| [cluster, &[key]].concat();
@@ -195,7 +195,7 @@ fn caveat(message: String) -> Finding {
     Finding::new(FindingReason::BindingCaveat, message)
 }
 
-/// Where Serve's proxies run, if that is not every node: a line of its configuration, which is YAML or JSON.
+/// The value of `proxy_location` in the Serve config, which is YAML or JSON, unless it is every node.
 fn proxy_elsewhere(config: &str) -> Option<&str> {
     let (_, after) = config.split_once("proxy_location")?;
     let place = after.trim_start_matches(['"', '\'', ':', ' ', '\t']);

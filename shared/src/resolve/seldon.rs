@@ -18,7 +18,7 @@ const KIND: GroupKind<'static> = GroupKind {
 };
 const ID: &str = "seldon-deployment-id";
 const APP: &str = "app";
-/// It answers for all containers of a graph.
+/// The container that serves all containers of an inference graph.
 const ENGINE: &str = "seldon-container-engine";
 
 pub(super) struct SeldonDeployment;
@@ -105,7 +105,7 @@ impl SeldonDeployment {
     }
 }
 
-/// Names of its Deployments, without those that explain the answers of another.
+/// The target's Deployments, without explainers.
 fn deployments<'a>(seldon: &Fields<'a>) -> Read<Vec<&'a str>> {
     let path = ["status", "deploymentStatus"];
     let mut names = Vec::new();

@@ -1,4 +1,4 @@
-//! Seldon Core 2: a Server has pods, a Model is loaded into a Server's (RES-22).
+//! Seldon Core 2: a Server has pods, and a Model is loaded into the pods of a Server (RES-22).
 
 use serde_json::Value;
 
@@ -51,7 +51,7 @@ impl Resolver for SeldonServer {
 }
 
 impl SeldonServer {
-    /// A `StatefulSet`, or a Deployment where a flag of Seldon says so.
+    /// A Server's workload is a `StatefulSet`, or a Deployment if Seldon is so configured.
     fn read(&self, target: &Value, related: &Related) -> Read<Target> {
         let seldon = Fields::of(target, SERVER_KIND.kind)?;
         let itself = &seldon.itself;
@@ -81,7 +81,7 @@ impl SeldonServer {
             chain: vec![itself.clone(), workload.clone()],
             owner: None,
             roll: Roll::AnnotateTemplate(vec![workload.clone()]),
-            // Seldon writes the replicas of what it makes at each turn
+            // Seldon resets the workload's replicas on every reconcile, so scale the Server instead
             scale: Scale::Object(itself.clone()),
             server: server(),
             adapter: None,

@@ -1,43 +1,43 @@
-//! Label selectors: read from a workload, written into status as Kubernetes writes them, and read back.
+//! Label selectors: read from workloads, and written to and read from status in Kubernetes' string format.
 
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-/// What labels must say. An empty one holds for every pod.
+/// A label selector. An empty one matches every pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(Vec<Requirement>);
 
-/// What one label must say.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Requirement {
-    /// Key of the label.
+    /// The label's key.
     pub key: String,
-    /// How its value is compared.
+    /// How to compare the label's value.
     pub operator: Operator,
 }
 
-/// How a label's value is compared.
+/// How to compare a label's value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// It is one of these.
+    /// The value is one of these.
     In(Vec<String>),
-    /// It is none of these, or there is no such label.
+    /// The value is none of these, or the label is missing.
     NotIn(Vec<String>),
-    /// The label is there.
+    /// The label exists.
     Exists,
-    /// The label is not there.
+    /// The label does not exist.
     DoesNotExist,
 }
 
-/// A text or an object that is no selector.
+/// Input that is not a valid label selector.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0} is no label selector")]
 pub struct NoSelector(String);
 
 impl Selector {
-    /// All of these must hold.
+    /// A selector with all of these requirements.
     #[must_use]
     pub fn new(requirements: impl IntoIterator<Item = Requirement>) -> Self {
         let mut all: Vec<_> = requirements.into_iter().collect();
@@ -46,7 +46,7 @@ impl Selector {
         Self(all)
     }
 
-    /// These labels have these values.
+    /// A selector for these label values.
     #[must_use]
     pub fn of_labels<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self::new(labels.into_iter().map(|(key, value)| Requirement {
@@ -55,13 +55,13 @@ impl Selector {
         }))
     }
 
-    /// All that must hold, sorted.
+    /// The requirements, sorted.
     #[must_use]
     pub fn requirements(&self) -> &[Requirement] {
         &self.0
     }
 
-    /// The only value that a label may have.
+    /// The only value that a label may have, if there is just one.
     #[must_use]
     pub fn value_of(&self, key: &str) -> Option<&str> {
         self.0.iter().find_map(|it| match &it.operator {
@@ -72,7 +72,7 @@ impl Selector {
         })
     }
 
-    /// Whether labels say so.
+    /// Whether the labels satisfy all requirements.
     #[must_use]
     pub fn matches<'p>(&self, label: &impl Fn(&str) -> Option<&'p str>) -> bool {
         self.0.iter().all(|it| {
@@ -89,10 +89,10 @@ impl Selector {
         })
     }
 
-    /// A selector as a field of a workload or of a webhook configuration.
+    /// Reads a selector as in a workload or a webhook configuration.
     ///
     /// # Errors
-    /// When it is not of that shape.
+    /// When the value is not a valid selector.
     pub fn from_json(selector: &Value) -> Result<Self, NoSelector> {
         let refuse = || NoSelector(selector.to_string());
         let mut all = Vec::new();
@@ -112,7 +112,7 @@ impl Selector {
         Ok(Self::new(all))
     }
 
-    /// The selector as an object of Kubernetes has it.
+    /// The selector in the JSON form of the Kubernetes API.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut labels = Map::new();
@@ -146,16 +146,16 @@ impl Selector {
         Value::Object(selector)
     }
 
-    /// Reads what [`Display`](fmt::Display) writes, which is what `kubectl -l` takes.
+    /// Parses the string format of [`Display`](fmt::Display), which is that of `kubectl -l`.
     ///
     /// # Errors
-    /// When the text is none.
+    /// When the text is not a valid selector.
     pub fn parse(text: &str) -> Result<Self, NoSelector> {
         let refuse = || NoSelector(format!("\"{text}\""));
         let mut all = Vec::new();
         let mut rest = text.trim();
         while !rest.is_empty() {
-            // a comma inside parentheses does not end a requirement
+            // a comma in parentheses does not end a requirement
             let mut depth = 0_u32;
             let end = rest.find(|c| {
                 match c {

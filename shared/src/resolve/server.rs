@@ -1,4 +1,4 @@
-//! Where a model answers inside a pod.
+//! Where a model answers in its pod.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use super::Resolver;
 use super::owned::template;
 use crate::api::ResolvedTarget;
 
-/// Annotation by which a pod names the container that matters; injectors that put theirs first set it.
+/// Annotation that names a pod's main container; injectors that insert their own container first set it.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Containers that other systems add to pods and may put first.
+/// Containers that other systems inject into pods, possibly as the first one.
 const OF_INJECTORS: [&str; 6] = [
     "istio-proxy",
     "linkerd-proxy",
@@ -19,39 +19,39 @@ const OF_INJECTORS: [&str; 6] = [
     "queue-proxy",
 ];
 
-/// A container, as far as it tells where the model answers.
+/// The properties of a container that tell where the model answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContainerShape<'a> {
-    /// Its name.
+    /// Name of the container.
     pub name: &'a str,
-    /// Its image.
+    /// Image of the container.
     pub image: &'a str,
-    /// The first port that it declares.
+    /// The first port that the container declares.
     pub port: Option<u16>,
-    /// Whether its probes ask by HTTPS.
+    /// Whether its probes use HTTPS.
     pub https: bool,
 }
 
 impl ContainerShape<'_> {
-    /// The image's name, without registry, folders, tag and digest.
+    /// The image's name without registry, path, tag and digest.
     pub(super) fn image_name(&self) -> &str {
         self.image.rsplit('/').next().unwrap_or(self.image)
     }
 }
 
-/// Where the model answers, and in which protocol.
+/// Where the model answers, and by which protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its URL; `None`: `TargetURLUnknown`, unless the actor says it.
+    /// URL of the model; `None` means `TargetURLUnknown`, unless the actor sets the URL.
     pub url: Option<String>,
-    /// The adapter that speaks its protocol: a function of `asya_adapters`.
+    /// The adapter for the model's protocol: a function in `asya_adapters`.
     pub adapter: &'static str,
 }
 
-/// Adapters that a target itself may ask for, by what it says of its protocol.
+/// Adapters that a target's own protocol setting may select.
 const OF_TARGETS: [&str; 2] = ["kserve_v1", "kserve_v2"];
 
-/// The adapter that status names for a target. A name that this release does not know is none.
+/// The adapter recorded in status; `None` if this release does not know it.
 #[must_use]
 pub fn adapter_of(resolved: Option<&ResolvedTarget>) -> Option<&'static str> {
     let named = resolved?.adapter.as_deref()?;
@@ -59,7 +59,7 @@ pub fn adapter_of(resolved: Option<&ResolvedTarget>) -> Option<&'static str> {
 }
 
 impl Server {
-    /// One that answers on this port of the same pod: by no Service, since each pod has its own sidecar.
+    /// A server on this port of the same pod. Bypasses any Service, because each pod has its own sidecar.
     #[must_use]
     pub fn on_port(port: Option<u16>, adapter: &'static str) -> Self {
         Self {
@@ -69,21 +69,21 @@ impl Server {
     }
 }
 
-/// The container with the model: the one that the pod itself names, else the first that no injector put there.
+/// The model's container: the one that the pod's annotation names, otherwise the first that is not from an injector.
 #[must_use]
 pub fn main_container<'c, 'a>(
     containers: &'c [ContainerShape<'a>],
     named: Option<&str>,
 ) -> Option<&'c ContainerShape<'a>> {
     let own = |it: &&ContainerShape<'_>| !OF_INJECTORS.contains(&it.name);
-    // an injector may name what another one has put first
+    // one injector may name the container that another has put first
     let by_name = named.and_then(|name| containers.iter().filter(own).find(|it| it.name == name));
     by_name
         .or_else(|| containers.iter().find(own))
         .or_else(|| containers.first())
 }
 
-/// Where the pods of a workload answer, by its template.
+/// Where the pods of a workload answer, according to its pod template.
 pub(super) fn template_server(resolver: &dyn Resolver, workload: &Value) -> Server {
     let template = template(workload);
     let main = template

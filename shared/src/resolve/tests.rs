@@ -96,7 +96,7 @@ fn a_deployment_is_its_own_workload() {
 
 /// RES-10
 #[test]
-fn without_a_declared_port_the_url_is_unknown() {
+fn url_is_unknown_without_a_declared_port() {
     let mut target = deployment();
     target["spec"]["template"]["spec"]["containers"][0]["ports"] = json!([]);
     assert_eq!(found(&target).server.url, None);
@@ -104,7 +104,7 @@ fn without_a_declared_port_the_url_is_unknown() {
 
 /// RES-11, RES-12
 #[test]
-fn servers_that_are_known_by_their_image_need_no_declared_port() {
+fn known_images_need_no_declared_port() {
     for (image, adapter) in [
         ("vllm/vllm-openai:v0.11.0", "openai_chat"),
         ("registry:5000/mirror/vllm-cpu@sha256:0123", "openai_chat"),
@@ -174,7 +174,7 @@ fn a_field_of_unexpected_type_makes_the_target_wait() {
 
 /// RES-4
 #[test]
-fn a_workload_of_a_known_owner_advises_to_bind_that() {
+fn finding_of_an_owned_workload_advises_to_bind_the_owner() {
     let owned = |api_version, kind| {
         let mut target = deployment();
         target["metadata"]["ownerReferences"] = json!([
@@ -252,7 +252,7 @@ fn pods_of_a_deployment_belong_to_a_replica_set_named_after_it() {
 
 /// RES-5
 #[test]
-fn a_replica_set_of_a_very_long_name_is_shortened_and_known() {
+fn truncated_replica_set_name_still_matches() {
     let name: String = "d".repeat(250);
     let replica_set: &'static str = format!("{}-5d8f7c", "d".repeat(246)).leak();
     let pods = resolver("apps", "Deployment").convention(&name);
@@ -272,7 +272,7 @@ fn pods_of_a_stateful_set_belong_to_it_by_name() {
 
 /// RES-5
 #[test]
-fn owners_may_be_told_by_kind_or_by_one_of_several_rules() {
+fn owner_rule_matches_by_kind_or_by_any_of_several_rules() {
     let kind = GroupKind {
         group: "apps",
         kind: "StatefulSet",

@@ -1,8 +1,8 @@
-//! What KEDA needs to scale an actor's workload by the depth of its queue: everything here is a pure
-//! function from an actor, its queue and the transport's configuration to JSON (KEDA-1 to KEDA-6).
+//! Everything that KEDA needs to scale an actor's workload by queue depth, as JSON: pure functions of an actor, its
+//! queue and the transport's configuration (KEDA-1 to KEDA-6).
 //!
-//! KEDA writes its objects back whole, from types of its own: what those leave out, an empty text or a
-//! false, would be lost from what we applied and look like a rival's work. So none is sent.
+//! KEDA writes its objects back as a whole, serialised from its own types. Fields that these omit, such as an empty
+//! string or false, would disappear from what we applied and look like drift, so we never send them.
 
 mod objects;
 pub(crate) mod rabbitmq;
@@ -27,59 +27,59 @@ pub const KEDA_GROUP: &str = "keda.sh";
 /// Version of KEDA's objects.
 pub const KEDA_VERSION: &str = "v1alpha1";
 
-/// What a transport must know to name a queue to KEDA.
+/// What a transport needs to describe a queue to KEDA.
 #[derive(Clone, Copy, Debug)]
 pub struct TriggerRequest<'a> {
-    /// The queue.
+    /// The queue's name.
     pub queue: &'a str,
-    /// Its URL as the broker told it, where brokers have such.
+    /// The queue's URL as returned by the broker, if the broker uses URLs.
     pub queue_url: Option<&'a str>,
-    /// Messages per pod.
+    /// Target number of messages per pod.
     pub queue_length: i32,
-    /// The first pod starts above this.
+    /// Scale up from zero above this number of messages.
     pub activation_queue_length: i32,
-    /// Whether messages in work count.
+    /// Whether in-flight messages count.
     pub count_in_flight: bool,
 }
 
-/// A KEDA trigger, and what it logs in with.
+/// A KEDA trigger and its authentication.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
-    /// KEDA's name of the scaler.
+    /// Trigger type, as KEDA names it.
     pub kind: &'static str,
-    /// Its metadata: literal values only, since KEDA would read variables from a template in which
-    /// the sidecar is not (SO-2).
+    /// Trigger metadata. Only literal values: KEDA would resolve variables from a pod template that does not contain
+    /// the sidecar (SO-2).
     pub metadata: BTreeMap<&'static str, String>,
-    /// What it logs in with; `None` where the metadata says it all.
+    /// Authentication; `None` if the metadata suffices.
     pub authentication: Option<Authentication>,
 }
 
-/// What KEDA logs in with.
+/// How KEDA authenticates to the broker.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Authentication {
-    /// Parameters from Secrets of the actor's namespace.
+    /// Parameters from Secrets in the actor's namespace.
     pub secrets: Vec<(&'static str, SecretKeyRef)>,
-    /// Parameters from the transport's `ConfigMap`, which this makes.
+    /// Parameters for the transport's `ConfigMap`, which we create from them.
     pub settings: BTreeMap<&'static str, String>,
-    /// KEDA's identity in a cloud; empty for none.
+    /// KEDA's `podIdentity`; empty for none.
     pub pod_identity: Map<String, Value>,
 }
 
-/// Why KEDA cannot be told of a queue yet (KEDA-4).
+/// Why a queue cannot be described to KEDA yet (KEDA-4).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Untriggerable {
-    /// Neither configuration nor broker says where the queue is.
+    /// Neither the configuration nor the broker has provided the queue's URL.
     #[error(
         "the URL of queue {queue} is not known: it is once the queue is there; or set accountId and region of the transport"
     )]
     QueueUrlUnknown {
-        /// The queue.
+        /// The queue's name.
         queue: String,
     },
-    /// KEDA needs a region, and no URL has it.
+    /// KEDA needs a region, and neither configuration nor URL contains one.
     #[error("the region of queue {queue} is not known: set region of the transport")]
     RegionUnknown {
-        /// The queue.
+        /// The queue's name.
         queue: String,
     },
 }

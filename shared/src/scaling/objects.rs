@@ -1,5 +1,4 @@
-//! The `ScaledObject`, its `TriggerAuthentication`, and the `ConfigMap` with what that reads besides
-//! Secrets.
+//! The `ScaledObject`, its `TriggerAuthentication`, and the `ConfigMap` that the latter reads besides Secrets.
 
 use serde_json::{Map, Value, json};
 
@@ -11,43 +10,43 @@ use crate::hash;
 use crate::names::{TRANSPORT_CONFIG_MAP, TRIGGER_NAME, annotation, label};
 use crate::transport::QueueNames;
 
-/// KEDA puts `keda-hpa-` before a name, and a name has at most 63 characters.
+/// KEDA prefixes the HPA's name with `keda-hpa-`, and the result may have at most 63 characters.
 const LONGEST_NAME_FOR_DEFAULT_HPA: usize = 54;
 
-/// What scaling's objects are made from.
+/// Inputs of [`scaling_objects`].
 #[derive(Clone, Copy, Debug)]
 pub struct ScalingInputs<'a> {
     /// Namespace of the actor.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the actor.
     pub actor: &'a str,
-    /// Its uid.
+    /// UID of the actor.
     pub uid: &'a str,
-    /// How it scales.
+    /// The actor's scaling settings.
     pub scaling: ScalingInForce<'a>,
-    /// What is scaled.
+    /// The object to scale.
     pub target: ScaleTarget<'a>,
-    /// The transport of its queue.
+    /// The transport of the actor's queue.
     pub transport: &'a Transport,
-    /// The names of its queues.
+    /// Names of the actor's queues.
     pub names: &'a QueueNames,
-    /// The queue's URL as the broker told it, where brokers have such.
+    /// The queue's URL as returned by the broker, if the broker uses URLs.
     pub queue_url: Option<&'a str>,
 }
 
-/// What is scaled.
+/// The object to scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleTarget<'a> {
     /// Group and version.
     pub api_version: &'a str,
-    /// Kind: without it KEDA takes a Deployment.
+    /// Kind; KEDA defaults to Deployment.
     pub kind: &'a str,
-    /// Name.
+    /// Name of the object.
     pub name: &'a str,
 }
 
 impl<'a> ScaleTarget<'a> {
-    /// The workload that we make for an actor.
+    /// The workload that we create for an actor.
     #[must_use]
     pub fn workload(kind: WorkloadKind, actor: &'a str) -> Self {
         Self {
@@ -58,20 +57,20 @@ impl<'a> ScaleTarget<'a> {
     }
 }
 
-/// All that scaling an actor needs, in the order in which it is applied.
+/// All objects that scaling an actor needs, in the order in which they are applied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalingObjects {
-    /// What KEDA reads besides Secrets: all actors of the transport in the namespace share it, so it
-    /// has no owner.
+    /// Non-secret parameters for KEDA. All actors of the transport in the namespace share it, so it has no owner
+    /// reference.
     pub config_map: Option<HashedManifest>,
-    /// What KEDA logs in with.
+    /// Credentials for KEDA.
     pub trigger_authentication: Option<HashedManifest>,
-    /// What KEDA scales, and how.
+    /// The scale target and the trigger.
     pub scaled_object: HashedManifest,
 }
 
 impl ScalingObjects {
-    /// Tells KEDA to leave the workload alone (CONF-4).
+    /// Makes KEDA pause scaling of the workload (CONF-4).
     pub fn pause(&mut self) {
         let mut object = self.scaled_object.object.clone();
         let annotations = &mut object["metadata"]["annotations"];
@@ -83,10 +82,10 @@ impl ScalingObjects {
     }
 }
 
-/// Makes them.
+/// Renders the objects.
 ///
 /// # Errors
-/// When KEDA would need to know what is not known (KEDA-4).
+/// When a value that KEDA needs is not known (KEDA-4).
 pub fn scaling_objects(inputs: &ScalingInputs<'_>) -> Result<ScalingObjects, Untriggerable> {
     let trigger = inputs.transport.broker().trigger(&TriggerRequest {
         queue: &inputs.names.queue,
@@ -105,13 +104,13 @@ pub fn scaling_objects(inputs: &ScalingInputs<'_>) -> Result<ScalingObjects, Unt
     })
 }
 
-/// The name of an actor's `TriggerAuthentication`.
+/// Name of an actor's `TriggerAuthentication`.
 #[must_use]
 pub fn trigger_authentication_name(actor: &str) -> String {
     format!("{actor}-trigger-auth")
 }
 
-/// The name of a transport's `ConfigMap`. A transport may have any name, an object may not.
+/// Name of a transport's `ConfigMap`. A transport may have any name, an object may not.
 #[must_use]
 pub fn transport_config_map_name(transport: &str) -> String {
     let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -126,13 +125,13 @@ pub fn transport_config_map_name(transport: &str) -> String {
     }
 }
 
-/// The name of the HPA that KEDA makes for an actor.
+/// Name of the HPA that KEDA creates for an actor.
 #[must_use]
 pub fn hpa_name(actor: &str) -> String {
     own_hpa_name(actor).map_or_else(|| format!("keda-hpa-{actor}"), str::to_owned)
 }
 
-/// The HPA's name, where KEDA's default would be too long.
+/// The HPA name to set explicitly, where KEDA's default would be too long.
 fn own_hpa_name(actor: &str) -> Option<&str> {
     (actor.len() > LONGEST_NAME_FOR_DEFAULT_HPA).then_some(actor)
 }
@@ -219,7 +218,7 @@ fn scaled_object(inputs: &ScalingInputs<'_>, trigger: &Trigger) -> Value {
         "metadata": {
             "name": inputs.actor,
             "namespace": inputs.namespace,
-            // KEDA copies them to the HPA, where managed-by is its own word
+            // KEDA copies labels to the HPA, on which it sets managed-by itself
             "labels": {label::ASYA: inputs.actor, label::ACTOR: inputs.actor},
             "ownerReferences": [owner_reference(inputs.actor, inputs.uid)],
         },
@@ -245,7 +244,7 @@ fn advanced(inputs: &ScalingInputs<'_>) -> Value {
     advanced
 }
 
-/// KEDA-3: the formula sees the trigger by its name.
+/// The formula refers to the trigger by name (KEDA-3).
 fn modifiers(wanted: &AdvancedScaling) -> Option<Value> {
     let (formula, target) = wanted.formula_in_force()?;
     let metric_type = wanted.metric_type_in_force();
@@ -257,8 +256,8 @@ fn modifiers(wanted: &AdvancedScaling) -> Option<Value> {
     Some(modifiers)
 }
 
-/// KEDA-2: 0 to 50 pods within a minute, and down without haste. A half that the user gives replaces
-/// ours; what else he writes passes, so that the API server's refusal reaches him.
+/// Scales from 0 to 50 pods within a minute, and down slowly (KEDA-2). A half that the user sets replaces ours;
+/// everything else is passed through, so that the API server reports what it rejects.
 fn behavior(given: Option<&Value>) -> Value {
     let mut behavior = json!({
         "scaleUp": {

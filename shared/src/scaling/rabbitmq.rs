@@ -6,7 +6,7 @@ use super::{Authentication, Trigger, TriggerRequest};
 use crate::config::{KedaProtocol, RabbitmqConfig, Scheme};
 use crate::uri::percent_encoded;
 
-/// KEDA refuses a name without a password, so this user's password is part of the URL.
+/// KEDA rejects a username without a password, so the password of the default user is part of the URL.
 const DEFAULT_PASSWORD: &str = "guest";
 
 pub(crate) fn trigger(config: &RabbitmqConfig, request: &TriggerRequest<'_>) -> Trigger {
@@ -24,7 +24,7 @@ pub(crate) fn trigger(config: &RabbitmqConfig, request: &TriggerRequest<'_>) -> 
         ("vhostName", config.vhost.clone()),
     ]);
     if http {
-        // by AMQP only ready messages are seen, and KEDA refuses both settings
+        // over AMQP KEDA sees only ready messages and rejects both settings
         let exclude = !request.count_in_flight;
         metadata.insert("excludeUnacknowledged", exclude.to_string());
         let unsafe_ssl = config.management.insecure_skip_verify;
@@ -76,7 +76,7 @@ fn authentication(config: &RabbitmqConfig) -> Option<Authentication> {
         .as_ref()
         .filter(|_| over_tls)
     {
-        // KEDA reads the authority only with this word, and the word only from here
+        // KEDA reads the CA only if `tls` is `enable`, and reads `tls` only from here
         let enable = "enable".to_owned();
         authentication.settings.insert("tls", enable);
         authentication.secrets.push(("ca", authority.clone()));

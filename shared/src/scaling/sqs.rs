@@ -37,7 +37,7 @@ pub(crate) fn trigger(
     })
 }
 
-/// The URL, where the configuration alone says it.
+/// Builds the URL from the configuration, if that suffices.
 fn queue_url(config: &SqsConfig, queue: &str) -> Option<String> {
     let account = config.account_id.as_deref()?;
     if let Some(endpoint) = &config.endpoint {
@@ -48,7 +48,7 @@ fn queue_url(config: &SqsConfig, queue: &str) -> Option<String> {
     Some(format!("https://sqs.{region}.{suffix}/{account}/{queue}"))
 }
 
-/// What the hosts of a region end in.
+/// The DNS suffix of a region's endpoints.
 fn partition_suffix(region: &str) -> &'static str {
     const SUFFIXES: [(&str, &str); 6] = [
         ("cn-", "amazonaws.com.cn"),
@@ -64,7 +64,7 @@ fn partition_suffix(region: &str) -> &'static str {
     found.map_or("amazonaws.com", |(_, suffix)| suffix)
 }
 
-/// The region in a URL of AWS or of a server that names hosts alike: `https://sqs.REGION.…`.
+/// Extracts the region from a URL of AWS or of a server with the same host names: `https://sqs.REGION.…`.
 fn region_of(url: &str) -> Option<&str> {
     let (_, rest) = url.split_once("://")?;
     let host = rest.split(['/', ':']).next()?;

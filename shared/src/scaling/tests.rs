@@ -87,9 +87,9 @@ fn golden(objects: &ScalingObjects, text: &str) {
     );
 }
 
-/// KEDA-1, KEDA-2, KEDA-6: all that is applied for an actor on RabbitMQ.
+/// All objects for an actor on RabbitMQ (KEDA-1, KEDA-2, KEDA-6).
 #[test]
-fn rabbitmq_objects_are_the_golden_ones() {
+fn rabbitmq_objects_match_the_golden_file() {
     let objects = rabbitmq(&json!({
         "username": "asya",
         "passwordSecretRef": {"name": "rabbitmq-secret", "key": "password"},
@@ -98,9 +98,9 @@ fn rabbitmq_objects_are_the_golden_ones() {
     golden(&objects, include_str!("golden_rabbitmq.json"));
 }
 
-/// KEDA-3, KEDA-4, KEDA-5: all that is applied for an actor on SQS, every field of scaling given.
+/// All objects for an actor on SQS with every scaling field set (KEDA-3, KEDA-4, KEDA-5).
 #[test]
-fn sqs_objects_are_the_golden_ones() {
+fn sqs_objects_match_the_golden_file() {
     let config = json!({
         "region": "eu-central-1",
         "accountId": "123456789012",
@@ -153,7 +153,7 @@ fn each_object_carries_its_own_hash() {
 
 /// KEDA-1
 #[test]
-fn hpa_has_a_name_of_its_own_only_where_the_default_is_too_long() {
+fn hpa_name_is_set_only_where_the_default_is_too_long() {
     let name = |actor: &str| {
         let config = json!({"host": "broker"});
         let objects = build_for(actor, "rabbitmq", &config, &json!({}), None).unwrap();
@@ -170,7 +170,7 @@ fn hpa_has_a_name_of_its_own_only_where_the_default_is_too_long() {
 
 /// KEDA-1
 #[test]
-fn zero_seconds_are_kept_for_the_cooldown_and_replaced_for_polling() {
+fn zero_is_kept_for_the_cooldown_and_replaced_for_polling() {
     let object = scaled(&json!({"pollingInterval": 0, "cooldownPeriod": 0}));
     let spec = &object["spec"];
     assert_eq!(
@@ -181,7 +181,7 @@ fn zero_seconds_are_kept_for_the_cooldown_and_replaced_for_polling() {
 
 /// KEDA-2
 #[test]
-fn half_of_the_behaviour_that_is_given_replaces_ours() {
+fn behaviour_half_set_by_the_user_replaces_ours() {
     let ours = scaled(&json!({}));
     let behavior = |object: &Value| {
         object["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"].clone()
@@ -194,9 +194,9 @@ fn half_of_the_behaviour_that_is_given_replaces_ours() {
     assert_eq!(null, behavior(&ours));
 }
 
-/// KEDA-3, KEDA-7: what KEDA drops when it writes the object back is not sent.
+/// Fields that KEDA drops when it writes the object back are not sent (KEDA-3, KEDA-7).
 #[test]
-fn nothing_empty_or_false_is_sent() {
+fn empty_and_false_values_are_not_sent() {
     let object = scaled(&json!({"advanced": {
         "formula": "",
         "target": "10",
@@ -215,7 +215,7 @@ fn nothing_empty_or_false_is_sent() {
 
 /// KEDA-4
 #[test]
-fn url_of_an_sqs_queue_is_found_wherever_it_can_be() {
+fn sqs_queue_url_comes_from_the_broker_or_the_configuration() {
     let told = "http://sqs.local:4566/000000000000/asya-foo";
     let aws = "https://sqs.us-west-2.amazonaws.com/1/asya-foo";
     let table = [
@@ -256,7 +256,7 @@ fn url_of_an_sqs_queue_is_found_wherever_it_can_be() {
 
 /// KEDA-4
 #[test]
-fn queue_without_a_known_place_is_an_error_of_its_own() {
+fn missing_queue_url_or_region_is_a_distinct_error() {
     let unknown = |config: Value, url| build("sqs", &config, &json!({}), url).unwrap_err();
     let queue = "asya-foo".to_owned();
     assert_eq!(
@@ -298,7 +298,7 @@ fn region_and_endpoint_of_sqs_reach_keda() {
 
 /// KEDA-5
 #[test]
-fn without_keys_keda_takes_an_identity_of_aws() {
+fn without_keys_keda_uses_an_aws_identity() {
     let table = [
         (json!({}), json!({"provider": "aws"})),
         (
@@ -345,7 +345,7 @@ fn default_user_of_rabbitmq_needs_no_authentication() {
 
 /// KEDA-6
 #[test]
-fn private_authority_reaches_keda_with_the_word_that_switches_it_on() {
+fn private_ca_reaches_keda_with_tls_enabled() {
     let config = json!({
         "management": {"scheme": "https", "caSecretRef": {"name": "ca", "key": "ca.crt"}},
     });
@@ -368,7 +368,7 @@ fn private_authority_reaches_keda_with_the_word_that_switches_it_on() {
 
 /// KEDA-6
 #[test]
-fn certificate_is_left_unchecked_only_on_request() {
+fn certificate_verification_is_disabled_only_on_request() {
     let of = |skip: bool| {
         rabbitmq(&json!({"management": {"scheme": "https", "insecureSkipVerify": skip}}))
     };
@@ -378,7 +378,7 @@ fn certificate_is_left_unchecked_only_on_request() {
 
 /// KEDA-6
 #[test]
-fn messages_in_work_are_left_out_only_on_request() {
+fn in_flight_messages_are_excluded_only_on_request() {
     let of = |count: bool| {
         let config = json!({"host": "broker"});
         build("rabbitmq", &config, &json!({"countInFlight": count}), None).unwrap()
@@ -389,7 +389,7 @@ fn messages_in_work_are_left_out_only_on_request() {
 
 /// KEDA-6
 #[test]
-fn keda_speaks_amqp_only_on_request() {
+fn keda_uses_amqp_only_on_request() {
     let objects = rabbitmq(&json!({
         "tls": true,
         "passwordSecretRef": {"name": "s", "key": "k"},
@@ -398,7 +398,7 @@ fn keda_speaks_amqp_only_on_request() {
     }));
     assert_eq!(metadata(&objects, "protocol"), Some("amqp"));
     assert_eq!(metadata(&objects, "host"), Some("amqps://broker:5671/"));
-    // KEDA refuses the first and has no use for the second
+    // KEDA rejects the first and does not need the second
     assert_eq!(metadata(&objects, "excludeUnacknowledged"), None);
     assert_eq!(metadata(&objects, "unsafeSsl"), None);
     let data = &objects.config_map.unwrap().object["data"];
@@ -407,7 +407,7 @@ fn keda_speaks_amqp_only_on_request() {
 
 /// KEDA-6
 #[test]
-fn config_map_of_a_transport_has_a_legal_name() {
+fn transport_config_map_has_a_legal_name() {
     assert_eq!(transport_config_map_name("sqs-eu"), "asya-transport-sqs-eu");
     for odd in ["My_MQ", "mq-", "", "a.b", "mq:1"] {
         let name = transport_config_map_name(odd);

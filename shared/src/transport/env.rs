@@ -1,22 +1,22 @@
-//! Environment variables as a pod has them.
+//! Environment variables of a container.
 
 use serde_json::{Map, Value, json};
 
 use crate::api::EnvVar;
 use crate::config::SecretKeyRef;
 
-/// A variable with exactly this text: the kubelet would read a `$` as the start of a reference.
+/// A variable with a literal value: escapes `$`, which the kubelet would read as the start of a reference.
 #[must_use]
 pub fn text(name: &str, value: &str) -> EnvVar {
     referring(name, &value.replace('$', "$$"))
 }
 
-/// A variable whose text may refer to variables before it, as `$(NAME)`.
+/// A variable whose value may refer to earlier variables as `$(NAME)`.
 pub(super) fn referring(name: &str, value: &str) -> EnvVar {
     with(name, "value", Value::from(value))
 }
 
-/// A variable from a Secret of the pod's namespace.
+/// A variable whose value comes from a Secret of the pod's namespace.
 #[must_use]
 pub fn from_secret(name: &str, secret: &SecretKeyRef) -> EnvVar {
     let mut reference = json!({"name": secret.name, "key": secret.key});

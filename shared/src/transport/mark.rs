@@ -1,16 +1,17 @@
-//! Which cluster, and which of its actors, a queue belongs to (QUE-32). Operators of several clusters may share a
-//! broker; namespace and name of an actor are the same in staging and in production, the uid of `kube-system` is not.
+//! Ownership marks: the cluster, and the actor in it, that a queue belongs to (QUE-32). Operators of several clusters
+//! may share a broker, and an actor may have the same namespace and name in staging and in production; only the UID of
+//! `kube-system` differs.
 
 use std::fmt;
 
-/// Key of the mark: a tag at SQS, an argument of a binding at `RabbitMQ`. Its value is the uid of namespace
+/// Key of the mark: a tag on SQS, an argument of a binding on `RabbitMQ`. Its value is the UID of namespace
 /// `kube-system`.
 pub const CLUSTER: &str = "asya.sh/cluster";
 
-/// Whose a queue is.
+/// The owner of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// Uid of namespace `kube-system` of the cluster.
+    /// UID of the cluster's namespace `kube-system`.
     pub cluster: String,
     /// Namespace of the actor.
     pub namespace: String,
@@ -18,25 +19,25 @@ pub struct Mark {
     pub actor: String,
 }
 
-/// What the marks of a queue say to one actor.
+/// What a queue's marks mean to one actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Belongs {
-    /// It is the actor's.
+    /// The queue is the actor's.
     Here,
-    /// It may become the actor's: it has no mark, or that of an actor before it, or of a cluster that gave it up.
+    /// The actor may take the queue: it is unmarked, or marked for a former actor or for a cluster that gave it up.
     Free,
-    /// It is another cluster's.
+    /// The queue belongs to this other cluster.
     Elsewhere(String),
 }
 
-/// Why a queue is not an actor's to delete.
+/// Why an actor must not delete a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotOurs {
-    /// Another cluster's operator made it or took it over.
+    /// The operator of another cluster has created the queue or taken it over.
     OfCluster(String),
-    /// It is another actor's, or a dead letter queue.
+    /// The queue is another actor's, or a dead letter queue.
     Of(String),
-    /// Nothing at the broker says whose it is.
+    /// Nothing at the broker identifies the owner.
     Unmarked,
 }
 
@@ -50,8 +51,8 @@ impl fmt::Display for NotOurs {
     }
 }
 
-/// Judges the clusters that a queue is marked for. With two marks, as after two clusters created the queue at the same
-/// moment, the smaller id wins: both come to the same answer.
+/// Evaluates the clusters that a queue is marked for. If two clusters create the queue at the same moment it has two
+/// marks; the smaller UID wins, so that both clusters agree.
 fn of_clusters<'a>(
     marked: impl Iterator<Item = &'a str> + Clone,
     cluster: &str,
@@ -68,32 +69,33 @@ fn of_clusters<'a>(
     }
 }
 
-/// What the only mark that a queue can have says; `adopts` is the cluster that the actor takes queues over from.
+/// Evaluates the mark of a queue that can have only one; `adopts` is the cluster from which the actor takes over
+/// queues.
 #[must_use]
 pub fn belongs(marked: Option<&str>, cluster: &str, adopts: Option<&str>) -> Belongs {
     of_clusters(marked.into_iter(), cluster, adopts)
 }
 
 impl Mark {
-    /// What several marks of a queue say to the actor of this one; `adopts` is the cluster that it takes queues over
-    /// from.
+    /// Evaluates the marks of a queue that can have several, for the actor of this mark; `adopts` is the cluster from
+    /// which it takes over queues.
     #[must_use]
     pub fn among(&self, marks: &[&Mark], adopts: Option<&str>) -> Belongs {
         let clusters = marks.iter().map(|mark| &*mark.cluster);
         match of_clusters(clusters, &self.cluster, adopts) {
-            // A mark that another actor or cluster has left must go first.
+            // Stale marks of another actor or cluster must be removed first.
             Belongs::Here if !self.is_free_of_stale(marks, adopts) => Belongs::Free,
             belongs => belongs,
         }
     }
 
-    /// Whether this is a mark that the actor of `self` replaces.
+    /// Whether this mark supersedes `other`.
     #[must_use]
     pub fn replaces(&self, other: &Mark, adopts: Option<&str>) -> bool {
         other != self && (other.cluster == self.cluster || Some(&*other.cluster) == adopts)
     }
 
-    /// Why a queue with these marks is not to be deleted by the actor of this one; `None` where it is.
+    /// Why the actor of this mark must not delete a queue with these marks; `None` if it may.
     #[must_use]
     pub fn withholds(&self, marks: &[&Mark]) -> Option<NotOurs> {
         let clusters = marks.iter().map(|mark| &*mark.cluster);
@@ -113,7 +115,7 @@ impl Mark {
     }
 }
 
-/// What to do about a queue of another cluster.
+/// The message for a queue that belongs to another cluster.
 #[must_use]
 pub fn conflict(queue: &str, cluster: &str, shown_by: &str) -> String {
     format!(

@@ -1,5 +1,5 @@
-//! What a transport means for an actor: its queues' names, what its sidecar must be told, and the queue
-//! that must be at the broker. One file per type; the rest of the project asks through [`Broker`].
+//! What a transport means for an actor: the names of its queues, the sidecar's environment, and the queue to declare at
+//! the broker. One file per type; all other code goes through [`Broker`].
 
 mod env;
 pub mod mark;
@@ -20,71 +20,71 @@ use crate::scaling::{Trigger, TriggerRequest, Untriggerable};
 
 pub use env::{from_secret, text};
 
-/// What every type of transport answers.
+/// What every transport type implements.
 pub trait Broker {
-    /// The type, as configurations and sidecars name it.
+    /// The type's name in configurations and for sidecars.
     fn type_name(&self) -> &'static str;
-    /// The type, as its vendor writes it.
+    /// The product name as its vendor writes it.
     fn product(&self) -> &'static str;
-    /// How its queues are made.
+    /// The queue settings.
     fn queues(&self) -> &QueuesConfig;
-    /// What users can do about a queue that is not as configured and that we may not change.
+    /// How users can resolve a queue that differs from the configuration and that we must not change.
     fn way_out_of_mismatch(&self) -> &'static str;
-    /// Whether a queue can have this name (VAL-11).
+    /// Whether the broker accepts this queue name (VAL-11).
     fn accepts_name(&self, name: &str) -> bool;
-    /// Why a queue that serves at this address is not where the configuration says; sidecars or KEDA would look
-    /// elsewhere.
+    /// Why the queue at this address is not where the configuration says it is; sidecars or KEDA would look in the
+    /// wrong place.
     fn misplaced(&self, _queue: &str, _url: &str) -> Option<String> {
         None
     }
-    /// What a sidecar must know to reach it, in order (POD-3, POD-4).
+    /// The environment with which a sidecar reaches the broker, in order (POD-3, POD-4).
     fn sidecar_env(&self) -> Vec<EnvVar>;
-    /// Where a queue of this name is, and in whose account: two transports may lead to one broker.
+    /// Where a queue of this name is, including its account: two transports may use the same broker.
     fn place(&self, queue: &str) -> Value;
-    /// Where the queue of an actor must be, and all that it must be there: a queue that was verified for
-    /// the same needs no other look (QUE-8).
+    /// The location and all desired properties of an actor's queue: a queue that was verified against the same value
+    /// need not be checked again (QUE-8).
     fn wanted(&self, queue: &QueueOf) -> Value;
-    /// How KEDA reads the depth of an actor's queue (KEDA-4 to KEDA-6).
+    /// The trigger with which KEDA reads the depth of an actor's queue (KEDA-4 to KEDA-6).
     ///
     /// # Errors
-    /// When KEDA would need to know what is not known.
+    /// When a value that KEDA needs is not known.
     fn trigger(&self, request: &TriggerRequest<'_>) -> Result<Trigger, Untriggerable>;
 }
 
-/// The names of one actor's queues, and those by which its sidecar addresses others (QUE-1).
+/// Names of an actor's queues, and the names by which its sidecar addresses other actors (QUE-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueNames {
     /// The actor's queue.
     pub queue: String,
-    /// Its dead letter queue, if it has one.
+    /// The dead letter queue, if any.
     pub dlq: Option<String>,
-    /// The actor, as messages name it: the queue's name less `asya-`.
+    /// The actor's name in messages: the queue's name without `asya-`.
     pub actor: String,
-    /// Where messages go that are done, named alike.
+    /// Name in messages of the actor that receives completed messages.
     pub happy_end: String,
-    /// Where messages go that failed, named alike.
+    /// Name in messages of the actor that receives failed messages.
     pub error_end: String,
 }
 
-/// An actor's queue, and what its broker must know of the actor.
+/// An actor's queue, and what its broker needs to know of the actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueOf {
-    /// The names of its queues.
+    /// Names of the queues.
     pub names: QueueNames,
     /// Namespace of the actor.
     pub namespace: String,
     /// Name of the actor.
     pub actor: String,
-    /// Uid of the actor; a restore from a backup changes it (FW-35).
+    /// UID of the actor; it changes when the actor is restored from a backup (FW-35).
     pub uid: String,
-    /// Its time limits.
+    /// The actor's timeouts.
     pub timeout: TimeoutInForce,
-    /// Uid of `kube-system` of the cluster that the actor takes its queue over from (QUE-33).
+    /// UID of namespace `kube-system` of the cluster from which the actor takes over its queue (QUE-33).
     pub adopts: Option<String>,
 }
 
 impl Transport {
-    /// The rules of its type.
+    /// The implementation for the transport's type.
     #[must_use]
     pub fn broker(&self) -> &dyn Broker {
         match &self.kind {
@@ -93,27 +93,27 @@ impl Transport {
         }
     }
 
-    /// How its queues are made.
+    /// The queue settings.
     #[must_use]
     pub fn queues(&self) -> &QueuesConfig {
         self.broker().queues()
     }
 
-    /// Hash of [`Broker::wanted`], as status keeps it.
+    /// Hash of [`Broker::wanted`], as stored in status.
     #[must_use]
     pub fn hash_of(&self, queue: &QueueOf) -> String {
         hash::of_value(&self.broker().wanted(queue))
     }
 
-    /// The dead letter queue that is `queue`'s alone (QUE-14).
+    /// The dead letter queue that belongs to `queue` alone, if any (QUE-14).
     #[must_use]
     pub fn own_dead_letters(&self, queue: &str) -> Option<String> {
         let dlq = &self.queues().dlq;
         (dlq.enabled && !dlq.is_shared()).then(|| dlq.name_for(queue))
     }
 
-    /// The same, and those of `before` that were so under an earlier configuration. One that all queues
-    /// share by now is nobody's.
+    /// [`Self::own_dead_letters`], plus those of `before` that an earlier configuration made. Leaves out the one that
+    /// all queues now share.
     #[must_use]
     pub fn all_own_dead_letters(&self, queue: &str, before: &[String]) -> Vec<String> {
         let dlq = &self.queues().dlq;
@@ -126,7 +126,7 @@ impl Transport {
         all
     }
 
-    /// The names that an actor has on this transport.
+    /// The names of an actor's queues on this transport.
     #[must_use]
     pub fn names_of(&self, namespace: &str, actor: &str) -> QueueNames {
         let queues = self.queues();
@@ -141,7 +141,7 @@ impl Transport {
         }
     }
 
-    /// The IAM role of an actor's pods, if they have one (SA-1). `own` is the actor's annotation.
+    /// The IAM role of an actor's pods, if any (SA-1). `own` is the actor's annotation.
     #[must_use]
     pub fn role_of_pods<'a>(&'a self, own: Option<&'a str>) -> Option<&'a str> {
         match &self.kind {
@@ -152,7 +152,7 @@ impl Transport {
         }
     }
 
-    /// Those of an actor's queue names that the broker would refuse (VAL-11).
+    /// The actor's queue names that the broker would reject (VAL-11).
     #[must_use]
     pub fn illegal_names(&self, namespace: &str, actor: &str) -> Vec<String> {
         let names = self.names_of(namespace, actor);
@@ -164,7 +164,7 @@ impl Transport {
     }
 }
 
-/// A sidecar puts `asya-` before the name of an actor to find its queue.
+/// Strips the prefix that sidecars put before an actor's name to find its queue.
 pub(crate) fn less_prefix(queue: &str) -> &str {
     queue.strip_prefix(PREFIX).unwrap_or(queue)
 }

@@ -1,5 +1,5 @@
-//! RabbitMQ: names, the sidecar's environment, the queue wanted, and what an existing one differs in
-//! (RMQ-3 to RMQ-5, POD-3).
+//! RabbitMQ: names, the sidecar's environment, the queue to declare, and how an existing one differs (RMQ-3 to RMQ-5,
+//! POD-3).
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -21,86 +21,86 @@ const DEAD_LETTER_KEY: &str = "x-dead-letter-routing-key";
 const DELIVERY_LIMIT: &str = "x-delivery-limit";
 const QUEUE_TYPE: &str = "x-queue-type";
 
-/// Arguments of the binding that carries a mark, beside [`CLUSTER`].
+/// Arguments of the binding that carries a mark, besides [`CLUSTER`].
 const NAMESPACE: &str = "asya.sh/namespace";
 const ACTOR: &str = "asya.sh/actor";
 
-/// Routing keys by which the exchange of senders reaches a queue (RMQ-4).
+/// Routing keys that bind a queue to the exchange that senders publish to (RMQ-4).
 #[must_use]
 pub fn bindings_of(queue: &str) -> Vec<String> {
     vec![less_prefix(queue).to_owned(), queue.to_owned()]
 }
 
-/// The queue that must be there, durable and for good.
+/// The queue to declare. It is durable and never deleted automatically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueDeclaration {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
-    /// Survives a restart of the broker.
+    /// Whether the queue survives a broker restart.
     pub durable: bool,
-    /// Goes with its last consumer.
+    /// Whether the queue is deleted with its last consumer.
     pub auto_delete: bool,
-    /// Its arguments.
+    /// The queue's arguments.
     pub arguments: Map<String, Value>,
-    /// Durable topic exchange that senders publish to.
+    /// The durable topic exchange that senders publish to.
     pub exchange: String,
-    /// Routing keys by which that exchange must reach the queue.
+    /// Routing keys that bind the queue to that exchange.
     pub bindings: Vec<String>,
-    /// Its dead letter queue, to be declared first.
+    /// The dead letter queue, to be declared first.
     pub dlq: Option<DlqDeclaration>,
     queue_type: QueueType,
 }
 
-/// The dead letter queue that must be there first, durable and for good.
+/// The dead letter queue to declare first. It is durable and never deleted automatically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DlqDeclaration {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
-    /// Its arguments.
+    /// The queue's arguments.
     pub arguments: Map<String, Value>,
-    /// Whether all queues of the transport share it: then it belongs to no cluster.
+    /// Whether all queues of the transport share it, so that it belongs to no cluster.
     pub shared: bool,
 }
 
-/// A queue as the management API shows it, reduced to what we compare.
+/// A queue as the management API returns it, reduced to what we compare.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct FoundQueue {
-    /// Survives a restart of the broker.
+    /// Whether the queue survives a broker restart.
     #[serde(default)]
     pub durable: bool,
-    /// Goes with its last consumer.
+    /// Whether the queue is deleted with its last consumer.
     #[serde(default)]
     pub auto_delete: bool,
-    /// Its arguments.
+    /// The queue's arguments.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// Its type, also where the vhost's default chose it.
+    /// The queue's type, also if it is the vhost's default.
     #[serde(default, rename = "type")]
     pub queue_type: Option<String>,
-    /// Messages that wait; not shown until the broker has counted.
+    /// Ready messages; missing until the broker has collected statistics.
     #[serde(default)]
     pub messages_ready: Option<u64>,
-    /// Messages in work; not shown until the broker has counted.
+    /// Unacknowledged messages; missing until the broker has collected statistics.
     #[serde(default)]
     pub messages_unacknowledged: Option<u64>,
-    /// Who receives from it.
+    /// Number of consumers.
     #[serde(default)]
     pub consumers: u64,
 }
 
-/// How a queue at the broker compares with the one wanted.
+/// How an existing queue compares with the declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// It serves.
+    /// The queue can be used.
     Matches {
-        /// Nothing ends the retries of a failing message (Event `DeliveryLimitInactive`).
+        /// Failing messages are redelivered without limit (Event `DeliveryLimitInactive`).
         delivery_limit_inactive: bool,
     },
-    /// It does not, and we do not recreate it (QUE-6).
+    /// The queue cannot be used, and we do not recreate it (QUE-6).
     Mismatch {
-        /// What is wanted, of what differs.
+        /// The declared values that differ.
         wanted: String,
-        /// What is there instead.
+        /// The existing values.
         found: String,
     },
 }
@@ -176,7 +176,7 @@ impl Broker for RabbitmqConfig {
 }
 
 impl RabbitmqConfig {
-    /// Sidecars compose `amqp://USER:PASSWORD@HOST:PORT/` themselves; anything else they must be told.
+    /// Sidecars build `amqp://USER:PASSWORD@HOST:PORT/` themselves; any other URL must be passed to them.
     fn sidecar_url(&self) -> Option<EnvVar> {
         const URL: &str = "ASYA_RABBITMQ_URL";
         if let Some(secret) = &self.url_secret_ref {
@@ -187,7 +187,7 @@ impl RabbitmqConfig {
         }
         let scheme = if self.tls { "amqps" } else { "amqp" };
         let user = percent_encoded(&self.username);
-        // by reference where it can be, so that spec.sidecar.env may replace it
+        // by reference where possible, so that spec.sidecar.env can override it
         let user = if user == self.username {
             "$(ASYA_RABBITMQ_USERNAME)"
         } else {
@@ -205,7 +205,7 @@ impl RabbitmqConfig {
         Some(referring(URL, &url))
     }
 
-    /// The queue of an actor.
+    /// The declaration of an actor's queue.
     #[must_use]
     pub fn declaration(&self, names: &QueueNames) -> QueueDeclaration {
         QueueDeclaration {
@@ -257,14 +257,14 @@ impl RabbitmqConfig {
 }
 
 impl QueueDeclaration {
-    /// Body of the request that creates it.
+    /// The body of the request that creates it.
     #[must_use]
     pub fn body(&self) -> Value {
         json!({"durable": self.durable, "auto_delete": self.auto_delete, "arguments": self.arguments})
     }
 
-    /// Compares what exists. Only what makes a queue lose or loop messages, and what was asked for by
-    /// name, is a mismatch: nothing of a queue can be changed, so anything else would stay for ever.
+    /// Compares an existing queue with the declaration. A queue is immutable, so a mismatch would be permanent: only
+    /// report one for what makes a queue lose or loop messages and for an explicitly configured type.
     #[must_use]
     pub fn compare(&self, found: &FoundQueue) -> Comparison {
         let mut difference = Difference::default();
@@ -307,14 +307,14 @@ impl QueueDeclaration {
 }
 
 impl Mark {
-    /// Arguments of the binding that carries it. A topic exchange ignores arguments, so they can be added to queues
-    /// whose own arguments can no longer change.
+    /// The arguments of the binding that carries the mark. A topic exchange ignores binding arguments, so they can mark
+    /// a queue whose own arguments are immutable.
     #[must_use]
     pub fn arguments(&self) -> Value {
         json!({CLUSTER: self.cluster, NAMESPACE: self.namespace, ACTOR: self.actor})
     }
 
-    /// Reads the arguments of a binding; `None` where they are no mark.
+    /// Reads a mark from the arguments of a binding; `None` if they contain none.
     #[must_use]
     pub fn of_arguments(arguments: &Value) -> Option<Self> {
         let text = |key: &str| arguments.get(key).and_then(Value::as_str);
@@ -327,14 +327,15 @@ impl Mark {
 }
 
 impl DlqDeclaration {
-    /// Routing key of the binding that carries its mark. Nobody publishes with it, and each queue has its own: a topic
-    /// exchange keeps all bindings of one key in one place, which must not grow with the number of queues.
+    /// Routing key of the binding that carries the queue's mark. No sender publishes with it. Every queue has its own
+    /// key, because a topic exchange keeps all bindings of one key in one place, which must not grow with the number of
+    /// queues.
     #[must_use]
     pub fn mark_key(&self) -> String {
         format!("asya.sh/owner-{}", hash::of_bytes(self.name.as_bytes()))
     }
 
-    /// Body of the request that creates it.
+    /// The body of the request that creates it.
     #[must_use]
     pub fn body(&self) -> Value {
         json!({"durable": true, "auto_delete": false, "arguments": self.arguments})
@@ -342,13 +343,13 @@ impl DlqDeclaration {
 }
 
 impl FoundQueue {
-    /// Whether deleting can be left to the broker on the condition that the queue is empty (RMQ-6).
+    /// Whether the broker can delete the queue conditionally, only if it is empty (RMQ-6).
     #[must_use]
     pub fn knows_if_empty(&self) -> bool {
         self.kind() == "classic"
     }
 
-    /// Brokers before 3.8 know one type only and do not show it.
+    /// Brokers before 3.8 have a single queue type and do not report it.
     fn kind(&self) -> &str {
         let argument = || self.arguments.get(QUEUE_TYPE).and_then(Value::as_str);
         self.queue_type
@@ -358,7 +359,7 @@ impl FoundQueue {
     }
 }
 
-/// The two sides of a mismatch, as `key=value, key=value`.
+/// The two sides of a mismatch, each as `key=value, key=value`.
 #[derive(Default)]
 struct Difference {
     wanted: String,

@@ -1,4 +1,4 @@
-//! SQS: names, the sidecar's environment, and the queue wanted (SQS-2, SQS-3, SQS-6, POD-4).
+//! SQS: names, the sidecar's environment, and the queue to create (SQS-2, SQS-3, SQS-6, POD-4).
 
 mod compare;
 
@@ -13,54 +13,54 @@ use crate::config::{QueuesConfig, SqsConfig};
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 pub use compare::{Comparison, Drift, FoundQueue, Owner};
 
-/// The longest that SQS hides a received message, in seconds.
+/// The maximum visibility timeout of SQS, in seconds.
 pub const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
 const SECONDS_PER_DAY: u32 = 86_400;
 
-/// Attributes, as SQS names them.
+/// Attribute names of SQS.
 const VISIBILITY_TIMEOUT: &str = "VisibilityTimeout";
 const RETENTION: &str = "MessageRetentionPeriod";
 const REDRIVE_POLICY: &str = "RedrivePolicy";
 
-/// Our tags: whose queue it is, and which queues are of no actor.
+/// Our tags: the queue's owner, and whether it is a dead letter queue.
 const ACTOR: &str = "asya.sh/actor";
 const NAMESPACE: &str = "asya.sh/namespace";
 const UID: &str = "asya.sh/uid";
 const TYPE: &str = "asya.sh/type";
 const DLQ: &str = "dlq";
 
-/// The queue that must be there.
+/// The queue to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDeclaration {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
-    /// Its attributes, but for `RedrivePolicy`, which needs the dead letter queue's ARN.
+    /// The queue's attributes, except `RedrivePolicy`, which needs the ARN of the dead letter queue.
     pub attributes: BTreeMap<&'static str, String>,
-    /// Its tags.
+    /// The queue's tags.
     pub tags: BTreeMap<String, String>,
-    /// Its dead letter queue.
+    /// The dead letter queue, if any.
     pub dlq: Option<DlqDeclaration>,
     owner: Owner,
-    /// The cluster that the actor takes its queue over from.
+    /// The cluster from which the actor takes over its queue.
     adopts: Option<String>,
-    /// Whether an existing one is ours to change (QUE-7).
+    /// Whether we may change an existing queue (QUE-7).
     changed: bool,
-    /// What the configuration says of `VisibilityTimeout`.
+    /// The configured `VisibilityTimeout`.
     configured: Option<u32>,
-    /// Where messages would go if there were a dead letter queue.
+    /// The name that the dead letter queue has or would have.
     dlq_name: String,
 }
 
-/// The dead letter queue that must be there first.
+/// The dead letter queue to create first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DlqDeclaration {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
-    /// Its attributes.
+    /// The queue's attributes.
     pub attributes: BTreeMap<&'static str, String>,
-    /// Its tags.
+    /// The queue's tags.
     pub tags: BTreeMap<String, String>,
-    /// Whether all queues of the transport share it: then other clusters may use it, too.
+    /// Whether all queues of the transport share it, so that other clusters may use it, too.
     shared: bool,
     adopts: Option<String>,
     max_receive_count: u32,
@@ -90,7 +90,7 @@ impl Broker for SqsConfig {
                 .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
     }
 
-    /// KEDA is told where a queue is by the account that the configuration says (KEDA-4).
+    /// KEDA locates a queue by the configured account (KEDA-4).
     fn misplaced(&self, queue: &str, url: &str) -> Option<String> {
         let (configured, found) = (self.account_id.as_deref()?, account_in(url)?);
         (configured != found).then(|| {
@@ -119,8 +119,8 @@ impl Broker for SqsConfig {
         .collect()
     }
 
-    /// Queues of one name in two accounts are two queues. Which account credentials belong to is not known before they
-    /// are used, so without `accountId` they stand for it.
+    /// Queues with the same name in two accounts are two queues. The account of the credentials is not known before
+    /// they are used, so without `accountId` the credentials themselves identify the account.
     fn place(&self, queue: &str) -> Value {
         let keys = self.credentials.as_ref();
         let keys = keys.map(|keys| json!([keys.access_key_id.name, keys.access_key_id.key]));
@@ -133,7 +133,8 @@ impl Broker for SqsConfig {
         let wanted = self.declaration(queue);
         let dlq = wanted.dlq.as_ref();
         json!({
-            // As hashes in statuses have it: with the account every queue would have to be verified again.
+            // Keep this format: adding the account would change the hashes in all statuses, and every queue would be
+            // verified again.
             "at": json!([self.type_name(), self.region, self.endpoint, wanted.name]),
             "created": wanted.changed,
             "configured": wanted.configured,
@@ -148,7 +149,7 @@ impl Broker for SqsConfig {
 }
 
 impl SqsConfig {
-    /// The queue of an actor.
+    /// The declaration of an actor's queue.
     #[must_use]
     pub fn declaration(&self, queue: &QueueOf) -> QueueDeclaration {
         let name = &queue.names.queue;
@@ -182,8 +183,8 @@ impl SqsConfig {
         }
     }
 
-    /// The address of a queue as we, its sidecar and KEDA reach it: an endpoint of the configuration
-    /// stands in for the scheme and host that the server names (SQS-7).
+    /// The URL by which operator, sidecar and KEDA reach a queue: a configured endpoint replaces the scheme and host
+    /// that the server returned (SQS-7).
     #[must_use]
     pub fn reachable(&self, url: &str) -> String {
         let Some((scheme, rest)) = self.endpoint.as_deref().and_then(|e| e.split_once("://"))
@@ -200,7 +201,7 @@ impl SqsConfig {
         )
     }
 
-    /// Twice the processing time: a message that is still worked on must not appear again (SQS-3).
+    /// Twice the processing timeout: a message that is still being processed must not become visible again (SQS-3).
     #[must_use]
     pub fn visibility_timeout_for(&self, timeout: &TimeoutInForce) -> u32 {
         let twice = timeout.processing_for_broker().saturating_mul(2);
@@ -227,7 +228,7 @@ impl SqsConfig {
 }
 
 impl DlqDeclaration {
-    /// Attribute `RedrivePolicy` of the queue, once this one's ARN is known.
+    /// The queue's `RedrivePolicy` attribute, given the ARN of this dead letter queue.
     #[must_use]
     pub fn redrive_policy(&self, arn: &str) -> String {
         json!({"deadLetterTargetArn": arn, "maxReceiveCount": self.max_receive_count}).to_string()

@@ -1,10 +1,10 @@
-//! What tests of several modules need.
+//! Fixtures shared by the tests of several modules.
 
 #![allow(clippy::unwrap_used)]
 
 use crate::api::EnvVar;
 
-/// `NAME=text`, or `NAME<secret/key` for what comes from a Secret.
+/// Formats variables as `NAME=text`, or as `NAME<secret/key` if they come from a Secret.
 pub(crate) fn lines(env: &[EnvVar]) -> Vec<String> {
     let line = |entry: &EnvVar| {
         if let Some(value) = entry.source.get("value") {

@@ -23,7 +23,7 @@ fn queue_is_named_after_its_actor() {
 
 /// QUE-1
 #[test]
-fn template_renames_the_queue_and_every_actor_that_messages_name() {
+fn name_template_applies_to_the_queue_and_to_addressed_actors() {
     let config = json!({"host": "h", "queues": {"nameTemplate": "asya-{namespace}-{actor}", "dlq": {"enabled": true}}});
     let names = transport("rabbitmq", &config).names_of("team-a", "foo");
     assert_eq!(names.queue, "asya-team-a-foo");
@@ -35,7 +35,7 @@ fn template_renames_the_queue_and_every_actor_that_messages_name() {
 
 /// VAL-11
 #[test]
-fn queue_names_that_the_broker_would_refuse_are_found() {
+fn illegal_queue_names_are_reported() {
     let sqs = transport("sqs", &json!({}));
     let rabbitmq = transport(
         "rabbitmq",
@@ -49,7 +49,7 @@ fn queue_names_that_the_broker_would_refuse_are_found() {
     );
     assert_eq!(sqs.illegal_names("n", "a.b"), ["asya-a.b"]);
     assert!(rabbitmq.illegal_names("n", "a.b").is_empty());
-    // 250 bytes of name fit, but not with -dlq behind them
+    // 250 bytes are allowed, but not with -dlq appended
     let longest = "ä".repeat(125);
     assert_eq!(
         rabbitmq.illegal_names("n", &longest),
@@ -57,7 +57,7 @@ fn queue_names_that_the_broker_would_refuse_are_found() {
     );
 }
 
-/// The hash of what actor `ns/foo` needs at this broker.
+/// The hash for actor `ns/foo` on this broker.
 fn hash(kind: &str, config: &Value, processing: u32) -> String {
     let transport = transport(kind, config);
     transport.hash_of(&QueueOf {
@@ -74,7 +74,7 @@ fn hash(kind: &str, config: &Value, processing: u32) -> String {
     })
 }
 
-/// With these settings beside `base`'s the hash is another, or the same.
+/// Whether each of these settings, added to `base`, changes the hash.
 fn changes(kind: &str, base: &Value, settings: &[Value]) -> Vec<bool> {
     let before = hash(kind, base, 300);
     let changed = settings.iter().map(|more| {
@@ -92,7 +92,7 @@ fn queues(settings: &Value) -> Value {
 
 /// QUE-8, OPS-3, SQS-4
 #[test]
-fn hash_of_what_a_queue_at_sqs_should_be_changes_with_what_sqs_would_see_and_nothing_else() {
+fn sqs_hash_changes_only_with_what_the_queue_must_be() {
     let base = json!({"region": "r"});
     let seen = [
         json!({"visibilityTimeout": 77}),
@@ -127,7 +127,7 @@ fn hash_of_what_a_queue_at_sqs_should_be_changes_with_what_sqs_would_see_and_not
 
 /// QUE-8, OPS-3
 #[test]
-fn hash_of_what_a_queue_at_rabbitmq_should_be_changes_with_what_it_would_see_and_nothing_else() {
+fn rabbitmq_hash_changes_only_with_what_the_queue_must_be() {
     let base = json!({"host": "h"});
     let seen = [
         json!({"host": "i"}),
@@ -155,7 +155,7 @@ fn hash_of_what_a_queue_at_rabbitmq_should_be_changes_with_what_it_would_see_and
 
 /// QUE-14
 #[test]
-fn dead_letter_queue_is_a_queues_own_when_its_name_says_so() {
+fn dead_letter_queue_is_owned_if_its_name_contains_the_queues() {
     let own = |kind: &str, dlq: Value| {
         let mut config = queues(&json!({"dlq": dlq}));
         if kind == "rabbitmq" {
@@ -179,7 +179,7 @@ fn dead_letter_queue_is_a_queues_own_when_its_name_says_so() {
 
 /// QUE-14
 #[test]
-fn dead_letter_queues_of_earlier_configurations_are_a_queues_own_unless_all_share_one_now() {
+fn former_dead_letter_queues_are_owned_unless_now_shared() {
     let with = |dlq: Value| transport("rabbitmq", &json!({"host": "h", "queues": {"dlq": dlq}}));
     let before = ["asya-a-dlq".to_owned(), "asya-a-old".to_owned()];
     let all = |dlq: Value| with(dlq).all_own_dead_letters("asya-a", &before);
@@ -191,9 +191,9 @@ fn dead_letter_queues_of_earlier_configurations_are_a_queues_own_unless_all_shar
     assert_eq!(shared, ["asya-a-dlq"]);
 }
 
-/// QUE-35: a release that looks at all queues anew would be a write for every actor.
+/// A release that changed these hashes would verify all queues again and write every actor's status (QUE-35).
 #[test]
-fn hashes_of_verified_queues_stay_as_they_are() {
+fn hashes_of_verified_queues_are_stable() {
     let sqs =
         json!({"region": "r", "accountId": "111111111111", "queues": {"dlq": {"enabled": true}}});
     let rabbitmq = json!({"host": "h", "queues": {"dlq": {"enabled": true}}});

@@ -1,10 +1,10 @@
-//! Annotations of an actor that steer the operator. One with a value that means nothing must not pass for absent: the
-//! user asked for something (FW-21).
+//! Annotations of an actor that steer the operator. An unknown value must not be treated as absent, because the user
+//! asked for something (FW-21).
 
 use super::Violation;
 use crate::names::annotation;
 
-/// Annotations with few values, and these. Where a template leaves one empty, it is as good as absent.
+/// Annotations with a fixed set of values. Empty counts as absent, because templates may render an annotation empty.
 pub const STEERING: [(&str, &[&str]); 6] = [
     (annotation::RECONCILE, &["Always", "Once", "Paused"]),
     (annotation::PAUSED, SWITCH),
@@ -16,7 +16,7 @@ pub const STEERING: [(&str, &[&str]); 6] = [
 
 const SWITCH: &[&str] = &["true", "false"];
 
-/// Those with a value that means nothing; `value_of` looks one up.
+/// Annotations with an unknown value; `value_of` looks up an annotation.
 pub fn annotations<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Vec<Violation> {
     let unknown = STEERING.into_iter().filter_map(|(name, values)| {
         let value = value_of(name).filter(|it| !it.is_empty() && !values.contains(it))?;
@@ -29,7 +29,7 @@ pub fn annotations<'a>(value_of: impl Fn(&str) -> Option<&'a str>) -> Vec<Violat
     unknown.collect()
 }
 
-/// An annotation can hold 256 KiB, a condition's message less.
+/// An annotation can hold 256 KiB, the message of a condition much less.
 fn shortened(value: &str) -> &str {
     &value[..value.floor_char_boundary(64)]
 }
@@ -51,7 +51,7 @@ mod tests {
 
     /// FW-21, VAC-1
     #[test]
-    fn annotation_with_a_value_that_means_nothing_is_refused() {
+    fn unknown_value_of_a_steering_annotation_is_rejected() {
         for (name, value, problem) in [
             ("asya.sh/reconcile", "Paused", ""),
             ("asya.sh/reconcile", "Always", ""),

@@ -1,4 +1,4 @@
-//! How a binding gets the sidecar into pods.
+//! How a binding injects the sidecar into pods.
 
 use super::Subject;
 use super::violation::Findings;

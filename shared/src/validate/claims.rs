@@ -1,4 +1,4 @@
-//! VAL-14: volume claims of a `StatefulSet`.
+//! Volume claims of a `StatefulSet` (VAL-14).
 
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub(super) fn need_a_stateful_set(subject: &Subject<'_>, found: &mut Findings) {
     }
 }
 
-/// VAL-14. A change of kind makes a new workload, which may bring claims.
+/// A change of kind creates a new workload, which may have claims (VAL-14).
 pub(super) fn are_kept(subject: &Subject<'_>, found: &mut Findings) {
     let old = subject.old().and_then(|it| it.workload.as_ref());
     let (Some(new), Some(old)) = (&subject.spec.workload, old) else {

@@ -7,7 +7,7 @@ use super::template::{Part, pod_spec, runtime_containers};
 use super::violation::Findings;
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 
-/// Containers and init containers.
+/// All containers and init containers.
 fn all<'a>(subject: &Subject<'a>) -> Vec<Part<'a>> {
     let Some(spec) = pod_spec(subject) else {
         return Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn one_is_the_runtime(subject: &Subject<'_>, found: &mut Findings) {
     let Some(workload) = &subject.spec.workload else {
         return;
     };
-    // Another shape than a list is named by `template::shape`.
+    // `template::shape` reports anything that is not a list.
     let containers = workload
         .template
         .pointer("/spec/containers")
@@ -55,7 +55,7 @@ pub(super) fn none_is_the_sidecar(subject: &Subject<'_>, found: &mut Findings) {
     }
 }
 
-/// VAL-5. Other containers keep their commands, and the runtime its arguments.
+/// Other containers may have a command, and the runtime may have arguments (VAL-5).
 pub(super) fn runtime_has_no_command(subject: &Subject<'_>, found: &mut Findings) {
     for container in runtime_containers(subject) {
         if !container.items("command").is_empty() {

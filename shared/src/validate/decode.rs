@@ -1,13 +1,13 @@
-//! Actors whose spec the types cannot hold.
+//! Actors whose spec cannot be decoded.
 
 use super::Violation;
 use crate::api::AsyncActorSpec;
 
-/// Reads a spec from JSON. Only what the API server's schema lets through and the types do not, for example
-/// a number beyond its range, ends in an error (API-6).
+/// Decodes a spec from JSON. Only fails for values that the API server's schema accepts and our types do not, such as a
+/// number out of range (API-6).
 ///
 /// # Errors
-/// A violation with the path of the value that cannot be read.
+/// A violation with the path of the value that cannot be decoded.
 pub fn decode(spec: &str) -> Result<AsyncActorSpec, Violation> {
     let mut json = serde_json::Deserializer::from_str(spec);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -17,7 +17,7 @@ pub fn decode(spec: &str) -> Result<AsyncActorSpec, Violation> {
             inner => format!("spec.{inner}"),
         };
         let text = error.into_inner().to_string();
-        // The place in a text that the user never saw helps nobody.
+        // The line and column refer to JSON that the user has never seen.
         let problem = text
             .rsplit_once(" at line ")
             .map_or(text.as_str(), |(problem, _)| problem);

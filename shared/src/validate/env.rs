@@ -1,19 +1,19 @@
-//! VAL-9: environment variables that are ours. Our own value is fine: manifests copied from a running pod
-//! carry it.
+//! Environment variables reserved for us (VAL-9). Setting one to our own value is allowed, because manifests copied
+//! from a running pod contain it.
 
 use super::Subject;
 use super::template::{Part, runtime_containers};
 use super::violation::Findings;
 use crate::names::SOCKET_DIR;
 
-/// Name of the socket where the runtime is not told another (RUN-10).
+/// Default name of the runtime's socket (RUN-10).
 const SOCKET_NAME: &str = "asya-runtime.sock";
 
 fn text(name: &str) -> String {
     format!("{name} is set by the operator; remove it")
 }
 
-/// VAL-9, for the runtime.
+/// Checks the runtime's environment (VAL-9).
 pub(super) fn of_the_runtime_is_free(subject: &Subject<'_>, found: &mut Findings) {
     for container in runtime_containers(subject) {
         for var in container.items("env") {
@@ -34,7 +34,7 @@ fn reserved<'a>(var: &Part<'a>) -> Option<(&'a str, &'static str)> {
     }
 }
 
-/// VAL-9, for the sidecar.
+/// Checks the sidecar's environment (VAL-9).
 pub(super) fn of_the_sidecar_is_free(subject: &Subject<'_>, found: &mut Findings) {
     let transport = subject.transports.usable(&subject.spec.transport).ok();
     let actor = transport.map_or_else(

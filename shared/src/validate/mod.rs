@@ -1,8 +1,8 @@
-//! The rules that a spec must keep, one function per rule. The webhook reports what they find, the
-//! controller joins the same texts in a condition, and the CRD says in CEL what CEL can see.
+//! The validation rules for a spec, one function per rule. The webhook reports the violations, the controller joins the
+//! same texts in a condition, and the CRD expresses in CEL whatever CEL can check.
 //!
-//! [`check`] judges an actor alone. What concerns others (a queue's name, a target that is bound
-//! already) needs an index and is judged where one is; the texts are here, too.
+//! [`check`] validates an actor on its own. Rules across actors (a queue name or a target that is already taken) need
+//! an index and are evaluated by the caller; their messages are here, too.
 
 mod annotations;
 mod binding;
@@ -39,37 +39,37 @@ pub use warnings::{Warning, warnings};
 
 use violation::Findings;
 
-/// What the rules look at.
+/// The input of the rules.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// Name of the actor.
     pub name: &'a str,
     /// Namespace of the actor.
     pub namespace: &'a str,
-    /// Its spec.
+    /// Spec of the actor.
     pub spec: &'a AsyncActorSpec,
-    /// Its annotation `eks.amazonaws.com/role-arn`.
+    /// The actor's `eks.amazonaws.com/role-arn` annotation.
     pub role_arn: Option<&'a str>,
-    /// What is being done with it.
+    /// The write to validate.
     pub write: Write<'a>,
     /// The configured transports.
     pub transports: &'a TransportsConfig,
-    /// Whether sidecars may ask for more than an ordinary container has.
+    /// Whether sidecars may have more privileges than an ordinary container.
     pub privileged_sidecars: bool,
 }
 
-/// What is being done with an actor.
+/// The kind of write to validate.
 #[derive(Clone, Copy)]
 pub enum Write<'a> {
-    /// It is new: its name must serve for everything that is going to bear it. The controller judges an
-    /// actor so as long as it has made nothing for it.
+    /// A new actor: all objects that will carry its name must be able to. The controller also uses this until it has
+    /// created something for the actor.
     Create,
-    /// Its spec changes.
+    /// A change of the spec.
     Update {
-        /// The spec before.
+        /// The spec before the change.
         old: &'a AsyncActorSpec,
     },
-    /// It is stored already.
+    /// An actor that is already stored.
     Stored,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Subject<'a> {
 
 type Rule = fn(&Subject<'_>, &mut Findings);
 
-/// Every rule. A rule stays silent about parts that it cannot read: [`template::shape`] names those.
+/// All rules. A rule ignores parts that it cannot read: [`template::shape`] reports those.
 const RULES: &[Rule] = &[
     transport::is_named,
     mode::is_one,
@@ -122,7 +122,7 @@ const RULES: &[Rule] = &[
     runtime::env_is_free,
 ];
 
-/// Everything that is wrong with an actor, sorted by path.
+/// All violations of an actor, sorted by path.
 #[must_use]
 pub fn check(subject: &Subject<'_>) -> Vec<Violation> {
     let mut found = Findings::default();

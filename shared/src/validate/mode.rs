@@ -1,4 +1,4 @@
-//! The two ways of an actor.
+//! The two modes of an actor: standalone and binding.
 
 use super::Subject;
 use super::violation::Findings;

@@ -1,16 +1,16 @@
-//! VAL-11: what is going to bear the actor's name must be able to. Only for new actors: what exists works.
+//! Names derived from the actor's name must be legal (VAL-11). Only checked for new actors: existing ones work.
 
 use super::violation::Findings;
 use super::{Subject, Write};
 use crate::api::WorkloadKind;
 
 const PATH: &str = "metadata.name";
-/// Longest value of a label, and longest DNS label.
+/// Maximum length of label values and DNS labels.
 const LONGEST: usize = 63;
-/// A `StatefulSet` appends `-` and a hash of 10 to its name for a label of its pods.
+/// A `StatefulSet` appends `-` and a hash of 10 characters to its name for a label on its pods.
 const LONGEST_STATEFUL_SET: usize = 52;
 
-/// VAL-11, for the workload and the labels of pods.
+/// Checks workload name and pod labels (VAL-11).
 pub(super) fn serves_the_workload(subject: &Subject<'_>, found: &mut Findings) {
     if !matches!(subject.write, Write::Create) {
         return;
@@ -32,7 +32,7 @@ pub(super) fn serves_the_workload(subject: &Subject<'_>, found: &mut Findings) {
     }
 }
 
-/// VAL-11, for queue and dead letter queue.
+/// Checks names of queue and dead letter queue (VAL-11).
 pub(super) fn serves_the_queues(subject: &Subject<'_>, found: &mut Findings) {
     let (Write::Create, Ok(transport)) = (
         subject.write,

@@ -105,8 +105,8 @@ pub(super) fn metric_type_can_be_read(subject: &Subject<'_>, found: &mut Finding
     }
 }
 
-/// Digits with an optional fraction and exponent, as the CRD's rule has it: `parse` alone would take
-/// signs, `inf` and `nan`, too.
+/// Digits with optional fraction and exponent, as in the CRD's rule: `parse` alone would also accept signs, `inf` and
+/// `nan`.
 fn is_above_zero(text: &str) -> bool {
     let starts_well = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let mantissa = text.split(['e', 'E']).next().unwrap_or_default();

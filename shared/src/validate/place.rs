@@ -1,9 +1,9 @@
-//! BIND-2: where a binding may be. CEL under `spec` sees no namespace, and the controller tells these as
-//! reasons of the condition `TargetResolved`, so they stand apart from the other rules.
+//! Where a binding may be (BIND-2). CEL rules on `spec` cannot see the namespace, and the controller reports these
+//! violations as reasons of condition `TargetResolved`, so they are separate from the other rules.
 
 use super::{Subject, Violation};
 
-/// BIND-2, `CrossNamespace`: the target is said to lie in another namespace.
+/// The target is in another namespace: reason `CrossNamespace` (BIND-2).
 #[must_use]
 pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
     let named = subject.spec.workload_ref.as_ref()?.namespace.as_deref()?;
@@ -14,7 +14,7 @@ pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
     })
 }
 
-/// BIND-2, `NamespaceExcluded`: nothing is bound in Kubernetes' own namespaces and in the operator's.
+/// Bindings are not allowed in Kubernetes' own namespaces and in the operator's: reason `NamespaceExcluded` (BIND-2).
 #[must_use]
 pub fn in_excluded_namespace(subject: &Subject<'_>, operator_namespace: &str) -> Option<Violation> {
     subject.spec.workload_ref.as_ref()?;

@@ -1,4 +1,4 @@
-//! What else of the template belongs to us: volumes, mounts, labels, the service account.
+//! Other parts of the template that are reserved for us: volumes, mounts, labels and the service account.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::names::{
 
 const RESERVED_VOLUMES: [&str; 3] = [SOCKET_VOLUME, TMP_VOLUME, RUNTIME_CONFIG_MAP];
 
-/// VAL-7. A volume claim of a `StatefulSet` becomes a volume of its name.
+/// Includes volume claims of a `StatefulSet`, which become volumes of the same name (VAL-7).
 pub(super) fn volumes_are_not_reserved(subject: &Subject<'_>, found: &mut Findings) {
     let volumes = pod_spec(subject)
         .map(|it| it.items("volumes"))
@@ -62,7 +62,7 @@ pub(super) fn mounts_are_not_managed(subject: &Subject<'_>, found: &mut Findings
     }
 }
 
-/// A path as the kernel walks it, so that no spelling gets past the rule.
+/// The components of a path after normalisation, so that no spelling circumvents the rule.
 fn components(path: &str) -> Vec<&str> {
     let mut walked = Vec::new();
     for part in path.split('/') {
@@ -77,7 +77,7 @@ fn components(path: &str) -> Vec<&str> {
     walked
 }
 
-/// VAL-10. A selector needs these labels with our values.
+/// These labels are in the workload's selector and need our values (VAL-10).
 pub(super) fn labels_are_ours_or_absent(subject: &Subject<'_>, found: &mut Findings) {
     let (Some(workload), Some((path, labels))) = (&subject.spec.workload, labels(subject)) else {
         return;
@@ -102,7 +102,7 @@ pub(super) fn labels_are_ours_or_absent(subject: &Subject<'_>, found: &mut Findi
     }
 }
 
-/// VAL-15. With a role we make the service account that carries it (SA-1).
+/// With an IAM role we create the service account that carries it (VAL-15, SA-1).
 pub(super) fn account_and_role_exclude_each_other(subject: &Subject<'_>, found: &mut Findings) {
     let Ok(transport) = subject.transports.usable(&subject.spec.transport) else {
         return;
@@ -111,7 +111,7 @@ pub(super) fn account_and_role_exclude_each_other(subject: &Subject<'_>, found: 
     let Some(spec) = pod_spec(subject).filter(|_| role.is_some()) else {
         return;
     };
-    // `serviceAccount` is the old name of the field.
+    // `serviceAccount` is the deprecated name of the field.
     for key in ["serviceAccountName", "serviceAccount"] {
         if spec.get(key).is_some_and(|it| it.value != &Value::from("")) {
             found.add(

@@ -1,10 +1,10 @@
-//! BIND-19: the runtime that a binding adds.
+//! The runtime container of a binding (BIND-19).
 
 use super::Subject;
 use super::violation::Findings;
 use crate::api::{BoundRuntime, messages};
 
-/// BIND-19. Credentials in a URL would stand in a pod's spec for all to read.
+/// Rejects credentials in the URL, which would be readable in the pod's spec (BIND-19).
 pub(super) fn target_url_is_plain(subject: &Subject<'_>, found: &mut Findings) {
     let plain = |url: &str| {
         let rest = url

@@ -1,4 +1,4 @@
-//! What a sidecar may ask for.
+//! Limits on the sidecar's security context.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ const PATH: &str = "spec.sidecar.securityContext";
 /// The only capability that the Pod Security standard `restricted` lets a container add.
 const ORDINARY: &str = "NET_BIND_SERVICE";
 
-/// A right on `AsyncActor`s must not be worth more than one on pods (SEC-15).
+/// Write access to `AsyncActor`s must not grant more than write access to pods (SEC-15).
 pub(super) fn is_not_privileged(subject: &Subject<'_>, found: &mut Findings) {
     let sidecar = subject.spec.sidecar.as_ref();
     let Some(context) = sidecar.and_then(|it| it.security_context.as_ref()) else {

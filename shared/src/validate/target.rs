@@ -50,7 +50,7 @@ pub(super) fn is_no_job(subject: &Subject<'_>, found: &mut Findings) {
     }
 }
 
-/// BIND-45: another actor has bound the target. Who that is, an index knows.
+/// Another actor has bound the target; the caller finds it in an index (BIND-45).
 #[must_use]
 pub fn target_taken(target: &WorkloadRef, owner_namespace: &str, owner_name: &str) -> Violation {
     let WorkloadRef { kind, name, .. } = target;

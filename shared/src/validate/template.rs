@@ -1,5 +1,4 @@
-//! The pod template as text that nobody has checked: the CRD has no schema for it (API-5), so every part
-//! may have any shape.
+//! The pod template as unvalidated JSON: the CRD has no schema for it (API-5), so every part may have any shape.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +8,7 @@ use crate::names::RUNTIME_CONTAINER;
 
 const TEMPLATE: &str = "spec.workload.template";
 
-/// A part of the template with its path.
+/// A part of the template and its path.
 #[derive(Clone)]
 pub(super) struct Part<'a> {
     pub(super) path: String,
@@ -17,7 +16,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// A member; `None` if it is absent or null.
+    /// A member; `None` if absent or null.
     pub(super) fn get(&self, key: &str) -> Option<Part<'a>> {
         let value = self.value.get(key).filter(|it| !it.is_null())?;
         Some(Part {
@@ -26,7 +25,7 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// The items of a list member; none if it is absent or no list.
+    /// The items of a list member; none if absent or not a list.
     pub(super) fn items(&self, key: &str) -> Vec<Part<'a>> {
         let Some(list) = self.get(key) else {
             return Vec::new();
@@ -40,7 +39,7 @@ impl<'a> Part<'a> {
             .collect()
     }
 
-    /// A text member; `None` if it is absent or no text.
+    /// A string member; `None` if absent or not a string.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.value.get(key).and_then(Value::as_str)
     }
@@ -50,7 +49,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The template of a workload of our own.
+/// The pod template of a standalone actor.
 pub(super) fn template<'a>(subject: &Subject<'a>) -> Option<Part<'a>> {
     let workload = subject.spec.workload.as_ref()?;
     Some(Part {
@@ -64,7 +63,7 @@ pub(super) fn pod_spec<'a>(subject: &Subject<'a>) -> Option<Part<'a>> {
     template(subject)?.get("spec")
 }
 
-/// Containers by that name; there may be several, or none.
+/// Containers with the runtime's name; there may be any number of them.
 pub(super) fn runtime_containers<'a>(subject: &Subject<'a>) -> Vec<Part<'a>> {
     let containers = pod_spec(subject)
         .map(|it| it.items("containers"))
@@ -81,7 +80,7 @@ pub(super) fn labels<'a>(subject: &Subject<'a>) -> Option<(String, &'a Map<Strin
     Some((labels.path, labels.value.as_object()?))
 }
 
-/// Names the parts that the other rules read and cannot: without this, a list where an object belongs
+/// Reports parts that the other rules read but that have another type. Without this rule a list in place of an object
 /// would pass here and fail at the API server, or nowhere.
 pub(super) fn shape(subject: &Subject<'_>, found: &mut Findings) {
     let Some(template) = template(subject) else {

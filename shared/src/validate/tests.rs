@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-// Each rule by an accepted and a refused actor: tests/corpus/specs.yaml. Here is what needs more than a row.
+// tests/corpus/specs.yaml has an accepted and a rejected actor for each rule. Here are the cases that need more than a
+// row.
 
 use serde_json::{Value, json};
 
@@ -87,7 +88,7 @@ fn a_violation_tells_problem_and_fix_apart() {
 
 /// API-6
 #[test]
-fn no_shape_of_a_template_panics_or_passes_where_a_rule_would_read_it() {
+fn malformed_template_neither_panics_nor_bypasses_a_rule() {
     for (odd, path) in [
         (json!([]), ""),
         (json!("text"), ""),
@@ -148,7 +149,7 @@ fn no_shape_of_a_template_panics_or_passes_where_a_rule_would_read_it() {
 
 /// API-6
 #[test]
-fn what_the_types_cannot_hold_is_told_with_its_path() {
+fn undecodable_value_is_reported_with_its_path() {
     let cases = [
         (r#"{"transport": 1}"#, "spec.transport", "invalid type"),
         (
@@ -189,7 +190,7 @@ fn what_the_types_cannot_hold_is_told_with_its_path() {
 
 /// VAL-8
 #[test]
-fn no_spelling_of_a_managed_path_gets_past_the_rule() {
+fn no_spelling_of_a_managed_path_bypasses_the_rule() {
     for (path, managed) in [
         ("/var/run/asya", true),
         ("/var/run/asya/", true),
@@ -212,7 +213,7 @@ fn no_spelling_of_a_managed_path_gets_past_the_rule() {
 
 /// VAL-11
 #[test]
-fn the_name_of_an_actor_that_exists_is_not_judged() {
+fn name_of_an_existing_actor_is_not_checked() {
     let spec = spec("rabbitmq", &template(&json!({})));
     let transports = TransportsConfig::parse(TRANSPORTS).unwrap();
     let judged = |name: &str, write| {
@@ -243,7 +244,7 @@ fn the_name_of_an_actor_that_exists_is_not_judged() {
 
 /// VAL-15
 #[test]
-fn a_role_of_the_transport_excludes_an_account_of_the_user() {
+fn transport_role_excludes_a_service_account_of_the_user() {
     for key in ["serviceAccountName", "serviceAccount"] {
         let mut workload = template(&json!({}));
         workload["template"]["spec"][key] = json!("mine");
@@ -261,7 +262,7 @@ fn a_role_of_the_transport_excludes_an_account_of_the_user() {
 
 /// VAL-16
 #[test]
-fn a_queue_that_is_taken_names_its_owner() {
+fn taken_queue_names_its_owner() {
     assert_eq!(
         queue_taken("asya-phi3", "other", "phi3").to_string(),
         "spec.transport: queue asya-phi3 already belongs to other/phi3; rename this actor or set the transport's nameTemplate"
@@ -270,7 +271,7 @@ fn a_queue_that_is_taken_names_its_owner() {
 
 /// BIND-2
 #[test]
-fn a_binding_stays_in_its_namespace_and_out_of_the_system() {
+fn binding_must_stay_in_its_namespace_and_out_of_system_namespaces() {
     let mut spec: AsyncActorSpec = serde_json::from_value(json!({
         "transport": "rabbitmq",
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
@@ -318,7 +319,7 @@ fn a_binding_stays_in_its_namespace_and_out_of_the_system() {
 
 /// VAL-17
 #[test]
-fn warnings_tell_what_is_probably_not_meant() {
+fn warnings_report_what_is_probably_unintended() {
     let good = spec("rabbitmq", &template(&json!({})));
     assert_eq!(warned(&good, Write::Stored), [""; 0]);
 

@@ -1,4 +1,4 @@
-//! The transport and what must be free on it.
+//! The transport, and queue names on it.
 
 use super::violation::Findings;
 use super::{Subject, Violation};
@@ -6,14 +6,15 @@ use crate::api::messages;
 
 const PATH: &str = "spec.transport";
 
-/// VAL-1. A name that is not configured is no violation but a state: the configuration may follow (VAL-20).
+/// A transport that is not configured is not a violation but a state, because it may be configured later (VAL-1,
+/// VAL-20).
 pub(super) fn is_named(subject: &Subject<'_>, found: &mut Findings) {
     if subject.spec.transport.is_empty() {
         found.add(PATH, messages::TRANSPORT_MISSING);
     }
 }
 
-/// VAL-16: another actor has a queue of this name on the same transport. Who that is, an index knows.
+/// Another actor has a queue of this name on the same transport; the caller finds it in an index (VAL-16).
 #[must_use]
 pub fn queue_taken(queue: &str, owner_namespace: &str, owner_name: &str) -> Violation {
     Violation {

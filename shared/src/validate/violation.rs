@@ -1,20 +1,20 @@
-//! What a rule found.
+//! Violations of validation rules.
 
 use std::fmt;
 
-/// A rule that an actor breaks: `<path>: <problem>; <fix>`.
+/// A rule violation, written as `<path>: <problem>; <fix>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// Path of the field, from the object's root.
+    /// Path of the field from the object's root.
     pub path: String,
     /// What is wrong, or what must hold.
     pub problem: String,
-    /// What to do, where the problem does not say it already.
+    /// What to do, unless the problem already says it.
     pub fix: Option<String>,
 }
 
 impl Violation {
-    /// A violation from the text after the path: what follows the first semicolon is the fix.
+    /// Creates a violation; what follows the first semicolon in the text is the fix.
     #[must_use]
     pub fn new(path: impl Into<String>, text: &str) -> Self {
         let (problem, fix) = match text.split_once("; ") {
@@ -39,7 +39,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Violations as the message of a condition.
+/// Joins violations into the message of a condition.
 #[must_use]
 pub fn joined(violations: &[Violation]) -> String {
     violations

@@ -1,4 +1,4 @@
-//! VAL-17: what is allowed and probably not meant.
+//! What is allowed but probably unintended (VAL-17).
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use super::Subject;
 use super::template::{pod_spec, runtime_containers};
 use crate::config::TransportKind;
 
-/// Longest visibility timeout of SQS, in seconds.
+/// Maximum visibility timeout of SQS, in seconds.
 const LONGEST_VISIBILITY_SECONDS: u64 = 43_200;
 
-/// Something that is allowed and probably not meant: `<path>: <text>`.
+/// Something allowed but probably unintended, written as `<path>: <text>`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Warning {
-    /// Path of the field, from the object's root.
+    /// Path of the field from the object's root.
     pub path: String,
-    /// What follows from it.
+    /// The consequence.
     pub text: String,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Everything that is probably not meant, sorted by path. Warnings never deny.
+/// All warnings, sorted by path. Warnings never reject an actor.
 #[must_use]
 pub fn warnings(subject: &Subject<'_>) -> Vec<Warning> {
     let rules = [

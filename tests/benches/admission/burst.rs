@@ -1,5 +1,5 @@
-//! A burst of pods through the API server: of a bound `StatefulSet`, which the webhook injects, and beside them of one
-//! that nobody binds, which are never sent to it.
+//! Creates a burst of pods through the API server: those of a bound `StatefulSet`, which the webhook injects, and those
+//! of an unbound one, which are never sent to it.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,13 @@ use crate::load::Times;
 const NAMESPACE: &str = "burst";
 const BOUND: &str = "bound";
 const FREE: &str = "free";
-/// Creations under way at a time.
+/// The maximum number of concurrent creates.
 const CREATIONS: usize = 32;
-/// Their controller numbers its own from 0, and waits for ever for the first one.
+/// The `StatefulSet` controller numbers its pods from 0, and waits forever for the first one.
 const FIRST: usize = 1000;
 const SOON: Duration = Duration::from_mins(1);
 
-/// So many pods of each kind, a tenth of them first to warm up; what each kind took.
+/// Creates this many pods of each kind, after a tenth of them for warm-up; returns the times per kind.
 pub async fn measure(cluster: &Cluster, pods: usize) -> Result<Vec<String>> {
     let create = PostParams::default();
     let namespaces: Api<Namespace> = Api::all(cluster.client());

@@ -1,4 +1,4 @@
-//! Actors that nobody reconciles: the webhook watches them, and some are bindings in force.
+//! Actors without a controller that reconciles them: the webhook watches them, and some are bindings in effect.
 
 use asya_tests::Result;
 use asya_tests::cluster::Cluster;
@@ -9,18 +9,18 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-/// Creations under way at a time.
+/// The maximum number of concurrent creates.
 const CREATIONS: usize = 32;
-/// Bindings are spread over so many namespaces.
+/// The number of namespaces over which bindings are spread.
 const NAMESPACES: usize = 20;
 
-/// Who is watched.
+/// The actors that the webhook watches.
 pub struct Crowd {
     bindings: usize,
 }
 
 impl Crowd {
-    /// So many actors of which so many bind a Deployment each; bindings come last.
+    /// Creates this many actors, of which `bindings` bind a Deployment each; bindings are created last.
     pub async fn create(cluster: &Cluster, actors: usize, bindings: usize) -> Result<Self> {
         let crowd = Self { bindings };
         let namespaces: Api<Namespace> = Api::all(cluster.client());
@@ -42,18 +42,18 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// How many are bindings.
+    /// The number of bindings.
     pub fn bindings(&self) -> usize {
         self.bindings
     }
 }
 
-/// Where an actor of this number is.
+/// The namespace of the actor with this number.
 pub fn namespace_of(number: usize) -> String {
     format!("bench-{}", number % NAMESPACES)
 }
 
-/// What a binding of this number binds.
+/// The target of the binding with this number.
 pub fn target_of(number: usize) -> String {
     format!("model-{number}")
 }

@@ -1,4 +1,4 @@
-//! What one review costs without a network: ours, and that of a handler as most are written.
+//! The cost of one review without a network: our handler compared with a typical one.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -29,7 +29,7 @@ struct Request<'a> {
     object: &'a RawValue,
 }
 
-/// Both, on reviews of this size.
+/// Measures both handlers with reviews of this size.
 pub fn measure(size: usize) -> Result<String> {
     let actor = actor()?;
     let body = review("bench", "model-0", size);
@@ -51,7 +51,7 @@ fn rounds(one: impl Fn() -> Result<usize>) -> Result<Times> {
     Ok(times)
 }
 
-/// Decode, decision, and the text of the patch.
+/// Our handler: decode, decide, and serialize the patch.
 fn ours(actor: &BoundActor, body: &str) -> Result<usize> {
     let envelope: Envelope<'_> = serde_json::from_str(body)?;
     let pod = PodView::decode(envelope.request.object.get())?;
@@ -61,7 +61,7 @@ fn ours(actor: &BoundActor, body: &str) -> Result<usize> {
     }
 }
 
-/// The pod as a whole type, two containers more, and the difference of both texts.
+/// A typical handler: decode the pod into its full type, add two containers, and diff the two JSON texts.
 fn typed(body: &str) -> Result<usize> {
     let review: Value = serde_json::from_str(body)?;
     let before = &review["request"]["object"];

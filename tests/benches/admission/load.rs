@@ -1,4 +1,4 @@
-//! Reviews over TLS, on connections that are kept.
+//! Sends reviews over persistent TLS connections.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -21,21 +21,21 @@ use crate::reviews::review;
 
 const SECRET: &str = "asya-operator-webhook-tls";
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
-/// The port that the chart's pods listen on.
+/// The port on which the chart's pods listen.
 const PORT: u16 = 9443;
-/// Size of a review under load, in bytes.
+/// The size of a review under load, in bytes.
 const USUAL: usize = 12_000;
 const PATIENCE: Duration = Duration::from_mins(5);
-/// Reviews are sent in this rhythm, as many at a time as the rate asks for.
+/// Reviews are sent at this interval, in batches that yield the requested rate.
 const BEAT: Duration = Duration::from_millis(10);
 const BEATS_PER_SECOND: u32 = 100;
 
-/// How long something took, many times.
+/// A series of durations.
 #[derive(Default)]
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// Once more.
+    /// Adds a measurement.
     pub fn add(&mut self, time: Duration) {
         self.0.push(time);
     }
@@ -68,7 +68,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Trusts the certificate that the controller has made.
+    /// Connects to a replica, with the CA certificate that the controller created.
     pub async fn of(cluster: &Cluster, instance: &Instance) -> Result<Self> {
         let secrets: Api<Secret> = Api::namespaced(cluster.client(), "asya-system");
         let data = secrets.get(SECRET).await?.data.unwrap_or_default();
@@ -88,12 +88,12 @@ impl Replica {
         })
     }
 
-    /// Memory that it holds, in MiB.
+    /// The memory usage, in MiB.
     pub fn memory(&self) -> Result<f64> {
         machine::memory(self.pid)
     }
 
-    /// Waits until it injects pods of the last binding, and so knows all.
+    /// Waits until the replica injects pods of the last binding, and so has seen all of them.
     pub async fn knows(&self, crowd: &Crowd) -> Result<()> {
         let last = crowd.bindings().saturating_sub(1);
         let body = review(&namespace_of(last), &target_of(last), USUAL);
@@ -104,7 +104,7 @@ impl Replica {
         .await
     }
 
-    /// One after the other, each as soon as the last is answered.
+    /// Sends reviews one by one, each as soon as the last one is answered.
     pub async fn one_by_one(&self, size: usize, body: &str, count: usize) -> Result<String> {
         let mut times = Times::default();
         for _ in 0..count {
@@ -115,7 +115,7 @@ impl Replica {
         Ok(format!("server, one by one, {size:>7} bytes: {times}"))
     }
 
-    /// So many a second, whether or not earlier ones are answered, of pods of all bindings.
+    /// Sends reviews at a fixed rate, without waiting for earlier ones, for pods of all bindings.
     pub async fn under_load(&self, crowd: &Crowd, rate: u32, lasts: Duration) -> Result<String> {
         let bodies: Vec<_> = (0..crowd.bindings())
             .map(|number| review(&namespace_of(number), &target_of(number), USUAL))
@@ -166,7 +166,7 @@ fn injected(answer: Result<bool>) -> Result<()> {
     }
 }
 
-/// Whether the answer has a patch.
+/// Sends a review; returns whether the response contains a patch.
 async fn ask(client: &Client, url: &str, body: String) -> Result<bool> {
     let request = client.post(url).header("content-type", "application/json");
     let answer = request.body(body).send().await?.error_for_status()?;

@@ -1,5 +1,5 @@
-//! The webhook's figures (OBS-4): what a review costs in this process, beside a handler that decodes whole types and
-//! compares, and what a replica does under load over TLS while it watches a crowd of actors. `make bench` runs it.
+//! Benchmarks the webhook (OBS-4): the in-process cost of a review, compared with a handler that decodes full types and
+//! diffs them, and the performance of a replica under load over TLS while it watches many actors. Run by `make bench`.
 
 mod burst;
 mod crowd;
@@ -23,7 +23,7 @@ use crate::crowd::{Crowd, namespace_of, target_of};
 use crate::load::Replica;
 use crate::reviews::review;
 
-/// About as large as pods are: a small one, one of a model server, one with very many variables. Bytes.
+/// Typical pod sizes in bytes: a small pod, one of a model server, one with very many variables.
 const SIZES: [usize; 3] = [3_000, 12_000, 100_000];
 
 /// Measures the webhook.
@@ -73,7 +73,7 @@ async fn measure(args: &Args) -> Result<()> {
     for told in burst::measure(&cluster, args.pods).await? {
         println!("{told}");
     }
-    // What follows is the webhook's alone.
+    // The rest measures the webhook alone.
     controller.stop().await?;
     let replica = webhook.replicas().first();
     let replica = replica.ok_or_else(|| Error::other("there is no replica of the webhook"))?;

@@ -1,8 +1,8 @@
-//! Reviews as an API server sends them.
+//! Reviews as the API server sends them.
 
 use serde_json::{Value, json};
 
-/// The text of a review of a pod of this Deployment, of about so many bytes.
+/// The JSON of a review for a pod of this Deployment, of about `size` bytes.
 pub fn review(namespace: &str, deployment: &str, size: usize) -> String {
     let mut review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
@@ -26,7 +26,7 @@ pub fn review(namespace: &str, deployment: &str, size: usize) -> String {
     review.to_string()
 }
 
-/// Without name and namespace, as a `ReplicaSet` makes it.
+/// A pod without name and namespace, as a `ReplicaSet` creates it.
 fn pod(deployment: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",

@@ -1,5 +1,5 @@
-//! A client that sends what the operator sends for a crowd of actors, as fast as it is taken, and
-//! decides nothing: the rate that the API server and the broker have to give.
+//! A client that sends the operator's writes for a crowd of actors at full speed, without reconciling anything: it
+//! measures the rate that the API server and the broker can sustain.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const SCRIPT: &str = include_str!("../../../controller/runtime/asya_runtime.py")
 const ADAPTERS: &str = include_str!("../../../controller/runtime/asya_adapters.py");
 const EXCHANGE: &str = "asya";
 
-/// What we read of a Deployment's status.
+/// The fields of a Deployment's status that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Counts {
@@ -39,7 +39,7 @@ struct Counts {
     observed_generation: i64,
 }
 
-/// What we read of a `ScaledObject`'s status.
+/// The fields of a `ScaledObject`'s status that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Conditions {
@@ -58,7 +58,7 @@ impl Condition {
     }
 }
 
-/// The bare client: the operator's account, its credentials and its objects.
+/// The bare client, with the operator's account, credentials and objects.
 pub struct Bare {
     client: Client,
     broker: RabbitMq,
@@ -71,8 +71,8 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// A client that has so many writes under way at a time, under the account of the operator's
-    /// instance of that name. `status` is that of an actor which runs.
+    /// Creates a client with up to `at_once` concurrent writes, under the account of the operator's instance of that
+    /// name. `status` is that of a running actor.
     pub async fn new(
         cluster: &Cluster,
         instance: &str,
@@ -100,7 +100,7 @@ impl Bare {
         })
     }
 
-    /// Creates the crowd and does for each actor what the operator would.
+    /// Creates the crowd and performs the operator's writes for each actor.
     pub async fn serve(&self, crowd: &Crowd) -> Result<()> {
         let from = crowd.version().await?;
         self.prepare(crowd).await?;
@@ -165,7 +165,7 @@ impl Bare {
         tokio::try_join!(creation, begin, watch, finish).map(drop)
     }
 
-    /// What a namespace and the broker need once.
+    /// Creates what the namespace and the broker need once.
     async fn prepare(&self, crowd: &Crowd) -> Result<()> {
         let script = runtime_config_map(&crowd.namespace, SCRIPT, ADAPTERS).object;
         let api = crowd.api::<Light<NotUsed>>(&self.client, "", "ConfigMap");
@@ -310,7 +310,7 @@ impl Bare {
         self.turns.acquire().await.map_err(Error::other)
     }
 
-    /// Takes finalizers and queues away, which the operator would have taken.
+    /// Removes the finalizers and queues that the operator would have removed.
     pub async fn clear(&self, crowd: &Crowd) -> Result<()> {
         let actors = Arc::new(crowd.api::<Light<NotUsed>>(&self.client, "asya.sh", "AsyncActor"));
         let none = json!({"metadata": {"finalizers": null}});

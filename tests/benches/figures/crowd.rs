@@ -1,4 +1,4 @@
-//! A crowd of actors in a namespace of their own.
+//! A crowd of actors in its own namespace.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -22,47 +22,47 @@ use serde_json::{Value, json};
 
 use crate::progress::Counts;
 
-/// Creations, and deletions, under way at a time: "at once", as far as an API server goes.
+/// The maximum number of concurrent creates and deletes: as close to "at once" as an API server gets.
 const AT_ONCE: usize = 32;
-/// Longer than any size takes; how long each may, [`Crowd::patience`] says.
+/// Longer than any size takes; [`Crowd::patience`] is the limit for a given size.
 const PATIENCE: Duration = Duration::from_mins(30);
-/// A watch is begun anew this often.
+/// The lifetime of a watch, in seconds.
 const WATCH_SECONDS: u32 = 250;
 
-/// An object reduced to its metadata and what we read of its status.
+/// An object reduced to its metadata and the status fields that are read.
 pub type Light<S> = Object<Option<NotUsed>, S>;
 
-/// What we read of an actor's status.
+/// The fields of an actor's status that are read.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Told {
     status: String,
 }
 
-/// How many pods actors ask for.
+/// The number of pods per actor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
-    /// So many.
+    /// A fixed number.
     Fixed(i32),
-    /// As many as KEDA says: none without messages.
+    /// As many as KEDA decides: none without messages.
     Scaled,
 }
 
 /// Actors that are created at once.
 pub struct Crowd {
-    /// Where they are.
+    /// The namespace of the actors.
     pub namespace: String,
-    /// Their names.
+    /// The names of the actors.
     pub names: Vec<String>,
-    /// What each of them asks for.
+    /// The pods of each actor.
     pub pods: Pods,
-    /// How far they are.
+    /// The progress of the crowd.
     pub counts: Counts,
     client: Client,
 }
 
 impl Crowd {
-    /// A namespace for so many actors, ready for their pods.
+    /// Creates a namespace for this many actors, and waits until it is ready for pods.
     pub async fn enter(cluster: &Cluster, label: &str, size: usize, pods: Pods) -> Result<Self> {
         let client = cluster.client();
         let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": label}}))?;
@@ -91,7 +91,7 @@ impl Crowd {
         })
     }
 
-    /// An actor's manifest.
+    /// The manifest of an actor.
     pub fn actor(&self, name: &str) -> Value {
         let mut actor = json!({
             "apiVersion": "asya.sh/v1alpha1",
@@ -118,7 +118,7 @@ impl Crowd {
         actor
     }
 
-    /// Creates them all; `created` hears the name and the uid of each.
+    /// Creates all actors; `created` is called with the name and uid of each.
     pub async fn create(&self, created: impl Fn(&str, String)) -> Result<()> {
         let api: Api<DynamicObject> = self.api(&self.client, "asya.sh", "AsyncActor");
         let (api, created) = (&api, &created);
@@ -135,7 +135,7 @@ impl Crowd {
             .await
     }
 
-    /// What STATUS says of those that have come to rest.
+    /// The status of actors that have settled.
     pub fn settled(&self) -> &'static str {
         match self.pods {
             Pods::Fixed(_) => "Running",
@@ -143,7 +143,7 @@ impl Crowd {
         }
     }
 
-    /// The status of the crowd's first actor once it is Running or Napping, after its creation.
+    /// Creates the crowd and returns the status of its first actor once it is Running or Napping.
     pub async fn status_of_one(&self) -> Result<Value> {
         let from = self.version().await?;
         self.create(|_, _| ()).await?;
@@ -153,14 +153,14 @@ impl Crowd {
         Ok(api.get(name).await?.data["status"].clone())
     }
 
-    /// Where a watch must begin to see all that comes.
+    /// The resource version from which a watch sees all later changes.
     pub async fn version(&self) -> Result<String> {
         let api: Api<Light<Told>> = self.api(&self.client, "asya.sh", "AsyncActor");
         let list = api.list(&ListParams::default().limit(1)).await?;
         Ok(list.metadata.resource_version.unwrap_or_default())
     }
 
-    /// Ends when every actor has been Running or Napping once since that version.
+    /// Waits until every actor has been Running or Napping once since that version.
     pub async fn all_settled(&self, from: &str) -> Result<()> {
         let mut waiting: HashSet<&str> = self.names.iter().map(String::as_str).collect();
         let api = self.api(&self.client, "asya.sh", "AsyncActor");
@@ -175,8 +175,8 @@ impl Crowd {
         .await
     }
 
-    /// Longest that any part of the work on the crowd may take: two minutes, and for each actor five times what it took
-    /// on 2 cores.
+    /// The longest time that any part of the work on the crowd may take: two minutes, plus five times what each actor
+    /// took on 2 cores.
     pub fn patience(&self) -> Duration {
         let actors = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
         let each = match self.pods {
@@ -186,11 +186,11 @@ impl Crowd {
         Duration::from_mins(2).saturating_add(each.saturating_mul(actors))
     }
 
-    /// Deletes the actors and then the namespace. Answers how long the actors took to go.
+    /// Deletes the actors and then the namespace. Returns how long the deletion of the actors took.
     pub async fn leave(&self) -> Result<Duration> {
         let began = Instant::now();
         let actors: Api<Light<Told>> = self.api(&self.client, "asya.sh", "AsyncActor");
-        // One call for all of them would be cut off after a minute, whatever has been done by then.
+        // A single deletecollection request would be cut off after a minute, complete or not.
         let (one, params) = (&actors, &DeleteParams::default());
         futures::stream::iter(&self.names)
             .map(|name| async move {
@@ -223,7 +223,7 @@ impl Crowd {
         Ok(took)
     }
 
-    /// Objects of a kind in the crowd's namespace.
+    /// The API of a kind in the crowd's namespace.
     pub fn api<K>(&self, client: &Client, group: &str, kind: &str) -> Api<K>
     where
         K: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>,
@@ -239,7 +239,7 @@ impl Crowd {
     }
 }
 
-/// Shows every object that a watch shows to `look`, until that answers false.
+/// Calls `look` with every object that the watch reports, until it returns false.
 pub async fn follow<S>(
     api: &Api<Light<S>>,
     from: &str,

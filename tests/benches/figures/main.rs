@@ -1,6 +1,5 @@
-//! The figures of docs/architecture.md, section 8, on a cluster of its own: a crowd of actors is created
-//! at once, and what the operator makes of them is made of an equal crowd by a bare client, which does
-//! nothing but send the same writes. `make bench` runs it.
+//! The figures of docs/architecture.md, section 8, measured on a separate cluster. A crowd of actors is created at once
+//! for the operator, and an equal one for a bare client that only sends the same writes. Run by `make bench`.
 
 mod bare;
 mod crowd;
@@ -126,7 +125,7 @@ async fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Lets the bare client serve a crowd, and takes that away.
+/// Measures the bare client with a crowd, and removes the crowd.
 async fn beside(
     limit: &Limit,
     (bench, bare): (&Bench<'_>, &Bare),
@@ -143,7 +142,7 @@ async fn beside(
     limit.part(&what, at_most, leave).await.map(drop)
 }
 
-/// Lets the operator serve a crowd, starts it again and takes the crowd away.
+/// Measures the operator with a crowd, restarts the operator, and removes the crowd.
 async fn serve(
     limit: &Limit,
     (bench, instance): (&Bench<'_>, &mut Instance),

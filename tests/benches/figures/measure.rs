@@ -1,4 +1,4 @@
-//! Measures one crowd: how long it took, who wrote how much, who used the processors.
+//! Measures one crowd: the time taken, the writes per writer, and the processor time used.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::crowd::Crowd;
 use crate::machine;
 
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Passes that an instance has made since its start.
+/// The number of reconciles of an instance since its start.
 const PASSES: &str = "controller_runtime_reconcile_total";
-/// What comes last of what is made for an actor.
+/// The last objects that are applied for an actor.
 const APPLIED: [&str; 2] = ["deployments", "scaledobjects"];
-/// Whose processor time is told beside the writer's.
+/// The parts whose processor time is reported beside the writer's.
 const PARTS: [&str; 6] = [
     "kube-apiserver",
     "etcd",
@@ -29,41 +29,41 @@ const PARTS: [&str; 6] = [
     "rabbitmq",
 ];
 
-/// What was measured of a crowd, in seconds from the creation of its first actor.
+/// The measurements of a crowd; times are in seconds from the creation of its first actor.
 pub struct Row {
     /// `bare` or `operator`.
     pub who: &'static str,
-    /// How many actors.
+    /// The number of actors.
     pub actors: usize,
     /// Until every actor was created.
     pub created: f64,
-    /// Until the last Deployment or `ScaledObject` was applied, and so every queue made.
+    /// Until the last Deployment or `ScaledObject` was applied, and so every queue declared.
     pub applied: f64,
-    /// Until the last write; every actor was told to be Running or Napping by then.
+    /// Until the last write, when every actor has been reported as Running or Napping.
     pub settled: f64,
-    /// Writes for all actors, what the namespace needs once included.
+    /// Writes for all actors, including those that the namespace needs once.
     pub writes: usize,
-    /// Those that were refused.
+    /// The rejected ones among the writes.
     pub refused: usize,
-    /// What was written, how often, and from when to when.
+    /// The writes by kind, with their number and times.
     pub kinds: Vec<Kind>,
-    /// Processor seconds of the writer; `None` for the bare client, which is this process.
+    /// Processor seconds of the writer; `None` for the bare client, which runs in this process.
     pub cpu: Option<f64>,
-    /// Processor seconds of the parts of the cluster.
+    /// Processor seconds of the cluster's parts.
     pub parts: Vec<(&'static str, f64)>,
 }
 
 /// Writes of one kind.
 pub struct Kind {
-    /// Resource and subresource.
+    /// The resource and subresource.
     pub name: String,
-    /// How many.
+    /// The number of writes.
     pub count: usize,
-    /// When the first one came in, half of them, and the last one.
+    /// When the first write, half of the writes and the last write had been received.
     pub times: [f64; 3],
 }
 
-/// A cluster with an operator on it.
+/// A cluster that runs an operator.
 pub struct Bench<'a> {
     cluster: &'a RunningCluster,
     user: String,
@@ -76,19 +76,19 @@ struct Begun {
 }
 
 impl<'a> Bench<'a> {
-    /// `user` is who writes in the audit log.
+    /// `user` is the writer's name in the audit log.
     pub fn new(cluster: &'a RunningCluster, user: String) -> Self {
         Self { cluster, user }
     }
 
-    /// Lets the bare client serve the crowd.
+    /// Measures the bare client with the crowd.
     pub async fn bare(&self, bare: &Bare, crowd: &Crowd) -> Result<Row> {
         let begun = self.begin().await?;
         bare.serve(crowd).await?;
         self.end("bare", crowd, begun, None).await
     }
 
-    /// Lets the operator serve the crowd.
+    /// Measures the operator with the crowd.
     pub async fn operator(&self, instance: &mut Instance, crowd: &Crowd) -> Result<Row> {
         instance.restart().await?;
         instance.wait_ready().await?;
@@ -98,15 +98,14 @@ impl<'a> Bench<'a> {
         let begun = self.begin().await?;
         let settled =
             async { tokio::try_join!(crowd.create(|_, _| ()), crowd.all_settled(&from)).map(drop) };
-        // Nobody starts it again: one that ends, as one does whose lease is not renewed in time, would be waited for
-        // in vain.
+        // Fail if the instance exits, for example because it could not renew its lease in time: nothing restarts it.
         instance.process().alive_while(settled).await?;
         let cpu = machine::cpu(pid)?.saturating_sub(before).as_secs_f64();
         self.writes_end().await?;
         self.end("operator", crowd, begun, Some(cpu)).await
     }
 
-    /// Starts the operator again and waits until it has seen every actor.
+    /// Restarts the operator and waits until it has made at least one reconcile per actor.
     pub async fn restart(&self, instance: &mut Instance, crowd: &Crowd) -> Result<String> {
         instance.stop().await?;
         let mark = self.cluster.audit().mark().await?;
@@ -181,7 +180,7 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    /// Two seconds without a write.
+    /// Waits for two seconds without a write.
     async fn writes_end(&self) -> Result<()> {
         let audit = self.cluster.audit();
         let mut mark = audit.mark().await?;

@@ -1,4 +1,4 @@
-//! Says how far a crowd has come, and ends what takes too long.
+//! Reports the progress of a crowd, and aborts work that takes too long.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use asya_tests::{Error, Result};
 
-/// How often it is said.
+/// How often progress is reported.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// How many actors of a crowd have come how far.
+/// The number of actors in each stage.
 #[derive(Default)]
 pub struct Counts {
     size: usize,
@@ -19,7 +19,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of a crowd of so many.
+    /// Starts counting for a crowd of this size.
     pub fn of(size: usize) -> Self {
         Self {
             size,
@@ -27,18 +27,18 @@ impl Counts {
         }
     }
 
-    /// One more is created.
+    /// Counts a created actor.
     pub fn created(&self) {
         self.created.fetch_add(1, Ordering::Relaxed);
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One more has come to rest.
+    /// Counts a settled actor.
     pub fn settled(&self) {
         self.settled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// So many are there still.
+    /// Sets the number of actors that still exist.
     pub fn left(&self, left: usize) {
         self.left.store(left, Ordering::Relaxed);
     }
@@ -56,23 +56,23 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The time that a run of this program may take.
+/// The time limit of a run.
 pub struct Limit {
     ends: Instant,
 }
 
 impl Limit {
-    /// All of it together.
+    /// Limits the whole run.
     pub fn after(all: Duration) -> Self {
         Self {
             ends: Instant::now() + all,
         }
     }
 
-    /// Does one part of the work, and says on standard error how far it is.
+    /// Runs one part of the work, and reports its progress on stderr.
     ///
     /// # Errors
-    /// When the work fails, takes more than `at_most`, or the time of the whole run is over.
+    /// When the work fails or takes longer than `at_most`, or the time of the whole run is over.
     pub async fn part<T>(
         &self,
         what: &str,

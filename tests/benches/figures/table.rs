@@ -1,8 +1,8 @@
-//! The figures as one table of Markdown.
+//! Renders the figures as a Markdown table.
 
 use crate::measure::Row;
 
-/// A line for each measurement, and after each pair how they compare.
+/// Renders a line per measurement, and a comparison after each pair.
 pub fn render(rows: &[Row]) -> String {
     let mut lines = vec![
         "| actors | by | created s | applied s | settled s | writes per actor | refused | its CPU s | CPU s of others |".to_owned(),
@@ -28,7 +28,7 @@ pub fn render(rows: &[Row]) -> String {
     lines.join("\n")
 }
 
-/// Each kind of write: how many; when the first one came in, half of them, and the last one.
+/// The number of writes of each kind, and when the first, half of them and the last had been received.
 fn kinds(row: &Row) -> String {
     let kinds = row.kinds.iter().map(|kind| {
         let [first, middle, last] = kind.times;
@@ -59,7 +59,7 @@ fn line(row: &Row) -> String {
     )
 }
 
-/// The operator's rate in percent of the bare client's.
+/// The operator's rate as a percentage of the bare client's.
 fn comparison(bare: &Row, operator: &Row) -> String {
     let ratio = |bare: f64, operator: f64| format!("**{:.0} %**", 100.0 * bare / operator);
     format!(

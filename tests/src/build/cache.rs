@@ -1,4 +1,4 @@
-//! The cache: `<part>-<key>/` holds what a part needs, complete or absent.
+//! The cache: `<part>-<key>/` holds a finished part. An entry is complete or absent.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result, Trying};
 
-/// `$ASYA_CACHE`, else `$XDG_CACHE_HOME/asya-tests`, else `~/.cache/asya-tests`.
+/// The cache folder: `$ASYA_CACHE`, else `$XDG_CACHE_HOME/asya-tests`, else `~/.cache/asya-tests`.
 ///
 /// # Errors
 /// When none of the three variables is set.
@@ -29,7 +29,7 @@ pub fn folder() -> Result<PathBuf> {
         })
 }
 
-/// The key of an entry: what the build's outcome depends on.
+/// The key of an entry: a hash of all inputs of the build.
 pub(super) fn key<'a>(inputs: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for input in inputs {
@@ -43,8 +43,7 @@ pub(super) fn key<'a>(inputs: impl IntoIterator<Item = &'a [u8]>) -> String {
     key
 }
 
-/// Returns the entry, made by `build` in a folder of its own if it is not
-/// there. `hint` says what is built and how long that takes.
+/// Returns the cache entry, and runs `build` first if it is missing. `hint` says what is built and how long that takes.
 pub(super) async fn entry<B>(part: &str, key: &str, hint: &str, build: B) -> Result<PathBuf>
 where
     B: AsyncFnOnce(&Path) -> Result<()>,
@@ -59,7 +58,7 @@ where
     if entry.exists() {
         return Ok(entry);
     }
-    // Inside the final folder's name, since a virtual environment knows its path.
+    // Built below the final folder's name, since a virtual environment contains its own path.
     let started = Instant::now();
     let unfinished = root.join(format!("{part}-{key}.unfinished"));
     let _ = std::fs::remove_dir_all(&unfinished);
@@ -81,7 +80,7 @@ where
     Ok(entry)
 }
 
-/// Waits for the build of another harness.
+/// Waits for another harness to finish building the part.
 async fn lock(path: &Path, part: &str) -> Result<File> {
     let file = File::create(path).trying(format_args!("write {}", path.display()))?;
     if file.try_lock().is_ok() {

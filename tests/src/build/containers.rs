@@ -1,4 +1,4 @@
-//! What runs containers on a real node comes from the distribution.
+//! The container runtime of a real node, installed from the distribution's packages.
 
 use std::path::{Path, PathBuf};
 
@@ -14,12 +14,12 @@ const PACKAGES: [&str; 6] = [
     "conntrack",
 ];
 
-/// Where they are, besides the PATH.
+/// Where the programs are, besides the PATH.
 const FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/bin", "/sbin"];
 
 const PLUGINS: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
 
-/// The folder of the network plugins; the rest is where it always is.
+/// Returns the folder of the CNI plugins; the other programs are in their usual places.
 pub(super) async fn ensure() -> Result<PathBuf> {
     packages::ensure(
         "containerd",

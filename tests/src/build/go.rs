@@ -1,4 +1,4 @@
-//! The parts that are built from the Go modules below `cluster/`.
+//! The parts that are built from the Go modules in `cluster/`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::cache;
 use crate::error::{Error, Result, Trying};
 use crate::process::{self, Spec};
 
-/// Raised when the commands below change what they make of the same modules.
+/// Part of the cache key. Increment it when the build commands below change.
 const RECIPE: &[u8] = b"1";
 
 const KEDA: &str = "github.com/kedacore/keda/v2";
@@ -19,7 +19,7 @@ const COMPONENTS: [&str; 5] = [
     "kubectl",
 ];
 
-/// The stock stages that a cluster starts from.
+/// The stock kwok stages that a cluster uses.
 const STAGES: [&str; 5] = [
     "node/fast/node-initialize.yaml",
     "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -63,7 +63,7 @@ pub(super) async fn dns() -> Result<PathBuf> {
     .await
 }
 
-/// What Helm's check of `kubeVersion`, kubectl and a node's status read.
+/// Linker flags that set the version, which Helm's `kubeVersion` check, kubectl and node status read.
 fn kubernetes_flags(module: &Path) -> Result<String> {
     let version = required_version(module, "k8s.io/kubernetes")?;
     let minor = version.split('.').nth(1).unwrap_or_default();
@@ -83,7 +83,7 @@ fn kubernetes_flags(module: &Path) -> Result<String> {
     Ok(flags)
 }
 
-/// Names by which one binary knows what to be.
+/// Links names to a binary that chooses its component by the name it was started with.
 fn link(bin: &Path, binary: &str, names: &[&str]) -> Result<()> {
     for name in names {
         std::os::unix::fs::symlink(binary, bin.join(name)).trying("link a component")?;
@@ -157,7 +157,6 @@ pub(super) async fn keda() -> Result<PathBuf> {
     .await
 }
 
-/// Copies the files of a folder.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let reading = || format!("read {}", from.display());
     std::fs::create_dir_all(to).trying(format_args!("make {}", to.display()))?;
@@ -197,8 +196,8 @@ fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster")
 }
 
-/// The installed Go, which must be the one of the module or newer: another
-/// toolchain is never fetched on the quiet.
+/// Returns the version of the installed Go, which must be at least the module's: never download another toolchain
+/// silently.
 async fn version(module: &Path) -> Result<String> {
     let wanted = required_version(module, "go")?;
     let missing = || {
@@ -222,7 +221,7 @@ async fn version(module: &Path) -> Result<String> {
     Ok(found)
 }
 
-/// The version that stands behind a name in `go.mod`.
+/// The version that `go.mod` has for a name.
 fn required_version(module: &Path, name: &str) -> Result<String> {
     let path = module.join("go.mod");
     let text = std::fs::read_to_string(&path).trying(format_args!("read {}", path.display()))?;
@@ -236,7 +235,7 @@ fn required_version(module: &Path, name: &str) -> Result<String> {
         .ok_or_else(|| Error::Other(format!("{} does not name {name}", path.display())))
 }
 
-/// Where the source of a required module lies.
+/// The folder with the source of a required module.
 async fn module_folder(module: &Path, required: &str) -> Result<PathBuf> {
     let list = go(module).args(["list", "-m", "-f", "{{.Dir}}", required]);
     Ok(PathBuf::from(process::output(list).await?.trim()))

@@ -1,4 +1,4 @@
-//! The parts that a cluster is made of, each built once into a cache.
+//! The parts of a cluster, each built once into a cache.
 
 mod cache;
 mod containers;
@@ -17,7 +17,7 @@ pub(crate) use python::tar;
 
 use crate::error::{Error, Result};
 
-/// Something that is built or installed before a cluster can use it.
+/// A part that is built or installed before a cluster can use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl.
@@ -28,19 +28,19 @@ pub enum Part {
     Helm3,
     /// Argo CD's engine.
     ArgoCd,
-    /// The RabbitMQ of the distribution.
+    /// RabbitMQ from the distribution.
     RabbitMq,
     /// An SQS server.
     Sqs,
     /// KEDA's operator and metrics adapter, with its CRDs beside them.
     Keda,
-    /// kubelet, kube-proxy, and what holds a pod's namespaces.
+    /// kubelet, kube-proxy, and the pause program that holds a pod's namespaces.
     Node,
     /// `CoreDNS`.
     Dns,
-    /// containerd, runc and network plugins of the distribution.
+    /// containerd, runc and the CNI plugins from the distribution.
     Containers,
-    /// Python as a layer of an image.
+    /// Python as an image layer.
     Python,
 }
 
@@ -60,7 +60,7 @@ impl Part {
         Self::Python,
     ];
 
-    /// What only a real node needs.
+    /// The parts that only a real node needs.
     pub const REAL: [Self; 4] = [Self::Node, Self::Dns, Self::Containers, Self::Python];
 
     fn name(self) -> &'static str {
@@ -100,12 +100,11 @@ impl FromStr for Part {
     }
 }
 
-/// Builds a part unless the cache has it, and returns the folder of its
-/// programs (`bin/` of the cache entry, or where the package put them).
+/// Builds a part unless it is cached, and returns the folder of its programs (`bin/` of the cache entry, or where the
+/// package installed them).
 ///
 /// # Errors
-/// When a toolchain or package is missing (one line that says what to
-/// install), or when the build fails.
+/// When a toolchain or package is missing (one line that says what to install), or when the build fails.
 pub async fn ensure(part: Part) -> Result<PathBuf> {
     match part {
         Part::ControlPlane => go::control_plane().await,

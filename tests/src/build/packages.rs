@@ -1,4 +1,4 @@
-//! Packages of the distribution: what nobody wants to build.
+//! Distribution packages, for parts that are too expensive to build.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use super::cache;
 use crate::error::{Error, Result};
 use crate::process::{self, Spec};
 
-/// Returns what `find` finds, after these packages were installed if it finds nothing. `service` is one that they start,
-/// and that nobody here asked for.
+/// Returns the result of `find`, after installing these packages if it returns nothing. `service` is the service that a
+/// package starts although the harness does not need it.
 ///
 /// # Errors
-/// When they are missing and cannot be installed: one line that says which.
+/// When the packages are missing and cannot be installed: one line that names them.
 pub(super) async fn ensure<T>(
     what: &str,
     packages: &[&str],
@@ -32,7 +32,7 @@ pub(super) async fn ensure<T>(
     if !rustix::process::getuid().is_root() || !Path::new("/usr/bin/apt-get").exists() {
         return Err(missing());
     }
-    // The entry holds nothing; its lock keeps two harnesses from installing at once.
+    // The entry is empty; its lock keeps two harnesses from installing at the same time.
     let entry = cache::entry(
         service,
         "package",

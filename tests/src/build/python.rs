@@ -1,4 +1,4 @@
-//! The Python of this machine as a layer of an image.
+//! This machine's Python as an image layer.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::cache;
 use crate::error::{Result, Trying};
 use crate::process::{self, Spec};
 
-/// The folder that holds `layer.tar`.
+/// Returns the folder that holds `layer.tar`.
 pub(super) async fn ensure() -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods/root.py");
     let text = std::fs::read(&script).trying(format_args!("read {}", script.display()))?;
@@ -24,7 +24,7 @@ pub(super) async fn ensure() -> Result<PathBuf> {
     .await
 }
 
-/// Packs the files of a folder for an image.
+/// Packs a folder's files into an image layer.
 pub(crate) fn tar(folder: &Path, file: &Path) -> Spec {
     Spec::new("tar", "tar")
         .inherit_env()

@@ -1,13 +1,11 @@
-//! RabbitMQ comes from the distribution: it needs Erlang, which nobody wants
-//! to build.
+//! RabbitMQ from the distribution, since building it would need Erlang.
 
 use std::path::PathBuf;
 
 use super::packages;
 use crate::error::Result;
 
-/// Where the packages of the distributions put the scripts that do not change
-/// the user (those on the PATH do).
+/// Where the distributions put the scripts that do not switch the user; those on the PATH do.
 const FOLDERS: [&str; 3] = [
     "/usr/lib/rabbitmq/bin",
     "/usr/lib64/rabbitmq/bin",
@@ -15,7 +13,7 @@ const FOLDERS: [&str; 3] = [
 ];
 
 pub(super) async fn ensure() -> Result<PathBuf> {
-    // The package starts a server of its own, on all interfaces.
+    // The package starts its own server, on all interfaces.
     packages::ensure("RabbitMQ", &["rabbitmq-server"], "rabbitmq-server", find).await
 }
 

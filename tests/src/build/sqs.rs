@@ -1,4 +1,4 @@
-//! An SQS server from PyPI, in a virtual environment of its own.
+//! An SQS server from PyPI, in its own virtual environment.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::cache;
 use crate::error::{Error, Result};
 use crate::process::{self, Spec};
 
-/// Newer ones of the pinned do not fit this server.
+/// Pinned, since newer versions of the dependencies do not work with this server.
 const PACKAGES: [&str; 5] = [
     "localstack-core[base-runtime]==4.13.1",
     "cbor2==5.8.0",
@@ -52,8 +52,8 @@ pub(super) async fn ensure() -> Result<PathBuf> {
     Ok(entry.join("bin"))
 }
 
-/// Python itself: it finds its environment by its own path, so that the
-/// folder may be renamed; the scripts beside it may not.
+/// The interpreter finds its environment by its own path, so that the folder can be renamed. The scripts beside it
+/// contain the path.
 fn in_venv(folder: &Path) -> PathBuf {
     folder.join("bin/python3")
 }

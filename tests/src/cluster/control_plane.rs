@@ -26,7 +26,7 @@ pub(crate) struct ControlPlane {
     pub(crate) processes: Vec<Process>,
 }
 
-/// Starts the control plane; `folder/egress.sock` must be listening. With a real node it serves pods, too.
+/// Starts the control plane; `folder/egress.sock` must be listening. With a real node, it is reachable from pods, too.
 pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<ControlPlane> {
     write_certificates(folder, real)?;
     write_file(
@@ -59,7 +59,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<Contr
         server.alive_while(answer).await
     };
     etcd.alive_while(ready).await?;
-    // Only now: both give up when they cannot read their configuration.
+    // Started only now, since both exit when they cannot read their configuration from the API server.
     let manager =
         Process::start(controller_manager(bin, folder, &kubeconfig, ports::free()?)).await?;
     let scheduler = Process::start(scheduler(bin, folder, &kubeconfig, ports::free()?)).await?;
@@ -71,7 +71,7 @@ pub(crate) async fn start(bin: &Path, folder: &Path, real: bool) -> Result<Contr
     })
 }
 
-/// A kubeconfig for a bearer token, which needs no other file.
+/// A kubeconfig with a bearer token and an inlined CA, so that it depends on no other file.
 pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Result<Value> {
     let mut cluster = json!({"server": server});
     if server.starts_with("https:") {
@@ -88,7 +88,7 @@ pub(crate) fn kubeconfig(server: &str, authority: &Path, token: &str) -> Result<
     }))
 }
 
-/// The administrator's client at the API server or a proxy in front of it.
+/// The administrator's client for the API server, or for a proxy in front of it.
 pub(crate) fn client(server: &str, folder: &Path) -> Result<Client> {
     let mut config = kube::Config::new(server.parse().map_err(Error::other)?);
     config.auth_info.token = Some(ADMIN_TOKEN.to_owned().into());
@@ -103,7 +103,7 @@ pub(crate) fn client(server: &str, folder: &Path) -> Result<Client> {
             .map(|der| der.to_vec())
             .collect(),
     );
-    // A test must see what happens, not what comes of it after retries.
+    // No retries: tests must see each failure.
     config.default_retry = false;
     Ok(Client::try_from(config)?)
 }
@@ -188,7 +188,7 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
         format!("--listen-peer-urls={peer}"),
         format!("--initial-advertise-peer-urls={peer}"),
         format!("--initial-cluster=test={peer}"),
-        // The data need not outlive a crash of the machine.
+        // Data need not survive a machine crash.
         "--unsafe-no-fsync".to_owned(),
         "--watch-progress-notify-interval=5s".to_owned(),
         "--log-level=warn".to_owned(),
@@ -198,7 +198,7 @@ fn etcd(bin: &Path, folder: &Path, port: u16, peer_port: u16) -> Spec {
 fn api_server_spec(bin: &Path, folder: &Path, etcd_port: u16, port: u16, real: bool) -> Spec {
     let file = |name: &str| folder.join(name).display().to_string();
     let reached: &[&str] = if real {
-        // In a box, which nobody reaches from outside.
+        // A box is not reachable from outside.
         &[
             "--bind-address=0.0.0.0",
             "--kubelet-preferred-address-types=InternalIP",
@@ -264,7 +264,7 @@ fn controller_manager(bin: &Path, folder: &Path, kubeconfig: &Path, port: u16) -
         format!("--root-ca-file={}", file("ca.crt")),
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", file("ca.key")),
-        // Autoscaling at the pace of a test.
+        // Short periods, so that tests do not wait for the autoscaler.
         "--horizontal-pod-autoscaler-sync-period=2s".to_owned(),
         "--horizontal-pod-autoscaler-downscale-stabilization=5s".to_owned(),
         "--horizontal-pod-autoscaler-initial-readiness-delay=0s".to_owned(),
@@ -292,7 +292,7 @@ fn client_of_api_server(
         "--bind-address=127.0.0.1".to_owned(),
         format!("--secure-port={port}"),
         "--leader-elect=false".to_owned(),
-        // The defaults throttle some hundred workloads to a minute.
+        // The default limits would need about a minute for a few hundred workloads.
         "--kube-api-qps=2000".to_owned(),
         "--kube-api-burst=4000".to_owned(),
     ])

@@ -1,9 +1,8 @@
-//! Services without a network: the API server reaches whatever lies behind a
-//! Service by `CONNECT` to our Unix socket, and we connect it to the loopback
-//! port where the real process listens.
+//! Services without a network: the API server dials a Service by `CONNECT` on our Unix socket, and we connect it to the
+//! loopback port on which the backend listens.
 //!
-//! Routes are files in `routes/`, so that a scenario in another process than
-//! the cluster's owner can set them.
+//! Routes are files in `routes/`, so that a scenario can set them from another process than the one that runs the
+//! cluster.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,20 +19,20 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 
 use crate::error::{Error, Result, Trying};
 
-/// Endpoints follow the readiness of pods as late as this.
+/// How long endpoints lag behind pod readiness.
 const LAG: Duration = Duration::from_secs(1);
 
-/// One process behind a Service.
+/// A process behind a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backend {
     /// `127.0.0.1:PORT`.
     pub address: String,
-    /// Asked before a connection: as an endpoint would, a backend counts only
-    /// while this URL answers 200, and for [`LAG`] after. Without it, it always counts.
+    /// Readiness URL, probed before a connection: like an endpoint, a backend is used only while this URL returns 200,
+    /// and for [`LAG`] after. Without it, the backend is always used.
     pub ready: Option<String>,
 }
 
-/// Sends the connections to a Service's port to our processes.
+/// Routes a Service port to our processes.
 ///
 /// # Errors
 /// When the route cannot be written.
@@ -55,7 +54,7 @@ fn route_file(folder: &Path, namespace: &str, service: &str, port: u16) -> PathB
     folder.join(format!("routes/{namespace}.{service}.{port}.json"))
 }
 
-/// The proxy; ends when dropped.
+/// The proxy; stops when dropped.
 pub(crate) struct Egress(tokio::task::JoinHandle<()>);
 
 impl Drop for Egress {
@@ -64,8 +63,8 @@ impl Drop for Egress {
     }
 }
 
-/// Listens on `folder/egress.sock`. The client is told later, since the API
-/// server needs the socket first. With a real node there is a network: what has no route is connected to as it is.
+/// Listens on `folder/egress.sock`. The client is sent later, since the API server needs the socket first. With a real
+/// node there is a network, and targets without a route are dialed directly.
 pub(crate) fn listen(
     folder: &Path,
     client: tokio::sync::watch::Receiver<Option<Client>>,
@@ -125,7 +124,7 @@ async fn serve(
                 .write_all(b"HTTP/1.1 200 OK\r\n\r\n")
                 .await
                 .trying("answer a CONNECT request")?;
-            // Either side may just go.
+            // Either side may disconnect at any time.
             let _ = copy_bidirectional(&mut stream, &mut backend).await;
             Ok(())
         }
@@ -140,7 +139,7 @@ async fn serve(
 
 async fn read_head(stream: &mut UnixStream) -> io::Result<String> {
     let mut head = Vec::new();
-    // Byte by byte: what follows the head belongs to the connection.
+    // Byte by byte, since what follows the head belongs to the tunneled connection.
     while !head.ends_with(b"\r\n\r\n") {
         if head.len() > 8192 {
             return Err(io::Error::other("the head is too long"));
@@ -150,8 +149,8 @@ async fn read_head(stream: &mut UnixStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
-/// The address of a process of ours for `host:port`, where the host is a
-/// cluster IP, `name.namespace.svc`, or on loopback already.
+/// Resolves `host:port` to the address of one of our processes. The host is a cluster IP, `name.namespace.svc` or a
+/// loopback address.
 async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<String> {
     let unknown = || Error::Other(format!("nothing is routed to {target}"));
     let (host, port) = target.rsplit_once(':').ok_or_else(unknown)?;
@@ -180,7 +179,7 @@ async fn resolve(target: &str, folder: &Path, client: Option<Client>) -> Result<
     Ok(ready.swap_remove(turn() % ready.len()))
 }
 
-/// `host:port` as the node's own resolver knows it.
+/// `host:port` as the node's resolver can resolve it.
 fn in_network(target: &str) -> String {
     match target.rsplit_once(".svc:") {
         Some((host, port)) => format!("{host}.svc.cluster.local:{port}"),
@@ -188,7 +187,7 @@ fn in_network(target: &str) -> String {
     }
 }
 
-/// Which of several backends is next.
+/// A counter for round-robin among backends.
 fn turn() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static TURN: AtomicUsize = AtomicUsize::new(0);
@@ -201,7 +200,7 @@ async fn by_cluster_ip(
     address: &str,
 ) -> Result<Option<(String, String)>> {
     static KNOWN: Recent<(String, String)> = Recent::new();
-    // One process may run several clusters.
+    // The key contains the folder, since one process may run several clusters.
     let name = format!("{address} of {}", folder.display());
     if let Some(known) = KNOWN.get(&name) {
         return Ok(Some(known));
@@ -222,7 +221,7 @@ async fn by_cluster_ip(
 async fn is_ready(backend: &Backend) -> bool {
     static READY: Recent<()> = Recent::new();
     static CLIENT: LazyLock<Option<reqwest::Client>> = LazyLock::new(|| crate::http_client().ok());
-    /// One probe at a time, as a kubelet makes them: a burst of them is more than the probed port admits.
+    /// One probe at a time, like a kubelet: a burst of probes exceeds what the probed port admits.
     static ASKING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
     let Some(url) = &backend.ready else {
         return true;
@@ -235,7 +234,7 @@ async fn is_ready(backend: &Backend) -> bool {
         return true;
     }
     let Some(client) = &*CLIENT else { return false };
-    // A kubelet that gets no answer in time asks twice more before it believes that.
+    // A long timeout: a kubelet retries twice before it considers a probe failed.
     let asked = client.get(url).timeout(Duration::from_secs(5)).send().await;
     let ready = asked.is_ok_and(|answer| answer.status() == 200);
     if ready {
@@ -244,7 +243,7 @@ async fn is_ready(backend: &Backend) -> bool {
     ready
 }
 
-/// What was found by a name less than [`LAG`] ago.
+/// A cache of results that are younger than [`LAG`].
 struct Recent<T>(Mutex<Option<HashMap<String, (Instant, T)>>>);
 
 impl<T: Clone> Recent<T> {

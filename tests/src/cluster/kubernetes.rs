@@ -1,4 +1,4 @@
-//! Control plane and nodes.
+//! The control plane and the nodes.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::process::Folder;
 use crate::real;
 
-/// Starts the control plane (the first of the programs) and the nodes, and sends the administrator's client as soon as
-/// there is one.
+/// Starts the control plane (whose programs are in the first folder) and the nodes, and sends the administrator's
+/// client as soon as it exists.
 pub(super) async fn start(
     (bin, tools): (&Path, &Path),
     folder: &Folder,

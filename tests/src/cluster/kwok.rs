@@ -1,4 +1,4 @@
-//! Fake nodes and pods. How a pod fares is chosen by its label [`MODE`].
+//! Fake nodes and pods. The label [`MODE`] chooses how a pod behaves.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,23 +15,23 @@ use crate::ports;
 use crate::process::{Process, Spec};
 use crate::real;
 
-/// The label by which a pod asks for a mode; without it a pod becomes ready at once.
+/// The label with which a pod requests a mode; without it a pod becomes ready at once.
 ///
 /// | mode | the pod |
 /// |---|---|
-/// | `hold` | is scheduled and stays Pending without a word |
+/// | `hold` | is scheduled and stays Pending without a reason |
 /// | `imagepull` | waits with `ImagePullBackOff` in all containers |
 /// | `crashloop` | runs, its container [`CONTAINER`] in `CrashLoopBackOff`, the others ready |
 /// | `notready` | runs and never becomes ready |
 /// | `slowstop` | becomes ready, and takes 3 seconds to end when deleted |
 pub const MODE: &str = "kwok.test/mode";
 
-/// The label that names the container which a mode strikes.
+/// The label that names the container to which a mode applies.
 pub const CONTAINER: &str = "kwok.test/container";
 
 const OWN_STAGES: &str = include_str!("stages.yaml");
 
-/// Starts kwok and `nodes` nodes. Beside a real node nothing goes to them but what tolerates [`real::FAKE_TAINT`].
+/// Starts kwok and `nodes` nodes. Beside a real node, only pods that tolerate [`real::FAKE_TAINT`] run on them.
 pub(crate) async fn start(
     tools: &Path,
     folder: &Path,
@@ -120,7 +120,7 @@ fn node(number: u32, real: bool) -> Result<Node> {
     }))?)
 }
 
-/// kwok's stock stages, kept off the pods that ask for a mode, and ours.
+/// kwok's stock stages, restricted to pods that request no mode, followed by ours.
 fn stages_yaml(stock: &Path) -> Result<String> {
     let mut texts = BTreeMap::new();
     for entry in std::fs::read_dir(stock)

@@ -1,4 +1,4 @@
-//! A cluster: [`RunningCluster`] runs one, [`Cluster`] is what its users hold.
+//! A cluster: [`RunningCluster`] runs one, [`Cluster`] is a handle to one.
 
 mod control_plane;
 mod egress;
@@ -32,24 +32,24 @@ use crate::sqs::{self, Sqs};
 use crate::turn;
 use crate::webhook::Webhook;
 
-/// What a cluster has besides Kubernetes.
+/// What a cluster runs besides Kubernetes.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is something that a cluster has or has not"
 )]
 pub struct Options {
-    /// RabbitMQ: a virtual host at that of the cluster which [`STATE_VARIABLE`] names, if it names one.
+    /// RabbitMQ: a virtual host on the shared cluster named by [`STATE_VARIABLE`] if there is one, else a server.
     pub rabbitmq: bool,
-    /// RabbitMQ is a server of the cluster's own, which can be stopped.
+    /// Run RabbitMQ as this cluster's own server, which a test can stop.
     pub own_rabbitmq: bool,
     /// An SQS server.
     pub sqs: bool,
     /// KEDA.
     pub keda: bool,
-    /// Fake nodes.
+    /// The number of fake nodes.
     pub nodes: u32,
-    /// A real node beside them, in the box that this process runs in.
+    /// Add a real node, in the box that this process runs in.
     pub real: bool,
 }
 
@@ -67,7 +67,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Where brokers listen.
+    /// The address on which brokers listen.
     fn host(self) -> &'static str {
         if self.real {
             real::ADDRESS
@@ -77,7 +77,7 @@ impl Options {
     }
 }
 
-/// A cluster that runs somewhere: addresses and an administrator's client.
+/// A handle to a running cluster: its addresses and an administrator's client.
 #[derive(Clone)]
 pub struct Cluster {
     state: Arc<State>,
@@ -85,10 +85,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the cluster that a state describes.
+    /// Connects to the cluster described by a state file.
     ///
     /// # Errors
-    /// When its certificate cannot be read.
+    /// When the cluster's CA certificate cannot be read.
     pub fn connect(state: State) -> Result<Self> {
         crate::install_crypto_provider();
         Ok(Self {
@@ -97,7 +97,7 @@ impl Cluster {
         })
     }
 
-    /// Where everything is.
+    /// Addresses, files and process ids of the cluster.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -109,15 +109,15 @@ impl Cluster {
         self.client.clone()
     }
 
-    /// The administrator's client at another address: that of a proxy.
+    /// An administrator's client for another address, such as a proxy's.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// When the client cannot be created.
     pub fn client_at(&self, server: &str) -> Result<Client> {
         control_plane::client(server, self.folder())
     }
 
-    /// The cluster's files and logs.
+    /// The folder of the cluster's files and logs.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.state.folder
@@ -129,7 +129,7 @@ impl Cluster {
         Audit::new(self.folder().join("audit.log"), self.client())
     }
 
-    /// RabbitMQ's administrator.
+    /// A client for RabbitMQ's management API, as administrator.
     ///
     /// # Errors
     /// When the cluster has no RabbitMQ.
@@ -141,13 +141,13 @@ impl Cluster {
     /// A client for the SQS server.
     ///
     /// # Errors
-    /// When the cluster has none.
+    /// When the cluster has no SQS server.
     pub fn sqs(&self) -> Result<Sqs> {
         let endpoint = self.state.sqs.as_ref();
         Sqs::new(endpoint.ok_or_else(|| Error::other("this cluster has no SQS server"))?)
     }
 
-    /// The user that the operator's writes have in the audit log.
+    /// The user of the operator's writes in the audit log.
     ///
     /// # Errors
     /// When the cluster has no operator.
@@ -163,7 +163,7 @@ impl Cluster {
         ))
     }
 
-    /// Sends the connections to a Service's port to our processes.
+    /// Routes a Service port to our processes.
     ///
     /// # Errors
     /// When the route cannot be written.
@@ -178,7 +178,7 @@ impl Cluster {
     }
 }
 
-/// A cluster that this process runs; dropped, it ends.
+/// A cluster that this process runs; it is shut down when dropped.
 pub struct RunningCluster {
     cluster: Cluster,
     instances: Vec<Instance>,
@@ -197,11 +197,10 @@ impl Deref for RunningCluster {
 }
 
 impl RunningCluster {
-    /// Builds what is missing and starts a cluster.
+    /// Builds missing parts and starts a cluster.
     ///
     /// # Errors
-    /// When something cannot be built, or a part does not start; with the end
-    /// of its log. Nothing stays behind.
+    /// When a part cannot be built or does not start; the error contains the end of its log. Nothing is left running.
     pub async fn start(options: Options) -> Result<Self> {
         crate::install_crypto_provider();
         let control_plane_bin = build::ensure(Part::ControlPlane).await?;
@@ -288,7 +287,7 @@ impl RunningCluster {
         Ok(running)
     }
 
-    /// Builds KEDA if need be, installs and starts it.
+    /// Builds KEDA if needed, then installs and starts it.
     ///
     /// # Errors
     /// When it cannot be built, installed or started.
@@ -300,7 +299,7 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Uninstalls KEDA, its CRDs and so every `ScaledObject` included.
+    /// Uninstalls KEDA with its CRDs, which deletes every `ScaledObject`.
     ///
     /// # Errors
     /// When the API server refuses.
@@ -323,10 +322,11 @@ impl RunningCluster {
         self.cluster.state = Arc::new(state);
     }
 
-    /// Installs the operator with these values, and starts one controller and the webhook's replicas where no node would.
+    /// Installs the operator with these values. Without a real node, also starts one controller and the webhook's
+    /// replicas.
     ///
     /// # Errors
-    /// When it cannot be installed or does not become ready.
+    /// When the operator cannot be installed or does not become ready.
     pub async fn start_operator(&mut self, values: Value) -> Result<()> {
         let operator = Operator::install(&self.cluster, values).await?;
         if self.state().real {
@@ -348,13 +348,13 @@ impl RunningCluster {
         self.cluster.state = Arc::new(state);
     }
 
-    /// Our processes that stand for pods of the operator.
+    /// The processes that stand in for the operator's pods.
     fn pods(&self) -> impl Iterator<Item = &Process> {
         let replicas = self.webhook.iter().flat_map(Webhook::replicas);
         self.instances.iter().chain(replicas).map(Instance::process)
     }
 
-    /// A part by its name (`kube-apiserver`, `rabbitmq`, …).
+    /// Returns a part by its name (`kube-apiserver`, `rabbitmq`, …).
     ///
     /// # Errors
     /// When the cluster has no such part.
@@ -363,7 +363,7 @@ impl RunningCluster {
         found.ok_or_else(|| Error::Other(format!("this cluster has no part {name}")))
     }
 
-    /// Starts a part again that was killed or stopped.
+    /// Restarts a part that was killed or stopped.
     ///
     /// # Errors
     /// When the cluster has no such part, or it cannot be started.
@@ -379,7 +379,7 @@ impl RunningCluster {
         Ok(())
     }
 
-    /// Waits until a part or an instance of the operator ends by itself.
+    /// Waits until a part or an instance of the operator exits on its own.
     pub async fn death(&self) -> Error {
         let all = self.processes.iter().chain(self.pods());
         let waits: Vec<_> = all
@@ -388,7 +388,7 @@ impl RunningCluster {
         select_all(waits).await.0
     }
 
-    /// Keeps the logs after the end.
+    /// Keeps the logs after the cluster is shut down.
     pub fn keep_logs(&mut self) {
         self.folder.keep();
     }
@@ -400,22 +400,20 @@ impl Drop for RunningCluster {
         for process in &all {
             process.signal(Signal::KILL);
         }
-        // The keeper's thread reaps them; the folder must not be removed
-        // under a process that still writes.
+        // The keeper's thread reaps the processes. The folder must not be removed while a process still writes to it.
         let started = Instant::now();
         while all.iter().any(|process| process.exited().is_none())
             && started.elapsed() < Duration::from_secs(5)
         {
             std::thread::sleep(Duration::from_millis(5));
         }
-        // The bulk of a folder that is kept for its logs.
+        // These make up most of a folder that is kept for its logs.
         for data in ["etcd", "rabbitmq/mnesia"] {
             let _ = std::fs::remove_dir_all(self.folder.join(data));
         }
     }
 }
 
-/// Writes a kubeconfig for a bearer token.
 pub(crate) fn write_kubeconfig(
     path: &Path,
     server: &str,

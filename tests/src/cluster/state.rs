@@ -1,4 +1,4 @@
-//! Where a running cluster is: written by who runs it, read by who uses it.
+//! The state file of a running cluster, written by the process that runs it and read by its clients.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, Trying};
 
-/// The variable that names the state file of the cluster to test on.
+/// The variable that holds the path of the state file of the cluster to test on.
 pub const STATE_VARIABLE: &str = "ASYA_TEST_CLUSTER";
 
 /// Addresses, files and process ids of a running cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
-    /// The process that runs the cluster and ends it.
+    /// The process that runs the cluster and shuts it down.
     pub owner: u32,
-    /// Everything that the cluster writes.
+    /// The folder for everything that the cluster writes.
     pub folder: PathBuf,
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
     /// `https://127.0.0.1:PORT`.
     pub api_server: String,
-    /// The programs of the control plane: kubectl among them.
+    /// The folder of the control plane's programs and kubectl.
     pub control_plane: PathBuf,
-    /// helm, kwok, kubeconform.
+    /// The folder of helm, kwok and kubeconform.
     pub tools: PathBuf,
-    /// The broker, if it runs.
+    /// RabbitMQ, if it runs.
     pub rabbitmq: Option<RabbitMqState>,
     /// The SQS server's URL, if it runs.
     pub sqs: Option<String>,
@@ -39,55 +39,55 @@ pub struct State {
     pub operator: Option<OperatorState>,
 }
 
-/// Where RabbitMQ is.
+/// How to reach RabbitMQ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RabbitMqState {
-    /// 127.0.0.1, or the address of a real node, where pods reach it.
+    /// 127.0.0.1, or a real node's address, at which pods reach it.
     pub host: String,
-    /// AMQP.
+    /// The AMQP port.
     pub port: u16,
-    /// The management API.
+    /// The management API's port.
     pub management_port: u16,
-    /// The management API by TLS.
+    /// The management API's TLS port.
     pub management_tls_port: u16,
-    /// Certificate of the authority that its certificate is of.
+    /// The CA certificate that signed the server certificate.
     pub ca: PathBuf,
     /// The management API's access log.
     pub access_log: PathBuf,
     /// The virtual host of this cluster.
     pub vhost: String,
-    /// The user of this cluster's operator; its password is that of all of them.
+    /// The user of this cluster's operator; the password is the same for all clusters.
     pub user: String,
 }
 
-/// What `helm install` made, and our processes that stand for its pods.
+/// The installed chart, and the processes that stand in for its pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OperatorState {
-    /// Where the chart is installed.
+    /// The namespace of the chart.
     pub namespace: String,
     /// The chart's `ServiceAccount`.
     pub service_account: String,
-    /// One process for each instance of the controller.
+    /// One process per controller instance.
     pub instances: Vec<InstanceState>,
-    /// One process for each replica of the webhook.
+    /// One process per webhook replica.
     pub webhooks: Vec<InstanceState>,
 }
 
-/// One process of the operator's programs.
+/// A process of the controller or the webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceState {
     /// Its `POD_NAME`.
     pub name: String,
-    /// Its process.
+    /// The process id.
     pub pid: u32,
     /// `http://127.0.0.1:PORT` of `/healthz` and `/readyz`.
     pub health: String,
     /// `http://127.0.0.1:PORT` of `/metrics`.
     pub metrics: String,
-    /// Its output.
+    /// The log file.
     pub log: PathBuf,
 }
 
@@ -95,16 +95,16 @@ impl State {
     /// Reads a state file.
     ///
     /// # Errors
-    /// When it is not there or not one.
+    /// When the file cannot be read or is not a state file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).trying(format_args!("read {}", path.display()))?;
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// The cluster that [`STATE_VARIABLE`] names.
+    /// Reads the state of the cluster named by [`STATE_VARIABLE`].
     ///
     /// # Errors
-    /// When none is named: one line with the command that starts one.
+    /// When the variable is not set: one line with the command that starts a cluster.
     pub fn from_env() -> Result<Self> {
         let Some(path) = std::env::var_os(STATE_VARIABLE) else {
             return Err(Error::Missing(format!(
@@ -114,7 +114,7 @@ impl State {
         Self::read(Path::new(&path))
     }
 
-    /// Writes a state file, complete or not at all.
+    /// Writes a state file atomically.
     ///
     /// # Errors
     /// When it cannot be written.

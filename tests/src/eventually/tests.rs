@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{NotYet, eventually};
 
 #[tokio::test]
-async fn a_condition_that_comes_true_ends_the_wait() {
+async fn wait_ends_when_the_condition_holds() {
     let mut looks = 0;
     let seen = eventually("three looks", Duration::from_secs(5), async || {
         looks += 1;
@@ -17,7 +17,7 @@ async fn a_condition_that_comes_true_ends_the_wait() {
 }
 
 #[tokio::test]
-async fn a_timeout_says_what_was_seen_last() {
+async fn timeout_reports_the_last_observation() {
     let never = eventually("blue", Duration::from_millis(50), async || {
         Err::<(), _>(NotYet::new("green"))
     });
@@ -29,7 +29,7 @@ async fn a_timeout_says_what_was_seen_last() {
 }
 
 #[tokio::test]
-async fn a_look_that_hangs_ends_with_the_timeout() {
+async fn hanging_look_is_cut_off_by_the_timeout() {
     let hang = eventually("an answer", Duration::from_millis(50), async || {
         std::future::pending::<()>().await;
         Ok(())

@@ -1,4 +1,4 @@
-//! A container of a pod as a command on this host.
+//! Translates a container of a pod into a command on this host.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use kube::{Api, Client};
 use crate::error::{Error, Result, Trying};
 use crate::ports;
 
-/// Where the container runs instead.
+/// Where and how the container runs on this host.
 pub(super) struct Host<'a> {
     pub(super) client: Client,
     pub(super) namespace: &'a str,
@@ -18,33 +18,32 @@ pub(super) struct Host<'a> {
     pub(super) bin: &'a Path,
 }
 
-/// What to start.
+/// The command to start.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) program: PathBuf,
     pub(super) args: Vec<String>,
     pub(super) env: Vec<(String, String)>,
-    /// All that it listens on, by the flag.
+    /// All listeners, by flag.
     pub(super) listening: Listening,
 }
 
-/// Listeners by their flag, without its dashes.
+/// Listeners by flag name, without the dashes.
 pub(super) type Listening = BTreeMap<String, Listener>;
 
-/// Where something listens.
+/// An address on which the command listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Listener {
-    /// In the pod.
+    /// The port in the pod.
     pub(super) port: u16,
-    /// `127.0.0.1:PORT`.
+    /// The address on this host: `127.0.0.1:PORT`.
     pub(super) address: String,
 }
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Reads a container of a pod. Its image's programs are ours by their file
-/// name; mounted files lie in the host's folder, and paths to them are
-/// changed wherever they occur.
+/// Translates a container of a pod. The image's programs are replaced by our binaries of the same file name. Mounted
+/// files are written to the host's folder, and paths to them are rewritten wherever they occur.
 pub(super) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) -> Result<Command> {
     let container = pod
         .containers
@@ -102,7 +101,7 @@ pub(super) async fn from_pod(pod: &PodSpec, container: &str, host: &Host<'_>) ->
     })
 }
 
-/// `--x-bind-address=:8080` becomes a free loopback port.
+/// Replaces the port of `--x-bind-address=:8080` by a free loopback port.
 fn on_loopback(word: &str, listening: &mut Listening) -> Result<String> {
     let Some((flag, address)) = word
         .split_once('=')
@@ -110,7 +109,7 @@ fn on_loopback(word: &str, listening: &mut Listening) -> Result<String> {
     else {
         return Ok(word.to_owned());
     };
-    // "0" means that nothing is served.
+    // "0" disables the listener.
     if address == "0" {
         return Ok(word.to_owned());
     }
@@ -125,7 +124,7 @@ fn on_loopback(word: &str, listening: &mut Listening) -> Result<String> {
     Ok(word)
 }
 
-/// Writes what the container mounts; returns the paths inside and on the host.
+/// Writes the mounted files; returns pairs of the path in the container and the path on the host.
 async fn write_mounts(
     pod: &PodSpec,
     container: &Container,
@@ -154,7 +153,7 @@ async fn write_mounts(
             .map_or_else(|| folder.clone(), |path| folder.join(path));
         written.push((mount.mount_path.clone(), outside.display().to_string()));
     }
-    // The longest first, so that a mount inside another one wins.
+    // Longest path first, so that nested mounts take precedence.
     written.sort_by_key(|(inside, _)| std::cmp::Reverse(inside.len()));
     Ok(written)
 }

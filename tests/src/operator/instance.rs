@@ -1,4 +1,4 @@
-//! One running process of the operator's programs.
+//! A running process of the controller or the webhook.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -10,26 +10,26 @@ use crate::error::{Error, Result};
 use crate::eventually::{NotYet, eventually};
 use crate::process::{Process, Signal, Spec};
 
-/// How an instance differs from what the chart says.
+/// Overrides of what the chart configures.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
-    /// Another address of the API server: that of a proxy.
+    /// Another address for the API server, such as a proxy's.
     pub server: Option<String>,
-    /// Arguments after the chart's.
+    /// Arguments appended to the chart's.
     pub args: Vec<String>,
-    /// Variables over the chart's.
+    /// Environment variables that override the chart's.
     pub env: Vec<(String, String)>,
-    /// The folder that is its whole file system, besides what its pod mounts.
+    /// The root folder of the process (chroot), to which the pod's mounts are added.
     pub root: Option<PathBuf>,
 }
 
 impl Launch {
-    /// The program to start, with what its pod mounts in `folder`.
+    /// The program to start; `folder` holds the files that its pod mounts.
     pub(super) fn program(&self, name: &str, program: &Path, folder: &Path) -> Spec {
         let Some(root) = &self.root else {
             return Spec::new(name, program);
         };
-        // a user namespace, so that nobody needs to be root; the mounts vanish with the process
+        // A user namespace, so that root is not needed; the mounts vanish with the process.
         let enter = r#"mkdir -p "$1$2" && mount --rbind "$2" "$1$2" && root=$1 && shift 2 && exec chroot "$root" "$@""#;
         let inside = Path::new("/").join(program.file_name().unwrap_or_default());
         Spec::new(name, "unshare")
@@ -40,7 +40,7 @@ impl Launch {
     }
 }
 
-/// A process that stands for a pod of the chart; killed when dropped.
+/// A process that stands in for a pod of the chart; killed when dropped.
 #[derive(Debug)]
 pub struct Instance {
     name: String,
@@ -62,7 +62,7 @@ impl Instance {
     ) -> Result<Self> {
         let url = |flag: &str| Some(format!("http://{}", listening.get(flag)?.address));
         let health = url("health-probe-bind-address").unwrap_or_default();
-        // The webhook has both on one port.
+        // The webhook serves both on one port.
         let metrics = url("metrics-bind-address").unwrap_or_else(|| health.clone());
         let log = spec.log.clone().unwrap_or_default();
         Ok(Self {
@@ -77,7 +77,7 @@ impl Instance {
         })
     }
 
-    /// Its `POD_NAME`.
+    /// The `POD_NAME`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -89,13 +89,13 @@ impl Instance {
         &self.process
     }
 
-    /// The id of its token: by this the audit log tells instances apart.
+    /// The id of its token, by which the audit log distinguishes instances.
     #[must_use]
     pub fn credential(&self) -> &str {
         &self.credential
     }
 
-    /// What kills it, to be called from anywhere: a proxy's hook.
+    /// A closure that kills the process, for use as a proxy's hook.
     pub fn killer(&self) -> impl FnOnce() + Send + 'static {
         self.process.killer()
     }
@@ -112,17 +112,17 @@ impl Instance {
         &self.metrics
     }
 
-    /// Where the port of its pod is on this host: `127.0.0.1:PORT`.
+    /// The address on this host for a port of the pod: `127.0.0.1:PORT`.
     #[must_use]
     pub fn address_of(&self, port: u16) -> Option<&str> {
         let listener = self.listening.values().find(|it| it.port == port)?;
         Some(&listener.address)
     }
 
-    /// Waits until `/readyz` answers 200.
+    /// Waits until `/readyz` returns 200.
     ///
     /// # Errors
-    /// When it ends, or is not ready after a minute.
+    /// When the process exits, or is not ready after a minute.
     pub async fn wait_ready(&self) -> Result<()> {
         let url = format!("{}/readyz", self.health);
         let client = crate::http_client()?;
@@ -139,18 +139,18 @@ impl Instance {
         self.process.alive_while(ready).await
     }
 
-    /// The sum of a metric's samples.
+    /// The sum of all samples of a metric.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the metrics endpoint does not respond.
     pub async fn metric(&self, name: &str) -> Result<f64> {
         self.metric_of(name, &[]).await
     }
 
-    /// The sum of those samples of a metric whose labels contain each of `labels`.
+    /// The sum of the samples of a metric whose labels contain all of `labels`.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the metrics endpoint does not respond.
     pub async fn metric_of(&self, name: &str, labels: &[&str]) -> Result<f64> {
         let url = format!("{}/metrics", self.metrics);
         let text = crate::http_client()?.get(url).send().await?.text().await?;
@@ -164,33 +164,33 @@ impl Instance {
             .sum())
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the process (SIGKILL).
     pub async fn kill(&self) {
         self.process.kill().await;
     }
 
-    /// Stops it (SIGTERM) and waits for its end.
+    /// Stops the process (SIGTERM) and waits for it to exit.
     ///
     /// # Errors
-    /// When it has not ended after 30 seconds.
+    /// When the process has not exited after 30 seconds.
     pub async fn stop(&self) -> Result<ExitStatus> {
         self.process.stop(Duration::from_secs(30)).await
     }
 
-    /// Freezes it (SIGSTOP).
+    /// Freezes the process (SIGSTOP).
     pub fn pause(&self) {
         self.process.signal(Signal::STOP);
     }
 
-    /// Thaws it (SIGCONT).
+    /// Thaws the process (SIGCONT).
     pub fn resume(&self) {
         self.process.signal(Signal::CONT);
     }
 
-    /// Starts it again, on the same ports and with the same log.
+    /// Starts the process again, with the same ports and log.
     ///
     /// # Errors
-    /// When it still runs, or cannot be started.
+    /// When the process still runs, or cannot be started.
     pub async fn restart(&mut self) -> Result<()> {
         if self.process.exited().is_none() {
             return Err(Error::Other(format!(
@@ -202,7 +202,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Everything that it has logged.
+    /// The log so far.
     #[must_use]
     pub fn log(&self) -> String {
         let bytes = std::fs::read(&self.log).unwrap_or_default();

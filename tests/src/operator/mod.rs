@@ -1,5 +1,5 @@
-//! The operator as a user installs it: the chart by helm, and for the pods of
-//! its Deployments our own processes, run exactly as the Deployments say.
+//! The operator as a user installs it: helm installs the chart, and our processes stand in for the pods of its
+//! Deployments, with the commands, environment and mounts that the Deployments specify.
 
 mod command;
 mod instance;
@@ -22,25 +22,24 @@ use crate::helm::Helm;
 use crate::rabbitmq::OPERATOR_PASSWORD;
 use crate::real;
 
-/// What the operator's calls of RabbitMQ say that they come from, less its version.
+/// The `User-Agent` of the operator's RabbitMQ requests, without the version.
 pub const OPERATOR_AGENT: &str = "asya-operator/";
 
-/// The variable that names the folder of our binaries.
+/// The variable that holds the folder of our binaries.
 pub const BIN_VARIABLE: &str = "ASYA_BIN_DIR";
 
-/// The Secret with RabbitMQ's password, in the operator's namespace, in
-/// `default`, and in that of each scenario.
+/// The Secret with RabbitMQ's password, in the operator's namespace, in `default`, and in each scenario's namespace.
 pub const RABBITMQ_SECRET: &str = "rabbitmq-secret";
 
-/// The Secret with the keys for the SQS server, as `default_values` names it.
+/// The Secret with the credentials for the SQS server, as named in `default_values`.
 pub const SQS_SECRET: &str = "sqs-secret";
 
 pub(crate) const RELEASE: &str = "asya-operator";
 pub(crate) const NAMESPACE: &str = "asya-system";
-/// What the operator consists of.
+/// The operator's programs.
 pub(crate) const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
 
-/// An installed operator; its instances are started one by one.
+/// An installed operator, whose instances are started one by one.
 #[derive(Clone)]
 pub struct Operator {
     cluster: Cluster,
@@ -50,10 +49,10 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Installs the chart with these values on top of [`default_values`].
+    /// Installs the chart with these values merged over [`default_values`].
     ///
     /// # Errors
-    /// When the binaries are not built, or helm refuses.
+    /// When the binaries are not built, or helm fails.
     pub async fn install(cluster: &Cluster, values: Value) -> Result<Self> {
         prepare(cluster).await?;
         Helm::four(cluster)
@@ -62,10 +61,10 @@ impl Operator {
         Self::installed(cluster).await
     }
 
-    /// The operator that is installed on this cluster.
+    /// Returns the operator that is installed on this cluster.
     ///
     /// # Errors
-    /// When there is none, or the binaries are not built.
+    /// When the operator is not installed, or the binaries are not built.
     pub async fn installed(cluster: &Cluster) -> Result<Self> {
         let controller = Program::read(cluster, RELEASE, "operator", "manager").await?;
         let name = format!("{RELEASE}-webhook");
@@ -77,10 +76,10 @@ impl Operator {
         })
     }
 
-    /// Waits until all pods of the chart's Deployments run, on a real node, as the chart says now.
+    /// Waits until the rollout of the chart's Deployments is complete; needs a real node.
     ///
     /// # Errors
-    /// When one does not become ready.
+    /// When a rollout does not complete.
     pub async fn rolled_out(&self) -> Result<()> {
         let webhook = format!("{RELEASE}-webhook");
         let webhook = self.webhook.as_ref().map(|_| webhook.as_str());
@@ -96,39 +95,39 @@ impl Operator {
     /// Starts an instance and waits until it is ready.
     ///
     /// # Errors
-    /// When it ends or does not become ready.
+    /// When the instance exits or does not become ready.
     pub async fn start(&self, name: &str) -> Result<Instance> {
         let instance = self.launch(name, Launch::default()).await?;
         instance.wait_ready().await?;
         Ok(instance)
     }
 
-    /// Starts an instance in a way of the test's own and waits for nothing.
+    /// Starts an instance with these overrides, without waiting for readiness.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the instance cannot be started.
     pub async fn launch(&self, name: &str, launch: Launch) -> Result<Instance> {
         let (cluster, bin) = (&self.cluster, &self.bin);
         self.controller.launch(cluster, bin, name, launch).await
     }
 
-    /// Starts a replica of the webhook in a way of the test's own and waits for nothing. Nobody sends it reviews yet:
-    /// [`Webhook`](crate::webhook::Webhook) sees to that.
+    /// Starts a webhook replica with these overrides, without waiting for readiness. It gets no reviews until
+    /// [`Webhook`](crate::webhook::Webhook) routes them.
     ///
     /// # Errors
-    /// When it cannot be started, or the chart installs none.
+    /// When the replica cannot be started, or the chart installs no webhook.
     pub async fn launch_webhook(&self, name: &str, launch: Launch) -> Result<Instance> {
         let (cluster, bin) = (&self.cluster, &self.bin);
         self.webhook()?.launch(cluster, bin, name, launch).await
     }
 
-    /// The webhook as it is installed.
+    /// The installed webhook.
     pub(crate) fn webhook(&self) -> Result<&Program> {
         let installed = self.webhook.as_deref();
         installed.ok_or_else(|| Error::other("the chart installs no webhook"))
     }
 
-    /// The cluster that it is installed on.
+    /// The cluster on which the operator is installed.
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
@@ -140,13 +139,13 @@ impl Operator {
         NAMESPACE
     }
 
-    /// The user that its writes have in the audit log.
+    /// The user of the operator's writes in the audit log.
     #[must_use]
     pub fn user(&self) -> String {
         user(NAMESPACE, &self.controller.service_account)
     }
 
-    /// What others need to know of it.
+    /// The operator's part of the cluster's state file.
     #[must_use]
     pub fn state(&self, instances: &[Instance], replicas: &[Instance]) -> OperatorState {
         let states = |all: &[Instance]| all.iter().map(Instance::state).collect();
@@ -159,7 +158,7 @@ impl Operator {
     }
 }
 
-/// The id of a token: the claim `jti`, by which the audit log tells tokens apart.
+/// The id of a token: the claim `jti`, by which the audit log distinguishes tokens.
 fn token_id(token: &str) -> Result<String> {
     let claims = token.split('.').nth(1).unwrap_or_default();
     let mut base64 = claims.replace('-', "+").replace('_', "/");
@@ -174,13 +173,13 @@ fn token_id(token: &str) -> Result<String> {
     Ok(id.to_owned())
 }
 
-/// A `ServiceAccount`'s user name.
+/// The user name of a `ServiceAccount`.
 pub(crate) fn user(namespace: &str, service_account: &str) -> String {
     format!("system:serviceaccount:{namespace}:{service_account}")
 }
 
-/// Values by which the operator reaches the cluster's brokers: RabbitMQ as `rabbitmq` and, with queues that
-/// their users make, as `theirs`; SQS as `sqs`.
+/// Values for the cluster's brokers: RabbitMQ as `rabbitmq` and, with queues that users manage, as `theirs`; SQS as
+/// `sqs`.
 #[must_use]
 pub fn default_values(cluster: &Cluster) -> Value {
     let state = cluster.state();
@@ -216,7 +215,7 @@ pub fn default_values(cluster: &Cluster) -> Value {
             },
         });
     }
-    // Five losses in a row, and the waits between them, are over in half a minute.
+    // Short, so that five conflicts in a row and the waits between them take less than half a minute.
     let mut values = json!({"transports": transports, "controller": {"conflictWait": "1s"}});
     if state.real {
         let (repository, tag) = real::OPERATOR_IMAGE;
@@ -227,14 +226,14 @@ pub fn default_values(cluster: &Cluster) -> Value {
     values
 }
 
-/// Values by which the webhook refuses no actor: for scenarios of what the controller says of those that it would refuse.
+/// Values with which the webhook rejects no actor: for scenarios of how the controller reports invalid ones.
 #[must_use]
 pub fn unvalidated() -> Value {
     json!({"webhook": {"validation": {"mode": "Off"}}})
 }
 
-/// Values of the operator that scenarios share: some count what it asks the broker, where a look at all queues now and
-/// then would be one too many.
+/// Values that scenarios share. Periodic queue checks are off, since some scenarios count the operator's requests to
+/// the broker.
 #[must_use]
 pub fn of_all_scenarios() -> Value {
     let mut values = unvalidated();
@@ -243,7 +242,7 @@ pub fn of_all_scenarios() -> Value {
     values
 }
 
-/// Lays `over` on `base`: objects are merged, everything else is replaced.
+/// Merges `over` into `base`: objects recursively, everything else is replaced.
 pub fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
@@ -255,11 +254,11 @@ pub fn merge(base: &mut Value, over: Value) {
     }
 }
 
-/// Makes what the chart takes for granted: its namespace, and the brokers' Secrets there and in `default`, where people
-/// try things.
+/// Creates what the chart expects: its namespace, and the brokers' Secrets there and in `default`, where users try
+/// things.
 ///
 /// # Errors
-/// When the API server refuses.
+/// When the API server rejects a request.
 pub async fn prepare(cluster: &Cluster) -> Result<()> {
     let client = cluster.client();
     create_namespace(&client, NAMESPACE).await?;
@@ -284,10 +283,10 @@ pub(crate) async fn create_namespace(client: &Client, name: &str) -> Result<()> 
     )
 }
 
-/// Makes the Secrets with the brokers' credentials in a namespace.
+/// Creates the Secrets with the brokers' credentials in a namespace.
 ///
 /// # Errors
-/// When the API server refuses.
+/// When the API server rejects a request.
 pub async fn create_broker_secrets(client: &Client, namespace: &str) -> Result<()> {
     let secrets = [
         (RABBITMQ_SECRET, json!({"password": OPERATOR_PASSWORD})),
@@ -311,11 +310,10 @@ fn ignore_existing<T>(created: kube::Result<T>) -> Result<()> {
     }
 }
 
-/// The folder of our binaries: `$ASYA_BIN_DIR`, else the release or debug
-/// folder of cargo's target folder.
+/// Returns the folder of our binaries: `$ASYA_BIN_DIR`, else the release or debug folder of cargo's target folder.
 ///
 /// # Errors
-/// When they are not built: one line with the command that builds them.
+/// When the binaries are not built: one line with the command that builds them.
 pub fn bin_folder() -> Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),

@@ -1,4 +1,4 @@
-//! A Deployment of the chart, whose pods are processes here.
+//! A Deployment of the chart, whose pods are processes on this host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,24 +15,24 @@ use super::{NAMESPACE, command, token_id};
 use crate::cluster::{Cluster, write_kubeconfig};
 use crate::error::{Error, Result, Trying};
 
-/// Longer than any run.
+/// Longer than any test run.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
-/// One of the operator's two programs, as the chart runs it.
+/// The controller or the webhook, as the chart runs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// What its processes are called in messages and folders.
+    /// How messages and folders name its processes.
     what: &'static str,
     container: &'static str,
     pub(super) pod: PodSpec,
-    /// Of its pods.
+    /// The labels of its pods.
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) replicas: usize,
     pub(super) service_account: String,
 }
 
 impl Program {
-    /// The Deployment of this name; none if it is not installed.
+    /// Reads the Deployment of this name; none if it is not installed.
     pub(super) async fn read(
         cluster: &Cluster,
         name: &str,
@@ -60,7 +60,7 @@ impl Program {
         })))
     }
 
-    /// The number of a port of its pods.
+    /// The number of a named container port.
     pub(crate) fn port(&self, name: &str) -> Option<u16> {
         let container = self
             .pod
@@ -75,7 +75,7 @@ impl Program {
         port.container_port.try_into().ok()
     }
 
-    /// Starts a process for one of its pods, and waits for nothing.
+    /// Starts a process for one of the pods, without waiting for readiness.
     pub(super) async fn launch(
         &self,
         cluster: &Cluster,
@@ -114,7 +114,7 @@ impl Program {
         Instance::start(name, spec, command.listening, token_id(&token)?).await
     }
 
-    /// A token of its account.
+    /// Requests a token for the `ServiceAccount`.
     async fn token(&self, cluster: &Cluster) -> Result<String> {
         let request = TokenRequest {
             spec: TokenRequestSpec {

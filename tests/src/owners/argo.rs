@@ -1,4 +1,4 @@
-//! Argo CD that heals what drifts from a manifest (SIM-7).
+//! Argo CD, which reverts drift from a manifest (SIM-7).
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::error::Result;
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// SIM-7: keeps one Deployment as a manifest says, every 2 s.
+/// Syncs one Deployment with a manifest every 2 s (SIM-7).
 pub struct Argo {
     manifest: Value,
     how: Sync,
 }
 
-/// How it writes.
+/// How it syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// A patch of three: what the manifest never said stays.
+    /// A three-way merge patch: fields that the manifest never set are kept.
     Apply,
-    /// A PUT each time: nothing of others stays.
+    /// A PUT each time: fields set by others are removed.
     Replace,
 }
 
 impl Argo {
-    /// With `spec.replicas` in the manifest it takes those back, too.
+    /// If the manifest sets `spec.replicas`, the replicas are reverted, too.
     #[must_use]
     pub fn new(manifest: Value, how: Sync) -> Self {
         Self { manifest, how }
@@ -56,7 +56,7 @@ impl Rule for Argo {
             return hand.create(Kind::DEPLOYMENT, &wanted).await.map(drop);
         };
         if self.how == Sync::Replace {
-            // The version only tells the log whether something changed.
+            // The resource version only lets the log show whether the write changed anything.
             wanted["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
             return hand.put(Kind::DEPLOYMENT, &wanted).await.map(drop);
         }

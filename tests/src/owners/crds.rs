@@ -1,7 +1,7 @@
 //! CRDs of the systems that actors bind to.
 //!
-//! The true ones are read from the folder that [`FOLDER_VARIABLE`] names, where it is set and has them; otherwise small
-//! ones of our own with the same group, version, names, subresources and the fields that are used.
+//! The original CRDs are read from the folder that [`FOLDER_VARIABLE`] names, where it has them. Otherwise minimal CRDs
+//! of our own are used, with the same group, version, names and subresources, and the fields that are used.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::error::{Error, Result, Trying};
 use crate::eventually::{check, eventually};
 
-/// Names the folder with the true CRDs, a file `GROUP_PLURAL.yaml` for each.
+/// Names the folder with the original CRDs, one file `GROUP_PLURAL.yaml` each.
 pub const FOLDER_VARIABLE: &str = "ASYA_TEST_CRDS";
 
 const CRD: Kind = Kind::new(
@@ -26,7 +26,7 @@ const CRD: Kind = Kind::new(
     "customresourcedefinitions",
 );
 
-/// Small CRDs of our own, as they would be named in the folder.
+/// Our minimal CRDs, by the file name that the original would have.
 const OWN: [(&str, &str); 14] = [
     (
         "kaito.sh_workspaces",
@@ -83,12 +83,12 @@ const OWN: [(&str, &str); 14] = [
     ),
 ];
 
-/// Gives a cluster the CRDs of these kinds, and waits until they are served.
+/// Installs the CRDs of these kinds, and waits until they are served.
 ///
 /// # Errors
-/// When a CRD cannot be read, or the API server refuses it.
+/// When a CRD cannot be read, or the API server rejects it.
 pub async fn install(cluster: &Cluster, kinds: &[Kind]) -> Result<()> {
-    // Scenarios share a cluster, and a forced apply of megabytes is dear: once each.
+    // Scenarios share a cluster, and a forced apply of megabytes is expensive, so each CRD is installed once.
     static DONE: Mutex<Vec<(PathBuf, Kind)>> = Mutex::const_new(Vec::new());
     let mut done = DONE.lock().await;
     for kind in kinds {
@@ -108,7 +108,7 @@ async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
     let params = PatchParams::apply("asya-tests").force();
     api.patch(&name, &params, &Patch::Apply(&crd)).await?;
     let objects = Api::<DynamicObject>::all_with(cluster.client(), &kind.resource());
-    // The true ones have megabytes, from which the API server makes its documents first.
+    // The original CRDs have megabytes, and the API server builds its OpenAPI documents from them first.
     let within = Duration::from_mins(2);
     eventually(format_args!("CRD {name} is served"), within, async || {
         let conditions = &api.get(&name).await?.data["status"]["conditions"];
@@ -117,7 +117,7 @@ async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
             .iter()
             .any(|it| it["type"] == "Established" && it["status"] == "True");
         check(established, conditions)?;
-        // It says so before it serves them.
+        // Established is reported before the kind is served.
         objects
             .list_metadata(&ListParams::default().limit(1))
             .await?;
@@ -126,7 +126,7 @@ async fn install_one(cluster: &Cluster, kind: Kind) -> Result<()> {
     .await
 }
 
-/// The true CRD of a kind, else ours.
+/// The original CRD of a kind, else ours.
 fn read(kind: Kind) -> Result<Value> {
     let name = format!("{}_{}", kind.group, kind.plural);
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|it| !it.is_empty());
@@ -139,7 +139,7 @@ fn read(kind: Kind) -> Result<Value> {
         own.1.to_owned()
     };
     let mut crd: Value = serde_saphyr::from_str(&text).map_err(Error::other)?;
-    // Nobody serves their conversions here.
+    // No conversion webhooks run here.
     crd["spec"]["conversion"] = json!({"strategy": "None"});
     Ok(crd)
 }

@@ -1,4 +1,4 @@
-//! Runs a rule: when something that it watches has changed, at its ticks, and when a scenario asks for it.
+//! Runs a rule: on watch events, at its ticks, and when a scenario requests it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,55 +15,55 @@ use super::{Hand, Kind, Write};
 use crate::error::{Error, Result};
 use crate::scenario::Scenario;
 
-/// Events come in crowds: all that come within this are one.
+/// Events come in bursts; wait this long, so that a burst causes a single reconcile.
 const GATHERED: Duration = Duration::from_millis(40);
-/// After a failure; doubled with each further one up to [`LONGEST_PAUSE`].
+/// Backoff after the first failure, doubled with each further one up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// So often in a row a round may lose against other writers.
+/// How many conflicts in a row a requested reconcile tolerates.
 const MOST_LOST: u32 = 50;
-/// Before a watch that broke off is begun again.
+/// Pause before a broken watch is restarted.
 const REWATCH: Duration = Duration::from_millis(500);
 
-/// What an owner makes of its namespace.
+/// A simulated controller's behavior in its namespace.
 pub trait Rule: Send + Sync + 'static {
-    /// Field manager of its writes.
+    /// The field manager of its writes.
     fn manager(&self) -> &'static str;
 
-    /// Kinds whose events let it look.
+    /// The kinds whose events trigger a reconcile.
     fn watches(&self) -> Vec<Kind>;
 
-    /// How often it looks without an event.
+    /// How often it reconciles without an event.
     fn tick(&self) -> Duration {
         Duration::from_secs(10)
     }
 
-    /// Looks once at all that it owns and writes what is not as it wants it.
+    /// Reconciles everything that it owns once, and writes what differs from the desired state.
     fn reconcile(&self, hand: &Hand) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// An owner at work in a scenario's namespace; it ends when dropped.
+/// A simulated controller that runs in a scenario's namespace; it stops when dropped.
 pub struct Owner {
     hand: Hand,
     asked: mpsc::Sender<Asked>,
     task: JoinHandle<()>,
 }
 
-/// Rounds that a scenario wants, and whom to tell of their end.
+/// Reconciles requested by a scenario, and the channel for their result.
 struct Asked {
     rounds: usize,
     answer: oneshot::Sender<Result<()>>,
 }
 
 impl Owner {
-    /// Starts one.
+    /// Starts an owner in the scenario's namespace.
     #[must_use]
     pub fn start(scenario: &Scenario, rule: impl Rule) -> Self {
         let hand = Hand::new(scenario.client(), scenario.namespace(), rule.manager());
         Self::with(hand, rule)
     }
 
-    /// Starts one in a namespace; it prints nothing.
+    /// Starts an owner in any namespace; its writes are not printed.
     #[must_use]
     pub fn of(client: Client, namespace: &str, rule: impl Rule) -> Self {
         let hand = Hand::new(client, namespace, rule.manager());
@@ -76,11 +76,11 @@ impl Owner {
         Self { hand, asked, task }
     }
 
-    /// Lets it look so often, one time after the other, and waits for the end of that. Rounds that lost against
-    /// another writer are made again.
+    /// Reconciles this many times, one after the other, and waits for the last. A reconcile that fails with a conflict
+    /// is retried.
     ///
     /// # Errors
-    /// When the API server refuses what it writes.
+    /// When the API server rejects a write, or conflicts persist.
     pub async fn rounds(&self, rounds: usize) -> Result<()> {
         let (answer, end) = oneshot::channel();
         let gone = |_| Error::other("the owner has ended");
@@ -89,19 +89,19 @@ impl Owner {
         end.await.map_err(gone)?
     }
 
-    /// What it reads and writes with: a scenario looks with it, too.
+    /// The owner's client, with which scenarios read objects, too.
     #[must_use]
     pub fn hand(&self) -> &Hand {
         &self.hand
     }
 
-    /// All its writes so far.
+    /// The owner's writes so far.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         self.hand.writes()
     }
 
-    /// How many of its writes changed an object of this kind.
+    /// The number of writes that changed an object of this kind.
     #[must_use]
     pub fn changes(&self, kind: Kind) -> usize {
         let writes = self.writes();
@@ -118,7 +118,7 @@ impl Drop for Owner {
 
 async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) {
     let changed = Arc::new(Notify::new());
-    // Ends with this task.
+    // The watches end with this task.
     let mut watches = JoinSet::new();
     for kind in rule.watches() {
         watches.spawn(watch(hand.clone(), kind, Arc::clone(&changed)));
@@ -150,7 +150,7 @@ async fn run(rule: impl Rule, hand: Hand, mut questions: mpsc::Receiver<Asked>) 
     }
 }
 
-/// Somebody else was quicker: controllers look again, and say nothing.
+/// A conflict with another writer: like controllers, reconcile again without reporting an error.
 fn is_lost_update(error: &Error) -> bool {
     matches!(error, Error::Kubernetes(kube::Error::Api(status)) if status.is_conflict())
 }
@@ -168,7 +168,7 @@ async fn look(rule: &impl Rule, hand: &Hand, rounds: usize) -> Result<()> {
     Ok(())
 }
 
-/// Tells of every event of a kind.
+/// Notifies about every event of a kind.
 async fn watch(hand: Hand, kind: Kind, changed: Arc<Notify>) {
     let (api, params) = (hand.api(kind), WatchParams::default());
     loop {
@@ -179,7 +179,7 @@ async fn watch(hand: Hand, kind: Kind, changed: Arc<Notify>) {
             }
         }
         sleep(REWATCH).await;
-        // What came between two watches.
+        // Covers events missed between two watches.
         changed.notify_one();
     }
 }

@@ -1,4 +1,4 @@
-//! What an owner reads and writes with; it remembers the writes.
+//! The client of a simulated owner, which records its writes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Kind;
 use crate::error::Result;
 
-/// How an owner wrote.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// POST.
@@ -18,28 +18,28 @@ pub enum Verb {
     Put,
     /// A strategic merge patch.
     Strategic,
-    /// A merge patch, also of `/scale`.
+    /// A merge patch, also of the `/scale` subresource.
     Merge,
     /// DELETE.
     Delete,
 }
 
-/// One write that the API server accepted; trials (`dryRun`) and status are none.
+/// A write that the API server accepted. Dry runs and status updates are not recorded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// How.
+    /// How it was written.
     pub verb: Verb,
-    /// Kind of the object.
+    /// The object's kind.
     pub kind: &'static str,
-    /// Name of the object.
+    /// The object's name.
     pub name: String,
-    /// What was sent.
+    /// The request body.
     pub body: Value,
-    /// Whether the object is another one since.
+    /// Whether the write changed the object.
     pub changed: bool,
 }
 
-/// The hand of one owner in one namespace.
+/// The client of one owner in one namespace.
 #[derive(Clone)]
 pub struct Hand {
     client: Client,
@@ -50,7 +50,7 @@ pub struct Hand {
 }
 
 impl Hand {
-    /// A hand that writes as this field manager.
+    /// Creates a client that writes with this field manager.
     #[must_use]
     pub fn new(client: Client, namespace: &str, manager: &'static str) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Hand {
         }
     }
 
-    /// The same, which prints nothing.
+    /// The same client, without printing its writes.
     #[must_use]
     pub fn silent(self) -> Self {
         Self {
@@ -71,23 +71,23 @@ impl Hand {
         }
     }
 
-    /// All writes so far.
+    /// The writes so far.
     #[must_use]
     pub fn writes(&self) -> Vec<Write> {
         let writes = self.writes.lock().unwrap_or_else(PoisonError::into_inner);
         writes.clone()
     }
 
-    /// The objects of a kind.
+    /// The API of a kind in the owner's namespace.
     #[must_use]
     pub fn api(&self, kind: Kind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &kind.resource())
     }
 
-    /// All objects of a kind that are not being deleted, by name.
+    /// Lists the objects of a kind, by name, without those being deleted.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn list(&self, kind: Kind) -> Result<Vec<Value>> {
         let found = self.api(kind).list(&ListParams::default()).await?;
         let live = found
@@ -98,18 +98,18 @@ impl Hand {
         Ok(objects)
     }
 
-    /// An object, if it is there.
+    /// Returns an object, if it exists.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn get(&self, kind: Kind, name: &str) -> Result<Option<Value>> {
         self.api(kind).get_opt(name).await?.map(value).transpose()
     }
 
-    /// Makes an object.
+    /// Creates an object.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Value> {
         let made = self
             .api(kind)
@@ -120,18 +120,18 @@ impl Hand {
         Ok(made)
     }
 
-    /// What a PUT would make of an object, its defaults filled in; nothing is written.
+    /// Returns the result of a dry-run PUT, with defaults.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn try_put(&self, kind: Kind, object: &Value) -> Result<Value> {
         self.replace(kind, object, true).await
     }
 
-    /// PUTs an object, `resourceVersion` included if it has one.
+    /// PUTs an object, with its `resourceVersion` if it has one.
     ///
     /// # Errors
-    /// When the API server refuses: 409 when somebody was faster.
+    /// When the API server rejects the request: with 409 on a conflict.
     pub async fn put(&self, kind: Kind, object: &Value) -> Result<Value> {
         let stored = self.replace(kind, object, false).await?;
         let changed = version(&stored) != version(object);
@@ -144,10 +144,10 @@ impl Hand {
         value(self.api(kind).replace(name(object), &params, &sent).await?)
     }
 
-    /// Sends a strategic merge patch of a live object.
+    /// Applies a strategic merge patch to a live object.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn strategic(&self, kind: Kind, live: &Value, patch: &Value) -> Result<Value> {
         let patched = self.patch(kind, live, &Patch::Strategic(patch)).await?;
         let changed = version(&patched) != version(live);
@@ -155,10 +155,10 @@ impl Hand {
         Ok(patched)
     }
 
-    /// Sends a merge patch of a live object.
+    /// Applies a merge patch to a live object.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn merge(&self, kind: Kind, live: &Value, patch: &Value) -> Result<Value> {
         let patched = self.patch(kind, live, &Patch::Merge(patch)).await?;
         let changed = version(&patched) != version(live);
@@ -174,10 +174,10 @@ impl Hand {
         value(self.api(kind).patch(name(live), &params, patch).await?)
     }
 
-    /// Sets `/scale` of a live workload, as autoscalers do.
+    /// Sets the replicas of a live workload through `/scale`, as autoscalers do.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn scale(&self, kind: Kind, live: &Value, replicas: i64) -> Result<()> {
         let patch = json!({"spec": {"replicas": replicas}});
         let params = PatchParams {
@@ -192,10 +192,10 @@ impl Hand {
         Ok(())
     }
 
-    /// Deletes an object; one that is gone already is none.
+    /// Deletes an object; succeeds without recording a write if it no longer exists.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn delete(&self, kind: Kind, live: &Value) -> Result<()> {
         let params = DeleteParams::default();
         match self.api(kind).delete(name(live), &params).await {
@@ -206,10 +206,10 @@ impl Hand {
         Ok(())
     }
 
-    /// Writes those parts of an object's status that are not so yet. Not logged: no workload knows of it.
+    /// Updates those parts of an object's status that differ. Not recorded, since no workload is affected.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn status(&self, kind: Kind, live: &Value, status: &Value) -> Result<()> {
         if includes(&live["status"], status) {
             return Ok(());
@@ -235,7 +235,7 @@ impl Hand {
     fn wrote(&self, verb: Verb, kind: Kind, name: &str, body: &Value, changed: bool) {
         let kind = kind.kind;
         if !self.silent {
-            // Shown where the test fails.
+            // Captured, and shown when the test fails.
             println!(
                 "{}: {verb:?} {kind}/{name}, changed: {changed}: {body}",
                 self.manager
@@ -253,7 +253,7 @@ impl Hand {
     }
 }
 
-/// Whether all that is in `part` is in `whole`, too; lists are compared item by item.
+/// Whether `whole` contains all of `part`; lists are compared item by item.
 pub(super) fn includes(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => part.iter().all(|(key, part)| {
@@ -268,7 +268,6 @@ pub(super) fn includes(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// An object's name.
 pub(super) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! KAITO's controller of `InferenceSet`s: Workspaces with names of their own, as many as it is asked for.
+//! KAITO's `InferenceSet` controller, which creates the requested number of Workspaces with generated names.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,12 @@ use super::workload::{controlled_by, is_of};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const INFERENCE_SET: Kind = Kind::new("kaito.sh", "v1beta1", "InferenceSet", "inferencesets");
-/// On a Workspace and its pods: the set that made it.
+/// On a Workspace and its pods: the `InferenceSet` that created it.
 pub const CREATED_BY: &str = "inferenceset.kaito.sh/created-by";
 
-/// KAITO's `InferenceSet`s; their Workspaces are [`Kaito`](super::kaito::Kaito)'s.
+/// KAITO's `InferenceSet` controller. Their Workspaces are reconciled by [`Kaito`](super::kaito::Kaito).
 pub struct InferenceSets;
 
 /// An `InferenceSet`.

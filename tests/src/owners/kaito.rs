@@ -1,7 +1,7 @@
-//! KAITO's controller of `Workspace`s (SIM-3).
+//! KAITO's `Workspace` controller (SIM-3).
 //!
-//! As long as its revision is on the `StatefulSet`, it writes nothing. A new one overwrites what is its own of the first
-//! container, all init containers and all volumes; a base image that is asked for replaces template and replicas.
+//! While the `StatefulSet` has the current revision, it writes nothing. A new revision overwrites KAITO's fields of the
+//! first container, all init containers and all volumes. A requested base image replaces template and replicas.
 
 use serde_json::{Value, json};
 
@@ -11,19 +11,19 @@ use super::workload::{annotation, controlled_by, hash, label};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const WORKSPACE: Kind = Kind::new("kaito.sh", "v1beta1", "Workspace", "workspaces");
-/// The revision of the Workspace, on the `StatefulSet`.
+/// On the `StatefulSet`: the revision of its Workspace.
 pub const REVISION: &str = "workspace.kaito.io/revision";
-/// On a Workspace: the base image that its pods shall have.
+/// On a Workspace: the requested base image of its pods.
 pub const UPGRADE: &str = "kaito.sh/upgrade-to-version";
-/// On the `StatefulSet`: the base image that they have.
+/// On the `StatefulSet`: the base image of its pods.
 const BASE_IMAGE: &str = "kaito.sh/base-image-version";
 
-/// SIM-3.
+/// KAITO's `Workspace` controller (SIM-3).
 pub struct Kaito;
 
-/// A Workspace; its fields are at the top level.
+/// A Workspace, whose fields are at the top level instead of in `spec`.
 #[must_use]
 pub fn workspace(name: &str, preset: &str) -> Value {
     json!({

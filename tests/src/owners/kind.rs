@@ -1,17 +1,17 @@
-//! Kinds that owners read and write.
+//! Kinds that simulated owners read and write.
 
 use kube::api::ApiResource;
 
-/// A kind in a namespace, in the version that is used here.
+/// A namespaced kind, in the version used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// Its group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'static str,
-    /// Its version.
+    /// The API version.
     pub version: &'static str,
-    /// Its name.
+    /// The kind.
     pub kind: &'static str,
-    /// Its name in paths.
+    /// The plural name, as in paths.
     pub plural: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Kind {
     pub const STATEFUL_SET: Self = Self::new("apps", "v1", "StatefulSet", "statefulsets");
     /// Pods.
     pub const POD: Self = Self::new("", "v1", "Pod", "pods");
-    /// Autoscalers.
+    /// `HorizontalPodAutoscaler`s.
     pub const HPA: Self = Self::new(
         "autoscaling",
         "v2",
@@ -30,7 +30,7 @@ impl Kind {
         "horizontalpodautoscalers",
     );
 
-    /// A kind.
+    /// Creates a kind.
     #[must_use]
     pub const fn new(
         group: &'static str,
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// `group/version`, as manifests have it.
+    /// `group/version`, as in manifests.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -56,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// As kube's clients want it.
+    /// The description of this kind for kube's dynamic API.
     #[must_use]
     pub fn resource(&self) -> ApiResource {
         ApiResource {

@@ -1,4 +1,4 @@
-//! Knative Serving: its controller of Revisions and its autoscaler (SIM-4).
+//! Knative Serving: its Revision controller and its autoscaler (SIM-4).
 
 use std::time::Duration;
 
@@ -10,33 +10,33 @@ use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
 const GROUP: &str = "serving.knative.dev";
-/// The kind that users make.
+/// The kind that users create.
 pub const SERVICE: Kind = Kind::new(GROUP, "v1", "Service", "services");
-/// A Service has one.
+/// Each Service has one Configuration.
 pub const CONFIGURATION: Kind = Kind::new(GROUP, "v1", "Configuration", "configurations");
-/// A Configuration has one for each template that it ever had.
+/// A Configuration has one Revision for each version of its template.
 pub const REVISION: Kind = Kind::new(GROUP, "v1", "Revision", "revisions");
-/// On a Deployment: the hash of what Knative wants it to be.
+/// On a Deployment: the hash of Knative's desired state.
 pub const HASH: &str = "serving.knative.dev/deployment-hash";
-/// On a Revision: the hash of its template, since its own spec has defaults in it.
+/// On a Revision: the hash of its template, since the Revision's spec contains defaults.
 const TEMPLATE: &str = "asya.test/template";
 
-/// Releases that differ in what they take back.
+/// Releases that differ in what they revert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// Since 1.22: nothing, until the hash of what it wants changes.
+    /// Since 1.22: nothing, until the hash of the desired state changes.
     Hashed,
-    /// 1.20.3 to 1.21: containers, at each look.
+    /// 1.20.3 to 1.21: containers, at each reconcile.
     Containers,
-    /// Up to 1.20.0: the whole template, its metadata included, at each look.
+    /// Up to 1.20.0: the whole template, its metadata included, at each reconcile.
     Template,
 }
 
-/// SIM-4.
+/// Knative Serving's controllers (SIM-4).
 pub struct Knative {
-    /// What it takes back.
+    /// Determines what is reverted.
     pub release: Release,
-    /// The image of its own sidecar: an upgrade of Knative changes it.
+    /// The image of Knative's own sidecar, which changes with an upgrade of Knative.
     pub queue_proxy: &'static str,
 }
 
@@ -51,7 +51,7 @@ pub fn service(name: &str, image: &str) -> Value {
     })
 }
 
-/// The Deployment of a Service's Revision, counted from 1.
+/// The name of the Deployment of a Service's Revision, counted from 1.
 #[must_use]
 pub fn deployment_of(service: &str, revision: usize) -> String {
     format!("{service}-{revision:05}-deployment")
@@ -94,7 +94,7 @@ impl Rule for Knative {
 }
 
 impl Knative {
-    /// Keeps a Revision's Deployment, and answers whether it has a ready pod.
+    /// Reconciles a Revision's Deployment, and returns whether it has a ready pod.
     async fn deployment(&self, hand: &Hand, service: &Value, revision: &Value) -> Result<bool> {
         let wanted = self.wanted(service, revision);
         let Some(live) = hand.get(Kind::DEPLOYMENT, name(&wanted)).await? else {
@@ -176,7 +176,7 @@ async fn configuration(hand: &Hand, service: &Value) -> Result<Value> {
     hand.create(CONFIGURATION, &wanted).await
 }
 
-/// The Revisions of a Configuration, the oldest first: their names are numbered.
+/// The Revisions of a Configuration, oldest first, since their names are numbered.
 async fn revisions(hand: &Hand, configuration: &Value) -> Result<Vec<Value>> {
     let mut all = hand.list(REVISION).await?;
     all.retain(|it| is_of(it, configuration));
@@ -197,9 +197,9 @@ fn revision(configuration: &Value, number: usize, template: &Value) -> Value {
     })
 }
 
-/// Its autoscaler: keeps the newest Revision of each Service at so many pods and all others at 0, every 2 s.
+/// Knative's autoscaler: sets the newest Revision of each Service to `replicas` and all others to 0, every 2 s.
 pub struct Kpa {
-    /// Pods of the newest Revision.
+    /// The replicas of the newest Revision.
     pub replicas: i64,
 }
 

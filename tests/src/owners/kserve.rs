@@ -1,7 +1,7 @@
-//! KServe's controller of `InferenceService`s in deployment mode Standard (SIM-1).
+//! KServe's `InferenceService` controller in deployment mode Standard (SIM-1).
 //!
-//! It compares what a PUT of its Deployment would give with what is there. Where `spec` differs, a strategic merge
-//! patch makes the whole equal, its own metadata included; replicas count only with autoscaler class `none`.
+//! It compares the live Deployment with the result of a dry-run PUT. If `spec` differs, a strategic merge patch makes
+//! the two equal, labels and annotations included. Replicas are compared only with autoscaler class `none`.
 
 use std::time::Duration;
 
@@ -13,25 +13,25 @@ use super::workload::{annotation, autoscaler, controlled_by, delete_of, is_of, p
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const INFERENCE_SERVICE: Kind = Kind::new(
     "serving.kserve.io",
     "v1beta1",
     "InferenceService",
     "inferenceservices",
 );
-/// The annotation that says who scales.
+/// The annotation that selects the autoscaler.
 pub const AUTOSCALER_CLASS: &str = "serving.kserve.io/autoscalerClass";
-/// Takes the workload of a service away until it is gone, or not `true`.
+/// While this annotation is `true`, the workload of a service is deleted.
 pub const STOP: &str = "serving.kserve.io/stop";
-/// Annotations of a service that its Deployment and pods do not get.
+/// Annotations of a service that are not propagated to its Deployment and pods.
 const DENIED: [&str; 3] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     "autoscaling.knative.dev/min-scale",
     "autoscaling.knative.dev/max-scale",
 ];
 
-/// SIM-1.
+/// KServe's `InferenceService` controller (SIM-1).
 pub struct Kserve;
 
 /// An `InferenceService` with one container and one volume.
@@ -47,7 +47,7 @@ pub fn inference_service(name: &str, annotations: &Value) -> Value {
     })
 }
 
-/// The Deployment of a service of this name.
+/// The name of a service's Deployment.
 #[must_use]
 pub fn deployment_of(service: &str) -> String {
     format!("{service}-predictor")
@@ -83,7 +83,7 @@ impl Rule for Kserve {
     }
 }
 
-/// Whether its user has stopped a service, of either kind.
+/// Whether the user has stopped a service, of either kind.
 pub(super) fn is_stopped(service: &Value) -> bool {
     annotation(service, STOP) == Some("true")
 }
@@ -107,7 +107,7 @@ async fn deployment(hand: &Hand, service: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What goes into a patch.
+/// The part of a Deployment that is compared and patched.
 fn compared(deployment: &Value, with_replicas: bool) -> Value {
     let dropped = |key: &str| key == "replicas" && !with_replicas;
     let metadata = &deployment["metadata"];
@@ -158,7 +158,7 @@ fn least(predictor: &Value) -> Value {
     predictor.get("minReplicas").cloned().unwrap_or(json!(1))
 }
 
-/// Without a class it makes an HPA.
+/// Creates an HPA unless the class says otherwise.
 async fn scaling(hand: &Hand, service: &Value) -> Result<()> {
     let hpa = deployment_of(name(service));
     let live = hand.get(Kind::HPA, &hpa).await?;

@@ -1,7 +1,7 @@
-//! Owners that remember on a workload what they wrote last, and compare with that (SIM-5).
+//! Owners that store the last applied spec in an annotation on the workload, and compare with that (SIM-5).
 //!
-//! What others added makes no difference to them. Once a field of their own differs, they replace the whole spec, all
-//! labels and all annotations by a PUT; replicas that they do not set are kept.
+//! They ignore what others added. Once one of their own fields differs, a PUT replaces the whole spec, all labels and
+//! all annotations. Replicas that they do not set are kept.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::workload::annotation;
 use super::{Hand, Kind};
 use crate::error::Result;
 
-/// Keeps a workload as wished; `key` names the annotation that remembers.
+/// Reconciles a workload; `key` names the annotation with the last applied spec.
 pub(super) async fn keep(hand: &Hand, kind: Kind, key: &str, wanted: &Value) -> Result<()> {
     let mut next = wanted.clone();
     if !next["metadata"]["annotations"].is_object() {

@@ -1,4 +1,4 @@
-//! `LeaderWorkerSet`'s controller, as far as groups of one pod go: the leaders are a `StatefulSet` of the set's name.
+//! The `LeaderWorkerSet` controller, limited to groups of one pod: the leaders are a `StatefulSet` with the set's name.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::workload::{controlled_by, put_all, without};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const LEADER_WORKER_SET: Kind = Kind::new(
     "leaderworkerset.x-k8s.io",
     "v1",
@@ -17,10 +17,10 @@ pub const LEADER_WORKER_SET: Kind = Kind::new(
 const NAME: &str = "leaderworkerset.sigs.k8s.io/name";
 const WORKER: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
-/// Leaders without workers.
+/// The `LeaderWorkerSet` controller, for leaders without workers.
 pub struct LeaderWorkerSets;
 
-/// A set of so many groups of one pod each.
+/// A set with this number of groups of one pod each.
 #[must_use]
 pub fn leader_worker_set(name: &str, replicas: i64) -> Value {
     json!({

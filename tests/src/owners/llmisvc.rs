@@ -1,7 +1,7 @@
-//! KServe's controller of `LLMInferenceService`s (SIM-2).
+//! KServe's `LLMInferenceService` controller (SIM-2).
 //!
-//! It compares what a PUT of its Deployment would give with what is there: pod specs must be equal, of all else more
-//! may be there than it wants. Where they differ, it PUTs the whole.
+//! It compares the live Deployment with the result of a dry-run PUT. Pod specs must be equal; elsewhere, additional
+//! fields are tolerated. If they differ, it PUTs the whole Deployment.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::workload::{controlled_by, delete_of, put_all, without};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const LLM_INFERENCE_SERVICE: Kind = Kind::new(
     "serving.kserve.io",
     "v1alpha2",
@@ -21,7 +21,7 @@ pub const LLM_INFERENCE_SERVICE: Kind = Kind::new(
     "llminferenceservices",
 );
 
-/// SIM-2.
+/// KServe's `LLMInferenceService` controller (SIM-2).
 pub struct LlmIsvc;
 
 /// An `LLMInferenceService` without `spec.replicas`.
@@ -38,7 +38,7 @@ pub fn llm_inference_service(name: &str) -> Value {
     })
 }
 
-/// The Deployment of a service of this name.
+/// The name of a service's Deployment.
 #[must_use]
 pub fn deployment_of(service: &str) -> String {
     format!("{service}-kserve")

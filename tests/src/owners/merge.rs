@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Lists whose items have a key, by the lists' names: those of pods.
+/// The merge keys of a pod's keyed lists, by list name.
 const KEYED: [(&str, &str); 11] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -17,15 +17,15 @@ const KEYED: [(&str, &str); 11] = [
     ("topologySpreadConstraints", "topologyKey"),
 ];
 
-/// What makes `live` so that all of `wanted` is in it and nothing that is in `last` alone; what neither knows stays.
-/// `None`: it is so already.
+/// Returns the patch after which `live` contains all of `wanted`, and nothing that only `last` contains; everything
+/// else is kept. `None` if nothing has to change.
 pub(super) fn three_way(last: &Value, wanted: &Value, live: &Value) -> Option<Value> {
     let (last, wanted, live) = (as_map(last), as_map(wanted), as_map(live));
     let patch = of_maps(&last, &wanted, &live);
     (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
-/// What makes `live` equal to `wanted`; `None`: it is.
+/// Returns the patch that makes `live` equal to `wanted`; `None` if they are equal.
 pub(super) fn two_way(live: &Value, wanted: &Value) -> Option<Value> {
     three_way(live, wanted, live)
 }

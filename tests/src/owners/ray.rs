@@ -1,4 +1,4 @@
-//! `KubeRay` (SIM-6). It counts pods and never looks into them.
+//! `KubeRay` (SIM-6). It counts pods and never compares their specs.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::workload::{annotation, controlled_by, hash, is_of, label, put_all, wi
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// A cluster of bare pods.
+/// A Ray cluster of bare pods.
 pub const RAY_CLUSTER: Kind = Kind::new("ray.io", "v1", "RayCluster", "rayclusters");
-/// What makes clusters.
+/// The kind whose controller creates and replaces Ray clusters.
 pub const RAY_SERVICE: Kind = Kind::new("ray.io", "v1", "RayService", "rayservices");
-/// What makes one cluster, runs a job on it and ends.
+/// The kind whose controller creates one Ray cluster and runs a job on it.
 pub const RAY_JOB: Kind = Kind::new("ray.io", "v1", "RayJob", "rayjobs");
 const CLUSTER: &str = "ray.io/cluster";
 const GROUP: &str = "ray.io/group";
 const NODE_TYPE: &str = "ray.io/node-type";
-/// On a cluster of a service: the hash of the template that it was made by.
+/// On a service's cluster: the hash of the template that it was created from.
 const TEMPLATE: &str = "ray.io/hash-without-replicas-and-workers-to-delete";
 
-/// SIM-6, clusters.
+/// The `RayCluster` controller (SIM-6).
 pub struct RayClusters;
-/// SIM-6, services.
+/// The `RayService` controller (SIM-6).
 pub struct RayServices;
-/// SIM-6, jobs: their clusters are named as those of services.
+/// The `RayJob` controller, whose clusters are named like those of services (SIM-6).
 pub struct RayJobs;
 
-/// The spec of a cluster with one group of workers.
+/// The spec of a Ray cluster with one worker group.
 #[must_use]
 pub fn cluster_spec(image: &str, workers: i64) -> Value {
     let template = |name: &str| json!({"spec": {"containers": [{"name": name, "image": image, "ports": [{"containerPort": 8000}]}]}});
@@ -103,7 +103,7 @@ impl Rule for RayClusters {
     }
 }
 
-/// Makes the pods of a group that are missing, deletes failed ones, and of too many those that are listed first.
+/// Creates missing pods of a group, and deletes failed pods and, beyond the wanted number, the first in the list.
 async fn count(
     hand: &Hand,
     cluster: &Value,
@@ -214,7 +214,7 @@ impl Rule for RayJobs {
     }
 }
 
-/// Named `<owner>-<5 characters>`, whatever its owner is.
+/// A cluster for a service or a job, named `<owner>-<5 characters>`.
 fn cluster_of(kind: Kind, owner: &Value, spec: &Value, template: &str) -> Value {
     let suffix = template.get(..5).unwrap_or(template);
     json!({

@@ -1,18 +1,18 @@
-//! What takes back restarts (SIM-8): some tools keep pod templates free of annotations that they do not know.
+//! A tool that reverts restarts (SIM-8): some tools remove unknown annotations from pod templates.
 
 use serde_json::{Map, Value, json};
 
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// SIM-8: removes `kubectl.kubernetes.io/restartedAt` and all other annotations that it does not know from the pod
-/// templates of Deployments.
+/// Removes `kubectl.kubernetes.io/restartedAt` and all other unknown annotations from the pod templates of Deployments
+/// (SIM-8).
 pub struct Reverter {
     known: Vec<&'static str>,
 }
 
 impl Reverter {
-    /// One that leaves these annotations.
+    /// Creates a reverter that keeps these annotations.
     #[must_use]
     pub fn new(known: Vec<&'static str>) -> Self {
         Self { known }

@@ -1,4 +1,4 @@
-//! Seldon Core 1's controller of `SeldonDeployment`s (SIM-5).
+//! Seldon Core 1's `SeldonDeployment` controller (SIM-5).
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use super::workload::{autoscaler, controlled_by};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const SELDON_DEPLOYMENT: Kind = Kind::new(
     "machinelearning.seldon.io",
     "v1",
@@ -17,10 +17,10 @@ pub const SELDON_DEPLOYMENT: Kind = Kind::new(
 );
 const LAST_APPLIED: &str = "banzaicloud.com/last-applied";
 
-/// SIM-5, Seldon Core 1.
+/// Seldon Core 1's controller (SIM-5).
 pub struct Seldon;
 
-/// A `SeldonDeployment` with one predictor. `more` goes into its component: `replicas`, or an `hpaSpec`.
+/// A `SeldonDeployment` with one predictor. `more` is merged into its component: `replicas`, or an `hpaSpec`.
 #[must_use]
 pub fn seldon_deployment(name: &str, more: &Value) -> Value {
     let mut component = json!({
@@ -38,7 +38,7 @@ pub fn seldon_deployment(name: &str, more: &Value) -> Value {
     })
 }
 
-/// The Deployment of a `SeldonDeployment` that [`seldon_deployment`] made.
+/// The name of the Deployment for a [`seldon_deployment`].
 #[must_use]
 pub fn deployment_of(name: &str) -> String {
     format!("{name}-default-0-classifier")
@@ -70,7 +70,7 @@ impl Rule for Seldon {
     }
 }
 
-/// A Deployment for each component, and that component.
+/// The desired Deployment of each component, with the component.
 fn components(seldon: &Value) -> Vec<(Value, &Value)> {
     let list = |value: &'_ Value, key: &str| value[key].as_array().map_or(0, Vec::len);
     let mut found = Vec::new();
@@ -103,7 +103,7 @@ fn wanted(seldon: &Value, predictor: &Value, index: usize, component: &Value) ->
             "template": {"metadata": {"labels": labels}, "spec": component["spec"]},
         },
     });
-    // The innermost counts.
+    // The innermost level takes precedence.
     let levels = [component, predictor, &seldon["spec"]];
     let replicas = levels.into_iter().find_map(|it| it.get("replicas"));
     if let (Some(replicas), None) = (replicas, component.get("hpaSpec")) {

@@ -1,4 +1,4 @@
-//! Seldon Core 2's controller of Servers (SIM-5): as Seldon Core 1's, but for replicas, which it always sets.
+//! Seldon Core 2's Server controller (SIM-5). Unlike Seldon Core 1's, it always sets replicas.
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use super::workload::controlled_by;
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const SERVER: Kind = Kind::new("mlops.seldon.io", "v1alpha1", "Server", "servers");
 const LAST_APPLIED: &str = "banzaicloud.com/last-applied";
 
-/// SIM-5, Seldon Core 2.
+/// Seldon Core 2's controller (SIM-5).
 pub struct Seldon2;
 
 /// A Server.

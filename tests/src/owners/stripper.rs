@@ -1,4 +1,4 @@
-//! A mutating webhook that comes after ours and removes the sidecar (SIM-9).
+//! A mutating webhook that runs after ours and removes the sidecar (SIM-9).
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,10 +31,10 @@ use crate::error::{Error, Result, Trying};
 use crate::pki::{Authority, Use};
 use crate::scenario::Scenario;
 
-/// The container that it removes.
+/// The name of the container that it removes.
 const SIDECAR: &str = "asya-sidecar";
 
-/// SIM-9; the server ends when dropped, [`Stripper::remove`] takes its configuration away.
+/// The webhook (SIM-9). The server stops when dropped; [`Stripper::remove`] deletes its configuration.
 pub struct Stripper {
     configurations: Api<MutatingWebhookConfiguration>,
     name: String,
@@ -42,28 +42,28 @@ pub struct Stripper {
     task: JoinHandle<()>,
 }
 
-/// What it did, and what it leaves alone.
+/// Counts removals, and says whether dry runs are exempt.
 #[derive(Default)]
 struct Seen {
     removed: AtomicUsize,
     spares_tries: AtomicBool,
 }
 
-/// Whether it is asked again where another webhook changed a pod after it.
+/// Whether the API server calls the webhook again after a later webhook has changed the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reinvoked {
-    /// `reinvocationPolicy: IfNeeded`: it has the last word.
+    /// `reinvocationPolicy: IfNeeded`: its change is the last.
     IfNeeded,
-    /// `reinvocationPolicy: Never`: one before it that is asked again has.
+    /// `reinvocationPolicy: Never`: an earlier webhook that is reinvoked makes the last change.
     Never,
 }
 
 impl Stripper {
-    /// Serves it, and makes the API server ask it about the pods of the scenario's namespace. Webhooks are asked in the
-    /// order of their configurations' names: this one's is behind all others.
+    /// Starts the server and registers it for the pods of the scenario's namespace. Webhooks are called in the order of
+    /// their configurations' names; this name sorts last.
     ///
     /// # Errors
-    /// When it cannot listen, or the API server refuses the configuration.
+    /// When the server cannot listen, or the API server rejects the configuration.
     pub async fn start(scenario: &Scenario, reinvoked: Reinvoked) -> Result<Self> {
         let name = format!("zz-{}", scenario.name("stripper"));
         let folder = scenario.cluster().folder().join(&name);
@@ -86,7 +86,7 @@ impl Stripper {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = Encrypted { sockets, acceptor };
         let task = tokio::spawn(async move {
-            // It never ends by itself.
+            // The server runs until the task is aborted.
             let _ = axum::serve(listener, routes).await;
         });
         let stripper = Self {
@@ -120,7 +120,7 @@ impl Stripper {
                     "operations": ["CREATE"], "scope": "Namespaced",
                 }],
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-                // A scenario must not pass because nobody was asked.
+                // A scenario must not pass because the webhook was not called.
                 "failurePolicy": "Fail",
                 "reinvocationPolicy": format!("{reinvoked:?}"),
                 "sideEffects": "None",
@@ -134,21 +134,21 @@ impl Stripper {
         Ok(())
     }
 
-    /// How many times it removed a sidecar, from pods that were only tried, too.
+    /// How many times it removed a sidecar, dry runs included.
     #[must_use]
     pub fn removed(&self) -> usize {
         self.seen.removed.load(Ordering::Relaxed)
     }
 
-    /// Leaves pods alone from now on that are only tried, so that nobody learns of it beforehand.
+    /// Exempts dry runs from now on, so that a dry run does not reveal the removal.
     pub fn spare_tries(&self) {
         self.seen.spares_tries.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody asks it any more.
+    /// Deletes the webhook configuration, so that the webhook is no longer called.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn remove(&self) -> Result<()> {
         let params = DeleteParams::default();
         self.configurations.delete(&self.name, &params).await?;
@@ -190,7 +190,7 @@ fn without_sidecar(spec: &Value) -> Option<Value> {
     })
 }
 
-/// TLS over sockets.
+/// A listener that accepts TLS connections.
 struct Encrypted {
     sockets: TcpListener,
     acceptor: TlsAcceptor,

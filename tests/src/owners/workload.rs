@@ -1,11 +1,11 @@
-//! What owners have in common in the workloads that they make.
+//! Helpers that simulated owners share.
 
 use serde_json::{Map, Value, json};
 
 use super::{Hand, Kind};
 use crate::error::Result;
 
-/// An ownerReference of a controller to its object.
+/// A controller owner reference to an object.
 pub(super) fn controlled_by(kind: Kind, owner: &Value) -> Value {
     json!([{
         "apiVersion": kind.api_version(), "kind": kind.kind,
@@ -14,7 +14,7 @@ pub(super) fn controlled_by(kind: Kind, owner: &Value) -> Value {
     }])
 }
 
-/// Whether a controller of this object made that one.
+/// Whether `owner` is the controller of `object`.
 pub(super) fn is_of(object: &Value, owner: &Value) -> bool {
     let references = object["metadata"]["ownerReferences"].as_array();
     references.is_some_and(|all| {
@@ -23,17 +23,17 @@ pub(super) fn is_of(object: &Value, owner: &Value) -> bool {
     })
 }
 
-/// The text of an annotation.
+/// The value of an annotation.
 pub(super) fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["annotations"][key].as_str()
 }
 
-/// The text of a label.
+/// The value of a label.
 pub(super) fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     object["metadata"]["labels"][key].as_str()
 }
 
-/// A map of texts without those keys.
+/// A copy of a map without the dropped keys.
 pub(super) fn without(map: &Value, dropped: impl Fn(&str) -> bool) -> Map<String, Value> {
     let pairs = map.as_object().into_iter().flatten();
     let kept = pairs.filter(|(key, _)| !dropped(key));
@@ -41,7 +41,7 @@ pub(super) fn without(map: &Value, dropped: impl Fn(&str) -> bool) -> Map<String
         .collect()
 }
 
-/// Puts all of `more` into the map at `place`, which is made if it is not there.
+/// Inserts all of `more` into the map at `place`, which is created if it is missing.
 pub(super) fn put_all(place: &mut Value, more: &Map<String, Value>) {
     if !place.is_object() {
         *place = json!({});
@@ -51,7 +51,7 @@ pub(super) fn put_all(place: &mut Value, more: &Map<String, Value>) {
     }
 }
 
-/// A hash of what an owner wants, as a label can hold it.
+/// A hash of a desired state, short enough for a label value.
 pub(super) fn hash(wanted: &Value) -> String {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(wanted.to_string());
@@ -59,7 +59,7 @@ pub(super) fn hash(wanted: &Value) -> String {
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-/// Deletes an object of this name, if this owner's controller made it.
+/// Deletes an object by name, if `owner` is its controller.
 pub(super) async fn delete_of(hand: &Hand, kind: Kind, name: &str, owner: &Value) -> Result<()> {
     match hand.get(kind, name).await? {
         Some(live) if is_of(&live, owner) => hand.delete(kind, &live).await,
@@ -67,7 +67,7 @@ pub(super) async fn delete_of(hand: &Hand, kind: Kind, name: &str, owner: &Value
     }
 }
 
-/// Makes an owner's autoscaler of a Deployment, if it is not there.
+/// Creates an HPA for an owner's Deployment, unless it exists.
 pub(super) async fn autoscaler(
     hand: &Hand,
     (kind, owner): (Kind, &Value),

@@ -1,4 +1,4 @@
-//! Yatai's controller of `BentoDeployment`s (SIM-5).
+//! Yatai's `BentoDeployment` controller (SIM-5).
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::workload::{autoscaler, controlled_by, put_all, without};
 use super::{Hand, Kind, Rule};
 use crate::error::Result;
 
-/// The kind that it serves.
+/// The kind that it reconciles.
 pub const BENTO_DEPLOYMENT: Kind = Kind::new(
     "serving.yatai.ai",
     "v2alpha1",
@@ -17,7 +17,7 @@ pub const BENTO_DEPLOYMENT: Kind = Kind::new(
 );
 const LAST_APPLIED: &str = "yatai.ai/last-applied";
 
-/// SIM-5, Yatai.
+/// Yatai's controller (SIM-5).
 pub struct Yatai;
 
 /// A `BentoDeployment`.
@@ -41,7 +41,7 @@ impl Rule for Yatai {
     async fn reconcile(&self, hand: &Hand) -> Result<()> {
         for bento in hand.list(BENTO_DEPLOYMENT).await? {
             keep(hand, Kind::DEPLOYMENT, LAST_APPLIED, &wanted(&bento)).await?;
-            // Whatever the user says of it.
+            // Always creates an HPA, whatever the user specifies.
             let hpa = &bento["spec"]["autoscaling"];
             autoscaler(hand, (BENTO_DEPLOYMENT, &bento), name(&bento), hpa).await?;
         }

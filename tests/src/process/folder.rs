@@ -1,4 +1,4 @@
-//! A folder that goes with its owner.
+//! Temporary folders that are removed with their owner.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -8,8 +8,7 @@ use std::time::Duration;
 use super::keeper;
 use crate::error::{Error, Result, Trying};
 
-/// A fresh folder, removed when dropped; kept, and its path printed, when a
-/// test fails.
+/// A new folder that is removed when dropped. It is kept, and its path printed, when a test fails.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -18,14 +17,14 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes one, and removes those whose owner is gone.
+    /// Creates a folder, and removes those whose owner no longer runs.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// When the folder cannot be created.
     pub fn create(prefix: &str) -> Result<Self> {
         let root = root();
         std::fs::create_dir_all(&root).trying(format_args!("make {}", root.display()))?;
-        // One at a time: a folder whose lock is not taken yet would be swept.
+        // Serialized, since another harness would remove a folder that is not locked yet.
         let _turn = lock_file(&root.join("lock")).trying("lock the folder of folders")?;
         sweep(&root);
         for number in 0..10_000 {
@@ -51,12 +50,12 @@ impl Folder {
         )))
     }
 
-    /// Keeps it after the end, to look into.
+    /// Keeps the folder for inspection.
     pub fn keep(&mut self) {
         self.keep = true;
     }
 
-    /// Its path.
+    /// The folder's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -78,15 +77,15 @@ impl Drop for Folder {
             let _ = File::create(self.path.join("kept"));
             eprintln!("logs are kept in {}", self.path.display());
         } else if std::fs::remove_dir_all(&self.path).is_err() {
-            // A process that is just being killed may still have written.
+            // A process that is being killed may still have written to the folder.
             std::thread::sleep(Duration::from_millis(200));
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Per user, since another user's folder could not be removed. Short, since
-/// the path of a Unix socket has 107 characters.
+/// One root per user, since another user's folder could not be removed. The path is short, since that of a Unix socket
+/// is limited to 107 characters.
 fn root() -> PathBuf {
     let user = rustix::process::getuid().as_raw();
     std::env::temp_dir().join(format!("asya-tests-{user}"))
@@ -98,8 +97,7 @@ fn lock_file(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Removes what a killed harness left, and what was kept for looking after a
-/// day.
+/// Removes folders that a killed harness left, and kept folders after a day.
 fn sweep(root: &Path) {
     let Ok(entries) = std::fs::read_dir(root) else {
         return;

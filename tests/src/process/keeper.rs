@@ -1,5 +1,4 @@
-//! The one thread that starts processes, reaps them, and ends all of them
-//! when the harness is told to end.
+//! The thread that starts and reaps all processes, and ends all of them when the harness receives a signal to end.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -22,7 +21,7 @@ struct Order {
     reply: oneshot::Sender<Result<(Pid, Exit)>>,
 }
 
-/// What must be gone when the harness is.
+/// What must be cleaned up before the harness exits.
 #[derive(Default)]
 struct Kept {
     groups: BTreeMap<i32, String>,
@@ -49,12 +48,12 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP end everything that was started.
+/// Makes SIGINT, SIGTERM and SIGHUP end everything that was started.
 pub(crate) fn watch_signals() {
     LazyLock::force(&ORDERS);
 }
 
-/// Starts a process on the keeper's thread.
+/// Starts a process from the keeper's thread.
 pub(crate) async fn start(spec: Spec) -> Result<(Pid, Exit)> {
     let gone = || Error::other("the thread that starts processes is gone");
     let (reply, answer) = oneshot::channel();
@@ -66,19 +65,18 @@ pub(crate) async fn start(spec: Spec) -> Result<(Pid, Exit)> {
     answer.await.map_err(|_| gone())?
 }
 
-/// Has a file or folder removed when a signal ends the harness.
+/// Registers a file or folder for removal when a signal ends the harness.
 pub(crate) fn remove_at_end(path: PathBuf) {
     watch_signals();
     kept().paths.push(path);
 }
 
-/// Forgets a file or folder.
+/// Unregisters a file or folder.
 pub(crate) fn forget(path: &Path) {
     kept().paths.retain(|known| known != path);
 }
 
-/// Does not return when a signal is ending this process: what fails now fails
-/// because of that.
+/// Never returns while a signal is ending this process: errors are then a consequence of the signal.
 pub(crate) async fn let_the_end_come() {
     if kept().ending {
         std::future::pending::<()>().await;
@@ -104,8 +102,7 @@ fn run(mut orders: mpsc::UnboundedReceiver<Order>) {
             let code = tokio::select! {
                 order = orders.recv() => {
                     let Some(order) = order else { return };
-                    // A receiver that is gone drops the process handle: nobody
-                    // would end the process, so it ends here.
+                    // If the receiver was dropped, no handle exists that would end the process, so kill it here.
                     if let Err(Ok((pid, _))) = order.reply.send(spawn(&order.spec)) {
                         let _ = kill_process_group(pid, Signal::KILL);
                     }
@@ -122,7 +119,7 @@ fn run(mut orders: mpsc::UnboundedReceiver<Order>) {
 }
 
 fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
-    // A missing program must be told as such, not as a failure of setpriv.
+    // Report a missing program as such, not as a failure of setpriv.
     if spec.program.is_absolute() && !spec.program.exists() {
         return Err(Error::Missing(format!(
             "{} is missing: {} is not there",
@@ -174,11 +171,11 @@ fn spawn(spec: &Spec) -> Result<(Pid, Exit)> {
     let (sender, exit) = watch::channel(None);
     tokio::spawn(async move {
         let status = child.wait().await.unwrap_or_default();
-        // What the process started and left behind goes with it.
+        // Kill whatever the process has left behind in its group.
         let _ = kill_process_group(pid, Signal::KILL);
         let mut kept = kept();
         kept.groups.remove(&pid.as_raw_nonzero().get());
-        // At the end nobody must take this for a death of its own.
+        // During shutdown, an exit must not be reported as a failure of the process.
         if !kept.ending {
             sender.send_replace(Some(status));
         }

@@ -1,9 +1,8 @@
-//! Processes that end with the harness, however it ends.
+//! Processes that end with the harness, even if it is killed.
 //!
-//! Each runs in its own process group and is started through `setpriv
-//! --pdeathsig KILL`, so that the kernel ends it even when the harness is
-//! killed. That signal is bound to the *thread* that forks, hence one thread
-//! that lives as long as the process does all starting (see [`keeper`]).
+//! Each process runs in its own process group and is started through `setpriv --pdeathsig KILL`, so that the kernel
+//! kills it even when the harness is killed. The kernel sends that signal when the *thread* that forked exits. So a
+//! single thread that lives as long as the harness starts all processes (see [`keeper`]).
 
 pub(crate) mod folder;
 pub(crate) mod keeper;
@@ -20,7 +19,7 @@ use tokio::sync::watch;
 pub use self::folder::Folder;
 use crate::error::{Error, Result, Trying};
 
-/// What to start.
+/// How to start a process.
 #[derive(Debug, Clone)]
 pub struct Spec {
     pub(crate) name: String,
@@ -32,7 +31,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A program with no arguments, an empty environment and its output on ours.
+    /// A program with no arguments and an empty environment, which inherits our output.
     pub fn new(name: impl Into<String>, program: impl Into<PathBuf>) -> Self {
         Self {
             name: name.into(),
@@ -44,7 +43,7 @@ impl Spec {
         }
     }
 
-    /// Adds one argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Display) -> Self {
         self.args.push(arg.to_string());
@@ -66,14 +65,14 @@ impl Spec {
         self
     }
 
-    /// Lets it have our environment, too.
+    /// Inherits our environment, too.
     #[must_use]
     pub fn inherit_env(mut self) -> Self {
         self.inherit_env = true;
         self
     }
 
-    /// Appends its output to a file.
+    /// Appends the output to a file.
     #[must_use]
     pub fn log(mut self, log: impl Into<PathBuf>) -> Self {
         self.log = Some(log.into());
@@ -81,7 +80,7 @@ impl Spec {
     }
 }
 
-/// A running process; dropped, its whole group is killed.
+/// A running process; its whole group is killed when it is dropped.
 #[derive(Debug)]
 pub struct Process {
     spec: Spec,
@@ -93,51 +92,51 @@ impl Process {
     /// Starts a process.
     ///
     /// # Errors
-    /// When it cannot be started.
+    /// When the process cannot be started.
     pub async fn start(spec: Spec) -> Result<Self> {
         let (pid, exit) = keeper::start(spec.clone()).await?;
         Ok(Self { spec, pid, exit })
     }
 
-    /// How it was started.
+    /// The spec that the process was started with.
     #[must_use]
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Its name in messages.
+    /// The name used in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// Its process id, which is that of its group, too.
+    /// The process id, which is the group's id, too.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
-    /// Where its output goes.
+    /// The file that receives the output.
     #[must_use]
     pub fn log(&self) -> Option<&Path> {
         self.spec.log.as_deref()
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the process has exited.
     #[must_use]
     pub fn exited(&self) -> Option<ExitStatus> {
         *self.exit.borrow()
     }
 
-    /// Sends a signal to the whole group; nothing happens when it has ended.
+    /// Sends a signal to the whole group, unless the process has exited.
     pub fn signal(&self, signal: Signal) {
         if self.exited().is_none() {
-            // The only failure is "no such process", which the exit will tell.
+            // The only possible failure is "no such process", which the exit status will report.
             let _ = rustix::process::kill_process_group(self.pid, signal);
         }
     }
 
-    /// What kills it (SIGKILL), to be called from anywhere.
+    /// A closure that kills the process (SIGKILL).
     pub fn killer(&self) -> impl FnOnce() + Send + 'static {
         let (pid, exit) = (self.pid, self.exit.clone());
         move || {
@@ -147,7 +146,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the process to exit.
     pub async fn wait(&self) -> ExitStatus {
         let mut exit = self.exit.clone();
         loop {
@@ -155,22 +154,22 @@ impl Process {
                 return status;
             }
             if exit.changed().await.is_err() {
-                // The keeper is gone only when the whole harness is ending.
+                // The keeper ends only when the whole harness is ending.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Ends it at once (SIGKILL).
+    /// Kills the process (SIGKILL) and waits for it to exit.
     pub async fn kill(&self) {
         self.signal(Signal::KILL);
         self.wait().await;
     }
 
-    /// Asks it to end (SIGTERM) and waits.
+    /// Sends SIGTERM and waits for the process to exit.
     ///
     /// # Errors
-    /// When it has not ended in time; then it is killed.
+    /// When the process has not exited in time; it is killed in that case.
     pub async fn stop(&self, timeout: Duration) -> Result<ExitStatus> {
         self.signal(Signal::TERM);
         if let Ok(status) = tokio::time::timeout(timeout, self.wait()).await {
@@ -184,7 +183,7 @@ impl Process {
         })
     }
 
-    /// The last lines of its log.
+    /// The last lines of the log.
     #[must_use]
     pub fn last_lines(&self, count: usize) -> String {
         self.spec
@@ -193,7 +192,7 @@ impl Process {
             .map_or_else(String::new, |log| last_lines(log, count))
     }
 
-    /// The failure "it ended by itself", with the end of its log.
+    /// The error for a process that exited on its own, with the end of its log.
     #[must_use]
     pub fn death(&self, status: ExitStatus) -> Error {
         Error::PartDied {
@@ -204,10 +203,10 @@ impl Process {
         }
     }
 
-    /// Waits for something, but not longer than the process lives.
+    /// Runs `work`, but fails as soon as the process exits.
     ///
     /// # Errors
-    /// The failure of what is waited for, or the death of the process.
+    /// The failure of `work`, or the exit of the process.
     pub async fn alive_while<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             biased;
@@ -223,8 +222,7 @@ impl Drop for Process {
     }
 }
 
-/// Whether a process of this program runs; one that has ended, or whose id now
-/// is another program's, does not.
+/// Whether a process of this program runs. False if it has exited, or if its id has been reused by another program.
 #[must_use]
 pub fn is_running(pid: u32, program: &str) -> bool {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
@@ -237,14 +235,14 @@ pub fn is_running(pid: u32, program: &str) -> bool {
         })
 }
 
-/// Sends a signal to one process that is not our child.
+/// Sends a signal to a process that is not our child.
 pub fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// Has a file removed when a signal ends this process.
+/// Registers a file for removal when a signal ends this process.
 pub fn remove_at_end(file: &Path) {
     keeper::remove_at_end(file.to_owned());
 }
@@ -257,10 +255,10 @@ pub(crate) fn last_lines(file: &Path, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// Runs a program to its end and returns its output.
+/// Runs a program to completion and returns its output.
 ///
 /// # Errors
-/// When it cannot be started or fails; with what it wrote to stderr.
+/// When the program cannot be started or fails; the error contains its stderr.
 pub async fn output(spec: Spec) -> Result<String> {
     let mut command = tokio::process::Command::new(&spec.program);
     command

@@ -1,4 +1,4 @@
-//! Who called RabbitMQ's management API.
+//! Who sent which requests to RabbitMQ's management API.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ pub struct AccessLog {
     folder: PathBuf,
 }
 
-/// A place in the log: what comes after it is new.
+/// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(usize);
 
-/// One call.
+/// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The user.
+    /// The authenticated user.
     pub user: String,
     /// `GET`, `PUT`, …
     pub method: String,
-    /// The path, escaped as it was sent, with the query.
+    /// The path and query, percent-encoded as sent.
     pub path: String,
-    /// The answer's status.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// What the caller says that it is.
+    /// The `User-Agent`.
     pub agent: String,
 }
 
@@ -34,7 +34,7 @@ impl AccessLog {
         Self { folder }
     }
 
-    /// The end of the log now.
+    /// The current end of the log.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -42,7 +42,7 @@ impl AccessLog {
         Ok(Mark(self.all()?.len()))
     }
 
-    /// The calls by a user after a mark.
+    /// The requests by a user after a mark.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -61,7 +61,7 @@ impl AccessLog {
             .flatten()
             .map(|entry| entry.path())
             .collect();
-        // One file per hour, named by it.
+        // RabbitMQ writes one file per hour, whose name contains the hour.
         files.sort();
         let mut calls = Vec::new();
         for file in files {

@@ -1,4 +1,4 @@
-//! What a test asks of RabbitMQ, by the management API.
+//! A client for RabbitMQ's management API, for tests.
 
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Deserialize;
@@ -9,46 +9,46 @@ use super::{ADMIN, AccessLog, OPERATOR_PASSWORD};
 use crate::cluster::RabbitMqState;
 use crate::error::{Error, Result};
 
-/// The administrator's client, for the virtual host of its cluster.
+/// The administrator's client for a cluster's virtual host.
 #[derive(Debug, Clone)]
 pub struct RabbitMq {
     state: RabbitMqState,
     client: reqwest::Client,
 }
 
-/// A queue as the management API tells it.
+/// A queue as reported by the management API.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Queue {
-    /// Its name.
+    /// The queue's name.
     pub name: String,
-    /// Whether it outlives the broker.
+    /// Whether it survives a broker restart.
     #[serde(default)]
     pub durable: bool,
-    /// Whether it goes with its last consumer.
+    /// Whether it is deleted with its last consumer.
     #[serde(default)]
     pub auto_delete: bool,
     /// `classic` or `quorum`.
     #[serde(default, rename = "type")]
     pub kind: String,
-    /// Its arguments.
+    /// The queue's arguments.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// Messages in it; absent just after the declaration, about a second late.
+    /// The number of messages. Absent right after the declaration, and about a second out of date.
     pub messages: Option<u64>,
-    /// Of these, ready.
+    /// The messages ready for delivery.
     pub messages_ready: Option<u64>,
-    /// Of these, with a consumer.
+    /// The messages delivered but not acknowledged.
     pub messages_unacknowledged: Option<u64>,
 }
 
 /// A binding of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct Binding {
-    /// The exchange; empty for the default one.
+    /// The exchange; empty for the default exchange.
     pub source: String,
     /// The queue.
     pub destination: String,
-    /// The key.
+    /// The routing key.
     pub routing_key: String,
 }
 
@@ -60,13 +60,13 @@ impl RabbitMq {
         })
     }
 
-    /// Addresses.
+    /// The broker's addresses.
     #[must_use]
     pub fn state(&self) -> &RabbitMqState {
         &self.state
     }
 
-    /// The user of the cluster's operator, by whom the access log tells its calls.
+    /// The user of the cluster's operator, which identifies the operator's requests in the access log.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.state.user
@@ -76,23 +76,24 @@ impl RabbitMq {
         &self.state.vhost
     }
 
-    /// The start of a path of the management API about this kind of objects of the virtual host, as the access log has it.
+    /// The path prefix of the management API for this kind of object in the virtual host, as it appears in the access
+    /// log.
     #[must_use]
     pub fn path_of(&self, kind: &str) -> String {
         let vhost = self.vhost().replace('/', "%2F");
         format!("/api/{kind}/{vhost}")
     }
 
-    /// `http://127.0.0.1:PORT` of the management API.
+    /// The URL of the management API: `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn management_url(&self) -> String {
         format!("http://{}:{}", self.state.host, self.state.management_port)
     }
 
-    /// The same through a proxy on this port.
+    /// The same client, through a proxy on this port.
     ///
     /// # Errors
-    /// When no client can be made.
+    /// When the client cannot be created.
     pub fn through(&self, port: u16) -> Result<Self> {
         Self::new(&RabbitMqState {
             management_port: port,
@@ -106,20 +107,20 @@ impl RabbitMq {
         AccessLog::new(self.state.access_log.clone())
     }
 
-    /// All queues.
+    /// Lists all queues.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn queues(&self) -> Result<Vec<Queue>> {
         self.get(&["queues", self.vhost()])
             .await
             .map(Option::unwrap_or_default)
     }
 
-    /// One queue, if it is there.
+    /// Returns a queue, if it exists.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn queue(&self, name: &str) -> Result<Option<Queue>> {
         self.get(&["queues", self.vhost(), name]).await
     }
@@ -127,7 +128,7 @@ impl RabbitMq {
     /// Declares a queue.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn declare(&self, name: &str, arguments: Value) -> Result<()> {
         let body = json!({"durable": true, "auto_delete": false, "arguments": arguments});
         self.send(
@@ -138,10 +139,10 @@ impl RabbitMq {
         .map(drop)
     }
 
-    /// Deletes a queue; true if it was there.
+    /// Deletes a queue; returns whether it existed.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn delete_queue(&self, name: &str) -> Result<bool> {
         let answer = self
             .request(Method::DELETE, &["queues", self.vhost(), name])?
@@ -156,10 +157,10 @@ impl RabbitMq {
         }
     }
 
-    /// Publishes a message; true if it reached a queue.
+    /// Publishes a message; returns whether it was routed to a queue.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn publish(&self, exchange: &str, routing_key: &str, payload: &str) -> Result<bool> {
         let exchange = if exchange.is_empty() {
             "amq.default"
@@ -179,11 +180,11 @@ impl RabbitMq {
         Ok(answer["routed"] == true)
     }
 
-    /// Takes up to `count` messages out of a queue and returns their payloads;
-    /// with `requeue` they stay in it. Unlike [`Queue::messages`] this is exact.
+    /// Gets up to `count` messages from a queue and returns their payloads; with `requeue` they are put back. Unlike
+    /// [`Queue::messages`] this is exact.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn messages(&self, queue: &str, count: usize, requeue: bool) -> Result<Vec<String>> {
         let mode = if requeue {
             "ack_requeue_true"
@@ -201,10 +202,10 @@ impl RabbitMq {
             .collect())
     }
 
-    /// The bindings of a queue.
+    /// Lists the bindings of a queue.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn bindings(&self, queue: &str) -> Result<Vec<Binding>> {
         let found: Option<Vec<Binding>> = self
             .get(&["queues", self.vhost(), queue, "bindings"])
@@ -214,18 +215,18 @@ impl RabbitMq {
         Ok(bindings)
     }
 
-    /// An exchange, if it is there.
+    /// Returns an exchange, if it exists.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn exchange(&self, name: &str) -> Result<Option<Value>> {
         self.get(&["exchanges", self.vhost(), name]).await
     }
 
-    /// Makes the virtual host and its operator's user.
+    /// Creates the virtual host, the administrator and the operator's user.
     ///
     /// # Errors
-    /// When a call fails.
+    /// When a request fails.
     pub(crate) async fn set_up(&self) -> Result<()> {
         let vhost = self.request(Method::PUT, &["vhosts", self.vhost()])?;
         self.send(vhost.json(&json!({}))).await?;
@@ -234,11 +235,10 @@ impl RabbitMq {
             .await
     }
 
-    /// Makes a user with all rights on the virtual host, or changes its
-    /// password and tags.
+    /// Creates a user with all permissions on the virtual host, or updates its password and tags.
     ///
     /// # Errors
-    /// When a call fails.
+    /// When a request fails.
     pub async fn add_user(&self, name: &str, password: &str, tags: &str) -> Result<()> {
         let user = json!({"password": password, "tags": tags});
         self.send(self.request(Method::PUT, &["users", name])?.json(&user))
@@ -252,10 +252,10 @@ impl RabbitMq {
         .map(drop)
     }
 
-    /// A call of the management API: the path's segments below `/api` are escaped.
+    /// Builds a request to the management API. The segments of the path below `/api` are percent-encoded.
     ///
     /// # Errors
-    /// When the address is wrong.
+    /// When the URL is invalid.
     pub fn request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder> {
         let mut url = Url::parse(&self.management_url()).map_err(Error::other)?;
         url.path_segments_mut()

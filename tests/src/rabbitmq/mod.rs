@@ -1,5 +1,4 @@
-//! RabbitMQ: the server, a client of its management API for tests, and the
-//! reader of that API's access log.
+//! RabbitMQ: the server, a client of its management API for tests, and a parser for that API's access log.
 
 mod access_log;
 mod admin;

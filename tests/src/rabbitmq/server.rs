@@ -1,5 +1,5 @@
-//! A RabbitMQ of our own, with its own epmd: several clusters run side by
-//! side, and nothing of Erlang stays behind.
+//! A RabbitMQ server with its own epmd, so that several clusters can run side by side and no Erlang process is left
+//! behind.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,14 +13,14 @@ use crate::pki::{Authority, Use};
 use crate::ports;
 use crate::process::{Process, Spec};
 
-/// The administrator, by whom scenarios look and publish; also the password.
+/// The administrator as which scenarios inspect and publish; also its password.
 pub const ADMIN: &str = "admin";
-/// The user that the operator logs in as, with what RMQ-2 asks for.
+/// The user that the operator logs in as, with the permissions that it needs (RMQ-2).
 pub const OPERATOR: &str = "asya";
-/// Its password, which needs escaping wherever that is forgotten.
+/// The operator's password, with characters that reveal missing escaping.
 pub const OPERATOR_PASSWORD: &str = "p@ss/w:rd";
 
-/// Starts epmd and RabbitMQ, which listens on `host`, and makes the operator's user.
+/// Starts epmd and RabbitMQ, which listens on `host`, and creates the operator's user.
 pub(crate) async fn start(
     bin: &Path,
     folder: &Path,
@@ -40,7 +40,7 @@ pub(crate) async fn start(
     configuration.push_str(&tls(host, management_tls_port, &home));
     write(&home.join("rabbitmq.conf"), &configuration)?;
 
-    // Left to itself RabbitMQ would start an epmd that outlives it.
+    // RabbitMQ would otherwise start an epmd that outlives it.
     let epmd = Spec::new("epmd", epmd_program()?)
         .log(folder.join("epmd.log"))
         .env("HOME", home.display())
@@ -74,7 +74,7 @@ pub(crate) async fn start(
         .env("RABBITMQ_MNESIA_BASE", file("mnesia"))
         .env("RABBITMQ_LOG_BASE", file("log"))
         .env("RABBITMQ_LOGS", "-")
-        // Idle schedulers would spin on the processors that the tests need.
+        // No busy waiting: idle schedulers would otherwise use CPU that the tests need.
         .env(
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
             "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
@@ -101,8 +101,8 @@ pub(crate) async fn start(
     Ok((state, vec![epmd, server]))
 }
 
-/// A virtual host and a user at a server that is there: a tenth of what starting one costs, and nothing of one
-/// virtual host is seen in another.
+/// Creates a virtual host and a user on a running server. That takes a tenth of the time to start a server, and virtual
+/// hosts are isolated from each other.
 pub(crate) async fn lodge(server: &RabbitMqState) -> Result<RabbitMqState> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -125,7 +125,7 @@ fn configuration(host: &str, port: u16, management_port: u16, access_log: &Path)
         format!("default_user = {ADMIN}"),
         format!("default_pass = {ADMIN}"),
         "default_user_tags.administrator = true".to_owned(),
-        // Depths reach the management API at this pace; 5 s is the default.
+        // How often the management API's queue depths are updated; the default is 5 s.
         "collect_statistics_interval = 1000".to_owned(),
         "log.console = true".to_owned(),
         "log.file = false".to_owned(),
@@ -134,7 +134,7 @@ fn configuration(host: &str, port: u16, management_port: u16, access_log: &Path)
     .join("\n")
 }
 
-/// The management API again, with a certificate of a private authority.
+/// A second listener for the management API, with a certificate signed by a private CA.
 fn tls(host: &str, port: u16, folder: &Path) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     [

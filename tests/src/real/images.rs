@@ -1,4 +1,4 @@
-//! Images of what pods run, made here: nothing is pulled.
+//! Builds the images of all pods locally; nothing is pulled.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use crate::error::{Result, Trying};
 use crate::operator::PROGRAMS;
 use crate::process::{self, Spec};
 
-/// What images are made of.
+/// The folders that images are built from.
 pub(super) struct Sources<'a> {
-    /// Folder of the operator's programs.
+    /// The operator's programs.
     pub(super) programs: &'a Path,
-    /// Folder of `pause`.
+    /// The `pause` program.
     pub(super) node: &'a Path,
-    /// Folder of Python's layer.
+    /// Python's layer.
     pub(super) python: &'a Path,
 }
 
-/// Makes one archive of all images in a folder, and returns its path.
+/// Builds one archive of all images in a folder, and returns its path.
 pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).trying(format_args!("make {}", folder.display()))?;
     let (pause, pods, operator) = tokio::try_join!(
@@ -39,7 +39,7 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
         });
         (name.to_owned(), vec![&python, &pods], config)
     };
-    // As `image/archive.py` says of the image that is shipped.
+    // The same configuration as in the shipped image (`image/archive.py`).
     let shipped = |name: &str| {
         let config =
             json!({"User": "65532:65532", "WorkingDir": "/", "Entrypoint": ["/asya-controller"]});
@@ -54,10 +54,10 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
         stand_in(PYTHON_IMAGE, &[]),
         stand_in(SIDECAR_IMAGE, &["/pods/sidecar.py"]),
         stand_in(NEXT_SIDECAR_IMAGE, &["/pods/sidecar.py"]),
-        // Of README's first actor, and what pods of bindings get where nobody says otherwise.
+        // The image of README's first actor, and the default runtime image of bindings.
         stand_in("docker.io/me/hello:1", &[]),
         stand_in("docker.io/library/python:3.13-slim", &[]),
-        // As the simulator of KAITO names it.
+        // The name that the KAITO simulator uses.
         stand_in(
             "docker.io/library/kaito-base:first",
             &["/pods/model.py", "5000"],
@@ -90,14 +90,14 @@ pub(super) async fn archive(folder: &Path, sources: &Sources<'_>) -> Result<Path
     Ok(archive)
 }
 
-/// A layer in the folder of the archive.
+/// A layer in the archive's folder.
 struct Layer {
     file: String,
     digest: String,
 }
 
 impl Layer {
-    /// Packs a folder, which goes.
+    /// Packs a folder into a layer and removes the folder.
     async fn pack(folder: &Path, name: &str, root: &Path) -> Result<Self> {
         let packed = folder.with_extension(format!("{name}.tar"));
         process::output(build::tar(root, &packed)).await?;
@@ -107,7 +107,7 @@ impl Layer {
         Ok(layer)
     }
 
-    /// Takes a packed one.
+    /// Copies a packed layer into the archive's folder.
     async fn take(folder: &Path, name: &str, packed: &Path) -> Result<Self> {
         let file = format!("{name}.tar");
         let copy = folder.join(&file);
@@ -128,7 +128,7 @@ async fn pause(folder: &Path, node: &Path) -> Result<Layer> {
     Layer::pack(folder, "pause", &root).await
 }
 
-/// The programs that stand in for what users and other systems have.
+/// The programs that stand in for those of users and other systems.
 async fn pods(folder: &Path) -> Result<Layer> {
     let root = fresh(folder, "pods-root")?;
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("pods");
@@ -148,7 +148,7 @@ async fn pods(folder: &Path) -> Result<Layer> {
     Layer::pack(folder, "pods", &root).await
 }
 
-/// The files of the image that is shipped, by the script that lays them out there.
+/// The files of the shipped image, laid out by the same script.
 async fn operator(folder: &Path, programs: &Path) -> Result<Layer> {
     let stripped = fresh(folder, "programs")?;
     for name in PROGRAMS {
@@ -165,7 +165,7 @@ async fn operator(folder: &Path, programs: &Path) -> Result<Layer> {
     Layer::pack(folder, "operator", &root).await
 }
 
-/// A folder beside that of the archive.
+/// Creates a folder beside the archive's.
 fn fresh(folder: &Path, name: &str) -> Result<PathBuf> {
     let fresh = folder.with_extension(name);
     std::fs::create_dir_all(&fresh).trying(format_args!("make {}", fresh.display()))?;

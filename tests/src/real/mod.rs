@@ -1,5 +1,5 @@
-//! A real node: kubelet, containerd, kube-proxy and `CoreDNS`, in a box of namespaces (`box/box.sh`) in which the whole
-//! cluster runs. Pods reach what listens on [`ADDRESS`], and each other.
+//! A real node: kubelet, containerd, kube-proxy and `CoreDNS`. The whole cluster runs in a box of namespaces
+//! (`box/box.sh`). Pods can reach each other, and everything that listens on [`ADDRESS`].
 
 mod images;
 mod node;
@@ -14,30 +14,30 @@ use crate::scenario::Scenario;
 pub(crate) use node::{Runtime, start};
 pub use readme::Readme;
 
-/// The node's address, that of the bridge which its pods hang on.
+/// The node's address, which is that of its pod bridge.
 pub const ADDRESS: &str = "203.0.113.1";
-/// The first address of Services, which is the API server's.
+/// The first address of the Service range, which is the API server's.
 pub(crate) const API_SERVICE: &str = "198.51.100.1";
 /// The node's name.
 pub const NODE: &str = "real";
-/// The taint of fake nodes beside it, so that only pods go there that ask for that.
+/// The taint of the fake nodes beside it, so that only pods that tolerate it are scheduled there.
 pub const FAKE_TAINT: &str = "kwok.test/fake";
 
-/// Python with the programs of `pods/`; `PYTHONPATH` leads to these.
+/// Python with the programs of `pods/`, which are on its `PYTHONPATH`.
 pub const PYTHON_IMAGE: &str = "localhost/python:1";
-/// The stand-in of the sidecar.
+/// The stand-in for the sidecar.
 pub const SIDECAR_IMAGE: &str = "localhost/asya-sidecar:1";
-/// The same under another name, for upgrades.
+/// The same image under another name, for upgrades.
 pub const NEXT_SIDECAR_IMAGE: &str = "localhost/asya-sidecar:2";
-/// The operator's repository and tag.
+/// The repository and tag of the operator's image.
 pub const OPERATOR_IMAGE: (&str, &str) = ("localhost/asya-operator", "1");
-/// What holds the namespaces of a pod.
+/// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/pause:1";
 
-/// The folder of the box that this process runs in.
+/// Returns the folder of the box that this process runs in.
 ///
 /// # Errors
-/// When it runs in none.
+/// When this process does not run in a box.
 pub fn box_folder() -> Result<PathBuf> {
     let folder = std::env::var_os("ASYA_BOX").map(PathBuf::from);
     folder.ok_or_else(|| {
@@ -53,7 +53,7 @@ pub fn box_script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("box/box.sh")
 }
 
-/// Prints what a scenario's pods and the operator's say.
+/// Prints the state and logs of the scenario's pods and of the operator's.
 pub(crate) async fn tell(scenario: &Scenario) {
     let pods = scenario.kubectl(&["get", "pods", "--output=wide"]).await;
     let events = scenario.kubectl(&["get", "events", "--sort-by=.lastTimestamp"]);
@@ -90,7 +90,7 @@ pub(crate) async fn tell(scenario: &Scenario) {
     );
 }
 
-/// Why no box can be made here.
+/// Returns why no box can be created on this machine, if so.
 pub async fn impossible() -> Option<String> {
     if !rustix::process::getuid().is_root() {
         return Some("real pods need root".to_owned());
@@ -98,12 +98,12 @@ pub async fn impossible() -> Option<String> {
     fails(&["true"]).await
 }
 
-/// What a box lacks in which programs of packages are there.
+/// Returns why nftables does not work in a box, if so; needs the packages to be installed.
 pub async fn insufficient() -> Option<String> {
     fails(&["nft", "add", "table", "ip", "probe"]).await
 }
 
-/// Why a command fails in a box.
+/// Runs a command in a box and returns why it failed, if it did.
 async fn fails(command: &[&str]) -> Option<String> {
     let inside = Spec::new("box.sh", box_script()).inherit_env();
     let error = process::output(inside.args(command)).await.err()?;

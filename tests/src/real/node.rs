@@ -17,20 +17,20 @@ use crate::ports;
 use crate::process::{self, Process, Spec};
 
 const START: Duration = Duration::from_mins(1);
-/// Its default is 5 minutes, which no test waits for.
+/// Short for tests; the default is 5 minutes.
 const CRASH_LOOP_BACK_OFF: &str = "5s";
 
-/// A container runtime with the images of all pods.
+/// The container runtime, with the images of all pods.
 pub(crate) struct Runtime {
     containerd: Process,
     bin: PathBuf,
 }
 
 impl Runtime {
-    /// Starts it. `folder` is the box's.
+    /// Starts the runtime. `folder` is the box's.
     ///
     /// # Errors
-    /// When it cannot be started, or an image not be made.
+    /// When the runtime cannot be started, or an image cannot be built.
     pub(crate) async fn start(folder: &Path, logs: &Path) -> Result<Self> {
         let bin = build::ensure(Part::Node).await?;
         let plugins = build::ensure(Part::Containers).await?;
@@ -68,10 +68,11 @@ async fn ctr(args: &[&str]) -> Result<String> {
     process::output(Spec::new("ctr", "ctr").inherit_env().args(args)).await
 }
 
-/// Starts the rest of a node at an API server, and waits until it is ready. `folder` is the box's, `logs` the cluster's.
+/// Starts the rest of a node for an API server, and waits until it is ready. `folder` is the box's, `logs` the
+/// cluster's.
 ///
 /// # Errors
-/// When a part cannot be started or ends, or the node does not become ready.
+/// When a part cannot be started or exits, or the node does not become ready.
 pub(crate) async fn start(
     runtime: Runtime,
     folder: &Path,
@@ -177,7 +178,7 @@ fn kubelet_configuration(certificates: &Path) -> Value {
         "clusterDNS": [ADDRESS],
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
-        // ConfigMaps reach pods at once.
+        // A watch, so that `ConfigMap` changes reach pods at once.
         "configMapAndSecretChangeDetectionStrategy": "Watch",
         "featureGates": {"KubeletCrashLoopBackOffMax": true},
         "crashLoopBackOff": {"maxContainerRestartPeriod": CRASH_LOOP_BACK_OFF},

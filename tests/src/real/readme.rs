@@ -1,24 +1,24 @@
-//! What README tells users to write, so that tests run just that.
+//! Commands and manifests from README, so that tests run exactly what users run.
 
 use std::path::Path;
 
 use crate::error::{Error, Result, Trying};
 
-/// README, as users read it.
+/// The text of README.
 pub struct Readme(String);
 
 impl Readme {
-    /// Reads it.
+    /// Reads README.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub fn read() -> Result<Self> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
         let text = std::fs::read_to_string(&path);
         Ok(Self(text.trying(format_args!("read {}", path.display()))?))
     }
 
-    /// The blocks of this language in the section with this heading; without one, those of all.
+    /// The code blocks of this language in the section with this heading; for an empty heading, those of all sections.
     #[must_use]
     pub fn blocks(&self, heading: &str, language: &str) -> Vec<String> {
         let section = self.section(heading);
@@ -28,7 +28,7 @@ impl Readme {
             let Some(fenced) = opening.trim_start().strip_prefix("```") else {
                 continue;
             };
-            // In a list it is indented.
+            // Blocks in lists are indented.
             let indent = opening.len() - opening.trim_start().len();
             let block = lines.by_ref().take_while(|line| line.trim() != "```");
             let block: Vec<_> = block.map(|line| line.get(indent..).unwrap_or("")).collect();
@@ -39,10 +39,10 @@ impl Readme {
         blocks
     }
 
-    /// The first of them.
+    /// The first of these blocks.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such block.
     pub fn block(&self, heading: &str, language: &str) -> Result<String> {
         let mut blocks = self.blocks(heading, language).into_iter();
         blocks.next().ok_or_else(|| {
@@ -62,10 +62,10 @@ impl Readme {
             .map_or(rest, |(section, _)| section)
     }
 
-    /// What stands in backticks after some words.
+    /// Returns the text in backticks after the words `before`.
     ///
     /// # Errors
-    /// When that is nowhere.
+    /// When README does not contain that.
     pub fn quoted(&self, before: &str) -> Result<&str> {
         let rest = self
             .0
@@ -76,10 +76,10 @@ impl Readme {
         quoted.map(|(quoted, _)| quoted).ok_or_else(missing)
     }
 
-    /// The operator's image as its first step makes it, in this repository.
+    /// The image that README's installation step builds, in this repository.
     ///
     /// # Errors
-    /// When that step makes none.
+    /// When that step builds no image.
     pub fn operator_image(&self, repository: &str) -> Result<String> {
         let block = self.block("Install", "")?;
         let name = block

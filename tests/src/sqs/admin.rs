@@ -1,4 +1,5 @@
-//! What a test asks of the SQS server, by the JSON protocol. It checks no signature.
+//! A client for the SQS server, for tests. It uses the JSON protocol with a dummy signature, which the server does not
+//! verify.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// SQS takes no more messages at once, and gives no more.
+/// SQS sends and receives at most this many messages per request.
 const AT_ONCE: usize = 10;
-/// What is received stays out of sight for longer than any test.
+/// A visibility timeout longer than any test.
 const OUT_OF_SIGHT_SECONDS: u32 = 3600;
 
 /// A client for the SQS server.
@@ -26,10 +27,10 @@ impl Sqs {
         })
     }
 
-    /// The URL of a queue, if it is there.
+    /// Returns the URL of a queue, if it exists.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn url(&self, queue: &str) -> Result<Option<String>> {
         match self
             .call("GetQueueUrl", &json!({"QueueName": queue}))
@@ -44,26 +45,26 @@ impl Sqs {
     /// Creates a queue with the server's defaults and no tags.
     ///
     /// # Errors
-    /// When the call fails.
+    /// When the request fails.
     pub async fn create(&self, queue: &str) -> Result<()> {
         let body = json!({"QueueName": queue});
         self.must("CreateQueue", &body).await.map(drop)
     }
 
-    /// The attributes of a queue that is there.
+    /// The attributes of an existing queue.
     ///
     /// # Errors
-    /// When it is not, or the call fails.
+    /// When the queue does not exist, or the request fails.
     pub async fn attributes(&self, queue: &str) -> Result<BTreeMap<String, String>> {
         let body = json!({"QueueUrl": self.existing(queue).await?, "AttributeNames": ["All"]});
         let answer = self.must("GetQueueAttributes", &body).await?;
         Ok(serde_json::from_value(answer["Attributes"].clone())?)
     }
 
-    /// The tags of a queue that is there.
+    /// The tags of an existing queue.
     ///
     /// # Errors
-    /// When it is not, or the call fails.
+    /// When the queue does not exist, or the request fails.
     pub async fn tags(&self, queue: &str) -> Result<BTreeMap<String, String>> {
         let body = json!({"QueueUrl": self.existing(queue).await?});
         let answer = self.must("ListQueueTags", &body).await?;
@@ -73,7 +74,7 @@ impl Sqs {
     /// Sends messages.
     ///
     /// # Errors
-    /// When the queue does not exist, or does not take them all.
+    /// When the queue does not exist, or does not accept all messages.
     pub async fn send(&self, queue: &str, messages: &[String]) -> Result<()> {
         let url = self.existing(queue).await?;
         for some in messages.chunks(AT_ONCE) {
@@ -91,10 +92,10 @@ impl Sqs {
         Ok(())
     }
 
-    /// Receives all messages that wait. They count as in work from then on.
+    /// Receives all waiting messages, which leaves them in flight.
     ///
     /// # Errors
-    /// When the queue does not exist, or a call fails.
+    /// When the queue does not exist, or a request fails.
     pub async fn receive_all(&self, queue: &str) -> Result<Vec<String>> {
         let body = json!({
             "QueueUrl": self.existing(queue).await?,
@@ -113,10 +114,10 @@ impl Sqs {
         }
     }
 
-    /// Deletes all messages of a queue, those in work too.
+    /// Deletes all messages of a queue, including those in flight.
     ///
     /// # Errors
-    /// When the queue does not exist, or the call fails.
+    /// When the queue does not exist, or the request fails.
     pub async fn purge(&self, queue: &str) -> Result<()> {
         let body = json!({"QueueUrl": self.existing(queue).await?});
         self.must("PurgeQueue", &body).await.map(drop)
@@ -131,7 +132,7 @@ impl Sqs {
         self.call(action, body).await?.map_err(Error::Other)
     }
 
-    /// The answer, or what the server says against it.
+    /// Returns the response, or the server's error message.
     async fn call(&self, action: &str, body: &Value) -> Result<Result<Value, String>> {
         let credential = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0";
         let request = self
@@ -144,7 +145,7 @@ impl Sqs {
         let answer = request.send().await?;
         let (status, text) = (answer.status(), answer.text().await?);
         if status.is_success() {
-            // An answer without content is an empty one.
+            // Treat an empty response as an empty object.
             let text = if text.is_empty() { "{}" } else { &text };
             return Ok(Ok(serde_json::from_str(text)?));
         }

@@ -1,4 +1,4 @@
-//! An SQS server of our own, and what a test asks of it.
+//! An SQS server, and a client for tests.
 
 mod admin;
 pub(crate) mod server;

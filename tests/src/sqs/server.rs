@@ -1,4 +1,4 @@
-//! The server, on a port of one address.
+//! The SQS server, which listens on a single address.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,14 +17,14 @@ pub(crate) async fn start(bin: &Path, folder: &Path, host: &str) -> Result<(Stri
         .log(folder.join("sqs.log"))
         .args(["-m", "localstack.runtime.main"])
         .env("HOME", home.display())
-        // The only server of the two that listens on loopback alone.
+        // Of the two gateway servers, only this one listens on loopback alone.
         .env("GATEWAY_SERVER", "hypercorn")
         .env("GATEWAY_LISTEN", &address)
         .env("LOCALSTACK_HOST", &address)
         .env("SERVICES", "sqs")
         .env("STRICT_SERVICE_LOADING", "1")
         .env("EAGER_SERVICE_LOADING", "0")
-        // The cool-down of 60 s after a deletion, as AWS has it.
+        // Enforces the 60 s before a deleted queue can be created again, like AWS.
         .env("SQS_DELAY_RECENTLY_DELETED", "1")
         // Queue URLs in the three-part form that KEDA's trigger accepts.
         .env("SQS_ENDPOINT_STRATEGY", "off")

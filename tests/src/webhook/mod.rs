@@ -1,4 +1,4 @@
-//! The webhook's replicas, as the chart's Deployment says, behind the chart's Service.
+//! The webhook's replicas, as configured by the chart's Deployment, behind the chart's Service.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::error::{Error, Result};
 use crate::operator::{Instance, Launch, NAMESPACE, Operator};
 use crate::process::Signal;
 
-/// Longer than a replica may take from SIGTERM to its end.
+/// Longer than a replica may take to exit after SIGTERM.
 const ENDED: Duration = Duration::from_secs(25);
 
 /// The running replicas; killed when dropped.
 pub struct Webhook {
     operator: Operator,
     replicas: Vec<Instance>,
-    /// Replicas so far, those that are gone included.
+    /// The number of replicas started so far, including stopped ones.
     started: usize,
 }
 
 impl Webhook {
-    /// Starts as many replicas as the Deployment says, and waits until all are ready and the Service leads to them.
-    /// That needs a controller: it makes their certificate.
+    /// Starts the Deployment's number of replicas, and waits until all are ready and the Service routes to them. Needs
+    /// a controller, which issues the serving certificate.
     ///
     /// # Errors
-    /// When the chart installs no webhook, or one ends or does not become ready.
+    /// When the chart installs no webhook, or a replica exits or does not become ready.
     pub async fn start(operator: &Operator) -> Result<Self> {
         let mut webhook = Self {
             operator: operator.clone(),
@@ -40,26 +40,26 @@ impl Webhook {
         Ok(webhook)
     }
 
-    /// The replicas that run.
+    /// The running replicas.
     #[must_use]
     pub fn replicas(&self) -> &[Instance] {
         &self.replicas
     }
 
-    /// The sum over all replicas of those samples of a metric whose labels contain each of `labels`.
+    /// The sum, over all replicas, of the samples of a metric whose labels contain all of `labels`.
     ///
     /// # Errors
-    /// When one does not answer.
+    /// When a replica does not respond.
     pub async fn metric(&self, name: &str, labels: &[&str]) -> Result<f64> {
         let all = self.replicas.iter().map(|it| it.metric_of(name, labels));
         Ok(try_join_all(all).await?.into_iter().sum())
     }
 
-    /// Replaces all replicas as a rollout does: each old one is stopped when a new one is ready, and nobody waits for its
-    /// end before the next.
+    /// Replaces all replicas like a rollout: each old replica is stopped once a new one is ready, and the rollout
+    /// continues without waiting for it to exit.
     ///
     /// # Errors
-    /// When a new one does not become ready, or an old one does not end well.
+    /// When a new replica does not become ready, or an old one exits with an error.
     pub async fn roll(&mut self) -> Result<()> {
         let mut leaving = std::mem::take(&mut self.replicas);
         for number in 0..leaving.len() {
@@ -67,7 +67,7 @@ impl Webhook {
             replica.wait_ready().await?;
             self.replicas.push(replica);
             let (gone, kept) = leaving.split_at(number);
-            // Those that leave are not ready, so nobody is sent to them.
+            // Replicas that are shutting down are not ready, so they get no requests.
             self.lead_to(self.replicas.iter().chain(kept).chain(gone))
                 .await?;
             leaving[number].process().signal(Signal::TERM);
@@ -87,7 +87,7 @@ impl Webhook {
     /// Kills all replicas at once.
     ///
     /// # Errors
-    /// When the Service cannot be told.
+    /// When the route cannot be updated.
     pub async fn kill(&mut self) -> Result<()> {
         for replica in self.replicas.drain(..) {
             replica.kill().await;
@@ -95,10 +95,10 @@ impl Webhook {
         self.lead_to([]).await
     }
 
-    /// Starts replicas until there are as many as the Deployment says.
+    /// Starts replicas up to the Deployment's number.
     ///
     /// # Errors
-    /// When one ends or does not become ready.
+    /// When a replica exits or does not become ready.
     pub async fn fill(&mut self) -> Result<()> {
         let wanted = self.operator.webhook()?.replicas;
         while self.replicas.len() < wanted {
@@ -115,7 +115,7 @@ impl Webhook {
         self.operator.launch_webhook(&name, Launch::default()).await
     }
 
-    /// Sends those who ask for the chart's Service to these replicas, as far as they are ready.
+    /// Routes the Services that select the webhook's pods to these replicas; only ready ones get requests.
     async fn lead_to(&self, replicas: impl IntoIterator<Item = &Instance> + Clone) -> Result<()> {
         let (cluster, program) = (self.operator.cluster(), self.operator.webhook()?);
         let services = Api::<Service>::namespaced(cluster.client(), NAMESPACE);
@@ -151,7 +151,7 @@ impl Webhook {
     }
 }
 
-/// Whether a Service's selector fits pods with these labels.
+/// Whether a Service's selector matches pods with these labels.
 fn selects(service: &ServiceSpec, labels: &std::collections::BTreeMap<String, String>) -> bool {
     let mut selector = service.selector.iter().flatten().peekable();
     selector.peek().is_some() && selector.all(|(key, value)| labels.get(key) == Some(value))

@@ -1,4 +1,4 @@
-//! Actors that bind to models of somebody else: the sidecar and an adapter come into the model's own pods.
+//! Actors that bind models of other owners: the sidecar and a protocol adapter run in the model's own pods.
 
 use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{Broker, SOON, message, run, shelf};
 
-/// An actor whose messages a model answers that is somebody else's.
+/// An actor that binds a model, which answers its messages.
 pub(crate) fn bound(
     name: &str,
     broker: Broker,
@@ -37,7 +37,7 @@ pub(crate) fn bound(
     })
 }
 
-/// A model's Deployment, as somebody made it.
+/// A user's Deployment that serves a model.
 pub(crate) fn model(name: &str, port: u16) -> Value {
     let labels = json!({"app": name});
     json!({
@@ -66,7 +66,7 @@ pub(crate) fn injected(pod: &Pod) -> bool {
     containers.is_some_and(|all| all.iter().any(|it| it.name == "asya-sidecar"))
 }
 
-/// The pods with these labels that stay.
+/// The pods with these labels that are not being deleted.
 async fn pods(scenario: &Scenario, labels: &str) -> Result<Vec<Pod>> {
     let all = scenario
         .api::<Pod>()
@@ -79,7 +79,7 @@ async fn pods(scenario: &Scenario, labels: &str) -> Result<Vec<Pod>> {
         .collect())
 }
 
-/// The model's own container of the only pod, once it has as many containers in all, and all are ready.
+/// The model's own container in its only pod, once the pod has this many containers and all of them are ready.
 async fn model_container(
     scenario: &Scenario,
     labels: &str,
@@ -117,7 +117,7 @@ async fn model_container(
     .await
 }
 
-/// As somebody wrote it: less the mount of the token, whose volume is called otherwise in each pod.
+/// The container as specified: without its service account token mount, whose volume name differs from pod to pod.
 fn written(mut container: Container) -> Container {
     if let Some(mounts) = &mut container.volume_mounts {
         mounts.retain(|it| !it.name.starts_with("kube-api-access-"));
@@ -125,7 +125,7 @@ fn written(mut container: Container) -> Container {
     container
 }
 
-/// A model that ran before gets the sidecar by one rollout, and answers from its own pod what comes to the queue.
+/// A model that is already running gets the sidecar by one rollout, and its own pod answers the queue's messages.
 async fn answers(
     scenario: &Scenario,
     actor: Value,
@@ -179,7 +179,7 @@ fn infer() -> (Value, Value) {
 
 /// BIND-20 to BIND-32, ROLL-3
 #[tokio::test]
-async fn a_model_answers_from_its_own_pod_by_each_protocol() {
+async fn model_answers_from_its_own_pod_over_each_protocol() {
     Scenario::run("models", async |scenario| {
         let one =
             async |base: &str, port: u16, handler: &str, broker: Broker, talk: (Value, Value)| {
@@ -195,7 +195,7 @@ async fn a_model_answers_from_its_own_pod_by_each_protocol() {
             };
         tokio::try_join!(
             Box::pin(one("chat", 8000, "openai_chat", Broker::RabbitMq, chat())),
-            // The port that a sidecar's metrics would take.
+            // Port 8080 is the default of the sidecar's metrics.
             Box::pin(one("predict", 8080, "kserve_v1", Broker::Sqs, predict())),
             Box::pin(one("infer", 9000, "kserve_v2", Broker::RabbitMq, infer())),
         )
@@ -206,7 +206,7 @@ async fn a_model_answers_from_its_own_pod_by_each_protocol() {
 
 /// BIND-50
 #[tokio::test]
-async fn a_model_answers_by_a_sidecar_that_stands_in_its_template() {
+async fn model_answers_with_the_sidecar_in_its_pod_template() {
     Scenario::run("template", async |scenario| {
         let (name, broker) = (scenario.name("template"), Broker::RabbitMq);
         scenario.apply(&model("model", 8000)).await?;
@@ -231,7 +231,7 @@ async fn owner_of(
 
 /// RES-15, RES-13
 #[tokio::test]
-async fn models_of_kserve_and_kaito_answer_from_pods_that_their_owners_made() {
+async fn kserve_and_kaito_models_answer_from_their_own_pods() {
     Scenario::run("owners", async |scenario| {
         let kserve = async {
             let mut service = inference_service("iris", &json!({AUTOSCALER_CLASS: "external"}));

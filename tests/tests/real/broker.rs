@@ -1,4 +1,4 @@
-//! Both brokers by one set of words.
+//! One interface to both brokers.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use asya_tests::eventually::{NotYet, check, eventually};
 use asya_tests::{Error, Result};
 use serde_json::Value;
 
-/// Where an actor's queue is.
+/// The broker that holds an actor's queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broker {
     RabbitMq,
@@ -15,7 +15,6 @@ pub(crate) enum Broker {
 }
 
 impl Broker {
-    /// The name of the transport.
     pub(crate) fn transport(self) -> &'static str {
         match self {
             Self::RabbitMq => "rabbitmq",
@@ -23,7 +22,6 @@ impl Broker {
         }
     }
 
-    /// Sends messages to an actor.
     pub(crate) async fn send(
         self,
         cluster: &Cluster,
@@ -49,7 +47,7 @@ impl Broker {
         }
     }
 
-    /// Waits for this many messages for an actor, and takes them out of its queue.
+    /// Waits for this many messages for an actor, and removes them from its queue.
     pub(crate) async fn take(
         self,
         cluster: &Cluster,

@@ -1,5 +1,5 @@
-//! Scenarios on real pods: a real kubelet runs the operator, handlers and models, and messages really pass. They need the cluster of
-//! `asya-cluster run --real`, which runs in a box (`make test-real`).
+//! Scenarios on real pods: a real kubelet runs the operator, handlers and models, and messages travel end to end. They
+//! need the cluster of `asya-cluster run --real`, which runs in a box of Linux namespaces (`make test-real`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 
 use broker::Broker;
 
-/// Images are there, so a pod needs some seconds; the machine may be busy.
+/// Images are preloaded, so a pod starts within seconds; the margin is for a busy machine.
 const SOON: Duration = Duration::from_mins(2);
 
-/// An actor on a broker whose pods run a handler of `pods/handlers.py`.
+/// An actor on this broker whose pods run a handler from `pods/handlers.py`.
 fn actor(name: &str, broker: Broker, handler: &str) -> Value {
     json!({
         "apiVersion": "asya.sh/v1alpha1",
@@ -46,14 +46,14 @@ fn actor(name: &str, broker: Broker, handler: &str) -> Value {
     })
 }
 
-/// An actor without pods: what comes to its queue stays there.
+/// An actor without pods: its queue keeps every message it receives.
 fn shelf(name: &str, broker: Broker) -> Value {
     let mut actor = actor(name, broker, "handlers.shout");
     actor["spec"]["workload"]["replicas"] = json!(0);
     actor
 }
 
-/// A message for an actor, whose result goes to another.
+/// A message for an actor, whose result is routed to another one.
 fn message(id: &str, actor: &str, next: &str, payload: &Value) -> String {
     json!({"id": id, "route": {"actors": [actor, next], "current": 0}, "payload": payload})
         .to_string()

@@ -1,4 +1,4 @@
-//! The operator's own pods: leaders, upgrades, certificates, the end.
+//! The operator's own pods: leader election, upgrades, certificate rotation, uninstall.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn helm_test_passes() {
     .await;
 }
 
-/// Who leads.
+/// The pod that holds the leader lease.
 async fn leader(scenario: &Scenario) -> Result<String, NotYet> {
     let leases = Api::<Lease>::namespaced(scenario.client(), NAMESPACE);
     let lease = leases.get("asya-operator.asya.sh").await?;
@@ -45,14 +45,14 @@ async fn leader(scenario: &Scenario) -> Result<String, NotYet> {
         .and_then(|it| it.holder_identity)
         .unwrap_or_default();
     check(!holder.is_empty(), "nobody")?;
-    // A pod's name, and what tells its starts apart.
+    // The identity is the pod's name and a suffix that is unique for each start.
     Ok(holder.split('_').next().unwrap_or_default().to_owned())
 }
 
 /// OPS-1, OPS-6
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn of_two_controllers_the_other_leads_when_one_is_gone() {
+async fn second_controller_takes_over_when_the_leader_is_deleted() {
     Scenario::run_alone("leaders", async |scenario| {
         let cluster = scenario.cluster();
         let operator = Operator::install(cluster, json!({"replicaCount": 2})).await?;
@@ -87,7 +87,7 @@ async fn of_two_controllers_the_other_leads_when_one_is_gone() {
     .await;
 }
 
-/// Sends messages at a steady pace until it is told to stop, and answers how many.
+/// Sends messages at a steady pace until stopped, and returns how many.
 async fn send_until(
     scenario: &Scenario,
     (name, next): (&str, &str),
@@ -109,7 +109,7 @@ async fn send_until(
     Ok(0)
 }
 
-/// A chart like this, of the next version.
+/// Writes a copy of the chart with the next version.
 fn next_chart(folder: &Path) -> Result<()> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator");
     let status = std::process::Command::new("cp")
@@ -131,7 +131,7 @@ fn next_chart(folder: &Path) -> Result<()> {
 /// ROLL-8
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn no_message_is_lost_in_an_upgrade_under_load() {
+async fn upgrade_under_load_loses_no_message() {
     Scenario::run_alone("upgrade", async |scenario| {
         let cluster = scenario.cluster();
         let own = [scenario.name("own"), scenario.name("own-next")];
@@ -148,7 +148,7 @@ async fn no_message_is_lost_in_an_upgrade_under_load() {
         let upgrade = async {
             let chart = cluster.folder().join("next-chart");
             next_chart(&chart)?;
-            // Another sidecar, so that pods of actors are replaced, too.
+            // A new sidecar image, so that pods of actors are replaced during the upgrade, too.
             let values = json!({"sidecar": {"image": NEXT_SIDECAR_IMAGE}, "podAnnotations": {"example.com/version": "next"}});
             let helm = Helm::four(cluster);
             helm.with_chart_at(&chart, &["upgrade"], values).await?;
@@ -182,7 +182,7 @@ async fn no_message_is_lost_in_an_upgrade_under_load() {
     .await;
 }
 
-/// Names of the pods of an actor that stay.
+/// Names of an actor's pods that are not being deleted.
 async fn pods_of(scenario: &Scenario, actor: &str) -> Result<Vec<String>> {
     let labels = ListParams::default().labels(&format!("asya.sh/asya={actor}"));
     let pods = scenario.api::<Pod>().list(&labels).await?;
@@ -192,7 +192,7 @@ async fn pods_of(scenario: &Scenario, actor: &str) -> Result<Vec<String>> {
     Ok(stay.filter_map(|pod| pod.metadata.name).collect())
 }
 
-/// Asks for a pod like one of the model's, without making it, until it is told to stop; answers how often that was.
+/// Dry-runs a pod like one of the model's until stopped, and returns how often.
 async fn review_until(
     scenario: &Scenario,
     pod: &Pod,
@@ -221,7 +221,7 @@ async fn review_until(
 /// CERT-4, CERT-5
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn certificates_rotate_while_pods_are_reviewed() {
+async fn certificate_rotation_fails_no_review() {
     Scenario::run_alone("rotation", async |scenario| {
         let cluster = scenario.cluster();
         scenario.apply(&model("model", 8000)).await?;
@@ -244,8 +244,8 @@ async fn certificates_rotate_while_pods_are_reviewed() {
         }))?;
         let (stop, stopped) = watch::channel(false);
         let rotate = async {
-            // A certificate that is not there is made again, of the same authority; without the key of that there is another
-            // authority, which clients are to trust first.
+            // A deleted leaf is reissued by the same CA. A deleted CA key forces a new CA, which clients must trust
+            // before it signs.
             let leaf_gone = r#"{"data": {"tls.crt": "", "tls.key": ""}}"#;
             let authority_gone = r#"{"data": {"ca.key": ""}}"#;
             for patch in [leaf_gone, authority_gone, leaf_gone] {
@@ -294,7 +294,7 @@ async fn leaf(scenario: &Scenario) -> Result<String, NotYet> {
 /// CFG-1, CERT-2, QUE-49
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn nothing_refuses_a_pod_once_the_release_is_gone() {
+async fn uninstalled_release_refuses_no_pod() {
     Scenario::run_alone("uninstall", async |scenario| {
         let cluster = scenario.cluster();
         scenario.apply(&model("model", 8000)).await?;
@@ -317,13 +317,13 @@ async fn nothing_refuses_a_pod_once_the_release_is_gone() {
             "job/asya-operator-uninstall",
         ];
         let log = cluster.kubectl(&log).await?;
-        // Those of other scenarios may still be there.
+        // Actors of other scenarios may still exist.
         assert!(log.contains(" AsyncActors are left, "), "{log}");
         assert!(
             log.contains(&format!("{}/{name}", scenario.namespace())),
             "{log}"
         );
-        // Helm takes the release for one that is being uninstalled; the log says what to do about that.
+        // Helm considers the release to be uninstalling; the log says how to roll back.
         let upgrade = ["upgrade", "--reuse-values"];
         assert!(helm.with_chart(&upgrade, json!({})).await.is_err());
         let rollback = log

@@ -1,4 +1,4 @@
-//! README's first five minutes, as they are written.
+//! Runs the README's first five minutes exactly as written.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::{Broker, SOON, message, run, shelf};
 
 const NAMESPACE: &str = "demo";
 
-/// A user in the folder of the project, with helm and kubectl, who writes what README says.
+/// A user in the project's folder, with helm and kubectl, who copies the README's commands.
 struct User<'a> {
     cluster: &'a Cluster,
     readme: &'a Readme,
@@ -40,20 +40,20 @@ impl<'a> User<'a> {
         })
     }
 
-    /// Puts what a user has in for what README leaves open.
+    /// Replaces the README's placeholders with this user's values.
     fn own(text: &str) -> String {
         text.replace("SIDECAR-IMAGE", SIDECAR_IMAGE)
             .replace("REPOSITORY", OPERATOR_IMAGE.0)
             .replace("PASSWORD", OPERATOR_PASSWORD)
     }
 
-    /// Writes a file that README shows.
+    /// Writes a file that the README shows.
     fn write(&self, file: &str, section: &str) -> Result<()> {
         let text = Self::own(&self.readme.block(section, "yaml")?);
         std::fs::write(self.folder.join(file), text).map_err(Error::other)
     }
 
-    /// Runs the commands of a section that change something in the cluster.
+    /// Runs the commands of a section that change the cluster.
     async fn follow(&self, section: &str) -> Result<()> {
         let blocks = self.readme.blocks(section, "");
         let lines = blocks.iter().flat_map(|block| block.lines());
@@ -91,7 +91,7 @@ impl<'a> User<'a> {
     }
 }
 
-/// The broker at the address that README's values name.
+/// A Service for the broker at the address in the README's values.
 async fn broker_service(cluster: &Cluster) -> Result<()> {
     let rabbitmq = cluster.rabbitmq()?;
     let state = rabbitmq.state();
@@ -133,10 +133,10 @@ async fn kind_is_there(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Installs, runs the first actor, binds to a model and removes it all.
+/// Installs the operator, runs the first actor, binds a model and uninstalls everything.
 async fn five_minutes(scenario: &Scenario, user: &User<'_>) -> Result<()> {
     let cluster = scenario.cluster();
-    // What ran here before is removed as README says, too.
+    // First uninstall what earlier scenarios installed, also by the README's commands.
     user.follow("Uninstall").await?;
     user.run("kubectl delete namespace asya-system --timeout=90s")
         .await?;
@@ -149,7 +149,7 @@ async fn five_minutes(scenario: &Scenario, user: &User<'_>) -> Result<()> {
 
     user.write("hello.yaml", "")?;
     kind_is_there(cluster).await?;
-    // What ends well goes there.
+    // Messages that complete their route end up in this queue.
     run(scenario, &[shelf("happy-end", Broker::RabbitMq)]).await?;
     user.follow("A first actor").await?;
     user.is_running("hello").await?;
@@ -185,12 +185,12 @@ async fn five_minutes(scenario: &Scenario, user: &User<'_>) -> Result<()> {
 
 /// RUN-16, BIND-30, CFG-1
 #[tokio::test]
-async fn what_the_readme_says_installs_runs_binds_and_uninstalls() {
+async fn readme_commands_install_run_bind_and_uninstall() {
     Scenario::run_alone("readme", async |scenario| {
         let readme = Readme::read()?;
         let user = User::new(scenario.cluster(), &readme)?;
         let outcome = five_minutes(scenario, &user).await;
-        // Others go on here.
+        // Reinstall the operator for the scenarios that run later.
         let again = Operator::install(scenario.cluster(), json!({})).await;
         outcome?;
         again?.rolled_out().await?;

@@ -1,4 +1,4 @@
-//! Namespaces that enforce the Pod Security standard `restricted`.
+//! Namespaces that enforce the `restricted` Pod Security Standard.
 
 use asya_tests::Result;
 use asya_tests::operator::merge;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use crate::binding::{bound, model};
 use crate::{Broker, SOON, actor, message, run, shelf};
 
-/// Some user of an image that says none, and one of a range as `OpenShift` gives them.
+/// An arbitrary user for an image that sets none, and one from the range that `OpenShift` assigns.
 const USERS: [i64; 2] = [65532, 1_000_680_000];
 
-/// What the standard asks for of a pod.
+/// What the standard requires of a pod.
 fn pod_security(user: i64) -> Value {
     json!({
         "runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user,
@@ -19,7 +19,7 @@ fn pod_security(user: i64) -> Value {
     })
 }
 
-/// What it asks for of a container, and a file system that nobody writes to.
+/// What the standard requires of a container, and a read-only root file system.
 fn container_security() -> Value {
     json!({
         "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
@@ -42,7 +42,7 @@ async fn enforce(scenario: &Scenario) -> Result<()> {
 
 /// POD-1
 #[tokio::test]
-async fn an_actor_runs_where_pods_are_restricted() {
+async fn actor_runs_in_a_restricted_namespace() {
     Scenario::run("restricted", async |scenario| {
         enforce(scenario).await?;
         for user in USERS {
@@ -70,7 +70,7 @@ async fn an_actor_runs_where_pods_are_restricted() {
 
 /// BIND-26
 #[tokio::test]
-async fn a_binding_runs_where_pods_are_restricted() {
+async fn binding_runs_in_a_restricted_namespace() {
     Scenario::run("restricted-binding", async |scenario| {
         enforce(scenario).await?;
         for user in USERS {

@@ -1,4 +1,4 @@
-//! KEDA counts real messages.
+//! KEDA scales on real messages.
 
 use asya_tests::Result;
 use asya_tests::scenario::Scenario;
@@ -28,7 +28,7 @@ async fn naps_wakes_and_naps(scenario: &Scenario, broker: Broker) -> Result<()> 
 
 /// KEDA-4, KEDA-6, WRK-3
 #[tokio::test]
-async fn the_first_message_wakes_an_actor_that_naps_again_when_it_is_done() {
+async fn first_message_wakes_a_napping_actor_which_naps_again_when_idle() {
     Scenario::run("scaling", async |scenario| {
         let both = [Broker::RabbitMq, Broker::Sqs];
         try_join_all(both.map(|broker| naps_wakes_and_naps(scenario, broker)))

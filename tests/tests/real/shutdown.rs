@@ -1,4 +1,4 @@
-//! Pods end while messages are in flight.
+//! Pods that terminate with messages in flight.
 
 use std::collections::BTreeSet;
 
@@ -17,21 +17,21 @@ use crate::{Broker, SOON, actor, message, run, shelf};
 
 const MESSAGES: usize = 200;
 const REPLICAS: i64 = 4;
-/// What a handler or a model needs for one message.
+/// How long a handler or a model takes for one message.
 const SECONDS: f64 = 0.3;
 
-/// What messages go to, and where their results stay.
+/// The actor under test, and the queue that collects its results.
 struct Worker {
     broker: Broker,
     name: String,
     next: String,
     payload: fn(usize) -> Value,
-    /// What makes its pods.
+    /// The Deployment that owns its pods.
     deployment: String,
 }
 
 impl Worker {
-    /// An actor of the user's own and a bound model, on each broker.
+    /// A standalone actor and a bound model on each broker.
     async fn of_every_sort(scenario: &Scenario) -> Result<[Self; 4]> {
         let workers = tokio::try_join!(
             Self::own(scenario, Broker::RabbitMq),
@@ -42,13 +42,13 @@ impl Worker {
         Ok(workers.into())
     }
 
-    /// An actor of the user's own, which runs.
+    /// A standalone actor, once it is Running.
     async fn own(scenario: &Scenario, broker: Broker) -> Result<Self> {
         let base = format!("own-{}", broker.transport());
         let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
         let mut worker = actor(&name, broker, "handlers.slow");
         worker["spec"]["workload"]["replicas"] = json!(REPLICAS);
-        // A message of a pod that was killed is in sight again after twice this time.
+        // Bounds redelivery: a killed pod's message becomes visible again after twice this timeout.
         worker["spec"]["timeout"] = json!({"processing": 5});
         run(scenario, &[worker, shelf(&next, broker)]).await?;
         Ok(Self {
@@ -60,7 +60,7 @@ impl Worker {
         })
     }
 
-    /// One whose messages somebody else's model answers, which ends at once when it is told to, whatever it has in hand.
+    /// An actor that binds a model which exits at once on SIGTERM, even with a request in flight.
     async fn bound(scenario: &Scenario, broker: Broker) -> Result<Self> {
         let base = format!("bound-{}", broker.transport());
         let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
@@ -88,7 +88,7 @@ impl Worker {
         self.broker.send(scenario.cluster(), &self.name, &all).await
     }
 
-    /// Waits for the result of each message, and says how many came twice.
+    /// Waits for the result of each message, and reports how many arrived twice.
     async fn answers_all(&self, scenario: &Scenario) -> Result<()> {
         let mut seen = BTreeSet::new();
         let mut failures = Vec::new();
@@ -122,7 +122,7 @@ impl Worker {
     }
 }
 
-/// A model that needs some seconds for an answer, and does not finish it when it is told to end.
+/// A model that takes some seconds per request, and aborts it on SIGTERM.
 fn abrupt(deployment: &mut Value, seconds: f64) {
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     container["env"] = json!([
@@ -131,12 +131,12 @@ fn abrupt(deployment: &mut Value, seconds: f64) {
     ]);
 }
 
-/// A sidecar that sends what failed where results go, so that none is missed.
+/// Sends failed messages to the queue of results, so that none goes unnoticed.
 fn failures_to(next: &str) -> Value {
     json!({"env": [{"name": "ASYA_ACTOR_ERROR_END", "value": next}]})
 }
 
-/// Sends messages to workers, and while those are in flight something happens: each comes through, and none fails.
+/// Sends messages to workers and disrupts them meanwhile: every message comes through, and none fails.
 async fn none_is_lost<F>(scenario: &Scenario, workers: &[Worker], happens: F) -> Result<()>
 where
     F: AsyncFnOnce() -> Result<()>,
@@ -162,7 +162,7 @@ async fn rollout(scenario: &Scenario, worker: &Worker) -> Result<()> {
 /// RUN-20, POD-10
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn no_message_is_lost_in_a_rollout() {
+async fn rollout_loses_no_message() {
     Scenario::run("rollout", async |scenario| {
         let workers = [Broker::RabbitMq, Broker::Sqs].map(|it| Worker::own(scenario, it));
         let workers = try_join_all(workers).await?;
@@ -178,7 +178,7 @@ async fn no_message_is_lost_in_a_rollout() {
 /// RUN-20, BIND-31, BIND-32
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn no_message_of_a_model_is_lost_in_its_rollout() {
+async fn model_rollout_loses_no_message() {
     Scenario::run("model-rollout", async |scenario| {
         let worker = Worker::bound(scenario, Broker::RabbitMq).await?;
         let workers = [worker];
@@ -191,12 +191,12 @@ async fn no_message_of_a_model_is_lost_in_its_rollout() {
 /// RUN-20, POD-10, BIND-32
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn no_message_is_lost_when_pods_become_fewer() {
+async fn scale_down_loses_no_message() {
     Scenario::run("fewer", async |scenario| {
         let workers = Worker::of_every_sort(scenario).await?;
         let fewer = async || {
             for worker in &workers {
-                // Who binds scales the target; an actor of the user's own has the number itself.
+                // A bound target is scaled directly, a standalone actor by its own scale subresource.
                 let kind = if worker.deployment == worker.name {
                     "asya"
                 } else {
@@ -219,8 +219,8 @@ async fn no_message_is_lost_when_pods_become_fewer() {
 /// RUN-20, POD-10, BIND-32
 #[tokio::test]
 #[ignore = "takes its time: make test-real ALL=1"]
-async fn no_message_is_lost_when_a_node_is_drained() {
-    // Nobody else gets a pod meanwhile.
+async fn node_drain_loses_no_message() {
+    // Draining the node would keep other scenarios from starting pods.
     Scenario::run_alone("drain", async |scenario| {
         let cluster = scenario.cluster();
         let workers = Worker::of_every_sort(scenario).await?;
@@ -245,7 +245,7 @@ async fn no_message_is_lost_when_a_node_is_drained() {
 
 /// BIND-32, RUN-20
 #[tokio::test]
-async fn a_message_in_hand_of_a_model_that_ends_is_answered_by_another_pod() {
+async fn message_of_a_terminating_model_is_redelivered_to_another_pod() {
     Scenario::run("in-hand", async |scenario| {
         let broker = Broker::RabbitMq;
         let (name, next) = (scenario.name("in-hand"), scenario.name("in-hand-next"));
@@ -277,7 +277,7 @@ async fn a_message_in_hand_of_a_model_that_ends_is_answered_by_another_pod() {
     .await;
 }
 
-/// When a container of a pod ended.
+/// When this container of a pod terminated.
 fn ended(pod: &Pod, container: &str) -> Option<Timestamp> {
     let status = pod.status.as_ref()?;
     let all = status
@@ -299,15 +299,15 @@ fn ended(pod: &Pod, container: &str) -> Option<Timestamp> {
 
 /// POD-11
 #[tokio::test]
-async fn a_native_sidecar_ends_after_the_runtime() {
+async fn native_sidecar_terminates_after_the_runtime() {
     Scenario::run("native", async |scenario| {
         let name = scenario.name("native");
         let mut native = actor(&name, Broker::RabbitMq, "handlers.shout");
         native["spec"]["sidecar"]["native"] = json!(true);
         let template = &mut native["spec"]["workload"]["template"];
-        // The pod's object stays until the test has seen how it ended.
+        // Keep the Pod object until the test has read its container statuses.
         template["metadata"] = json!({"finalizers": ["example.com/hold"]});
-        // One that takes its time: only then may the sidecar go, while the runtime goes at once.
+        // A container that is slow to terminate: the sidecar must wait for it, while the runtime exits at once.
         let lingers = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: (time.sleep(3), sys.exit(0)))\nsignal.pause()";
         let helper = json!({"name": "lingers", "image": PYTHON_IMAGE, "args": ["-c", lingers]});
         template["spec"]["containers"].as_array_mut().unwrap().push(helper);
@@ -330,7 +330,7 @@ async fn a_native_sidecar_ends_after_the_runtime() {
         }
         let (runtime, sidecar) = ends?;
         let later = sidecar.duration_since(runtime);
-        // The kubelet tells whole seconds.
+        // The kubelet reports times in whole seconds.
         if later < SignedDuration::from_secs(2) {
             return Err(Error::Other(format!("the sidecar ended {later} after the runtime")));
         }

@@ -1,4 +1,4 @@
-//! Actors with a workload of their own.
+//! Standalone actors, which own their workload.
 
 use asya_tests::Result;
 use asya_tests::scenario::Scenario;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{Broker, SOON, actor, message, run, shelf};
 
-/// A message reaches the handler in a pod of this kind, and its result the next queue.
+/// A message reaches the handler in a pod of this workload kind, and its result the next queue.
 async fn answers(scenario: &Scenario, broker: Broker, kind: &str) -> Result<()> {
     let base = format!("{}-{}", broker.transport(), kind.to_lowercase());
     let (name, next) = (scenario.name(&base), scenario.name(&format!("{base}-next")));
@@ -29,7 +29,7 @@ async fn answers(scenario: &Scenario, broker: Broker, kind: &str) -> Result<()> 
 
 /// POD-1 to POD-8, RUN-10 to RUN-16, RMQ-4, SQS-2
 #[tokio::test]
-async fn a_message_is_handled_in_the_pod_and_its_result_stands_in_the_next_queue() {
+async fn handled_message_puts_its_result_into_the_next_queue() {
     Scenario::run("standalone", async |scenario| {
         let all = [Broker::RabbitMq, Broker::Sqs]
             .into_iter()

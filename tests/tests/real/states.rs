@@ -1,4 +1,4 @@
-//! What really keeps pods from working, and what STATUS says of it.
+//! Real causes that keep pods from working, and the STATUS they lead to.
 
 use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use crate::{Broker, SOON, actor, message, run, shelf};
 
-/// Something wrong, and the class that tells it.
+/// A failure cause, and the status reason it must lead to.
 struct Cause {
     name: &'static str,
     class: &'static str,
-    /// Laid over the pod's spec or, with `sidecar`, over that of the sidecar.
+    /// Merged into the runtime container.
     runtime: Value,
     volumes: Value,
     sidecar: Value,
@@ -102,7 +102,7 @@ fn causes() -> Vec<Cause> {
     ]
 }
 
-/// The status of an actor whose pods suffer from it.
+/// Waits until the actor's status reports this cause.
 async fn is_told(scenario: &Scenario, cause: Cause) -> Result<()> {
     let name = scenario.name(cause.name);
     let mut actor = actor(&name, Broker::RabbitMq, "handlers.shout");
@@ -133,7 +133,7 @@ async fn is_told(scenario: &Scenario, cause: Cause) -> Result<()> {
 
 /// STA-2 to STA-4
 #[tokio::test]
-async fn what_keeps_pods_from_working_is_told_by_its_class() {
+async fn pod_failures_are_reported_by_class() {
     Scenario::run("states", async |scenario| {
         let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "unbound"},
@@ -149,7 +149,7 @@ async fn what_keeps_pods_from_working_is_told_by_its_class() {
 
 /// RUN-13, RUN-20, STA-2
 #[tokio::test]
-async fn a_handler_that_hangs_is_ended_told_and_started_again() {
+async fn hanging_handler_is_killed_reported_and_restarted() {
     Scenario::run("hanging", async |scenario| {
         let (name, errors) = (scenario.name("hang"), scenario.name("errors"));
         let mut hangs = actor(&name, Broker::RabbitMq, "handlers.hang");

@@ -1,4 +1,4 @@
-//! The admission webhook as the chart installs it, called by a real API server through its Service.
+//! The admission webhook as installed by the chart, called by a real API server through its Service.
 
 mod deletions;
 mod flood;
@@ -33,7 +33,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Installs the chart, and starts both; the controller with these flags besides.
+    /// Installs the chart and starts both programs, with additional flags for the controller.
     pub(crate) async fn set(flags: &[&str]) -> Result<Self> {
         let cluster = RunningCluster::start(Options::default()).await?;
         let operator = Operator::install(&cluster, json!({})).await?;
@@ -47,7 +47,7 @@ impl Stage {
     }
 }
 
-/// Starts a controller with these flags besides.
+/// Starts a controller with additional flags.
 pub(crate) async fn control(operator: &Operator, name: &str, flags: &[&str]) -> Result<Instance> {
     let launch = Launch {
         args: flags.iter().map(|flag| (*flag).to_owned()).collect(),
@@ -58,7 +58,7 @@ pub(crate) async fn control(operator: &Operator, name: &str, flags: &[&str]) -> 
     Ok(controller)
 }
 
-/// A pod of a `ReplicaSet` or `StatefulSet` of this name, with what its labels are besides.
+/// A pod owned by a `ReplicaSet` or `StatefulSet` of this name, with additional labels.
 pub(crate) fn pod_of(kind: &str, owner: &str, labels: &Value) -> Result<Pod> {
     let owner = json!({
         "apiVersion": "apps/v1", "kind": kind, "name": owner,
@@ -72,7 +72,7 @@ pub(crate) fn pod_of(kind: &str, owner: &str, labels: &Value) -> Result<Pod> {
     }))?)
 }
 
-/// Waits until a pod would get the sidecar. It is never made, so its owner need not be there.
+/// Waits until a dry run of the pod gets the sidecar. Nothing is persisted, so its owner need not exist.
 pub(crate) async fn gets_sidecar(scenario: &Scenario, pod: &Pod) -> Result<()> {
     let dry_run = PostParams {
         dry_run: true,

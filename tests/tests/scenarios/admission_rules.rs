@@ -1,4 +1,5 @@
-//! The webhook configurations follow the bindings, whoever edits or deletes them, and go with the operator.
+//! The webhook configurations follow the bindings, are repaired after edits and deletions, and are deleted with the
+//! operator.
 
 mod expressions;
 mod rivals;
@@ -37,7 +38,7 @@ const INJECTOR: &str = "asya-operator-injector";
 const VALIDATOR: &str = "asya-operator-validator";
 const ANCHOR: &str = "asya-operator-webhook-anchor";
 
-/// An address that takes calls, answers none and counts them.
+/// A listener that accepts connections, counts them and never responds.
 struct Listener {
     url: String,
     calls: Arc<AtomicUsize>,
@@ -67,7 +68,7 @@ impl Listener {
     }
 }
 
-/// An operator that keeps configurations for a webhook that answers nothing.
+/// An operator that maintains webhook configurations for a webhook that never responds.
 struct Stage {
     cluster: Cluster,
     webhook: Listener,
@@ -97,7 +98,7 @@ impl Stage {
         Api::all(self.cluster.client())
     }
 
-    /// Waits until the configuration is there and its entries are so.
+    /// Waits until the configuration exists and has these entries.
     async fn entries(
         &self,
         what: &str,
@@ -128,7 +129,7 @@ impl Stage {
         ))
     }
 
-    /// The Events that tell of a restored configuration.
+    /// The Events that report a restored configuration.
     async fn restored(&self) -> Result<Vec<String>, kube::Error> {
         let events: Api<Event> = Api::namespaced(self.cluster.client(), "default");
         let selector = ListParams::default().fields("reason=WebhookConfigurationRestored");
@@ -146,7 +147,7 @@ fn names(entries: &[MutatingWebhook]) -> BTreeSet<&str> {
 
 /// CFG-1 to CFG-5, CFG-8 to CFG-10, AVL-5, VAC-8
 #[tokio::test]
-async fn webhook_configurations_follow_the_bindings_and_go_with_their_anchor() {
+async fn webhook_configurations_follow_bindings_and_their_anchor() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "rules", async |scenario| {
@@ -202,7 +203,7 @@ async fn without_a_binding_nothing_is_asked(stage: &Stage, scenario: &Scenario) 
     Ok(())
 }
 
-/// Answers the actor that is required.
+/// Returns the name of the actor whose binding is required.
 async fn entries_follow_bindings(stage: &Stage, scenario: &Scenario) -> Result<String> {
     let (optional, required) = (scenario.name("may"), scenario.name("must"));
     scenario.apply(&bound_actor(&optional, "web")).await?;
@@ -272,7 +273,7 @@ async fn nothing_is_written_at_rest(stage: &Stage) -> Result<()> {
         all.retain(|write| write.resource.ends_with("webhookconfigurations"));
         Ok(all.len())
     };
-    // The proof of the required binding goes on by dry runs, which write nothing.
+    // The required binding is still probed by dry runs, which persist nothing.
     let mark = writes.audit.mark().await?;
     let pods = async || -> Result<usize, NotYet> {
         let mut all = writes.since(mark).await.map_err(NotYet::new)?;

@@ -1,4 +1,4 @@
-//! Retries that end, where that is asked for.
+//! Retries that end after a configured number of attempts.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// Passes that were the last attempt and failed.
+/// Counts reconciles that failed on their last attempt.
 const GIVEN_UP: &str = "controller_runtime_terminal_reconcile_errors_total";
 
 /// FW-6, FW-15
 #[tokio::test]
-async fn after_the_last_attempt_only_an_event_starts_the_next_pass() {
+async fn exhausted_retries_resume_only_on_an_event() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok((*cluster).clone()), "attempts", async |scenario| {
@@ -33,7 +33,7 @@ async fn after_the_last_attempt_only_an_event_starts_the_next_pass() {
         });
         let operator = Operator::install(&cluster, values).await?;
         let instance = operator.start("operator").await?;
-        // The script that it brings is an event for all actors of the namespace.
+        // The runtime script that this actor brings enqueues all actors of the namespace, so let that happen first.
         eventually("the CRD is served", SOON, async || {
             let first = minimal_actor("first");
             scenario.apply(&first).await.map_err(NotYet::new)
@@ -58,7 +58,7 @@ async fn after_the_last_attempt_only_an_event_starts_the_next_pass() {
         let given_up = instance.metric(GIVEN_UP).await?;
         assert!(given_up > 0.0, "the last attempt was not counted");
 
-        // Longer than the delays of all attempts together.
+        // Takes longer than the backoff of all attempts together.
         scenario.apply(&minimal_actor("another")).await?;
         scenario.actor_status("another", "Running", SOON).await?;
         let later = instance.metric(GIVEN_UP).await?;

@@ -1,4 +1,4 @@
-//! Actors that cannot be served are told why, and harm no other.
+//! Actors that cannot be served report the reason, and do not affect others.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,19 @@ use crate::{all_running, apply_all, minimal_actor, own_cluster};
 const SOON: Duration = Duration::from_mins(1);
 const GOOD: usize = 50;
 
-/// An actor that cannot be served, and what is told of it.
+/// An invalid actor, and what its status must report.
 struct Bad {
     name: String,
     actor: Value,
     status: &'static str,
     condition: &'static str,
     reason: &'static str,
-    /// What the message must say.
+    /// What the condition's message must contain.
     says: &'static str,
 }
 
 impl Bad {
-    /// `value` at `pointer` is what is wrong with it.
+    /// A minimal actor that is invalid because of `value` at `pointer`.
     fn new(name: String, pointer: &str, value: Value) -> Self {
         let mut actor = minimal_actor(&name);
         set(&mut actor, pointer, value);
@@ -64,7 +64,7 @@ impl Bad {
         }
     }
 
-    /// Whether the actor's status tells all that.
+    /// Whether the actor's status reports all of it.
     async fn is_told(&self, scenario: &Scenario) -> Result<(), NotYet> {
         let actor = scenario.actors().get(&self.name).await?;
         let status = &actor.data["status"];
@@ -83,7 +83,7 @@ impl Bad {
                 && status["observedGeneration"].as_i64() == actor.metadata.generation,
             format_args!("status {status}"),
         )?;
-        // STA-8: what `kubectl wait` and `describe` show first.
+        // What `kubectl wait` and `describe` show first (STA-8).
         let ready = conditions
             .into_iter()
             .flatten()
@@ -94,7 +94,7 @@ impl Bad {
             }),
             format_args!("{ready:?}"),
         )?;
-        // FIN-1: valid or not.
+        // The finalizer is set whether or not the actor is valid (FIN-1).
         let finalizers = actor.metadata.finalizers.unwrap_or_default();
         check(
             finalizers == ["asya.sh/finalizer"],
@@ -103,8 +103,7 @@ impl Bad {
     }
 }
 
-/// Sets a value, with the objects that lead to it; the last segment of the
-/// pointer may be the next index of a list.
+/// Sets a value and creates the objects that lead to it; the pointer's last segment may be the next index of a list.
 fn set(actor: &mut Value, pointer: &str, value: Value) {
     let mut place = actor;
     for segment in pointer.split('/').skip(1) {
@@ -124,7 +123,7 @@ fn set(actor: &mut Value, pointer: &str, value: Value) {
 
 const CONTAINERS: &str = "/spec/workload/template/spec/containers";
 
-/// What today's CRD lets through.
+/// Invalid actors that the current CRD admits.
 fn accepted_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     let bad =
         |name: &str, pointer: &str, value: Value| Bad::new(scenario.name(name), pointer, value);
@@ -185,7 +184,7 @@ async fn all_gone(scenario: &Scenario, bad: &[Bad]) -> Result<()> {
 
 /// API-5, API-6, FIN-1, STA-8, VAL-3, VAL-4, VAL-5, VAL-19, VAL-20
 #[tokio::test]
-async fn fifty_good_actors_run_beside_bad_ones_that_are_told_what_is_wrong() {
+async fn invalid_actors_report_why_and_valid_ones_still_run() {
     Scenario::run("bad", async |scenario| {
         let good: Vec<String> = (0..GOOD)
             .map(|n| scenario.name(&format!("good-{n}")))
@@ -207,7 +206,7 @@ async fn fifty_good_actors_run_beside_bad_ones_that_are_told_what_is_wrong() {
         for bad in &bad {
             let workload = scenario.api::<Deployment>().get_opt(&bad.name).await?;
             assert!(workload.is_none(), "{} has a workload", bad.name);
-            // What only the API server can refuse has its queue first (QUE-4).
+            // If only the API server can refuse the workload, the queue is created before it does (QUE-4).
             if bad.reason != "ReconcileError" {
                 let queue = rabbitmq.queue(&format!("asya-{}", bad.name)).await?;
                 assert_eq!(queue, None);
@@ -228,7 +227,7 @@ async fn fifty_good_actors_run_beside_bad_ones_that_are_told_what_is_wrong() {
 
 /// VAL-19, VAL-20
 #[tokio::test]
-async fn a_running_actor_that_turns_bad_keeps_its_workload_and_its_queue() {
+async fn running_actor_that_becomes_invalid_keeps_workload_and_queue() {
     Scenario::run("turns-bad", async |scenario| {
         let rabbitmq = scenario.cluster().rabbitmq()?;
         let bad = accepted_by_the_crd(scenario);
@@ -274,7 +273,7 @@ async fn a_running_actor_that_turns_bad_keeps_its_workload_and_its_queue() {
     .await;
 }
 
-/// A CRD without any rule, as far as the API server lets one be.
+/// A CRD with as few rules as the API server allows.
 fn lax_crd() -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -294,7 +293,7 @@ fn lax_crd() -> Value {
     })
 }
 
-/// What today's CRD refuses, but lets be changed where it is stored.
+/// Actors that the current CRD refuses, but whose stored objects can still be updated.
 fn refused_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     let bad = |name: &str, pointer: &str, value: Value, says| {
         Bad::new(scenario.name(name), pointer, value).says(says)
@@ -321,8 +320,7 @@ fn refused_by_the_crd(scenario: &Scenario) -> Vec<Bad> {
     ]
 }
 
-/// What the API server lets nobody change but to correct it: nothing can be
-/// told in these.
+/// Actors of which the API server refuses any update that does not correct them, so their status cannot be written.
 fn frozen(scenario: &Scenario) -> Vec<Bad> {
     [
         ("negative", "/spec/workload/replicas", json!(-1)),
@@ -334,9 +332,9 @@ fn frozen(scenario: &Scenario) -> Vec<Bad> {
     .into()
 }
 
-/// API-6: actors which the CRD refuses today were stored before it did.
+/// API-6: actors stored before the CRD had the rule that refuses them now.
 #[tokio::test]
-async fn actors_stored_before_a_rule_existed_are_told_and_harm_no_other() {
+async fn actors_stored_before_a_rule_report_it_and_affect_no_other() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "older", async |scenario| {
@@ -391,7 +389,7 @@ async fn actors_stored_before_a_rule_existed_are_told_and_harm_no_other() {
 
 /// STA-7, FW-31
 #[tokio::test]
-async fn a_webhook_that_refuses_by_its_absence_is_told_and_its_end_is_noticed() {
+async fn unreachable_webhook_is_reported_until_it_is_removed() {
     Scenario::run("refused", async |scenario| {
         let name = scenario.name("policed");
         let policy = serde_json::from_value(json!({

@@ -1,4 +1,4 @@
-//! Actors whose workload another controller makes.
+//! Actors whose workload belongs to another controller.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::admission::{gets_sidecar, pod_of};
 
 const SOON: Duration = Duration::from_secs(30);
-/// Its pods are evicted one after another.
+/// Unbinding evicts the pods one by one.
 const UNBOUND: Duration = Duration::from_mins(1);
 /// BIND-40, BIND-41, BIND-45
 const BOUND_WITHIN: Duration = Duration::from_secs(5);
 
-/// An actor that binds to a Deployment.
+/// An actor that binds a Deployment.
 pub(crate) fn bound_actor(name: &str, deployment: &str) -> Value {
     json!({
         "apiVersion": "asya.sh/v1alpha1",
@@ -31,7 +31,7 @@ pub(crate) fn bound_actor(name: &str, deployment: &str) -> Value {
     })
 }
 
-/// A Deployment of somebody else.
+/// A user's Deployment.
 pub(crate) fn model(name: &str, replicas: i32) -> Result<Deployment> {
     let labels = json!({"app": name});
     Ok(serde_json::from_value(json!({
@@ -53,7 +53,7 @@ async fn create(scenario: &Scenario, name: &str, replicas: i32) -> Result<Deploy
         .await?)
 }
 
-/// Waits until the actor's status is as wished.
+/// Waits until the actor's status satisfies the predicate.
 pub(crate) async fn status_is(
     scenario: &Scenario,
     actor: &str,
@@ -102,7 +102,7 @@ async fn has_pods(scenario: &Scenario, app: &str, count: usize) -> Result<()> {
     .await
 }
 
-/// Starts the target's pods again, and waits until that is told.
+/// Restarts the target's pods, and waits until status reports them.
 async fn restarted(scenario: &Scenario, name: &str, target: &str) -> Result<()> {
     let restart = ["rollout", "restart", &format!("deployment/{target}")];
     scenario.kubectl(&restart).await?;
@@ -123,7 +123,7 @@ async fn restarted(scenario: &Scenario, name: &str, target: &str) -> Result<()> 
 
 /// BIND-3 to BIND-8, BIND-47, VAC-7
 #[tokio::test]
-async fn binding_has_its_queue_and_script_and_tells_its_target_and_pods() {
+async fn binding_creates_queue_and_script_and_reports_target_and_pods() {
     Scenario::run("binding", async |scenario| {
         let (name, target) = (scenario.name("bound"), "model");
         let made = create(scenario, target, 2).await?;
@@ -220,7 +220,7 @@ async fn binding_has_its_queue_and_script_and_tells_its_target_and_pods() {
 
 /// BIND-40, BIND-41, BIND-42
 #[tokio::test]
-async fn target_that_comes_goes_and_comes_again_is_bound_each_time() {
+async fn recreated_target_is_bound_again() {
     Scenario::run("comeback", async |scenario| {
         let (name, target) = (scenario.name("waits"), "late");
         scenario.apply(&bound_actor(&name, target)).await?;
@@ -268,7 +268,7 @@ async fn target_that_comes_goes_and_comes_again_is_bound_each_time() {
     .await;
 }
 
-/// Waits until the next actor would be younger: age is told to the second.
+/// Waits until the next actor would be younger: creation timestamps have a resolution of one second.
 pub(crate) async fn older_than_the_next(scenario: &Scenario, actor: &str) -> Result<()> {
     eventually("a second has passed", SOON, async || {
         let found = scenario.actors().get(actor).await?;
@@ -281,7 +281,7 @@ pub(crate) async fn older_than_the_next(scenario: &Scenario, actor: &str) -> Res
 
 /// BIND-2, BIND-5, BIND-45
 #[tokio::test]
-async fn target_has_one_actor_and_the_next_takes_over_when_that_goes() {
+async fn target_is_bound_by_one_actor_until_that_is_deleted() {
     Scenario::run("rivals", async |scenario| {
         let (first, second) = (scenario.name("first"), scenario.name("second"));
         create(scenario, "shared", 1).await?;

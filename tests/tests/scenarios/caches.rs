@@ -1,4 +1,4 @@
-//! What an operator holds in memory, told by what it asks the API server for.
+//! What the operator caches, judged by the lists and watches that it requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// The selectors by which each resource is listed or watched; empty for all of its objects.
+/// The selectors by which each resource is listed or watched; an empty one selects all objects.
 fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
     let mut selectors: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for read in reads {
@@ -34,7 +34,7 @@ fn selectors(reads: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<String>> {
 
 /// OPS-8, SEC-2
 #[tokio::test]
-async fn only_objects_of_ours_are_held_and_of_secrets_only_the_webhooks() {
+async fn caches_hold_only_owned_objects_and_the_webhooks_secret() {
     let _turn = own_cluster().await;
     let options = Options {
         keda: true,
@@ -57,12 +57,12 @@ async fn only_objects_of_ours_are_held_and_of_secrets_only_the_webhooks() {
         .await?;
         scenario.actor_status("held", "Running", SOON).await?;
         let found = selectors(&proxy.reads());
-        // Whoever scales our workloads may be anybody.
+        // An autoscaler of our workloads can be anyone's, so these cannot be selected by label.
         let whole = [
             "asyncactors",
             "horizontalpodautoscalers",
             "scaledobjects",
-            // Names of kinds that may be bound once they come.
+            // Watched to learn of kinds that can be bound once they are installed.
             "customresourcedefinitions",
         ];
         for (resource, selectors) in &found {

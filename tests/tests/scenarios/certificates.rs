@@ -1,4 +1,4 @@
-//! The webhook's certificates: one Secret, which the leader keeps whatever is done to it, and by which replicas serve.
+//! The webhook's certificates: the leader maintains and repairs one Secret, and replicas serve from it.
 
 mod rotation;
 
@@ -23,22 +23,22 @@ use serde_json::json;
 
 use crate::own_cluster;
 
-/// As the chart names them.
+/// The chart's name for it.
 const SERVICE: &str = "asya-operator-webhook";
 const SECRET: &str = "asya-operator-webhook-tls";
 const SOON: Duration = Duration::from_secs(20);
-/// CERT-2: from the death of a leader to the next one at work.
+/// CERT-2: from the leader's death until the next one works.
 const TAKEOVER: Duration = Duration::from_secs(15);
-/// CERT-3: from a change of the Secret to a replica that serves by it.
+/// CERT-3: from a change of the Secret until a replica serves it.
 const FOLLOWED: Duration = Duration::from_secs(2);
 
-/// An operator that keeps certificates, and a replica of the webhook that follows them.
+/// An operator that maintains certificates, and a webhook replica that follows them.
 struct Stage {
     cluster: Cluster,
     operator: Operator,
     secrets: Api<TlsSecret>,
     replica: Certificates,
-    /// Every private key that there was.
+    /// Every private key so far.
     keys: std::sync::Mutex<Vec<String>>,
 }
 
@@ -59,9 +59,9 @@ impl Stage {
         })
     }
 
-    /// Starts an instance that keeps certificates, with these flags besides.
+    /// Starts an instance that maintains certificates, with additional flags.
     async fn start(&self, name: &str, flags: &[&str]) -> Result<Instance> {
-        // No API server reaches the replica.
+        // No API server calls this replica, so short waits are enough.
         let args = ["--webhook-ca-spread=2s", "--webhook-ca-patience=1s"]
             .iter()
             .chain(flags)
@@ -92,7 +92,7 @@ impl Stage {
         Ok(secret)
     }
 
-    /// Waits until the Secret is as it should be and the replica serves by it.
+    /// Waits until the Secret is valid and the replica serves from it.
     async fn good(&self, what: &str) -> Result<TlsSecret> {
         let names = names(self.operator.namespace());
         let secret = eventually(format!("{what} is repaired"), SOON, async || {
@@ -120,7 +120,7 @@ impl Stage {
         Ok(secret)
     }
 
-    /// Puts this into the Secret, as a user's hand might, and waits for the repair.
+    /// Edits the Secret as a user might, and waits for the repair.
     async fn breaks(&self, what: &str, change: impl FnOnce(&mut Data)) -> Result<TlsSecret> {
         let before = self.secret().await?;
         let mut broken = before.clone();
@@ -155,7 +155,7 @@ impl Stage {
         let keys = self.keys.lock().unwrap();
         assert!(keys.len() > 10 && said.len() > 1000);
         for key in keys.iter() {
-            // In the Secret's form, too.
+            // Base64 as well, as in the Secret.
             let form = serde_json::to_string(&k8s_openapi::ByteString(key.clone().into_bytes()))?;
             let form = form.trim_matches('"').trim_end_matches('=');
             assert!(!said.contains(key) && !said.contains(form), "a private key");
@@ -165,7 +165,8 @@ impl Stage {
     }
 }
 
-/// What of this belongs into the webhook's Secret, and keys of authorities that differ from these: a hand can put one there.
+/// Keeps what belongs in the webhook's Secret, and CA keys that differ from `keys`, which a manual edit may have put
+/// there.
 fn in_webhooks_secret(data: Data, keys: &Data) -> Data {
     let (mut own, changed) = data.split();
     for key in [AUTHORITY_KEY, NEXT, NEXT_KEY] {
@@ -191,10 +192,10 @@ fn signer(secret: &TlsSecret) -> Fingerprint {
     secret.bundle().signer.unwrap().certificate.fingerprint
 }
 
-/// What somebody does to the Secret.
+/// An edit of the Secret.
 type Fault<'a> = &'a dyn Fn(&mut Data);
 
-/// A leaf of this authority, made by other settings or at another time.
+/// Puts a leaf of this CA into the Secret, made with other settings or at another time.
 fn put_leaf(data: &mut Data, authority: &Authority, settings: &Settings, made: Timestamp) {
     let leaf = authority.issue(settings, made).unwrap();
     data.set(LEAF, &leaf.certificate.pem());
@@ -203,7 +204,7 @@ fn put_leaf(data: &mut Data, authority: &Authority, settings: &Settings, made: T
 
 /// CERT-1, CERT-2, CERT-3, CERT-5, CERT-8
 #[tokio::test]
-async fn the_webhooks_certificates_are_kept_whatever_is_done_to_them() {
+async fn damaged_webhook_certificates_are_repaired() {
     let _turn = own_cluster().await;
     let options = Options {
         rabbitmq: false,
@@ -246,7 +247,7 @@ fn is_as_documented(secret: &TlsSecret) {
     assert_eq!(managers, ["asya-operator/certs"]);
 }
 
-/// The authority makes a new leaf, and stays.
+/// The CA issues a new leaf and stays.
 async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
     let ours = before.bundle().signer.map_err(Error::other)?;
     let other =
@@ -288,7 +289,7 @@ async fn leaves_are_repaired(stage: &Stage, before: &TlsSecret) -> Result<()> {
     Ok(())
 }
 
-/// The leaf serves on while another authority becomes known.
+/// The leaf keeps serving while a new CA is being distributed.
 async fn authorities_are_repaired(stage: &Stage) -> Result<()> {
     let before = stage.secret().await?;
     let repaired = stage
@@ -326,7 +327,7 @@ async fn the_next_leader_goes_on(stage: &Stage, first: &Instance, second: &Insta
     let before = stage.secret().await?;
     first.kill().await;
     let killed = Instant::now();
-    // What only a leader does shows that there is one.
+    // A repair that only a leader makes proves that there is one.
     let after = stage
         .breaks("a leaf without a leader", |data| data.set(LEAF, ""))
         .await?;

@@ -23,7 +23,7 @@ async fn id_of(cluster: &Cluster) -> Result<String> {
     Ok(system.metadata.uid.unwrap_or_default())
 }
 
-/// The operator of `cluster`, at the brokers of `brokers`, with a dead letter queue for each actor.
+/// Starts the operator of `cluster` on the brokers of `brokers`, with a dead letter queue for each actor.
 async fn operator(cluster: &Cluster, brokers: &Cluster) -> Result<Instance> {
     let mut values = default_values(brokers);
     values["leaderElection"] = json!({"enabled": false});
@@ -74,7 +74,7 @@ impl Second<'_> {
         Ok(actor["status"].clone())
     }
 
-    /// Waits for a condition with this reason; answers its message.
+    /// Waits for a condition with this reason, and returns its message.
     async fn says(&self, name: &str, reason: &str) -> Result<String> {
         let what = format!("{name} says {reason}");
         let mut message = String::new();
@@ -104,7 +104,7 @@ async fn send(first: &Cluster, transport: &str, queue: &str) -> Result<()> {
     Ok(())
 }
 
-/// All of them are there, and the dead letter queue is.
+/// Waits until the queue holds all messages and its dead letter queue exists.
 async fn holds_all(first: &Cluster, transport: &str, queue: &str) -> Result<()> {
     let what = format!("{queue} on {transport} holds its messages");
     let dlq = format!("{queue}-dlq");
@@ -174,7 +174,7 @@ async fn queue_of_another_cluster_is_a_conflict_and_outlives_the_actor_of_that_n
             holds_all(&first, transport, &queue).await?;
             scenario.actor_status(&name, "Running", SOON).await?;
 
-            // The first cluster gives the queue up, and the second takes it over.
+            // The first cluster releases the queue, and the second adopts it.
             let keeps = json!({"asya.sh/skip-queue-deletion": "true"});
             scenario.apply(&actor(&name, transport, &keeps)).await?;
             scenario

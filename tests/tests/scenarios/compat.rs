@@ -1,4 +1,4 @@
-//! What users of the former Go operator have works unchanged: manifests, Secrets and chart values.
+//! Manifests, Secrets and chart values of the former Go operator's users work unchanged.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{cluster_with_all, own_cluster};
 const ACTORS: &str = include_str!("../../corpus/former.yaml");
 const SECRETS: &str = include_str!("../../compat/secrets.yaml");
 const VALUES: &str = include_str!("../../../charts/asya-operator/tests/compat-values.yaml");
-/// The namespace that the manifests name.
+/// The namespace in the manifests.
 const NAMESPACE: &str = "compat";
 const SOON: Duration = Duration::from_mins(1);
 
-/// Their values, with nothing changed but the addresses of the brokers.
+/// The users' values, unchanged but for the broker addresses.
 fn values(cluster: &Cluster) -> Result<Value> {
     let mut values: Value = serde_saphyr::from_str(VALUES).map_err(Error::other)?;
     let rabbitmq = cluster.rabbitmq()?;
@@ -69,7 +69,7 @@ async fn reaches(cluster: &Cluster, actor: &str, wanted: &[&str]) -> Result<Dyna
     .await
 }
 
-/// The operator is installed with their values, and nothing of the harness's own helps it.
+/// Installs the operator with the users' values, and removes what the harness adds on its own.
 async fn install(cluster: &Cluster) -> Result<Operator> {
     let operator = Operator::install(cluster, values(cluster)?).await?;
     let secrets: Api<Secret> = Api::namespaced(cluster.client(), operator.namespace());
@@ -87,7 +87,7 @@ fn image(template: &PodTemplateSpec, container: &str) -> Option<String> {
     found.image.clone()
 }
 
-/// An environment variable of a container, as it is written.
+/// An environment variable of a container, as specified.
 fn variable(template: &PodTemplateSpec, container: &str, name: &str) -> Value {
     let pod = json!(template);
     let named = |list: &Value, name: &str| {
@@ -149,7 +149,7 @@ async fn end_on_rabbitmq(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Sidecars publish to the exchange that they have always published to.
+/// Messages published to the former operator's exchange reach the queues.
 async fn queues_take_messages(cluster: &Cluster) -> Result<()> {
     let rabbitmq = cluster.rabbitmq()?;
     for actor in ["rmq-worker", "happy-end"] {
@@ -163,7 +163,7 @@ async fn queues_take_messages(cluster: &Cluster) -> Result<()> {
 
 /// Compatibility (docs/spec/standalone.md); API-2, API-4, SEC-1, OPS-10, OPS-11, QUE-1
 #[tokio::test]
-async fn actors_secrets_and_values_of_the_former_operators_users_work_unchanged() {
+async fn manifests_and_values_of_the_former_operator_work_unchanged() {
     let _turn = own_cluster().await;
     let cluster = cluster_with_all().await;
     let works = async {

@@ -1,5 +1,5 @@
-//! A configuration that cannot work stops the controller and says where it is
-//! wrong. No cluster is needed: nothing is asked of one before that.
+//! A configuration that cannot work stops the controller with an error that names the mistake. No cluster is needed:
+//! the configuration is validated before the first request to one.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use asya_tests::operator::bin_folder;
 use tokio::process::Command;
 
-/// What the controller ends with.
+/// Exit status and output of the controller.
 struct Ended {
     code: Option<i32>,
     said: String,
@@ -44,13 +44,13 @@ async fn stops(args: &[&str], env: &[(&str, &str)], says: &[&str]) {
             "{args:?} {env:?}: {text} is not in\n{said}"
         );
     }
-    // Not even a wrong configuration is a reason to panic.
+    // An invalid configuration is reported without a panic.
     assert!(!said.contains("panicked"), "{said}");
 }
 
 /// OPS-2, OPS-3, RMQ-1
 #[tokio::test]
-async fn a_broken_transport_configuration_names_the_path_of_the_wrong_key() {
+async fn invalid_transport_configuration_is_reported_with_its_path() {
     let rabbitmq = |config: &str| {
         format!(
             r#"{{"transports": {{"main": {{"type": "rabbitmq", "enabled": true, "config": {config}}}}}}}"#
@@ -67,7 +67,7 @@ async fn a_broken_transport_configuration_names_the_path_of_the_wrong_key() {
         (rabbitmq("{}"), "transports.main.config.host: must be set"),
         (r#"{"transports": {"main": {"type": "pigeon"}}}"#.to_owned(), r#"transports.main.type: "pigeon" is not a type"#),
         (r#"{"transports": {"main": {"enabled": true}}}"#.to_owned(), "transports.main: missing field `type`"),
-        // One that nobody can use yet is checked, too.
+        // A disabled transport is validated, too.
         (r#"{"transports": {"off": {"type": "sqs", "enabled": false, "config": {"regoin": "x"}}}}"#.to_owned(), "transports.off.config.regoin: unknown"),
     ] {
         stops(&[], &[("ASYA_TRANSPORT_CONFIG", &config)], &["ASYA_TRANSPORT_CONFIG", says]).await;
@@ -76,7 +76,7 @@ async fn a_broken_transport_configuration_names_the_path_of_the_wrong_key() {
 
 /// OPS-1, OPS-2, QUE-12
 #[tokio::test]
-async fn a_bad_variable_or_flag_is_named() {
+async fn invalid_variable_or_flag_is_named() {
     for (variable, value, says) in [
         (
             "ASYA_SIDECAR_DEFAULT_RESOURCES",
@@ -113,7 +113,7 @@ async fn a_bad_variable_or_flag_is_named() {
 
 /// RUN-1
 #[tokio::test]
-async fn a_script_that_is_named_and_missing_or_empty_stops_the_start() {
+async fn missing_or_empty_runtime_script_stops_the_start() {
     for variable in ["ASYA_RUNTIME_SCRIPT_PATH", "ASYA_RUNTIME_LOCAL_PATH"] {
         for (path, says) in [
             ("/nowhere/runtime.py", "No such file"),
@@ -124,15 +124,15 @@ async fn a_script_that_is_named_and_missing_or_empty_stops_the_start() {
     }
 }
 
-/// OPS-1: an address that is taken is told with its flag, not found out by a probe.
+/// OPS-1: a port that is in use is reported with its flag, instead of surfacing as a failed probe.
 #[tokio::test]
-async fn a_port_that_is_taken_stops_the_start_and_names_its_flag() {
+async fn port_in_use_stops_the_start_and_names_its_flag() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = std::env::temp_dir().join(format!("asya-config-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let kubeconfig = folder.join("kubeconfig");
-    // Nothing listens there: the port is looked at first.
+    // Nothing listens there: ports are bound before the API server is contacted.
     let content = serde_json::json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],

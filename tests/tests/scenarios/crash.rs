@@ -1,5 +1,4 @@
-//! The operator is killed at some write, again and again, and ends where it
-//! would have ended.
+//! The operator is killed at one write after another, and still converges to the same result.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +27,7 @@ const MOMENTS: [Moment; 3] = [
     Moment::AfterAnswering,
 ];
 
-/// Numbers that are the same for the same seed (xorshift).
+/// A seeded pseudo-random sequence (xorshift).
 struct Numbers(u64);
 
 impl Numbers {
@@ -68,7 +67,7 @@ struct Crash<'a> {
     kubernetes: CountingProxy,
     broker: CountingProxy,
     instance: Instance,
-    /// As they were applied last.
+    /// The actors as last applied.
     actors: Vec<Value>,
     version: u32,
 }
@@ -112,8 +111,7 @@ impl Crash<'_> {
         apply_all(self.scenario, &self.actors).await
     }
 
-    /// Whether everything is as it should be after a step; nothing twice,
-    /// nothing left.
+    /// Whether the step has converged, with no duplicates and no leftovers.
     async fn settled(&self, step: Step) -> Result<(), NotYet> {
         let (scenario, all) = (self.scenario, ListParams::default());
         let deployments = scenario.api::<Deployment>().list(&all).await?.items;
@@ -203,8 +201,7 @@ impl Crash<'_> {
         eventually(what, CONVERGED, async || self.settled(step).await).await
     }
 
-    /// Takes a step and, if it was struck, goes on with a new process. Tells
-    /// whether it was.
+    /// Takes a step, and restarts the operator if it was killed. Returns whether it was.
     async fn survives(&mut self, step: Step, what: &str) -> Result<bool> {
         self.take(step).await?;
         tokio::select! {
@@ -214,7 +211,7 @@ impl Crash<'_> {
         }
         self.kubernetes.disarm();
         self.broker.disarm();
-        // It may have been struck at the very last write.
+        // The kill may have hit the very last write.
         let died = self.instance.process().exited().is_some();
         if died {
             self.instance.restart().await?;
@@ -227,13 +224,13 @@ impl Crash<'_> {
 
 /// FIN-1, FIN-2, FIN-3, FW-2, QUE-2, RUN-2, WRK-1
 #[tokio::test]
-async fn an_operator_killed_at_any_write_ends_where_it_would_have_ended() {
+async fn operator_killed_at_any_write_still_converges() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "crash", async |scenario| {
         let kubernetes = CountingProxy::to_api_server(&cluster).await?;
         let broker = CountingProxy::to_rabbitmq(&cluster).await?;
-        // Without a lease, so that the next one starts at once.
+        // Without leader election, so that the next process need not wait for the lease.
         let values = json!({
             "leaderElection": {"enabled": false},
             "transports": {"rabbitmq": {"config": {"management": {"port": broker.port()}}}},
@@ -257,7 +254,7 @@ async fn an_operator_killed_at_any_write_ends_where_it_would_have_ended() {
             version: 0,
         };
 
-        // Undisturbed, to know how many writes there are to strike at.
+        // An undisturbed run counts the writes that can be struck.
         let mut writes = BTreeMap::new();
         for step in STEPS {
             let before = crash.written();
@@ -302,11 +299,11 @@ async fn an_operator_killed_at_any_write_ends_where_it_would_have_ended() {
 
 /// FW-9, FW-12, OPS-6
 #[tokio::test]
-async fn an_operator_goes_on_when_the_api_server_comes_back() {
+async fn operator_resumes_when_the_api_server_returns() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "outage", async |scenario| {
-        // Without a lease, which a long outage would cost.
+        // Without leader election: a long outage would lose the lease.
         let operator =
             Operator::install(&cluster, json!({"leaderElection": {"enabled": false}})).await?;
         let instance = operator.start("operator").await?;
@@ -341,7 +338,7 @@ async fn an_operator_goes_on_when_the_api_server_comes_back() {
 
 /// FIN-2, FIN-3, RMQ-4
 #[tokio::test]
-async fn a_queue_that_was_made_and_not_yet_bound_goes_with_its_actor() {
+async fn unbound_queue_is_deleted_with_its_actor() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "unbound", async |scenario| {
@@ -352,7 +349,7 @@ async fn a_queue_that_was_made_and_not_yet_bound_goes_with_its_actor() {
         });
         let operator = Operator::install(&cluster, values).await?;
         let mut instance = operator.start("crashing").await?;
-        // After the queue and the exchange.
+        // Strike once the queue and the exchange have been declared.
         broker.strike(3, Moment::BeforeForwarding, instance.killer());
         let name = scenario.name("half");
         let queue = format!("asya-{name}");

@@ -1,5 +1,4 @@
-//! The CRD on a real API server, whose schema, cost limits and handling of old
-//! objects no evaluator of ours has.
+//! The CRD on a real API server: only that covers its schema validation, cost limits and ratcheting.
 
 use asya_crds::corpus::{Case, cases, former_actors};
 use asya_tests::Result;
@@ -17,7 +16,7 @@ const NAMESPACE: &str = "corpus";
 /// BIND-11, BIND-12, BIND-13, BIND-14, BIND-15, BIND-16, BIND-17, BIND-18,
 /// BIND-19
 #[tokio::test]
-async fn the_crd_accepts_and_refuses_what_it_should() {
+async fn crd_accepts_and_refuses_what_it_should() {
     let _turn = own_cluster().await;
     let options = Options {
         rabbitmq: false,
@@ -51,7 +50,7 @@ async fn the_crd_accepts_and_refuses_what_it_should() {
         let stored = create(&api, &actor).await.unwrap();
         assert_eq!(stored.data["spec"], actor["spec"]);
     }
-    // What kubectl knows of the API is older than the CRD.
+    // Use a fresh discovery cache: kubectl's predates the CRD.
     let fresh = format!("--cache-dir={}", cluster.folder().join("fresh").display());
     let text = cluster
         .kubectl(&["explain", "asya.spec.scaling", &fresh])
@@ -66,8 +65,7 @@ fn actors(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &resource)
 }
 
-/// Applies a CRD and waits until the API server judges by it: it loads a new
-/// schema some time after it has answered.
+/// Applies a CRD and waits until the API server enforces it: a new schema takes effect some time after the response.
 async fn apply_crd(cluster: &Cluster, crd: &Value) {
     let file = cluster.folder().join("crd.json");
     std::fs::write(&file, crd.to_string()).unwrap();
@@ -113,8 +111,7 @@ async fn apply_crd(cluster: &Cluster, crd: &Value) {
     .unwrap();
 }
 
-/// The CRD as one of before its rules, and of before their cost had to be
-/// bounded.
+/// The CRD as it was before it had validation rules, and before their cost had to be bounded.
 fn without_rules(crd: Value) -> Value {
     match crd {
         Value::Object(fields) => fields
@@ -127,10 +124,10 @@ fn without_rules(crd: Value) -> Value {
     }
 }
 
-/// What the rules refuse, as objects that are there already.
+/// Objects that violate the rules and are stored already.
 fn refused_at_creation() -> Vec<DynamicObject> {
     let refused = cases().unwrap().into_iter().filter(|case| {
-        // A negative number of replicas never passed: the scale subresource refuses it, too.
+        // Negative replicas were never admitted: the scale subresource refuses them, too.
         case.old.is_none()
             && case
                 .refusal
@@ -150,7 +147,7 @@ fn refused_at_creation() -> Vec<DynamicObject> {
     old
 }
 
-/// Labels, status and the end of an actor do not depend on its spec.
+/// An actor's labels, status and deletion do not depend on its spec.
 async fn stays_writable(api: &Api<DynamicObject>, actor: &DynamicObject) {
     let name = actor.metadata.name.as_deref().unwrap();
     let params = PatchParams::default();

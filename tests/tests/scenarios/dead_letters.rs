@@ -1,4 +1,4 @@
-//! Dead letter queues, and queues that cannot fill them.
+//! Dead letter queues, and queues that cannot feed them.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// QUE-14, FIN-2, RMQ-5, OPS-7
 #[tokio::test]
-async fn dead_letters_outlive_their_actor_and_an_empty_queue_for_them_does_not() {
+async fn only_an_empty_dead_letter_queue_is_deleted_with_its_actor() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "dead", async |scenario| {
@@ -34,7 +34,7 @@ async fn dead_letters_outlive_their_actor_and_an_empty_queue_for_them_does_not()
         let mut actors = names.clone().map(|name| minimal_actor(&name));
         actors[2]["spec"]["transport"] = json!("shared");
 
-        // What an operator before this one may have made, without a type.
+        // A classic queue, as an earlier operator that set no type may have declared it.
         let dlq = format!("{}-dlq", queues[3]);
         let arguments = json!({
             "x-queue-type": "classic", "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dlq,
@@ -63,7 +63,7 @@ async fn dead_letters_outlive_their_actor_and_an_empty_queue_for_them_does_not()
         };
         delete(&names[1]).await?;
         first.stop().await?;
-        // What was made for them is remembered, whatever is configured by now.
+        // Dead letter queues that were created are remembered, whatever is configured now.
         let _second = install(false).await?.start("two").await?;
         for name in [&names[0], &names[2], &names[3]] {
             delete(name).await?;

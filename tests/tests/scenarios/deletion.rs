@@ -1,4 +1,4 @@
-//! Actors go whatever else happens, and nothing of theirs stays behind.
+//! Actors are deleted whatever else happens, and nothing of theirs is left behind.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
-/// A lost broker is tried again ever more slowly.
+/// Allows for the backoff after a lost broker.
 const LATER: Duration = Duration::from_mins(2);
 
 async fn has_queue(cluster: &Cluster, actor: &str) -> Result<bool> {
@@ -34,7 +34,7 @@ async fn running(scenario: &Scenario, base: &str) -> Result<String> {
 
 /// FIN-2
 #[tokio::test]
-async fn foreground_deletion_takes_pods_and_workload_before_the_queue_and_the_actor() {
+async fn foreground_deletion_removes_pods_before_the_queue() {
     Scenario::run("foreground", async |scenario| {
         let name = scenario.name("watched");
         let mut actor = minimal_actor(&name);
@@ -49,7 +49,7 @@ async fn foreground_deletion_takes_pods_and_workload_before_the_queue_and_the_ac
         let pods = ListParams::default().labels(&format!("asya.sh/asya={name}"));
         let mut queue_stood = false;
         eventually("its pods are gone", SOON, async || {
-            // The queue first: what is seen of the pods then is no older.
+            // Read the queue first: the pods that are listed next are then no older.
             let queue = has_queue(scenario.cluster(), &name)
                 .await
                 .map_err(NotYet::new)?;
@@ -69,9 +69,9 @@ async fn foreground_deletion_takes_pods_and_workload_before_the_queue_and_the_ac
     .await;
 }
 
-/// FIN-2, STA-4 row 1: whether or not there is anything to take down, and whoever else holds it.
+/// FIN-2, STA-4 row 1: whether or not there is anything to delete, and whoever else holds a finalizer.
 #[tokio::test]
-async fn end_in_one_pass_is_told_too_and_a_longer_one_tells_what_becomes_of_each_object() {
+async fn deletion_reports_progress_even_if_one_reconcile_completes_it() {
     Scenario::run("ends", async |scenario| {
         let (empty, full) = (scenario.name("empty"), scenario.name("full"));
         let mut nothing = minimal_actor(&empty);
@@ -118,9 +118,9 @@ async fn end_in_one_pass_is_told_too_and_a_longer_one_tells_what_becomes_of_each
     .await;
 }
 
-/// FIN-2, STA-7: somebody's policy keeps a child.
+/// FIN-2, STA-7: an admission policy refuses the deletion of a child.
 #[tokio::test]
-async fn actor_whose_workload_nobody_may_delete_says_so_and_goes_once_that_is_allowed() {
+async fn refused_workload_deletion_is_reported_and_retried() {
     Scenario::run("kept", async |scenario| {
         let name = running(scenario, "kept").await?;
         let (namespace, policy) = (scenario.namespace(), scenario.name("keep"));
@@ -172,7 +172,7 @@ async fn actor_whose_workload_nobody_may_delete_says_so_and_goes_once_that_is_al
             check(tried.is_ok(), "nobody may delete it")
         })
         .await?;
-        // A change of the spec is an event.
+        // A change of the spec triggers a reconcile.
         let change = json!({"spec": {"timeout": {"processing": 301}}});
         actors
             .patch(&name, &PatchParams::default(), &Patch::Merge(change))
@@ -183,7 +183,7 @@ async fn actor_whose_workload_nobody_may_delete_says_so_and_goes_once_that_is_al
     .await;
 }
 
-/// Deletes an actor, and waits until its status says what holds it.
+/// Deletes an actor, and waits until its status reports what blocks the deletion.
 async fn held(scenario: &Scenario, name: &str, says: &str) -> Result<()> {
     let actors = scenario.actors();
     actors.delete(name, &DeleteParams::default()).await?;
@@ -220,7 +220,7 @@ async fn forget_password(cluster: &Cluster, namespace: &str) -> Result<()> {
 
 /// FIN-3, FIN-5, SEC-1
 #[tokio::test]
-async fn an_actor_waits_for_its_broker_and_its_credentials_and_goes_with_its_namespace() {
+async fn deletion_waits_for_broker_and_credentials_and_completes_with_the_namespace() {
     let _turn = own_cluster().await;
     let options = Options {
         own_rabbitmq: true,
@@ -239,11 +239,11 @@ async fn an_actor_waits_for_its_broker_and_its_credentials_and_goes_with_its_nam
         scenario.actor_gone(&name, LATER).await?;
         assert!(!has_queue(&cluster, &name).await?, "the queue leaked");
 
-        // From here on the password is in the actors' namespace alone.
+        // From here on the password exists only in the actors' namespace.
         forget_password(&cluster, operator.namespace()).await?;
         let name = running(scenario, "password").await?;
         forget_password(&cluster, scenario.namespace()).await?;
-        // What has been read before would serve for some minutes.
+        // Restart, since a cached password would work for some more minutes.
         instance.stop().await?;
         instance.restart().await?;
         instance.wait_ready().await?;

@@ -21,13 +21,13 @@ use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::operator::Operator;
 
 const SOON: Duration = Duration::from_mins(1);
-/// Counts are taken every 15 s, and twice before they are believed.
+/// The queue is counted every 15 s, and must be empty twice in a row.
 const EMPTIED: Duration = Duration::from_mins(2);
-/// Status follows the broker's counts within a minute and a half.
+/// Status follows the broker's counts within 90 seconds.
 const COUNTED: Duration = Duration::from_mins(3);
 const MESSAGES: usize = 7;
 
-/// A running actor of this policy, with messages in its queue.
+/// A running actor with this deletion policy and messages in its queue.
 async fn with_messages(scenario: &Scenario, base: &str, policy: &str) -> Result<(String, String)> {
     let name = scenario.name(base);
     let mut actor = minimal_actor(&name);
@@ -100,7 +100,7 @@ async fn actor_whose_queue_is_not_empty_is_not_deleted_and_keeps_working() {
             |status| status["queuedMessages"] == MESSAGES,
         )
         .await?;
-        // The webhook of this cluster refuses nothing, so it is the finalizer that holds the actor.
+        // The webhook is not enforced in this cluster, so it is the finalizer that keeps the actor.
         scenario
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
@@ -148,7 +148,7 @@ fn image(deployment: &Deployment) -> Option<&str> {
     template.spec.as_ref()?.containers[0].image.as_deref()
 }
 
-/// QUE-41, FW-21: the deletion raises the generation, which is no reason to apply anything again.
+/// QUE-41, FW-21: a deletion raises the generation, which is no reason to apply children again.
 #[tokio::test]
 async fn draining_actor_that_is_reconciled_once_keeps_its_pods_as_they_are_until_its_queue_is_empty()
  {
@@ -206,7 +206,7 @@ async fn actor_that_is_deleted_in_the_foreground_gets_its_pods_back_until_its_qu
             "--cascade=foreground",
             "--wait=false",
         ];
-        // The garbage collector is quicker than anybody who would hold it up.
+        // The garbage collector deletes the workload before the operator could prevent it.
         scenario.kubectl(&delete).await?;
         waits(scenario, &name, "QueueDraining").await?;
         eventually("its pods receive again", EMPTIED, async || {
@@ -260,7 +260,7 @@ async fn containers(scenario: &Scenario, app: &str) -> Result<Vec<(String, Vec<S
         .collect())
 }
 
-/// QUE-41, QUE-42: pods that start meanwhile get the sidecar, and at the end none has it.
+/// QUE-41, QUE-42: pods that start while draining get the sidecar, and in the end no pod has it.
 #[tokio::test]
 async fn draining_binding_is_injected_until_its_queue_is_empty() {
     Scenario::run("drainbound", async |scenario| {

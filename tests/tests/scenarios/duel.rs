@@ -1,4 +1,4 @@
-//! Somebody else who sets the number of pods of an actor that does not scale, and never tires of it.
+//! Another controller keeps changing the replicas of an actor that does not scale.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::binding::{condition, status_is};
 use crate::minimal_actor;
 use crate::scaling::SOON;
 
-/// Twice as long as the longest pause that may come in this time.
+/// Twice the longest backoff delay within this time.
 const WATCHED: Duration = Duration::from_secs(80);
-/// Five at once; then after 10 s, 20 s, 40 s; and a few more, since a pass may come before it has seen what the last
-/// one told. Without an end to it there would be one a second.
+/// Five at once, then after 10 s, 20 s and 40 s, plus a few, since a reconcile may start before it observes the status
+/// that the previous one wrote. Without backoff there would be one a second.
 const MOST: usize = 14;
 
 async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
@@ -25,7 +25,7 @@ async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
     Ok(live.spec.and_then(|spec| spec.replicas))
 }
 
-/// Sets the number as often as it is another one. Answers how often it was.
+/// Sets the replicas whenever they differ. Returns how often.
 async fn insists(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> {
     let params = PatchParams {
         field_manager: Some("night-shift".to_owned()),
@@ -69,7 +69,7 @@ async fn who_sets_replicas_again_and_again_is_named_and_answered_more_and_more_s
         assert_eq!(condition(&status, "Ready").0, "True", "{status}");
         scenario.event("FieldConflict", SOON).await?;
 
-        // What the actor itself asks for waits for nothing.
+        // A change of the actor itself is applied without backoff.
         actor["spec"]["workload"]["replicas"] = json!(2);
         scenario.apply(&actor).await?;
         eventually("the actor's new number counts", SOON, async || {

@@ -1,4 +1,4 @@
-//! Events on actors: each says what is so, and no more of them are written than needed.
+//! Events on actors state what is currently true, and are written no more often than needed.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// The texts of the Events about an actor, with how often each was told.
+/// The texts of an actor's Events, each with its count.
 async fn texts(scenario: &Scenario, actor: &str) -> Result<Vec<(String, i32)>, NotYet> {
     let all = scenario.api::<Event>().list(&ListParams::default()).await?;
     let about = all.into_iter().filter(|event| {
@@ -30,7 +30,7 @@ async fn texts(scenario: &Scenario, actor: &str) -> Result<Vec<(String, i32)>, N
     Ok(texts)
 }
 
-/// An actor that sets a command, which is ours to set.
+/// An actor that sets a command, which only the operator may set.
 fn with_command(actor: &str) -> Value {
     let mut manifest = minimal_actor(actor);
     manifest["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] =
@@ -40,7 +40,7 @@ fn with_command(actor: &str) -> Value {
 
 /// OPS-7
 #[tokio::test]
-async fn event_always_tells_what_is_so_and_the_same_again_is_counted() {
+async fn events_are_current_and_repeats_are_counted() {
     Scenario::run("events", async |scenario| {
         let name = scenario.name("told");
         let mut reserved = minimal_actor(&name);
@@ -67,7 +67,7 @@ async fn event_always_tells_what_is_so_and_the_same_again_is_counted() {
         expected(&reserved, &[(command, 1), (sidecar, 1)]).await?;
         expected(&with_command, &[(command, 2), (sidecar, 1)]).await?;
 
-        // One that somebody deleted is made anew.
+        // A deleted Event is created again.
         let events = scenario.api::<Event>();
         events
             .delete_collection(&DeleteParams::default(), &ListParams::default())
@@ -77,9 +77,9 @@ async fn event_always_tells_what_is_so_and_the_same_again_is_counted() {
     .await;
 }
 
-/// OPS-7: names of before VAL-11 may be long, and so may be what is wrong.
+/// OPS-7: actors from before VAL-11 may have long names, and error texts may be long, too.
 #[tokio::test]
-async fn long_names_and_long_texts_are_told_by_an_event_too() {
+async fn long_names_and_texts_fit_into_an_event() {
     Scenario::run("long", async |scenario| {
         let name = format!("{}.{}", "a".repeat(199), "b".repeat(50));
         let mut actor = minimal_actor(&name);

@@ -1,4 +1,4 @@
-//! What the former operator left behind is taken over where it stands.
+//! Objects of the former operator are taken over in place.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -20,15 +20,15 @@ use crate::steady::{PASSES, Writes};
 use crate::{api, cluster_with_all, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
-/// The field manager that every Go program has which names none.
+/// The former operator's field manager: by default that is the name of its binary.
 const MANAGER: &str = "manager";
 const ROLE: &str = "arn:aws:iam::000000000000:role/reader";
-/// On RabbitMQ with two pods, on RabbitMQ with as many as KEDA says, on SQS with a role.
-/// Messages in each of RabbitMQ's queues.
+/// Messages in each RabbitMQ queue.
 const FILLED: u32 = 12;
+/// On RabbitMQ with two pods, on RabbitMQ scaled by KEDA, and on SQS with a role.
 const ACTORS: [&str; 3] = ["worker", "scaled", "reader"];
 
-/// What it wrote: whole objects, by PUT.
+/// The former operator writes whole objects, by PUT.
 pub(crate) fn as_the_former() -> PostParams {
     PostParams {
         field_manager: Some(MANAGER.to_owned()),
@@ -36,7 +36,7 @@ pub(crate) fn as_the_former() -> PostParams {
     }
 }
 
-/// An actor as it is stored: defaults written out, the finalizer on it.
+/// An actor as stored: with its defaults and the finalizer.
 pub(crate) fn actor(name: &str) -> Value {
     let scaling = if name == "scaled" {
         json!({"enabled": true, "minReplicas": 0, "maxReplicas": 10, "queueLength": 5, "pollingInterval": 1, "cooldownPeriod": 60})
@@ -67,7 +67,7 @@ pub(crate) fn actor(name: &str) -> Value {
     })
 }
 
-/// A status as it wrote it, with fields that we do not write for every actor.
+/// A status as the former operator wrote it, including fields that we do not write for every actor.
 fn status(scenario: &Scenario, name: &str) -> Value {
     let condition = |kind: &str, reason: &str| {
         json!({
@@ -102,7 +102,7 @@ fn owned(name: &str, uid: &str) -> Value {
     }]})
 }
 
-/// The actor of a child's name.
+/// The actor that a child belongs to, by the child's name.
 fn owner(child: &str) -> &str {
     let child = child.strip_prefix("asya-").unwrap_or(child);
     child.strip_suffix("-trigger-auth").unwrap_or(child)
@@ -152,13 +152,13 @@ pub(crate) fn deployment(name: &str, uid: &str) -> Value {
             let pod = &mut deployment["spec"]["template"]["spec"];
             pod["serviceAccountName"] = json!("asya-reader");
         }
-        // Who scales writes the number.
+        // The replicas are left to the autoscaler.
         _ => {}
     }
     deployment
 }
 
-/// All that it made for an actor besides the queue.
+/// Everything that the former operator created for an actor, except the queue.
 fn children(scenario: &Scenario, name: &str, uid: &str) -> Vec<Value> {
     let mut children = Vec::new();
     if name == "reader" {
@@ -204,7 +204,7 @@ fn scaling(scenario: &Scenario, name: &str, uid: &str) -> [Value; 2] {
     [login, scaled]
 }
 
-/// What all actors of the namespace share.
+/// The runtime script, which all actors of the namespace share.
 fn script() -> Value {
     json!({
         "apiVersion": "v1",
@@ -216,7 +216,7 @@ fn script() -> Value {
     })
 }
 
-/// Everything as it stood when the former operator was stopped. Answers the objects that it made.
+/// Recreates the state in which the former operator was stopped. Returns its objects.
 async fn leave(scenario: &Scenario) -> Result<Vec<DynamicObject>> {
     let mut made = Vec::new();
     let create = async |object: &Value| {
@@ -262,7 +262,8 @@ async fn fill_queues(scenario: &Scenario) -> Result<()> {
         for number in 0..FILLED {
             assert!(rabbitmq.publish("", queue, &number.to_string()).await?);
         }
-        // The broker counts now and then: KEDA would put to sleep what never had a message that counts.
+        // The broker updates its counts periodically: wait, or KEDA would scale to zero an actor whose messages were
+        // never counted.
         eventually(format_args!("{queue} is counted"), SOON, async || {
             let seen = rabbitmq.queue(queue).await?;
             let counted = seen.and_then(|it| it.messages_ready);
@@ -287,7 +288,7 @@ async fn queues_are_full(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Every number of replicas that a Deployment asks for from now on.
+/// Every number of replicas that the Deployment asks for from now on.
 async fn replicas_of(scenario: &Scenario, name: &'static str) -> Result<Arc<Mutex<BTreeSet<i32>>>> {
     let deployments = scenario.api::<Deployment>();
     let from = deployments.get(name).await?.resource_version();
@@ -307,7 +308,7 @@ async fn replicas_of(scenario: &Scenario, name: &'static str) -> Result<Arc<Mute
     Ok(seen)
 }
 
-/// Waits until an actor runs as we see it, and its pods have been rolled.
+/// Waits until an actor is Running with our labels, and its pods have been rolled.
 async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     eventually(
@@ -365,7 +366,7 @@ async fn taken_over(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What it made stands where it stood.
+/// Every object of the former operator still exists with its uid.
 async fn in_place(scenario: &Scenario, made: &[DynamicObject]) -> Result<()> {
     for object in made {
         let text = json!(object);
@@ -386,7 +387,7 @@ async fn in_place(scenario: &Scenario, made: &[DynamicObject]) -> Result<()> {
 
 /// WRK-7, FIN-1, RUN-1, KEDA-1, KEDA-7, SA-1, QUE-6, STA-8
 #[tokio::test]
-async fn children_of_the_former_operator_are_taken_over_in_place_and_no_message_is_lost() {
+async fn children_of_the_former_operator_are_adopted_without_losing_messages() {
     let _turn = own_cluster().await;
     let cluster = cluster_with_all().await;
     Scenario::run_on(Ok((*cluster).clone()), "former", async |scenario| {
@@ -447,7 +448,7 @@ async fn children_of_the_former_operator_are_taken_over_in_place_and_no_message_
         .await?;
         writes.end().await?;
         assert_eq!(writes.since(rest).await?, []);
-        // Last: who reads messages takes them out of sight for a while, which a status tells.
+        // Last, because reading makes messages invisible for a while, which a status would show.
         queues_are_full(scenario).await
     })
     .await;

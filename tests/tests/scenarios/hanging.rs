@@ -1,4 +1,4 @@
-//! A broker that takes connections and says nothing, and one that answers late.
+//! A broker that accepts connections and never responds, and one that responds slowly.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const HANG: usize = 50;
 const FINE: usize = 20;
-/// Actors on the other broker may take so many times as long as without. Held up by the one that hangs
-/// they would wait for a call to end, which takes 10 s: two or three times as long as it takes to make
-/// them all. The rest is what two runs differ on a busy machine.
+/// How much longer actors on the healthy broker may take. If the hanging broker blocked them, they would wait for a
+/// call to time out, which takes 10 s: two or three times as long as creating all of them. The rest allows for two runs
+/// to differ on a busy machine.
 const RATIO: f64 = 1.75;
 
-/// Takes connections until the end of the test, and answers none.
+/// Accepts connections until the end of the test, and never responds.
 async fn silence() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -54,7 +54,7 @@ fn actors(
     (names, actors)
 }
 
-/// From their application, all at once, until all of them run.
+/// The time from applying all of them at once until all are Running.
 async fn time_to_run(scenario: &Scenario, stem: &str) -> Result<Duration> {
     let (names, actors) = actors(scenario, stem, FINE, "rabbitmq");
     let started = Instant::now();
@@ -65,7 +65,7 @@ async fn time_to_run(scenario: &Scenario, stem: &str) -> Result<Duration> {
 
 /// QUE-9, QUE-5, STA-4
 #[tokio::test]
-async fn broker_that_hangs_slows_down_no_actor_on_another() {
+async fn hanging_broker_does_not_slow_actors_on_another() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "hanging", async |scenario| {
@@ -75,7 +75,7 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
         });
         let operator = Operator::install(&cluster, json!({"transports": {"mute": mute}})).await?;
         let _instance = operator.start("one").await?;
-        // The first of all shows what a warm operator needs, not what a new namespace costs.
+        // The first batch warms up the operator and the namespace, so that neither is measured.
         time_to_run(scenario, "warm").await?;
         let quiet = quiet().await;
         let without = time_to_run(scenario, "without").await?;
@@ -97,7 +97,7 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
         assert!(ratio <= RATIO, "{ratio}");
         drop(quiet);
 
-        // And those on the broker that hangs say so, each of them.
+        // Every actor on the hanging broker reports it.
         eventually("the others tell why", Duration::from_mins(2), async || {
             let actors = scenario.actors().list(&ListParams::default()).await?;
             let told = actors.iter().filter(|actor| actor.data["status"]["status"] == "TransportError");
@@ -110,17 +110,17 @@ async fn broker_that_hangs_slows_down_no_actor_on_another() {
 }
 
 const SLOW: usize = 200;
-/// The best of so many runs, without and with the slow broker: other programs disturb each of them.
+/// The best of this many runs with and without the slow broker counts, since other programs disturb each of them.
 const RUNS: usize = 3;
 
-/// How long after its creation an actor is Running, on average. Their applications one after the other, and the last of
-/// them all, would tell of the machine.
+/// The average time from an actor's creation until it is Running. The time from the first application to the last actor
+/// would mostly measure the machine.
 async fn time_to_converge(scenario: &Scenario, stem: &str) -> Result<Duration> {
     let audit = scenario.cluster().audit();
     let mark = audit.mark().await?;
     let (names, actors) = actors(scenario, stem, FINE, "rabbitmq");
     apply_all(scenario, &actors).await?;
-    // Only these: to list those on the other broker, too, would disturb what is timed.
+    // List only these actors: listing those on the other broker, too, would distort the measurement.
     let batch = ListParams::default().labels(&format!("batch={stem}"));
     eventually("all are Running", Duration::from_mins(1), async || {
         let actors = scenario.actors().list(&batch).await?;
@@ -190,7 +190,7 @@ async fn broker_that_answers_late_slows_down_no_actor_on_another() {
         assert!(ratio <= 1.25, "{ratio}");
         drop(quiet);
 
-        // Those on the slow broker get their turn.
+        // Actors on the slow broker are served as well.
         proxy.delay([]);
         all_running(scenario, &names).await
     })

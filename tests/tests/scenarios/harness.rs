@@ -1,4 +1,4 @@
-//! The cluster itself does what scenarios rely on.
+//! The test cluster itself does what scenarios rely on.
 
 use std::time::Duration;
 

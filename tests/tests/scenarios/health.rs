@@ -1,4 +1,4 @@
-//! Queues are looked at without an event.
+//! Queues are checked periodically, without an event.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn status(scenario: &Scenario, actor: &str) -> Result<Value, NotYet> {
 
 /// QUE-20, QUE-21, QUE-22, QUE-10, OPS-7, FW-33
 #[tokio::test]
-async fn lost_queue_comes_back_and_a_lost_broker_is_told_until_it_returns() {
+async fn lost_queue_is_recreated_and_lost_broker_is_reported() {
     let _turn = own_cluster().await;
     let options = Options {
         own_rabbitmq: true,

@@ -1,4 +1,4 @@
-//! The image: what it holds is all that the operator's programs need.
+//! The image holds everything that the operator's programs need.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use asya_tests::scenario::Scenario;
 const PROGRAMS: [&str; 2] = ["asya-controller", "asya-webhook"];
 
 #[tokio::test]
-async fn images_files_alone_are_enough_for_both_programs_to_become_ready() {
+async fn both_programs_become_ready_with_the_images_files_alone() {
     Scenario::run("image", async |scenario| {
         let folder = Folder::create("image")?;
         let root = folder.path().join("root");

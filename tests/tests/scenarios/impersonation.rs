@@ -1,4 +1,4 @@
-//! Children that are applied in the name of an account of their namespace.
+//! Children that are applied by impersonating a service account of their namespace.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{minimal_actor, own_cluster};
 const SOON: Duration = Duration::from_mins(1);
 const ACCOUNT: &str = "asya-applier";
 
-/// Changes the actor's spec, which starts a pass, and waits for what that says.
+/// Changes the actor's spec, which triggers a reconcile, and waits for this refusal in its status.
 async fn refusal(scenario: &Scenario, processing: u32, contains: &str) -> Result<()> {
     let mut actor = minimal_actor("acted");
     actor["spec"]["timeout"] = json!({"processing": processing});
@@ -36,7 +36,7 @@ async fn refusal(scenario: &Scenario, processing: u32, contains: &str) -> Result
 
 /// FW-27
 #[tokio::test]
-async fn objects_are_applied_in_the_name_of_an_account_that_is_named_with_the_rule_it_lacks() {
+async fn impersonated_account_is_named_with_the_rule_it_lacks() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok((*cluster).clone()), "acted", async |scenario| {
@@ -75,12 +75,12 @@ async fn objects_are_applied_in_the_name_of_an_account_that_is_named_with_the_ru
             writes.map(|it| it.acting_as.as_str()).collect::<Vec<_>>()
         };
         let user = format!("system:serviceaccount:{}:{ACCOUNT}", scenario.namespace());
-        // A retry may have come before the change of the spec.
+        // There may be several: a retry may precede the reconcile that the change triggers.
         let users = names("deployments");
         assert!(!users.is_empty() && users.iter().all(|it| *it == user), "{users:?}");
         assert!(names("asyncactors").iter().all(|user| user.is_empty()));
 
-        // The API server would act for an account that is gone, too, as long as a role is bound to its name.
+        // The API server would impersonate a deleted account, too, as long as a role is bound to its name.
         let delete = |what| ["delete", what, "--wait=true"];
         scenario
             .kubectl(&delete("serviceaccount/asya-applier"))

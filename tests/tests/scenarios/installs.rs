@@ -1,4 +1,5 @@
-//! The lives of an installation: what comes, what stays through upgrades, and that nothing is left in anybody's way.
+//! The lifecycle of an installation: what is created, what survives upgrades, and that an uninstall leaves nothing
+//! behind.
 
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,11 @@ use crate::own_cluster;
 const WAIT: Duration = Duration::from_secs(30);
 /// AVL-5
 const COLLECTED: Duration = Duration::from_secs(30);
-/// In each of which Argo CD compares all.
+/// Comparisons of all objects by Argo CD.
 const ROUNDS: usize = 5;
 const HOME: &str = "asya-system";
 const INJECTOR: &str = "asya-operator-injector";
-/// What is made for the webhook by others than Helm.
+/// What is created for the webhook, but not by Helm.
 const MADE: [(&str, &str); 5] = [
     ("mutatingwebhookconfigurations", INJECTOR),
     ("validatingwebhookconfigurations", "asya-operator-validator"),
@@ -44,7 +45,7 @@ struct Installed {
 }
 
 impl Installed {
-    /// Starts what the chart has installed.
+    /// Starts the programs that the chart has installed.
     async fn start(cluster: &Cluster, scenario: &Scenario) -> Result<Self> {
         let operator = Operator::installed(cluster).await?;
         let controller = operator.start("controller").await?;
@@ -85,7 +86,7 @@ fn pod() -> Result<Pod> {
     pod_of("ReplicaSet", "model-0", &labels)
 }
 
-/// The uids of what is made for the webhook; those that are not there are left out.
+/// The uids of the objects in [`MADE`] that exist.
 async fn made(cluster: &Cluster) -> Result<Vec<String>> {
     let mut uids = Vec::new();
     for (kind, name) in MADE {
@@ -105,7 +106,7 @@ async fn made(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(uids)
 }
 
-/// Nothing is left that could fail a request, and every kind of pod can be created.
+/// Nothing is left that could fail a request, and pods of every kind can be created.
 async fn nothing_is_left(cluster: &Cluster, scenario: &Scenario, after: &str) -> Result<()> {
     let since = Instant::now();
     let what = format!("nothing is left after {after}");
@@ -131,7 +132,7 @@ async fn nothing_is_left(cluster: &Cluster, scenario: &Scenario, after: &str) ->
     Ok(())
 }
 
-/// Helm's life of a release: it comes, is upgraded twice, tested, and goes while its processes still run.
+/// A release's lifecycle with Helm: installed, upgraded twice, tested, and uninstalled while its processes still run.
 async fn lives(helm: &Helm, cluster: &Cluster, scenario: &Scenario) -> Result<()> {
     prepare(cluster).await?;
     helm.with_chart(&["install"], json!({})).await?;
@@ -156,7 +157,8 @@ async fn lives(helm: &Helm, cluster: &Cluster, scenario: &Scenario) -> Result<()
     installed.dies().await
 }
 
-/// What `helm uninstall` runs in a pod first, run here, and the deletion of all actors at once: one is left.
+/// With one actor left: the check that `helm uninstall` runs first in a pod, run here, and the deletion of all actors
+/// at once.
 async fn may_not_go(cluster: &Cluster) -> Result<()> {
     let look = Spec::new("uninstall check", bin_folder()?.join("asya-controller"))
         .arg("--check-uninstall")
@@ -174,7 +176,7 @@ async fn may_not_go(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What `helm test` runs in a pod, run here, with the addresses of our processes for those of the Services.
+/// Runs the check of `helm test` here instead of in a pod, with our processes' addresses in place of the Services.
 async fn is_ready(helm: &Helm, installed: &Installed) -> Result<()> {
     let hooks = helm.run(&["get", "hooks", "asya-operator"]).await?;
     let line = hooks.lines().find(|line| line.contains("--check="));
@@ -227,7 +229,7 @@ async fn helm_4_installs_upgrades_tests_and_removes_the_operator() {
 
 /// CFG-11, AVL-5
 #[tokio::test]
-async fn rendered_manifests_are_applied_twice_and_removed_without_a_trace() {
+async fn rendered_manifests_are_removed_without_a_trace() {
     on_a_cluster("rendered", async |cluster, scenario| {
         prepare(cluster).await?;
         let helm = Helm::four(cluster);
@@ -249,8 +251,8 @@ async fn rendered_manifests_are_applied_twice_and_removed_without_a_trace() {
     .await;
 }
 
-/// Argo CD's life of an application, by client-side or server-side apply: nothing that the operator does to what is declared
-/// makes it differ, nothing of what the operator makes is pruned, and it takes all of that with it.
+/// An application's lifecycle with Argo CD, by client-side or server-side apply: the operator changes nothing that is
+/// declared, none of the operator's objects is pruned, and deleting the application removes all of them.
 async fn is_declared(name: &str, server_side: bool) {
     on_a_cluster(name, async |cluster, scenario| {
         prepare(cluster).await?;
@@ -311,7 +313,7 @@ async fn argo_cd_with_self_heal_by_server_side_apply_finds_nothing_to_heal() {
 
 /// AVL-5
 #[tokio::test]
-async fn namespace_that_goes_with_the_controller_dead_takes_the_configurations_with_it() {
+async fn configurations_are_collected_with_the_namespace_of_a_dead_controller() {
     on_a_cluster("namespace", async |cluster, scenario| {
         prepare(cluster).await?;
         Helm::four(cluster)

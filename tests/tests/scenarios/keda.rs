@@ -1,4 +1,4 @@
-//! KEDA comes while actors wait for it, serves them, and goes.
+//! KEDA is installed while actors wait for it, serves them, and is removed.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::{api, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 const ACTORS: usize = 100;
-/// What is measured: nothing happens in so long. `ASYA_REST_SECONDS` takes a longer look.
+/// For how long nothing may happen; `ASYA_REST_SECONDS` extends it.
 const REST: Duration = Duration::from_secs(30);
 
 async fn apply(scenario: &Scenario, object: &Value, params: PatchParams) -> Result<DynamicObject> {
@@ -65,7 +65,7 @@ fn objects(
     .unwrap()
 }
 
-/// Every form of the objects: the API server knows all their fields.
+/// The API server accepts every form of the objects, and knows all their fields.
 async fn every_form_is_accepted(scenario: &Scenario) -> Result<()> {
     let texts = [
         include_str!("../../../shared/src/scaling/golden_rabbitmq.json"),
@@ -97,7 +97,7 @@ async fn every_form_is_accepted(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Waits until `ScalingReady` of every actor has this reason, and its STATUS is this.
+/// Waits until every actor has this STATUS and this reason of `ScalingReady`.
 async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> {
     let what = format!("{ACTORS} actors are {status}, {reason}");
     eventually(what, SOON, async || {
@@ -113,13 +113,13 @@ async fn all_are(scenario: &Scenario, status: &str, reason: &str) -> Result<()> 
     .await
 }
 
-/// What our operator asked of the broker but lists: KEDA looks at each queue, as the same user.
+/// The operator's own broker calls other than lists. KEDA polls each queue as the same user.
 fn own_calls(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Call> {
     calls.retain(|call| call.agent.starts_with(OPERATOR_AGENT));
     besides_lists(rabbitmq, calls)
 }
 
-/// How long actors are watched that should rest.
+/// How long idle actors are observed.
 fn rest() -> Duration {
     let longer = std::env::var("ASYA_REST_SECONDS").ok();
     let longer = longer.and_then(|seconds| seconds.parse().ok());
@@ -128,7 +128,7 @@ fn rest() -> Duration {
 
 /// KEDA-7, KEDA-9, KEDA-11, WRK-5, FIN-5
 #[tokio::test]
-async fn a_hundred_actors_wait_for_keda_nap_without_a_write_and_outlive_it() {
+async fn hundred_actors_wait_for_keda_rest_without_writes_and_outlive_it() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
     cluster.start_operator(json!({})).await.unwrap();
@@ -178,10 +178,10 @@ async fn a_hundred_actors_wait_for_keda_nap_without_a_write_and_outlive_it() {
     .await;
 }
 
-/// The harness itself: KEDA comes and goes while the cluster runs, and a
-/// namespace can be deleted after that.
+/// The harness itself: KEDA can be installed and removed while the cluster runs, and a namespace can be deleted after
+/// that.
 #[tokio::test]
-async fn keda_comes_and_goes_while_the_cluster_runs() {
+async fn keda_can_be_installed_and_removed_while_the_cluster_runs() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options {
         rabbitmq: false,

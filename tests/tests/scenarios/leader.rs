@@ -1,4 +1,4 @@
-//! One leader writes, whatever happens to it, and another follows soon.
+//! Only the leader writes, whatever happens to it, and another takes over soon.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,12 @@ use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const FROZEN: Duration = Duration::from_secs(20);
-/// FW-11: from the loss of a leader to the first pass of the next.
+/// FW-11: from the loss of a leader until the first reconcile of the next one.
 const TAKEOVER: Duration = Duration::from_secs(12);
-/// A follower looks at the lease once a second.
+/// Followers check the lease once a second.
 const HANDOVER: Duration = Duration::from_secs(3);
 
-/// Two instances, of which the first leads.
+/// Two instances, of which the first one leads.
 struct Pair {
     cluster: Cluster,
     operator: Operator,
@@ -49,7 +49,7 @@ impl Pair {
         })
     }
 
-    /// Waits until this instance leads, and tells since when.
+    /// Waits until this instance leads, and returns since when.
     async fn leads(&self, instance: &Instance) -> Result<Timestamp> {
         leads(self.cluster.client(), self.operator.namespace(), instance).await
     }
@@ -69,7 +69,7 @@ impl Pair {
         Ok(writes)
     }
 
-    /// The first one wrote nothing any more since then, the second one did.
+    /// From then on only the second instance wrote.
     async fn only_the_second_wrote_since(&self, acquired: Timestamp) -> Result<()> {
         let late: Vec<_> = self
             .writes(&self.first)
@@ -115,7 +115,7 @@ async fn leads(client: Client, namespace: &str, instance: &Instance) -> Result<T
     .await
 }
 
-/// Actors enough to keep an operator busy for seconds.
+/// Enough actors to keep an operator busy for seconds.
 fn work(scenario: &Scenario, base: &str, count: usize) -> (Vec<String>, Vec<Value>) {
     let names: Vec<String> = (0..count)
         .map(|n| scenario.name(&format!("{base}-{n}")))
@@ -124,7 +124,7 @@ fn work(scenario: &Scenario, base: &str, count: usize) -> (Vec<String>, Vec<Valu
     (names, actors)
 }
 
-/// Waits until some of these have been begun: there are passes in flight.
+/// Waits until some of these actors have been reconciled: more reconciles are in flight.
 async fn begun(scenario: &Scenario, names: &[String]) -> Result<()> {
     eventually("work has begun", SOON, async || {
         let actors = scenario.actors().list(&ListParams::default()).await?;
@@ -141,7 +141,7 @@ async fn begun(scenario: &Scenario, names: &[String]) -> Result<()> {
 
 /// OPS-6; architecture, "One fence"
 #[tokio::test]
-async fn a_frozen_leader_writes_nothing_once_another_leads() {
+async fn frozen_leader_writes_nothing_after_handover() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "frozen", async |scenario| {
@@ -156,7 +156,7 @@ async fn a_frozen_leader_writes_nothing_once_another_leads() {
         let (applied, paused) = tokio::join!(applying, freezing);
         let paused = paused?;
         applied?;
-        // What the frozen one would still have to do when it wakes.
+        // Work that the frozen leader would pick up when it resumes.
         let (during, actors) = work(scenario, "during", 10);
         apply_all(scenario, &actors).await?;
         let acquired = pair.leads(&pair.second).await?;
@@ -180,7 +180,7 @@ async fn a_frozen_leader_writes_nothing_once_another_leads() {
 
 /// FW-11, FW-16
 #[tokio::test]
-async fn a_leader_that_is_told_to_stop_during_work_hands_over_at_once() {
+async fn stopped_leader_hands_over_at_once() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "handover", async |scenario| {
@@ -209,7 +209,7 @@ async fn a_leader_that_is_told_to_stop_during_work_hands_over_at_once() {
         all_running(scenario, &names).await?;
         pair.only_the_second_wrote_since(acquired).await?;
 
-        // A follower has nothing to hand over.
+        // A follower has no lease to hand over.
         let third = pair.operator.start("third").await?;
         let status = third.stop().await?;
         assert_eq!(status.code(), Some(0), "{}", third.process().last_lines(20));
@@ -220,7 +220,7 @@ async fn a_leader_that_is_told_to_stop_during_work_hands_over_at_once() {
 
 /// FW-11
 #[tokio::test]
-async fn a_killed_leader_is_followed_within_twelve_seconds() {
+async fn killed_leader_is_replaced_within_twelve_seconds() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "killed", async |scenario| {

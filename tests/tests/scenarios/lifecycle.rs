@@ -1,5 +1,4 @@
-//! A cluster ends with the process that runs it, however that ends, and a
-//! part that dies is named.
+//! A cluster ends with the process that runs it, however that exits, and a component that dies is named.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use crate::own_cluster;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// `asya-cluster run` that stays until it is ended.
+/// An `asya-cluster run` that keeps running.
 struct Run {
     child: Child,
     state: State,
@@ -28,7 +27,7 @@ impl Drop for Run {
     }
 }
 
-/// `without` are more flags.
+/// `without` are additional flags.
 async fn run(without: &[&str]) -> Run {
     let _turn = beside_others().await;
     let mut child = Command::new(env!("CARGO_BIN_EXE_asya-cluster"))
@@ -57,8 +56,7 @@ async fn run(without: &[&str]) -> Run {
     Run { child, state }
 }
 
-/// The processes that know a folder: all of a cluster's do, by an argument or
-/// a variable.
+/// The processes that refer to this folder by an argument or a variable, as all of a cluster's processes do.
 fn processes_of(folder: &Path) -> Vec<String> {
     let needle = folder.display().to_string();
     let knows = |process: &Path| {
@@ -122,7 +120,7 @@ async fn ctrl_c_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn the_kill_of_the_harness_leaves_no_process() {
+async fn killed_harness_leaves_no_process() {
     let _turn = own_cluster().await;
     let mut run = run(&[]).await;
     assert_all_parts_run(&run.state);
@@ -132,7 +130,7 @@ async fn the_kill_of_the_harness_leaves_no_process() {
 }
 
 #[tokio::test]
-async fn a_part_that_dies_is_named_and_ends_the_run() {
+async fn dead_component_is_named_and_ends_the_run() {
     let _turn = own_cluster().await;
     let mut run = run(&["--no-rabbitmq"]).await;
     let scheduler = std::fs::read_dir("/proc")
@@ -167,7 +165,7 @@ async fn a_part_that_dies_is_named_and_ends_the_run() {
 }
 
 #[tokio::test]
-async fn the_api_server_can_be_killed_and_comes_back_with_its_data() {
+async fn killed_api_server_restarts_with_its_data() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options {
         rabbitmq: false,

@@ -1,6 +1,5 @@
-//! Scenarios on a real cluster. Most share the one that `asya-cluster run`
-//! starts, each in a namespace of its own; one that breaks its cluster starts
-//! its own.
+//! Scenarios on a real cluster. Most share the one that `asya-cluster run` starts, each in its own namespace; a
+//! scenario that breaks its cluster starts its own.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -66,7 +65,7 @@ mod targets;
 mod unmanaged;
 mod workloads;
 
-/// The least that an actor needs.
+/// A minimal valid actor.
 fn minimal_actor(name: &str) -> Value {
     json!({
         "apiVersion": "asya.sh/v1alpha1",
@@ -83,14 +82,14 @@ fn minimal_actor(name: &str) -> Value {
     })
 }
 
-/// Applies actors by one call.
+/// Applies actors in one call.
 async fn apply_all(scenario: &Scenario, actors: &[Value]) -> Result<()> {
     scenario
         .apply(&json!({"apiVersion": "v1", "kind": "List", "items": actors}))
         .await
 }
 
-/// The objects of the kind of `object` in the scenario's namespace.
+/// The API of the kind of `object` in the scenario's namespace.
 fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
     let text = |key: &str| object[key].as_str().unwrap_or_default();
     let (group, version) = text("apiVersion")
@@ -100,7 +99,7 @@ fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
     Api::namespaced_with(scenario.client(), scenario.namespace(), &resource)
 }
 
-/// Waits until these are Running, each as it was applied last.
+/// Waits until these actors are Running with their latest spec.
 async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
     let what = format!("{} actors are Running", names.len());
     eventually(what, Duration::from_mins(1), async || {
@@ -121,7 +120,7 @@ async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
     .await
 }
 
-/// A cluster of the scenario's own, with both brokers and KEDA, as users of the former operator have it.
+/// A scenario's own cluster with both brokers and KEDA, like those of the former operator's users.
 async fn cluster_with_all() -> RunningCluster {
     let options = Options {
         own_rabbitmq: true,

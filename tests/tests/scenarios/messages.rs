@@ -1,4 +1,4 @@
-//! No message is lost, whatever happens to actor, operator and broker.
+//! No message is lost, whatever happens to the actor, the operator or the broker.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,16 +15,16 @@ use serde_json::json;
 
 use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
-/// One of each of so many is published before, during and after what happens.
+/// Batches of messages, published before, during and after each disruption.
 const STEPS: usize = 5;
 const PER_STEP: usize = 200;
 const SOON: Duration = Duration::from_mins(2);
 
-/// Publishes to both brokers, as senders do that try again until they are answered.
+/// Publishes to both brokers, and retries until acknowledged.
 struct Senders {
     rabbitmq: RabbitMq,
     sqs: Sqs,
-    /// Of the actor at RabbitMQ, then of the one at SQS.
+    /// The actor on RabbitMQ, then the one on SQS.
     names: [String; 2],
 }
 
@@ -65,7 +65,7 @@ fn payloads(step: usize) -> Vec<String> {
 
 /// QUE-6, SQS-4, RMQ-3; architecture, section 8
 #[tokio::test]
-async fn a_thousand_messages_outlive_an_update_a_restart_of_the_operator_and_an_outage() {
+async fn thousand_messages_survive_an_update_a_restart_and_an_outage() {
     let _turn = own_cluster().await;
     let options = Options {
         own_rabbitmq: true,
@@ -139,7 +139,7 @@ async fn a_thousand_messages_outlive_an_update_a_restart_of_the_operator_and_an_
             senders.sqs.receive_all(&sqs).await?,
         ];
         for (found, queue) in found.into_iter().zip(["RabbitMQ", "SQS"]) {
-            // One that was sent twice, because the first answer was lost, is there twice.
+            // A message that was resent because its acknowledgement was lost may be there twice.
             let found: BTreeSet<String> = found.into_iter().collect();
             let lost: Vec<_> = wanted.difference(&found).collect();
             assert!(

@@ -1,4 +1,5 @@
-//! From a former operator whose queues bear their namespace, back to it, and here again (docs/migration.md).
+//! Migration from a former operator whose queue names include the namespace, back to it, and here again
+//! (docs/migration.md).
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const SOON: Duration = Duration::from_mins(1);
 const NAME: &str = "worker";
 const MESSAGES: usize = 12;
 
-/// The image and the environment of the sidecar in a Deployment.
+/// The sidecar's image and environment in a Deployment.
 async fn sidecar(scenario: &Scenario) -> Result<Value, NotYet> {
     let found = json!(scenario.api::<Deployment>().get(NAME).await?);
     let containers = found["spec"]["template"]["spec"]["containers"].as_array();
@@ -33,7 +34,7 @@ fn variable(container: &Value, name: &str) -> Value {
     found.map(|it| it["value"].clone()).unwrap_or_default()
 }
 
-/// Waits until all pods are of the newest template.
+/// Waits until all pods are of the latest template.
 async fn rolled(scenario: &Scenario, image: &str) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     eventually(format_args!("pods with {image} run"), SOON, async || {
@@ -50,7 +51,7 @@ async fn rolled(scenario: &Scenario, image: &str) -> Result<()> {
     .await
 }
 
-/// What stands where such an operator was stopped. Answers its Deployment, as it writes it and as it stands.
+/// Recreates what such an operator left behind. Returns its Deployment as applied and as stored.
 async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> {
     let crd = concat!(env!("CARGO_MANIFEST_DIR"), "/../crds/asyncactors.yaml");
     let apply = ["apply", "--server-side", "--filename", crd];
@@ -74,7 +75,7 @@ async fn leave(scenario: &Scenario, queue: &str) -> Result<(Value, Deployment)> 
     Ok((theirs, deployments.create(&as_the_former(), &made).await?))
 }
 
-/// Back: the former operator writes whole objects, by PUT.
+/// Rollback: the former operator writes whole objects, by PUT.
 async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
     let deployments = scenario.api::<Deployment>();
     let live = deployments.get(NAME).await?;
@@ -90,7 +91,7 @@ async fn take_back(scenario: &Scenario, mut theirs: Value) -> Result<()> {
 
 /// QUE-1, QUE-6, WRK-7
 #[tokio::test]
-async fn queue_with_its_namespace_in_its_name_is_kept_on_the_way_here_back_and_here_again() {
+async fn namespaced_queue_survives_migration_and_rollback() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok((*cluster).clone()), "moves", async |scenario| {

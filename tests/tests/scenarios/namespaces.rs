@@ -1,4 +1,4 @@
-//! An operator that serves some namespaces.
+//! An operator that watches only some namespaces.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ async fn watched_namespaces_change_without_a_restart() {
     .await;
 }
 
-/// Binds a Deployment of one pod that is there already.
+/// Binds an existing Deployment of one pod.
 async fn bind(scenario: &Scenario) -> Result<String> {
     let deployments = scenario.api::<Deployment>();
     let target = model("model", 1)?;

@@ -1,4 +1,4 @@
-//! What people who run the operator see of it.
+//! What administrators of the operator see of it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn log_text(scenario: &Scenario) -> String {
         .iter()
         .flat_map(|operator| &operator.instances);
     let logs = instances.filter_map(|instance| std::fs::read_to_string(&instance.log).ok());
-    // The last line may be half written.
+    // The last line may be incomplete.
     logs.map(|log| log[..log.rfind('\n').map_or(0, |end| end + 1)].to_owned())
         .collect()
 }
@@ -34,7 +34,7 @@ fn log_lines(scenario: &Scenario) -> Vec<Value> {
 
 /// FW-10, OPS-5
 #[tokio::test]
-async fn log_line_of_a_pass_names_its_actor_and_pass() {
+async fn log_lines_of_a_reconcile_name_its_actor_and_id() {
     Scenario::run("logs", async |scenario| {
         let name = scenario.name("logged");
         scenario.apply(&minimal_actor(&name)).await?;
@@ -70,7 +70,7 @@ async fn log_is_json_without_secrets_keeps_known_texts_and_is_silent_about_actor
                 .collect::<Vec<_>>()
         };
         let before = about();
-        // A pass that has nothing to do, and the generation as its witness.
+        // A reconcile with nothing to do but to observe the generation, which proves that it ran.
         let mut again = minimal_actor(&name);
         again["spec"]["timeout"] = json!({"progress": 700});
         scenario.apply(&again).await?;
@@ -101,7 +101,7 @@ async fn log_is_json_without_secrets_keeps_known_texts_and_is_silent_about_actor
 
 /// RUN-3
 #[tokio::test]
-async fn runtime_script_stands_in_the_operators_namespace_and_comes_back() {
+async fn runtime_script_in_the_operators_namespace_is_restored() {
     Scenario::run("home", async |scenario| {
         let home: Api<ConfigMap> = Api::namespaced(scenario.client(), "asya-system");
         let there = async || {
@@ -123,7 +123,7 @@ async fn runtime_script_stands_in_the_operators_namespace_and_comes_back() {
 
 /// OPS-4, FW-14, FW-15
 #[tokio::test]
-async fn metrics_tell_actors_queue_and_brokers() {
+async fn metrics_report_actors_queues_and_brokers() {
     Scenario::run("metrics", async |scenario| {
         let name = scenario.name("counted");
         scenario.apply(&minimal_actor(&name)).await?;

@@ -1,4 +1,4 @@
-//! The user's own autoscaler on the workload of an actor that does not scale.
+//! A user's own autoscaler on the workload of an actor that does not scale.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::binding::{condition, status_is};
 use crate::minimal_actor;
 use crate::scaling::SOON;
 
-/// A duel of both would change the number about once a second.
+/// If both contended, the number would change about once a second.
 const WATCHED: Duration = Duration::from_mins(2);
 const FEWER_THAN: usize = 5;
 
@@ -23,7 +23,7 @@ async fn replicas(scenario: &Scenario, name: &str) -> Result<Option<i32>> {
     Ok(live.spec.and_then(|spec| spec.replicas))
 }
 
-/// How often the number changes meanwhile, as far as somebody sees who looks ten times a second.
+/// The numbers of replicas meanwhile, polled ten times a second.
 async fn changes(scenario: &Scenario, name: &str) -> Result<Vec<Option<i32>>> {
     let mut seen = vec![replicas(scenario, name).await?];
     let ends = tokio::time::Instant::now() + WATCHED;

@@ -1,4 +1,4 @@
-//! The simulators of owners keep to their own rules: what they take back, and what they leave.
+//! The simulated owners follow their rules: which changes they revert, and which they leave.
 
 mod argo;
 mod conflicts;
@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Someone besides owner and operator.
+/// A user other than the owner and the operator.
 fn somebody(scenario: &Scenario) -> Hand {
     Hand::new(scenario.client(), scenario.namespace(), "somebody")
 }
 
-/// Starts an owner, and lets it see a target that a user makes.
+/// Starts an owner, and lets it reconcile a target that a user creates.
 async fn owner_of(
     scenario: &Scenario,
     rule: impl Rule,
@@ -39,18 +39,18 @@ async fn owner_of(
     Ok(owner)
 }
 
-/// Lets a user change a target, as by `kubectl edit`.
+/// Changes a target as a user would by `kubectl edit`.
 pub(crate) async fn edit(scenario: &Scenario, kind: Kind, name: &str, patch: &Value) -> Result<()> {
     let somebody = somebody(scenario);
     let live = somebody.get(kind, name).await?.unwrap_or_default();
     somebody.merge(kind, &live, patch).await.map(drop)
 }
 
-/// Puts something of its own into each part of a workload, at the end of lists.
+/// Adds a foreign entry to each part of a workload, at the end of lists.
 async fn intrude(scenario: &Scenario, kind: Kind, name: &str) -> Result<()> {
     let somebody = somebody(scenario);
     let mut live = somebody.get(kind, name).await?.unwrap_or_default();
-    // Whoever wrote meanwhile: this is about what comes after.
+    // Overwrite concurrent changes: only what happens afterwards matters.
     live["metadata"]["resourceVersion"] = Value::Null;
     live["spec"]["replicas"] = json!(3);
     let add = |map: &mut Value| {
@@ -79,7 +79,7 @@ async fn intrude(scenario: &Scenario, kind: Kind, name: &str) -> Result<()> {
     somebody.put(kind, &live).await.map(drop)
 }
 
-/// What is left of it.
+/// Which foreign entries are left.
 async fn left(scenario: &Scenario, kind: Kind, name: &str) -> Result<BTreeSet<&'static str>> {
     let live = somebody(scenario).get(kind, name).await?;
     let live = live.unwrap_or_default();
@@ -101,7 +101,7 @@ async fn left(scenario: &Scenario, kind: Kind, name: &str) -> Result<BTreeSet<&'
     Ok(left.map(|(part, _)| part).collect())
 }
 
-/// All parts of [`intrude`].
+/// All entries that [`intrude`] adds.
 const ALL: [&str; 6] = [
     "metadata",
     "replicas",
@@ -111,7 +111,7 @@ const ALL: [&str; 6] = [
     "volume",
 ];
 
-/// All but these.
+/// All entries but these.
 fn all_but(gone: &[&str]) -> BTreeSet<&'static str> {
     ALL.into_iter().filter(|it| !gone.contains(it)).collect()
 }

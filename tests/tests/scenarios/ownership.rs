@@ -1,4 +1,4 @@
-//! Objects and queues that are not the actor's own are left alone.
+//! Objects and queues that do not belong to the actor are left alone.
 
 mod races;
 
@@ -17,7 +17,7 @@ use crate::minimal_actor;
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// The condition of an actor, once it has this reason.
+/// Waits until a condition of an actor has this reason, and returns it.
 pub(crate) async fn told(
     scenario: &Scenario,
     actor: &str,
@@ -87,11 +87,11 @@ async fn foreign_deployment_of_the_name_is_neither_adopted_nor_deleted() {
 
 /// FW-20
 #[tokio::test]
-async fn deployment_without_an_owner_is_taken_over_only_when_the_actor_says_so() {
+async fn deployment_without_an_owner_is_adopted_only_on_request() {
     Scenario::run("adopt", async |scenario| {
         let name = scenario.name("loose");
         let mut loose = foreign_deployment(&name)?;
-        // The selector can never change: only a workload of our own shape can be taken over.
+        // Selectors are immutable, so only a workload with our selector can be adopted.
         let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
         if let Some(spec) = loose.spec.as_mut() {
             spec.selector.match_labels = serde_json::from_value(labels.clone())?;
@@ -123,7 +123,7 @@ async fn deployment_without_an_owner_is_taken_over_only_when_the_actor_says_so()
     .await;
 }
 
-/// A namespace besides the scenario's, and how to delete it.
+/// A second namespace, and its name for the deletion.
 async fn another_namespace(scenario: &Scenario, stem: &str) -> Result<(Api<Namespace>, String)> {
     let name = scenario.name(stem);
     let namespaces: Api<Namespace> = Api::all(scenario.client());
@@ -134,7 +134,7 @@ async fn another_namespace(scenario: &Scenario, stem: &str) -> Result<(Api<Names
     Ok((namespaces, name))
 }
 
-/// Applies an object of any namespace; answers the file that it stands in.
+/// Applies an object of any namespace, and returns the file that contains it.
 async fn apply_file(scenario: &Scenario, object: &Value) -> Result<String> {
     let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
     let file = scenario
@@ -149,7 +149,7 @@ async fn apply_file(scenario: &Scenario, object: &Value) -> Result<String> {
 
 /// QUE-3, FIN-4, VAL-16
 #[tokio::test]
-async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
+async fn younger_actor_waits_for_the_queue_and_never_deletes_it() {
     Scenario::run("claims", async |scenario| {
         let name = scenario.name("shared");
         let queue = format!("asya-{name}");
@@ -220,17 +220,17 @@ async fn younger_actor_waits_for_the_queue_and_never_takes_it_down() {
     .await;
 }
 
-/// A second actor of a name, and with its queue, in a namespace of its own.
+/// A second actor with the same name and queue, in a namespace of its own.
 struct Second {
     namespaces: Api<Namespace>,
     namespace: String,
     deployments: Api<Deployment>,
-    /// Its Deployment, which the former operator made.
+    /// Its Deployment, created by the former operator.
     made: Box<Deployment>,
 }
 
 impl Second {
-    /// The first one runs already; of the second there is a workload with two pods.
+    /// The first actor is Running; the second is paused, and has a workload with two pods.
     async fn begin(scenario: &Scenario, name: &str) -> Result<Self> {
         scenario.apply(&minimal_actor(name)).await?;
         scenario.actor_status(name, "Running", SOON).await?;
@@ -276,7 +276,7 @@ impl Second {
         Ok(begun)
     }
 
-    /// The Deployment, once it is to have so many pods.
+    /// Waits until the Deployment asks for this many pods, and returns it.
     async fn asks_for(&self, wanted: i32, name: &str) -> Result<Deployment> {
         eventually(
             format_args!("{wanted} pods are asked for"),
@@ -314,11 +314,10 @@ impl Second {
 
 /// QUE-3, WRK-7
 #[tokio::test]
-async fn pods_of_the_former_operator_that_take_anothers_messages_go_until_the_queue_is_their_actors()
- {
+async fn pods_on_anothers_queue_are_stopped_until_their_actor_owns_it() {
     Scenario::run("stopped", async |scenario| {
         let name = scenario.name("both");
-        // Two actors of one name shared a queue; of the second there is a workload already.
+        // Two actors with the same name shared a queue; the second has a workload already.
         let second = Box::pin(Second::begin(scenario, &name)).await?;
         let stopped = second.asks_for(0, &name).await?;
         let made = &second.made;
@@ -346,9 +345,9 @@ async fn pods_of_the_former_operator_that_take_anothers_messages_go_until_the_qu
     .await;
 }
 
-/// FIN-2, FIN-4, STA-1: no watch shows a workload that bears no label of ours.
+/// FIN-2, FIN-4, STA-1: a workload without our labels is in no watch cache.
 #[tokio::test]
-async fn actor_whose_stopped_workload_no_watch_shows_counts_its_pods_and_goes() {
+async fn actor_with_an_unwatched_stopped_workload_is_deleted() {
     Scenario::run("unseen", async |scenario| {
         let name = scenario.name("both");
         let second = Box::pin(Second::begin(scenario, &name)).await?;

@@ -1,4 +1,4 @@
-//! An actor that is paused.
+//! Paused actors.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn annotate(scenario: &Scenario, actor: &str, annotation: &str) -> Result<
     scenario.kubectl(&kubectl).await.map(drop)
 }
 
-/// Waits until a reconcile of this generation of a paused actor has found it ready, or not.
+/// Waits until a reconcile of this generation of a paused actor has reported this readiness.
 async fn seen_paused(scenario: &Scenario, actor: &str, generation: i64, ready: &str) -> Result<()> {
     let what = format!("{actor} is paused and Ready is {ready}");
     eventually(what, SOON, async || {
@@ -38,7 +38,7 @@ async fn seen_paused(scenario: &Scenario, actor: &str, generation: i64, ready: &
 
 /// API-3, FW-21, FIN-2
 #[tokio::test]
-async fn paused_actor_is_left_alone_says_so_and_still_goes() {
+async fn paused_actor_is_left_alone_and_can_be_deleted() {
     Scenario::run("paused", async |scenario| {
         let name = scenario.name("halted");
         let queue = format!("asya-{name}");
@@ -47,7 +47,7 @@ async fn paused_actor_is_left_alone_says_so_and_still_goes() {
         scenario.apply(&minimal_actor(&name)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
         annotate(scenario, &name, "asya.sh/paused=true").await?;
-        // What works does so while it is paused.
+        // A paused actor that works is still reported as Ready.
         seen_paused(scenario, &name, 1, "True").await?;
 
         let (audit, log) = (scenario.cluster().audit(), rabbitmq.access_log());
@@ -66,7 +66,7 @@ async fn paused_actor_is_left_alone_says_so_and_still_goes() {
         });
         assert_eq!(writes, []);
         let mut calls = log.calls_since(calls, OPERATOR)?;
-        // Its messages are still counted.
+        // Ignore reads: messages are still counted while the actor is paused.
         calls.retain(|call| {
             call.agent.starts_with(OPERATOR_AGENT)
                 && call.path.contains(&queue)

@@ -1,4 +1,4 @@
-//! Fields that people's tools wrote to a workload of ours, and workloads that cannot be changed in place.
+//! Reclaiming fields that users' tools wrote to our workloads, and workloads that cannot be changed in place.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn variables(deployment: &Deployment) -> Vec<String> {
 
 /// FW-22
 #[tokio::test]
-async fn fields_of_kubectl_are_reclaimed_once_when_the_actor_says_so() {
+async fn kubectl_fields_are_reclaimed_once_on_request() {
     Scenario::run("reclaim", async |scenario| {
         let name = scenario.name("edited");
         scenario.apply(&minimal_actor(&name)).await?;
@@ -51,7 +51,7 @@ async fn fields_of_kubectl_are_reclaimed_once_when_the_actor_says_so() {
         scenario.actor_status(&name, "Running", SOON).await?;
 
         set("AFTERWARDS=1").await?;
-        // Its repair shows that the change before it was seen.
+        // Events arrive in order: once this change is repaired, the one before it has been observed, too.
         let image = ["set", "image", &deployment, "asya-runtime=rival:1"];
         scenario.kubectl(&image).await?;
         eventually("a changed image comes back", SOON, async || {
@@ -68,7 +68,7 @@ async fn fields_of_kubectl_are_reclaimed_once_when_the_actor_says_so() {
 
 /// FW-22
 #[tokio::test]
-async fn stateful_set_that_cannot_be_changed_is_named_and_made_anew_where_that_is_allowed() {
+async fn immutable_stateful_set_is_reported_and_recreated_if_allowed() {
     Scenario::run("recreate", async |scenario| {
         let name = scenario.name("fixed");
         let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "statefulset"});

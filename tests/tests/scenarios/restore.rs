@@ -1,4 +1,4 @@
-//! An actor that was restored from a backup has another uid than its children and its queue know.
+//! An actor restored from a backup has another uid than its children and its queue record.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 
-/// The uid of the actor that controls a Deployment.
+/// The uid of the Deployment's controller.
 fn controller(deployment: &Deployment) -> Option<String> {
     let owners = deployment.metadata.owner_references.iter().flatten();
     let mut controllers = owners.filter(|owner| owner.controller == Some(true));
@@ -29,7 +29,7 @@ async fn uid(scenario: &Scenario, actor: &str) -> Result<String> {
     Ok(actor.metadata.uid.unwrap_or_default())
 }
 
-/// Replaces the actor by one of the same name, behind everybody's back. Answers the uids before and after.
+/// Replaces the actor by one with the same name while the operator is down. Returns both uids.
 async fn replace(scenario: &Scenario, manifest: &Value) -> Result<(String, String)> {
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
     let before = uid(scenario, name).await?;
@@ -44,7 +44,7 @@ async fn replace(scenario: &Scenario, manifest: &Value) -> Result<(String, Strin
 
 /// D13 (architecture, section 6)
 #[tokio::test]
-async fn children_of_an_actor_that_was_restored_are_its_own_again() {
+async fn restored_actor_adopts_its_children() {
     let _turn = own_cluster().await;
     let mut cluster = RunningCluster::start(Options::default()).await.unwrap();
     let shared = Ok((*cluster).clone());
@@ -61,7 +61,7 @@ async fn children_of_an_actor_that_was_restored_are_its_own_again() {
         assert!(rabbitmq.publish("asya", "phoenix", "kept").await?);
 
         instance.stop().await?;
-        // Its garbage collector deletes what an actor that is gone owns.
+        // Its garbage collector would delete the children of the old actor.
         cluster.part("kube-controller-manager")?.kill().await;
         let deployments = scenario.api::<Deployment>();
         let made = deployments.get("phoenix").await?;
@@ -81,7 +81,7 @@ async fn children_of_an_actor_that_was_restored_are_its_own_again() {
         assert_eq!(adopted.metadata.owner_references.map(|all| all.len()), Some(1));
         scenario.actor_status("phoenix", "Running", SOON).await?;
 
-        // What still names the former actor shows that the garbage collector has looked.
+        // An orphan of the old actor: its deletion proves that the garbage collector has run.
         let leftover: ConfigMap = serde_json::from_value(json!({"metadata": {
             "name": "leftover",
             "ownerReferences": [{

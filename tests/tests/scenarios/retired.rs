@@ -1,4 +1,4 @@
-//! Queues that an actor has left.
+//! Queues of transports that an actor no longer uses.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const MESSAGES: usize = 10;
-/// So many looks at a queue that holds messages.
+/// How many checks of a queue with messages to wait for.
 const LOOKS: usize = 3;
 
 fn on(transport: &str, name: &str) -> Value {
@@ -32,7 +32,7 @@ async fn retired(scenario: &Scenario, actor: &str) -> Result<Value, NotYet> {
     Ok(found.data["status"]["retiredQueues"].clone())
 }
 
-/// Waits until an actor of another namespace has this status.
+/// Waits until an actor in another namespace has this status.
 async fn waits_for(scenario: &Scenario, namespace: &str, actor: &str, status: &str) -> Result<()> {
     let (actor, status) = (
         format!("asya/{actor}"),
@@ -50,7 +50,7 @@ async fn holds_messages(rabbitmq: &RabbitMq, queue: &str) -> Result<()> {
 
 /// QUE-13, QUE-3, OPS-7, FIN-2
 #[tokio::test]
-async fn queue_of_a_former_transport_stays_until_it_is_empty_or_the_actor_goes() {
+async fn retired_queue_stays_until_empty_or_its_actor_is_deleted() {
     let _turn = own_cluster().await;
     let options = Options {
         sqs: true,
@@ -153,11 +153,11 @@ async fn queue_of_a_former_transport_stays_until_it_is_empty_or_the_actor_goes()
 
 /// QUE-13, FIN-3, OPS-7
 #[tokio::test]
-async fn retired_queue_of_a_transport_that_is_not_configured_any_more_is_not_forgotten() {
+async fn retired_queue_of_an_unconfigured_transport_is_remembered() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "orphaned", async |scenario| {
-        // Another place at the same broker.
+        // Another virtual host on the same broker.
         let (rabbitmq, host) = (cluster.rabbitmq()?, scenario.name("former"));
         let (user, host) = (rabbitmq.user(), host.as_str());
         let ask = async |method: Method, path: &[&str], body: Value| {

@@ -1,4 +1,4 @@
-//! What the operator writes in an actor's life: in which order, and by which rights.
+//! What the operator writes during an actor's life: the order of writes, and the rights they need.
 
 mod bounds;
 mod granted;
@@ -23,7 +23,7 @@ use crate::minimal_actor;
 const SOON: Duration = Duration::from_mins(1);
 const HOME: &str = "asya-system";
 const NAME: &str = "asya-operator";
-/// Of what the operator writes for its own sake; objects of others are targets.
+/// API groups of the operator's own objects; objects in other groups are targets.
 const OUR_GROUPS: [&str; 8] = [
     "",
     "apps",
@@ -36,7 +36,7 @@ const OUR_GROUPS: [&str; 8] = [
 ];
 const WRITES: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
-/// An actor that needs one object of every kind: a role at SQS, and scaling.
+/// An actor that needs one object of every kind: an IAM role on SQS, and scaling.
 fn with_all(name: &str, kind: &str) -> Value {
     let mut actor = minimal_actor(name);
     actor["metadata"]["annotations"] =
@@ -47,7 +47,7 @@ fn with_all(name: &str, kind: &str) -> Value {
     actor
 }
 
-/// The same Event twice, with another in between (OPS-7).
+/// Provokes the same Event twice, with another in between (OPS-7).
 async fn cause_events(scenario: &Scenario, name: &str) -> Result<()> {
     let bad = |key: &str, value: Value| {
         let mut actor = minimal_actor(name);
@@ -72,10 +72,10 @@ async fn cause_events(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A right: group, resource and verb.
+/// A permission: group, resource and verb.
 type Right = (String, String, String);
 
-/// What a write needed: an apply that makes an object needs both.
+/// The permissions that a write needed: an apply that creates an object needs both `create` and `patch`.
 fn needed(write: &Write) -> Vec<Right> {
     let resource = match &*write.subresource {
         "" => write.resource.clone(),
@@ -87,7 +87,7 @@ fn needed(write: &Write) -> Vec<Right> {
     verbs.into_iter().flatten().map(right).collect()
 }
 
-/// The rights to write among rules.
+/// The write permissions in these rules.
 fn granted(rules: Option<Vec<PolicyRule>>) -> BTreeSet<Right> {
     let mut rights = BTreeSet::new();
     for rule in rules.unwrap_or_default() {
@@ -105,7 +105,7 @@ fn right(group: &str, resource: &str, verb: &str) -> Right {
     (group.to_owned(), resource.to_owned(), verb.to_owned())
 }
 
-/// The kinds of the children that were written, each when it was first written so.
+/// The kinds of children in the order of their first write with this verb.
 fn order(writes: &[Write], verb: &str, of: &[&str]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     let mut writes: Vec<_> = writes.iter().filter(|write| write.verb == verb).collect();
@@ -118,8 +118,8 @@ fn order(writes: &[Write], verb: &str, of: &[&str]) -> Vec<String> {
     order
 }
 
-/// What the leader writes for the webhook: at the start its configurations and their anchor, and dry runs of pods that
-/// must not start without the sidecar (CFG-8, CFG-10).
+/// The leader's writes for the webhook: the configurations and their anchor at start, and dry runs of pods that must
+/// not start without the sidecar (CFG-8, CFG-10).
 async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     let audit = scenario.cluster().audit();
     let name = scenario.name("needed");
@@ -129,7 +129,7 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     let written = async |from| -> Result<Vec<Write>> {
         let mut writes = audit.writes_since(from, user).await?;
         let groups = ["admissionregistration.k8s.io", "rbac.authorization.k8s.io"];
-        // What is tried in a namespace that ends is refused.
+        // Skip dry runs in other namespaces: those in a terminating one are refused.
         let here = |it: &Write| it.resource == "pods" && it.namespace == scenario.namespace();
         writes.retain(|it| groups.contains(&&*it.group) || here(it));
         Ok(writes)
@@ -153,7 +153,7 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
 
 /// API-9, OPS-9, FW-24, FIN-2
 #[tokio::test]
-async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_grants_no_others() {
+async fn chart_grants_exactly_the_rights_that_ordered_writes_need() {
     Scenario::run("rights", async |scenario| {
         let (user, audit) = (
             scenario.cluster().operator_user()?,
@@ -171,7 +171,7 @@ async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_gra
         scenario
             .kubectl(&["delete", "asya", &bad, &other, "--timeout=60s"])
             .await?;
-        // The last one takes with it what actors share.
+        // The last actor's deletion also removes what actors share.
         scenario
             .kubectl(&["delete", "asya", &one, "--timeout=60s"])
             .await?;
@@ -215,17 +215,17 @@ async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_gra
         );
         let mut exercised: BTreeSet<Right> = writes.iter().flat_map(needed).collect();
         exercised.extend(admission(scenario, &user).await?);
-        // At the start: other scenarios show what becomes of the CRD.
+        // Written at start only; other scenarios cover the CRD.
         let crds = "customresourcedefinitions";
         exercised.extend(["create", "patch"].map(|verb| right("apiextensions.k8s.io", crds, verb)));
-        // What blockOwnerDeletion asks for where admission looks at it.
+        // Needed for `blockOwnerDeletion` if the OwnerReferencesPermissionEnforcement admission plugin is on.
         exercised.insert(right("asya.sh", "asyncactors/finalizers", "update"));
         let client = scenario.client();
         let role = Api::<ClusterRole>::all(client.clone()).get(NAME).await?;
         // Other scenarios evict pods of bindings.
         exercised.insert(right("", "pods/eviction", "create"));
         let mut granted_here = granted(role.rules);
-        // What is done to targets, scenarios of bindings show.
+        // Scenarios of bindings cover writes to targets.
         granted_here.retain(|(group, resource, _)| {
             OUR_GROUPS.contains(&&**group) && !resource.ends_with("/scale")
         });
@@ -245,7 +245,7 @@ async fn objects_come_and_go_in_their_order_by_the_rights_of_the_chart_which_gra
         let both = ["create", "update"];
         let both = both.map(|verb| [right(group, "leases", verb), right("", "secrets", verb)]);
         let mut both: BTreeSet<_> = both.into_iter().flatten().collect();
-        // Rotations of the webhook's CA, in other scenarios.
+        // Rotations of the webhook's CA, which other scenarios cover.
         both.insert(right("asya.sh", "asyncactors", "create"));
         assert_eq!(granted(role.rules), both, "made once, then replaced");
         Ok(())

@@ -1,4 +1,4 @@
-//! Bindings that are scaled by the depth of their queues, with KEDA and the HPA controller.
+//! Bindings that scale by queue depth, with KEDA and the HPA controller.
 
 mod all_kinds;
 mod ends;
@@ -22,7 +22,7 @@ use crate::steady::besides_lists;
 
 /// BIND-40, SO-3
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(5);
-/// KEDA looks fifteen times meanwhile.
+/// KEDA polls fifteen times meanwhile.
 const RESTS: Duration = Duration::from_secs(15);
 
 fn scaled_actor(name: &str, deployment: &str) -> Value {
@@ -51,7 +51,7 @@ async fn replicas(scenario: &Scenario, name: &str, what: &str, wanted: i32) -> R
     .await
 }
 
-/// Whether the operator writes into the namespace, or asks the broker of the queue, within this time.
+/// Fails if the operator writes into the namespace, or queries the broker about the queue, within this time.
 async fn at_rest(scenario: &Scenario, queue: &str, window: Duration) -> Result<(), String> {
     let cluster = scenario.cluster();
     let watched = async || {
@@ -63,7 +63,7 @@ async fn at_rest(scenario: &Scenario, queue: &str, window: Duration) -> Result<(
         writes.retain(|write| write.user == user);
         let calls = rabbitmq.access_log().calls_since(calls, rabbitmq.user())?;
         let mut calls = besides_lists(&rabbitmq, calls);
-        // KEDA asks by the same name.
+        // KEDA uses the same broker user.
         calls.retain(|call| call.path.contains(queue) && !call.agent.starts_with("Go-"));
         Ok::<_, Error>((writes, calls))
     };
@@ -73,7 +73,7 @@ async fn at_rest(scenario: &Scenario, queue: &str, window: Duration) -> Result<(
     }
 }
 
-/// SO-7: once all that led to this is over.
+/// SO-7: nothing happens once earlier changes have settled.
 async fn nothing_happens(scenario: &Scenario, queue: &str) -> Result<()> {
     eventually("the operator comes to rest", SOON, async || {
         let rests = at_rest(scenario, queue, Duration::from_secs(2)).await;
@@ -86,7 +86,7 @@ async fn nothing_happens(scenario: &Scenario, queue: &str) -> Result<()> {
 
 /// SO-1, SO-2, SO-6, SO-7, KEDA-11
 #[tokio::test]
-async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_or_its_actor_ends() {
+async fn messages_wake_a_target_which_stays_awake_when_scaling_ends() {
     Scenario::run("scaled-target", async |scenario| {
         let (name, target) = (scenario.name("bound"), "model");
         create(scenario, target, 1).await?;
@@ -144,7 +144,7 @@ async fn messages_wake_a_target_it_naps_without_and_is_left_awake_when_scaling_o
 
 /// SO-3, BIND-42
 #[tokio::test]
-async fn target_that_another_scales_is_left_to_it_and_one_that_is_gone_is_scaled_by_nobody() {
+async fn target_with_another_autoscaler_or_deleted_target_is_not_scaled() {
     Scenario::run("scaled-rival", async |scenario| {
         let (name, target) = (scenario.name("bound"), "model");
         create(scenario, target, 1).await?;
@@ -194,7 +194,7 @@ async fn target_that_another_scales_is_left_to_it_and_one_that_is_gone_is_scaled
         .await?;
         assert_eq!(rabbitmq.messages(&queue, 1, false).await?, ["kept"]);
 
-        // As soon as KEDA has let go of the earlier one.
+        // As soon as KEDA has removed the finalizer of the earlier one.
         create(scenario, target, 1).await?;
         eventually("the next target is scaled", SOON, async || {
             let found = ours.get_opt(&name).await?;

@@ -1,4 +1,4 @@
-//! Actors that are scaled by the depth of their queues, with KEDA and the HPA controller.
+//! Actors that scale by queue depth, with KEDA and the HPA controller.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 
 use crate::minimal_actor;
 
-/// KEDA looks at a queue each second, the HPA controller at its metrics each 15 s.
+/// KEDA polls queues every second, the HPA controller evaluates metrics every 15 s.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
 
-/// An actor with a pod for each 5 messages, looked at each second.
+/// An actor with one pod for every 5 messages, polled every second.
 fn scaled_actor(name: &str) -> Value {
     let mut actor = minimal_actor(name);
     actor["spec"]["scaling"] = json!({
@@ -63,9 +63,9 @@ async fn told(scenario: &Scenario, actor: &str, kind: &str, reason: &str) -> Res
 
 /// KEDA-1, KEDA-5, KEDA-6, KEDA-10, KEDA-11, STA-5, STA-9
 #[tokio::test]
-async fn messages_at_rabbitmq_wake_an_actor_and_it_naps_when_they_are_done() {
+async fn rabbitmq_messages_wake_an_actor_which_naps_when_idle() {
     Scenario::run("scaling", async |scenario| {
-        // Long enough for an HPA name of its own.
+        // Long enough to need an HPA name of its own.
         let name = format!("{:-<56}x", scenario.name("ocr"));
         let user = scenario.cluster().operator_user()?;
         let audit = scenario.cluster().audit();
@@ -106,7 +106,7 @@ async fn messages_at_rabbitmq_wake_an_actor_and_it_naps_when_they_are_done() {
                 )
             })
             .collect();
-        // Both ConfigMaps are the namespace's.
+        // Both ConfigMaps belong to the namespace.
         let own = writes.iter().filter(|write| write.1 != "configmaps");
         assert!(own.count() <= 8, "{writes:?}");
 
@@ -148,7 +148,7 @@ async fn messages_at_rabbitmq_wake_an_actor_and_it_naps_when_they_are_done() {
 
 /// KEDA-4, KEDA-5, WRK-2
 #[tokio::test]
-async fn messages_at_sqs_wake_a_stateful_set() {
+async fn sqs_messages_wake_a_stateful_set() {
     Scenario::run("scaling-sqs", async |scenario| {
         let name = scenario.name("asr");
         let mut actor = scaled_actor(&name);
@@ -181,7 +181,7 @@ async fn messages_at_sqs_wake_a_stateful_set() {
 
 /// WRK-3, KEDA-8
 #[tokio::test]
-async fn switching_scaling_on_keeps_the_pods_and_off_sets_their_number_back() {
+async fn enabling_scaling_keeps_replicas_and_disabling_resets_them() {
     Scenario::run("scaling-switch", async |scenario| {
         let name = scenario.name("switch");
         let mut actor = minimal_actor(&name);
@@ -236,7 +236,7 @@ async fn switching_scaling_on_keeps_the_pods_and_off_sets_their_number_back() {
 
 /// KEDA-9, STA-4
 #[tokio::test]
-async fn a_rival_autoscaler_is_named_and_its_end_lets_ours_begin() {
+async fn rival_autoscaler_is_named_and_replaced_once_deleted() {
     Scenario::run("scaling-rival", async |scenario| {
         let name = scenario.name("rival");
         let hpas = scenario.api::<HorizontalPodAutoscaler>();
@@ -262,7 +262,7 @@ async fn a_rival_autoscaler_is_named_and_its_end_lets_ours_begin() {
 
 /// KEDA-7, KEDA-8, SA-3
 #[tokio::test]
-async fn what_others_change_of_kedas_objects_is_repaired_and_what_is_theirs_stays() {
+async fn drift_of_keda_objects_is_repaired_and_foreign_fields_stay() {
     Scenario::run("scaling-drift", async |scenario| {
         let name = scenario.name("drift");
         scenario.apply(&scaled_actor(&name)).await?;
@@ -300,7 +300,7 @@ async fn what_others_change_of_kedas_objects_is_repaired_and_what_is_theirs_stay
 
 /// SA-1, SA-2, SA-3
 #[tokio::test]
-async fn actor_with_a_role_has_a_service_account_for_as_long_as_it_asks_for_one() {
+async fn service_account_exists_while_the_actor_has_a_role() {
     Scenario::run("account", async |scenario| {
         let name = scenario.name("role");
         let account = format!("asya-{name}");
@@ -323,7 +323,7 @@ async fn actor_with_a_role_has_a_service_account_for_as_long_as_it_asks_for_one(
         );
 
         accounts.delete(&account, &DeleteParams::default()).await?;
-        // What makes the operator look is any change of the actor, or half a minute.
+        // A reconcile is triggered by any change of the actor, or after half a minute.
         actor["spec"]["timeout"] = json!({"processing": 100});
         scenario.apply(&actor).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
@@ -361,7 +361,7 @@ async fn actor_with_a_role_has_a_service_account_for_as_long_as_it_asks_for_one(
 
 /// FW-23
 #[tokio::test]
-async fn orphaned_children_scale_on_without_their_actor() {
+async fn orphaned_children_keep_scaling() {
     Scenario::run("scaling-orphan", async |scenario| {
         let name = scenario.name("orphan");
         let mut actor = scaled_actor(&name);
@@ -403,7 +403,7 @@ async fn orphaned_children_scale_on_without_their_actor() {
 
 /// WRK-6
 #[tokio::test]
-async fn changed_kind_is_scaled_on_and_the_former_workload_goes() {
+async fn changed_kind_keeps_scaling_and_the_old_workload_is_deleted() {
     Scenario::run("scaling-kind", async |scenario| {
         let name = scenario.name("kind");
         let mut actor = scaled_actor(&name);
@@ -428,9 +428,9 @@ async fn changed_kind_is_scaled_on_and_the_former_workload_goes() {
     .await;
 }
 
-/// KEDA-8, SA-3: what was never taken over is not taken down.
+/// KEDA-8, SA-3: objects that were never adopted are not deleted.
 #[tokio::test]
-async fn objects_without_an_owner_outlive_an_actor_that_could_not_use_them() {
+async fn objects_never_adopted_survive_the_actor() {
     Scenario::run("unowned", async |scenario| {
         let name = scenario.name("mine");
         let labels = json!({"app": "mine"});

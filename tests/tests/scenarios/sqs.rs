@@ -1,4 +1,4 @@
-//! Actors whose queues are at SQS.
+//! Actors with queues on SQS.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ fn actor(name: &str, processing: u32) -> Value {
     actor
 }
 
-/// Waits until a queue has this timeout, and all its messages.
+/// Waits until a queue has this timeout and holds this many messages.
 async fn has(sqs: &Sqs, queue: &str, timeout: u32, messages: usize) -> Result<()> {
     let what = format!("the visibility timeout is {timeout}");
     eventually(what, SOON, async || {
@@ -44,7 +44,7 @@ async fn has(sqs: &Sqs, queue: &str, timeout: u32, messages: usize) -> Result<()
 
 /// SQS-2, SQS-3, SQS-4, QUE-6, FIN-2
 #[tokio::test]
-async fn queue_at_sqs_is_made_changed_in_place_and_taken_down() {
+async fn sqs_queue_is_created_updated_in_place_and_deleted() {
     Scenario::run("sqs", async |scenario| {
         let name = scenario.name("text");
         let queue = format!("asya-{name}");
@@ -66,7 +66,7 @@ async fn queue_at_sqs_is_made_changed_in_place_and_taken_down() {
 
 /// SQS-4, OPS-3, QUE-6, QUE-8
 #[tokio::test]
-async fn changed_configuration_reaches_queues_at_the_restart_and_their_messages_stay() {
+async fn restart_updates_queues_and_keeps_messages() {
     let _turn = own_cluster().await;
     let options = Options {
         rabbitmq: false,
@@ -75,7 +75,7 @@ async fn changed_configuration_reaches_queues_at_the_restart_and_their_messages_
     };
     let cluster = RunningCluster::start(options).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "config", async |scenario| {
-        // No health pass: it would find the difference, too, only later.
+        // Without health checks, which would detect the difference, too, only later.
         let install = async |config: Value| {
             let values = json!({
                 "leaderElection": {"enabled": false},
@@ -117,7 +117,7 @@ async fn changed_configuration_reaches_queues_at_the_restart_and_their_messages_
             let actor = scenario.actors().get(&name).await?;
             Ok::<_, NotYet>(actor.data["status"].clone())
         };
-        // The sidecar is told of it, too: the restart must not fall into that roll.
+        // The change also rolls the sidecars: wait, so that the restart does not coincide with the rollout.
         eventually("the new pods alone are left", SOON, async || {
             let status = status().await?;
             let settled = json!([
@@ -161,9 +161,9 @@ async fn changed_configuration_reaches_queues_at_the_restart_and_their_messages_
     .await;
 }
 
-/// SQS-1, SQS-7: the system trusts no such authority; the transport that names it does.
+/// SQS-1, SQS-7: the system's trust store lacks this CA; the transport names it.
 #[tokio::test]
-async fn endpoint_with_a_private_authority_is_trusted_by_the_transport_that_names_it() {
+async fn transport_trusts_the_private_ca_that_it_names() {
     let _turn = own_cluster().await;
     let options = Options {
         rabbitmq: false,

@@ -1,4 +1,4 @@
-//! Actors with a workload of their own.
+//! Standalone actors, which own their workload.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ async fn standalone_actor_reaches_running_and_leaves_nothing_behind() {
 
 /// API-6
 #[tokio::test]
-async fn an_actor_that_cannot_be_decoded_harms_no_other() {
+async fn undecodable_actor_affects_no_other() {
     Scenario::run("undecodable", async |scenario| {
         let (good, bad) = (scenario.name("good"), scenario.name("bad"));
         let mut broken = minimal_actor(&bad);
@@ -135,7 +135,7 @@ async fn an_actor_that_cannot_be_decoded_harms_no_other() {
 
 /// WRK-5
 #[tokio::test]
-async fn an_actor_at_rest_is_written_no_more() {
+async fn actor_at_rest_is_not_written() {
     Scenario::run("at-rest", async |scenario| {
         let name = scenario.name("still");
         let audit = scenario.cluster().audit();
@@ -143,7 +143,7 @@ async fn an_actor_at_rest_is_written_no_more() {
         let start = audit.mark().await?;
         scenario.apply(&minimal_actor(&name)).await?;
         scenario.actor_status(&name, "Running", SOON).await?;
-        // Quiet for two seconds: the last status is written.
+        // Two quiet seconds mean that the last status has been written.
         let mut mark = audit.mark().await?;
         eventually("the operator has come to rest", SOON, async || {
             tokio::time::sleep(Duration::from_secs(2)).await;

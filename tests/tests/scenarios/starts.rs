@@ -1,4 +1,4 @@
-//! What another start brings: another script, and rights that are missing.
+//! A restart with another runtime script, and with missing rights.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_mins(1);
 const SCRIPT: &str = "print('another script')\n";
-/// Namespace of the script's home that nobody has made yet.
+/// The namespace that holds the script; it does not exist at first.
 const HOME: &str = "scripts";
 const HASH: &str = "asya.sh/runtime-hash";
 
@@ -38,7 +38,7 @@ fn log_of(cluster: &Cluster, instance: &Instance) -> String {
     std::fs::read_to_string(log).unwrap_or_default()
 }
 
-/// The hash of the script in a Deployment's template, and the Deployment's generation.
+/// The script's hash in a Deployment's template, and the Deployment's generation.
 async fn script_of(scenario: &Scenario, name: &str) -> Result<(String, i64), NotYet> {
     let found = scenario.api::<Deployment>().get(name).await?;
     let template = found.spec.and_then(|spec| spec.template.metadata);
@@ -55,7 +55,7 @@ async fn script_at_home(cluster: &Cluster) -> Result<Option<ConfigMap>> {
 
 /// RUN-3, RUN-4, FW-21, API-3
 #[tokio::test]
-async fn new_script_rolls_pods_after_its_config_map_unless_their_actor_is_paused_or_done_once() {
+async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "script", async |scenario| {
@@ -126,7 +126,7 @@ async fn new_script_rolls_pods_after_its_config_map_unless_their_actor_is_paused
         };
         assert!(of("configmaps") < of("deployments"), "{writes:#?}");
 
-        // Its home is not there yet, which harms nobody.
+        // A missing namespace only causes a warning.
         let log = log_of(&cluster, &second);
         let warned = log.lines().any(|line| {
             line.contains("WARN")
@@ -149,7 +149,7 @@ async fn new_script_rolls_pods_after_its_config_map_unless_their_actor_is_paused
     .await;
 }
 
-/// FW-12: the rule that is missing is named, and nothing ends.
+/// FW-12: the missing rule is named, and the operator keeps running.
 async fn lacks_a_right(scenario: &Scenario, cluster: &Cluster, operator: &Operator) -> Result<()> {
     let roles: Api<ClusterRole> = Api::all(cluster.client());
     let whole = roles.get("asya-operator").await?;

@@ -1,4 +1,4 @@
-//! What is as it should be is left alone; what is not is put right at once.
+//! What matches the desired state is left alone; drift is repaired at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,12 +19,11 @@ use crate::{all_running, apply_all, minimal_actor, own_cluster};
 
 const SOON: Duration = Duration::from_secs(30);
 const ACTORS: usize = 100;
-/// What is measured: nothing happens in so long.
+/// For how long nothing may happen.
 const WINDOW: Duration = Duration::from_mins(1);
 /// WRK-4, RUN-2
 const REPAIR: Duration = Duration::from_secs(2);
 
-/// The writes of one user.
 pub(crate) struct Writes<'a> {
     pub(crate) audit: Audit,
     pub(crate) user: &'a str,
@@ -35,7 +34,7 @@ impl Writes<'_> {
         self.audit.writes_since(mark, self.user).await
     }
 
-    /// Waits until two seconds pass without a write.
+    /// Waits for two seconds without a write.
     pub(crate) async fn end(&self) -> Result<()> {
         let mut mark = self.audit.mark().await?;
         eventually("the operator writes no more", SOON, async || {
@@ -49,7 +48,7 @@ impl Writes<'_> {
     }
 }
 
-/// How many writes of each kind.
+/// The number of writes of each kind.
 fn counted(writes: &[Write]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for write in writes {
@@ -67,7 +66,7 @@ fn counted(writes: &[Write]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The health pass and the counting of messages read lists, of queues and of bindings, and nothing else.
+/// The calls other than listing queues and bindings, which is all that health checks and message counts do.
 pub(crate) fn besides_lists(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Call> {
     let lists = [
         rabbitmq.path_of("queues"),
@@ -77,12 +76,12 @@ pub(crate) fn besides_lists(rabbitmq: &RabbitMq, mut calls: Vec<Call>) -> Vec<Ca
     calls
 }
 
-/// Passes that an instance has made since its start.
+/// Reconciles that an instance has run since its start.
 pub(crate) const PASSES: &str = "controller_runtime_reconcile_total";
 
 /// WRK-5, QUE-8, FW-4; architecture, section 8
 #[tokio::test]
-async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart() {
+async fn hundred_actors_at_rest_cause_no_write_even_after_a_restart() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "steady", async |scenario| {
@@ -152,7 +151,7 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
         let calls = broker.calls_since(calls, rabbitmq.user())?;
         assert_eq!(besides_lists(&rabbitmq, calls), []);
 
-        // The script goes with the last of them, even when all go at once.
+        // The script is deleted with the last actor, even if all are deleted at once.
         let gone = Instant::now();
         scenario
             .actors()
@@ -188,7 +187,7 @@ async fn a_hundred_actors_at_rest_cause_no_write_and_no_call_nor_does_a_restart(
     .await;
 }
 
-/// Waits for the repair of what a rival did, and tells how long it took.
+/// Waits until a rival's change is repaired, and reports how long that took.
 async fn repaired<F>(what: &str, mut look: F) -> Result<()>
 where
     F: AsyncFnMut() -> Result<(), NotYet>,
@@ -210,7 +209,7 @@ fn image(deployment: &Deployment, container: &str) -> Option<String> {
 
 /// WRK-3, WRK-4
 #[tokio::test]
-async fn what_a_rival_changes_on_our_workload_comes_back() {
+async fn drift_of_a_workload_is_repaired() {
     Scenario::run_alone("rival", async |scenario| {
         let name = scenario.name("kept");
         let deployment = format!("deployment/{name}");
@@ -280,7 +279,7 @@ async fn what_a_rival_changes_on_our_workload_comes_back() {
 
 /// RUN-2
 #[tokio::test]
-async fn what_a_rival_does_to_the_runtime_script_comes_back() {
+async fn drift_of_the_runtime_script_is_repaired() {
     Scenario::run_alone("script", async |scenario| {
         let name = scenario.name("scripted");
         scenario.apply(&minimal_actor(&name)).await?;
@@ -306,7 +305,7 @@ async fn what_a_rival_does_to_the_runtime_script_comes_back() {
                 .as_ref()
                 .and_then(|wanted| wanted.get("asya_runtime.py"));
             check(data.get("asya_runtime.py") == wanted, "another script")?;
-            // RUN-1: other keys are kept.
+            // Other keys are kept (RUN-1).
             check(data.contains_key("mine.txt"), "the other key is gone")
         })
         .await
@@ -316,7 +315,7 @@ async fn what_a_rival_does_to_the_runtime_script_comes_back() {
 
 /// WRK-4, WRK-5
 #[tokio::test]
-async fn what_others_may_do_to_our_workload_stays_and_causes_no_write_to_it() {
+async fn permitted_changes_to_a_workload_stay_and_cause_no_write() {
     Scenario::run("others", async |scenario| {
         let name = scenario.name("shared");
         let deployment = format!("deployment/{name}");
@@ -346,7 +345,7 @@ async fn what_others_may_do_to_our_workload_stays_and_causes_no_write_to_it() {
         scenario
             .kubectl(&["rollout", "status", &deployment, "--timeout=30s"])
             .await?;
-        // What shows that all of that was seen: events of one object come in order.
+        // Events of one object arrive in order: once this change is repaired, the earlier ones have been observed, too.
         scenario
             .kubectl(&["set", "image", &deployment, "asya-runtime=rival:1"])
             .await?;

@@ -1,4 +1,4 @@
-//! Targets of kinds that others define.
+//! Targets of third-party kinds.
 
 mod ends;
 mod kept;
@@ -30,10 +30,10 @@ use crate::binding::{bound_actor, condition, model, older_than_the_next, status_
 const SOON: Duration = Duration::from_secs(30);
 /// BIND-40, RES-6
 const BOUND_WITHIN: Duration = Duration::from_secs(5);
-/// The controller looks again after 30 seconds.
+/// Rights are checked again every 30 seconds.
 const GRANTED_WITHIN: Duration = Duration::from_secs(90);
 
-/// A kind of the scenario's own, in a group that no other scenario uses.
+/// A kind that only this scenario uses, in a group of its own.
 struct Thing {
     group: String,
 }
@@ -70,7 +70,7 @@ impl Thing {
         Ok(())
     }
 
-    /// Lets the operator read it.
+    /// Grants the operator read access to it.
     async fn grant(&self, scenario: &Scenario) -> Result<()> {
         let name = &self.group;
         let role: ClusterRole = serde_json::from_value(json!({
@@ -106,7 +106,7 @@ impl Thing {
         Ok(())
     }
 
-    /// One with a Deployment of its own.
+    /// Creates an object of this kind with a Deployment that it owns.
     async fn make(&self, scenario: &Scenario, name: &str) -> Result<Value> {
         let kind = GroupVersionKind::gvk(&self.group, "v1", "Thing");
         let resource = ApiResource::from_gvk_with_plural(&kind, "things");
@@ -143,7 +143,7 @@ impl Thing {
 
 /// RES-1, RES-3, RES-6, RES-24, BIND-40
 #[tokio::test]
-async fn kind_that_nobody_knows_is_bound_as_soon_as_it_is_there_and_may_be_read() {
+async fn unknown_kind_is_bound_once_installed_and_readable() {
     Scenario::run("things", async |scenario| {
         let thing = Thing::of(scenario);
         let name = scenario.name("thing");
@@ -215,9 +215,9 @@ async fn kind_that_nobody_knows_is_bound_as_soon_as_it_is_there_and_may_be_read(
     .await;
 }
 
-/// BIND-45: pods that are shared, by whatever name.
+/// BIND-45: the pods are shared, whatever name the target is bound by.
 #[tokio::test]
-async fn workload_that_is_bound_by_its_owner_cannot_be_bound_again_by_its_own_name() {
+async fn workload_bound_through_its_owner_cannot_be_bound_directly() {
     Scenario::run("shared", async |scenario| {
         let thing = Thing::of(scenario);
         thing.install(scenario).await?;
@@ -257,7 +257,7 @@ async fn workload_that_is_bound_by_its_owner_cannot_be_bound_again_by_its_own_na
 
 /// RES-4
 #[tokio::test]
-async fn workload_of_a_stateful_set_tells_its_owner() {
+async fn binding_to_a_stateful_set_reports_its_owner() {
     Scenario::run("owned", async |scenario| {
         let sets = scenario.api::<StatefulSet>();
         let mut set = serde_json::to_value(model("set", 1)?)?;

@@ -1,4 +1,4 @@
-//! Queues that are left to others.
+//! Queues that the operator does not manage.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(30);
 
 /// QUE-4, QUE-5, QUE-12, FIN-4
 #[tokio::test]
-async fn queues_are_neither_made_nor_changed_nor_deleted_where_management_is_disabled() {
+async fn queues_are_never_written_if_management_is_disabled() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "unmanaged", async |scenario| {
@@ -25,7 +25,7 @@ async fn queues_are_neither_made_nor_changed_nor_deleted_where_management_is_dis
         let rabbitmq = cluster.rabbitmq()?;
         let (there, missing) = (scenario.name("there"), scenario.name("missing"));
         let queue = format!("asya-{there}");
-        // Not as we would make it.
+        // Declare it differently than the operator would.
         rabbitmq.declare(&queue, json!({"x-max-length": 7})).await?;
         assert!(rabbitmq.publish("", &queue, "kept").await?);
         let log = rabbitmq.access_log();
@@ -54,7 +54,7 @@ async fn queues_are_neither_made_nor_changed_nor_deleted_where_management_is_dis
 
 /// QUE-7, FIN-4
 #[tokio::test]
-async fn queue_that_its_users_make_is_waited_for_and_neither_changed_nor_deleted() {
+async fn user_managed_queue_is_awaited_and_never_written() {
     Scenario::run("theirs", async |scenario| {
         let rabbitmq = scenario.cluster().rabbitmq()?;
         let name = scenario.name("waits");
@@ -70,7 +70,7 @@ async fn queue_that_its_users_make_is_waited_for_and_neither_changed_nor_deleted
         );
         assert!(rabbitmq.queue(&queue).await?.is_none());
 
-        // Not as we would make it.
+        // Declare it differently than the operator would.
         let arguments = json!({"x-max-length": 7});
         rabbitmq.declare(&queue, arguments.clone()).await?;
         assert!(rabbitmq.publish("", &queue, "kept").await?);

@@ -1,4 +1,4 @@
-//! Workloads of both kinds, from one to the other, and those that the former operator left.
+//! Workloads of both kinds, changes from one to the other, and those that the former operator left.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ async fn pods(scenario: &Scenario, actor: &str) -> Result<Vec<String>> {
 
 /// WRK-6
 #[tokio::test]
-async fn changed_kind_brings_the_new_workload_and_then_takes_the_old_one() {
+async fn changed_kind_creates_the_new_workload_then_deletes_the_old_one() {
     Scenario::run("kind", async |scenario| {
         let name = scenario.name("both");
         scenario.apply(&minimal_actor(&name)).await?;
@@ -134,7 +134,7 @@ async fn changed_kind_brings_the_new_workload_and_then_takes_the_old_one() {
 
 /// WRK-7
 #[tokio::test]
-async fn deployment_of_the_former_operator_is_taken_over_in_place() {
+async fn deployment_of_the_former_operator_is_adopted_in_place() {
     Scenario::run("former", async |scenario| {
         let name = scenario.name("legacy");
         let mut actor = minimal_actor(&name);
@@ -183,7 +183,7 @@ async fn deployment_of_the_former_operator_is_taken_over_in_place() {
     .await;
 }
 
-/// What the former operator left: its labels, our uid as controller, and a variable that we would not set.
+/// A Deployment of the former operator: its labels, our uid as controller, and a variable that we would not set.
 fn former_deployment(name: &str, uid: &str) -> Value {
     let labels = json!({"app": name, "asya.sh/asya": name, "asya.sh/workload": "deployment"});
     let env = json!([{"name": "ASYA_HANDLER", "value": "echo.handle"}, {"name": "DROPPED_LONG_AGO", "value": "1"}]);

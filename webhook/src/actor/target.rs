@@ -1,20 +1,20 @@
-//! What is known of a target's kind before anybody looks at the target (VAC-4, VAC-6).
+//! Checks of a target by its kind, without reading the target (VAC-4, VAC-6).
 
 use asya_shared::admission::facts::Facts;
 use asya_shared::api::{AsyncActorSpec, BindingRollout, BindingStrategy, ModeSpec, WorkloadRef};
 use asya_shared::resolve;
 use asya_shared::validate::{Violation, Warning};
 
-/// What was found.
+/// Errors and warnings about a target.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The binding cannot work.
+    /// Why the binding cannot work.
     pub errors: Vec<Violation>,
-    /// It can, and users should know something.
+    /// What users should know about a binding that can work.
     pub warnings: Vec<Warning>,
 }
 
-/// Judges a binding that is new.
+/// Checks a new binding.
 pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
     let mut found = Findings::default();
     let Ok(ModeSpec::Binding(binding)) = spec.mode() else {
@@ -48,7 +48,7 @@ pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
     found
 }
 
-/// When scaling, newly asked for, can first take pods from a target that serves (SAFE-23).
+/// Warns about newly requested scaling, saying when it can first remove pods from a serving target (SAFE-23).
 pub fn scale_down(spec: &AsyncActorSpec, old: Option<&AsyncActorSpec>) -> Option<Warning> {
     let ModeSpec::Binding(binding) = spec.mode().ok()? else {
         return None;

@@ -12,7 +12,7 @@ use crate::outcome::{Reason, Verdict};
 use crate::review::Request;
 use crate::testing::{actor, binding, platform, show};
 
-/// What stands behind the judge of a test.
+/// The judge of a test and its surroundings.
 pub(super) struct World {
     pub(super) judge: Actors,
 }
@@ -32,7 +32,7 @@ impl World {
         }
     }
 
-    /// Another actor is known.
+    /// Adds another actor to the index.
     pub(super) fn knows(&self, actor: &Value) {
         show(&self.judge.index, actor);
     }
@@ -74,7 +74,7 @@ pub(super) fn standalone(transport: &str) -> Value {
     json!({"transport": transport, "workload": workload()})
 }
 
-/// The text of a refusal.
+/// The text of a denial.
 pub(super) fn refusal(verdict: &Verdict) -> &str {
     let denied = verdict.answer.denied.as_ref().expect("refused");
     assert_eq!(denied.code, 422);
@@ -90,7 +90,7 @@ fn bad_spec() -> Value {
 
 /// VAC-1
 #[test]
-fn all_errors_stand_in_one_answer_sorted_by_path() {
+fn all_errors_are_in_one_response_sorted_by_path() {
     let world = World::new(Mode::Enforce);
     let verdict = world.create(&actor("models", "phi3", &bad_spec()));
     assert_eq!(verdict.reason, Reason::Invalid);
@@ -120,7 +120,7 @@ fn no_answer_changes_an_actor() {
 
 /// VAC-1, VAC-2
 #[test]
-fn a_value_that_the_types_cannot_hold_is_named_by_its_path() {
+fn value_out_of_range_is_named_by_its_path() {
     let world = World::new(Mode::Enforce);
     let mut spec = standalone("mq");
     spec["timeout"] = json!({"processing": 99_999_999_999_u64});
@@ -129,7 +129,7 @@ fn a_value_that_the_types_cannot_hold_is_named_by_its_path() {
 }
 
 #[test]
-fn a_good_actor_is_allowed_in_silence() {
+fn valid_actor_is_allowed_without_warnings() {
     let world = World::new(Mode::Enforce);
     let verdict = world.create(&actor("models", "phi3", &standalone("mq")));
     assert_eq!(verdict.reason, Reason::Valid);
@@ -139,7 +139,7 @@ fn a_good_actor_is_allowed_in_silence() {
 
 /// VAC-3
 #[test]
-fn modes_refuse_warn_or_look_away() {
+fn modes_deny_warn_or_skip_validation() {
     let bad = actor("models", "phi3", &bad_spec());
     let warned = World::new(Mode::Warn).create(&bad);
     assert_eq!(warned.reason, Reason::InvalidWarned);
@@ -181,7 +181,7 @@ fn a_spec_that_does_not_change_is_not_judged() {
     let mut paused = old.clone();
     paused["metadata"]["annotations"] = json!({"asya.sh/paused": "true"});
     assert_eq!(world.update(&old, &paused).reason, Reason::Unchanged);
-    // Another spelling of the same.
+    // A different spelling of the same spec.
     let mut spelled = old.clone();
     spelled["spec"]["timeout"] = Value::Null;
     assert_eq!(world.update(&old, &spelled).reason, Reason::Unchanged);
@@ -230,9 +230,9 @@ fn unknown_value_of_an_annotation_is_refused_when_it_is_set() {
     assert_eq!(world.update(&good, &goes).reason, Reason::Deleting);
 }
 
-/// ADM-6: a rule that only holds for new names does not hold up what exists.
+/// ADM-6: a rule for new names does not block existing actors.
 #[test]
-fn rules_for_new_actors_do_not_concern_old_ones() {
+fn rules_for_new_actors_do_not_apply_to_existing_ones() {
     let world = World::new(Mode::Enforce);
     let name = "a.b";
     let (old, mut new) = (standalone("mq"), standalone("mq"));
@@ -245,7 +245,7 @@ fn rules_for_new_actors_do_not_concern_old_ones() {
 
 /// BIND-13, BIND-14
 #[test]
-fn what_cannot_change_is_compared_with_the_old_spec() {
+fn immutable_fields_are_compared_with_the_old_spec() {
     let world = World::new(Mode::Enforce);
     let bound = |spec: &Value| actor("models", "phi3", spec);
     let old = bound(&binding("Deployment", "a"));

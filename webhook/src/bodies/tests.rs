@@ -10,7 +10,7 @@ fn peer(last: u8) -> IpAddr {
 
 /// ADM-22
 #[tokio::test]
-async fn the_client_that_sends_the_most_gives_way_and_memory_is_never_counted_twice() {
+async fn heaviest_client_gives_way_and_memory_is_counted_once() {
     let all = Bodies::new(100);
     let (large, small) = (all.begin(peer(1)), all.begin(peer(1)));
     large.take(60).await.unwrap();
@@ -33,12 +33,12 @@ async fn the_client_that_sends_the_most_gives_way_and_memory_is_never_counted_tw
 
 /// ADM-22
 #[tokio::test]
-async fn of_one_client_the_small_reviews_outlive_the_large_ones() {
+async fn small_reviews_of_a_client_outlive_its_large_ones() {
     let all = Bodies::new(100);
     let (large, review) = (all.begin(peer(1)), all.begin(peer(1)));
     large.take(90).await.unwrap();
     review.take(10).await.unwrap();
-    // It would be the largest itself.
+    // It would be the largest body itself.
     assert_eq!(large.take(1).await, Err(GivenUp));
     let mut taking = Box::pin(review.take(10));
     assert!(taking.as_mut().now_or_never().is_none());
@@ -50,7 +50,7 @@ async fn of_one_client_the_small_reviews_outlive_the_large_ones() {
 
 /// ADM-22
 #[tokio::test]
-async fn memory_that_is_given_up_goes_to_those_who_wait_for_it() {
+async fn released_memory_goes_to_waiting_bodies() {
     let all = Bodies::new(100);
     let (first, waits, other) = (all.begin(peer(1)), all.begin(peer(2)), all.begin(peer(3)));
     first.take(60).await.unwrap();

@@ -31,7 +31,7 @@ fn judge(mode: Mode, actors: &[Value]) -> Deletions {
     Deletions { mode, index }
 }
 
-/// An actor with so many messages.
+/// An actor whose queue holds this many messages.
 fn holds(queued: i64, processing: i64, change: &Value) -> Value {
     let spec = json!({"transport": "mq", "queue": {"deletionPolicy": "DeleteIfEmpty"}});
     let mut object = actor("models", "a", &spec);

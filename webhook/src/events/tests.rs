@@ -29,7 +29,7 @@ fn start() -> (Fake, Events) {
     (fake, events)
 }
 
-/// All that has been told is written by then: time does not pass before.
+/// Returns what has been written. Paused time advances only once the writer is idle, so that is everything.
 async fn written(fake: &Fake) -> Vec<Value> {
     tokio::time::sleep(Duration::from_millis(1)).await;
     std::mem::take(&mut *fake.posted.lock().await)
@@ -37,7 +37,7 @@ async fn written(fake: &Fake) -> Vec<Value> {
 
 /// OBS-2
 #[tokio::test(start_paused = true)]
-async fn actor_and_owner_are_told_once_a_minute_for_each_reason() {
+async fn actor_and_owner_get_one_event_per_reason_and_minute() {
     let (fake, events) = start();
     for _ in 0..50 {
         events.tell(told("phi", Note::Injected, "Injected"));
@@ -81,7 +81,7 @@ async fn actor_and_owner_are_told_once_a_minute_for_each_reason() {
 
 /// OBS-2: no review waits for an Event.
 #[tokio::test]
-async fn a_crowd_beyond_what_can_wait_is_dropped() {
+async fn events_beyond_the_queue_capacity_are_dropped() {
     let (events, writer) = events(Fake::default().client(&Contact::default()), "pod-1");
     for _ in 0..=WAITING {
         events.tell(told("phi", Note::Injected, "Injected"));

@@ -1,4 +1,4 @@
-//! `RayCluster`s and whose they are: the pods of a `RayService` carry no trace of it, so reviews ask which clusters it
+//! `RayCluster`s and their owners: the pods of a `RayService` do not refer to it, so reviews look up which clusters it
 //! owns (SAFE-30, SAFE-31).
 
 use std::collections::{HashMap, HashSet};
@@ -7,21 +7,21 @@ use asya_shared::key::Key;
 use asya_shared::resolve::{Intermediates, ObjectRef};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// All of them, as far as a watch has shown them.
+/// All clusters that the watch has returned.
 #[derive(Debug, Default)]
 pub(super) struct Clusters {
     by_namespace: HashMap<Box<str>, Intermediates>,
-    /// What a running list has yet to show.
+    /// Clusters that a running list has not returned yet.
     relist: Option<HashSet<Key>>,
 }
 
 impl Clusters {
-    /// Those of a namespace.
+    /// The clusters of a namespace, with their owners.
     pub(super) fn of(&self, namespace: &str) -> Option<&Intermediates> {
         self.by_namespace.get(namespace)
     }
 
-    /// Takes what is there now; answers whether its owner is news.
+    /// Adds or updates a cluster; returns whether its owner is new.
     pub(super) fn show(&mut self, key: &Key, owner: Option<ObjectRef>) -> bool {
         if let Some(missing) = &mut self.relist {
             missing.remove(key);
@@ -44,18 +44,18 @@ impl Clusters {
         }
     }
 
-    /// A list begins: what it does not show until [`Clusters::relisted`] is gone.
+    /// Marks the start of a list; [`Clusters::relisted`] removes the clusters that the list did not return.
     pub(super) fn relisting(&mut self) {
         self.relist = Some(self.keys());
     }
 
-    /// A list is complete; answers the namespaces of what it did not show.
+    /// Marks the end of a list; returns the namespaces of the clusters that it did not return.
     pub(super) fn relisted(&mut self) -> HashSet<Box<str>> {
         let gone = self.relist.clone().unwrap_or_default();
         self.drop_all(&gone)
     }
 
-    /// Nobody watches any more; answers the namespaces of what was known.
+    /// Forgets all clusters when the watch stops; returns their namespaces.
     pub(super) fn forget(&mut self) -> HashSet<Box<str>> {
         let gone = self.keys();
         self.drop_all(&gone)
@@ -77,7 +77,7 @@ impl Clusters {
     }
 }
 
-/// The controller owner in these metadata.
+/// The owner in these metadata that has `controller: true`.
 pub(super) fn owner_of(metadata: &ObjectMeta) -> Option<ObjectRef> {
     let owners = metadata.owner_references.iter().flatten();
     let owner = owners.into_iter().find(|it| it.controller == Some(true))?;

@@ -1,5 +1,5 @@
-//! The actors, as reviews ask for them: who claims a queue's name, who binds a target, which actors have pods
-//! in a namespace. Filled by one watch; asked without waiting for anything (ADM-7).
+//! The index of actors for reviews: who claims a queue name, who binds a target, which actors have pods in a namespace.
+//! Filled by one watch; lookups never wait for I/O (ADM-7).
 
 mod clusters;
 pub mod ray;
@@ -7,7 +7,7 @@ mod record;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use asya_shared::api::WorkloadRef;
 use asya_shared::claims::{self, Age, Name, Place, Rank, Users};
@@ -16,39 +16,37 @@ use asya_shared::inject::bound::{ActorInputs, BoundActor};
 use asya_shared::key::Key;
 use asya_shared::resolve::{ObjectRef, is_open_ended, pods_with};
 use asya_shared::validate;
+use clusters::Clusters;
 use k8s_openapi::jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch as signal;
 
 pub use record::{Actor, Seen};
 pub use watch::{Contact, follow};
 
-use clusters::Clusters;
-
 /// The bindings of a namespace.
 pub type Bindings = Arc<[Arc<BoundActor>]>;
 
-/// What every pod gets from the installation.
+/// Installation-wide configuration of transports and pods.
 #[derive(Debug)]
 pub struct Platform {
-    /// The configured transports.
     pub transports: TransportsConfig,
-    /// What else pods need to know of it.
     pub settings: Settings,
 }
 
-/// All actors.
+/// The index of all actors.
 #[derive(Debug)]
 pub struct Index {
-    /// What they are judged by.
+    /// Configuration that actors are validated against and rendered with.
     pub platform: Platform,
     inner: RwLock<Inner>,
-    /// Who changes anything holds it, so that nothing is rendered by what was known before.
+    /// Held by every writer, so that no binding is rendered from stale inputs.
     beside: Mutex<Beside>,
-    /// Whether a binding asks for `RayCluster`s.
+    /// Whether a binding needs a watch of `RayCluster`s.
     wants_clusters: signal::Sender<bool>,
 }
 
-/// What bindings are rendered from, beside their actors.
+/// Inputs of rendering beside the actors.
 #[derive(Debug, Default)]
 struct Beside {
     /// Hash of the runtime's scripts (ROLL-8).
@@ -64,7 +62,7 @@ struct Inner {
     bindings: HashMap<Box<str>, OfNamespace>,
     /// Bindings whose pods depend on `RayCluster`s.
     open_ended: HashSet<Key>,
-    /// What a running list has yet to show.
+    /// Actors that a running list has not returned yet.
     relist: Option<HashSet<Key>>,
     synced: bool,
 }
@@ -72,25 +70,25 @@ struct Inner {
 #[derive(Debug, Default)]
 struct OfNamespace {
     keys: HashSet<Key>,
-    /// Those whose spec can be read and whose kind is known, for reviews.
+    /// Those with a readable spec and a known kind, for reviews.
     bound: Bindings,
 }
 
-/// What is kept of an actor.
+/// Index entry of an actor.
 #[derive(Debug)]
 struct Entry {
-    /// The older comes first; among those of one second the one with the smaller uid.
+    /// Orders actors by age; within a second, the smaller uid comes first.
     age: Age,
     names: Vec<Name>,
     has_queue: bool,
     binding: Option<Binding>,
 }
 
-/// What is kept of a binding.
+/// Index entry of a binding.
 #[derive(Debug)]
 struct Binding {
     target: WorkloadRef,
-    /// What it is rendered from.
+    /// The actor that it is rendered from.
     actor: Arc<Actor>,
     bound: Option<Arc<BoundActor>>,
 }
@@ -127,7 +125,7 @@ impl Entry {
     }
 }
 
-/// What a review needs of a binding; none of a spec that the types cannot hold, or of a kind without a resolver.
+/// Renders what reviews need of a binding; `None` for a spec that cannot be decoded and for a kind without a resolver.
 fn render(actor: &Actor, platform: &Platform, beside: &Beside) -> Option<BoundActor> {
     let spec = validate::decode(actor.spec.as_ref()?.get()).ok()?;
     let resolved = actor.told.resolved_target.as_ref();
@@ -154,7 +152,7 @@ fn render(actor: &Actor, platform: &Platform, beside: &Beside) -> Option<BoundAc
 }
 
 impl Binding {
-    /// Whether it is an object, or leads to it, of the same namespace.
+    /// Whether `target` is the binding's own target, or an object of the namespace that it resolves through.
     fn reaches(&self, target: &WorkloadRef) -> bool {
         let own = &self.target;
         let same =
@@ -166,7 +164,7 @@ impl Binding {
 }
 
 impl Index {
-    /// Without actors yet.
+    /// Creates an empty index.
     pub fn new(platform: Platform) -> Self {
         Self {
             platform,
@@ -176,29 +174,28 @@ impl Index {
         }
     }
 
-    /// Whether a list has been complete.
+    /// Whether the cache is synced: a list has completed.
     pub fn is_synced(&self) -> bool {
-        self.read().synced
+        self.inner.read().synced
     }
 
     /// The actors with a queue (QUE-49).
     pub fn with_queues(&self) -> Vec<Key> {
-        let inner = self.read();
+        let inner = self.inner.read();
         let actors = inner.actors.iter().filter(|(_, entry)| entry.has_queue);
         actors.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Number of actors.
     pub fn len(&self) -> usize {
-        self.read().actors.len()
+        self.inner.read().actors.len()
     }
 
-    /// Who else has one of the names that an actor would claim on a transport, and the name; of several the one
-    /// that owns it (VAC-4).
+    /// Returns another actor that has one of the names that `key` would claim on a transport, and the name; of several,
+    /// the one that owns it (VAC-4).
     pub fn holder(&self, key: &Key, transport: &str) -> Option<(Key, String)> {
         let transports = &self.platform.transports;
         let names = claims::names(transports, (&key.namespace, &key.name), Some(transport), []);
-        let inner = &*self.read();
+        let inner = &*self.inner.read();
         let rivals = names.iter().filter_map(|name| {
             let users = inner.by_name.get(&name.place)?;
             let (rank, user) = users.first_rival(key, name.use_)?;
@@ -208,9 +205,9 @@ impl Index {
         Some((user.clone(), name.queue.to_string()))
     }
 
-    /// The oldest other actor that binds a target in the actor's namespace (VAC-4).
+    /// Returns the oldest other actor that binds `target` in the actor's namespace (VAC-4).
     pub fn binder(&self, key: &Key, target: &WorkloadRef) -> Option<Key> {
-        let inner = self.read();
+        let inner = self.inner.read();
         let bindings = inner.bindings.get(&*key.namespace)?;
         let rivals = bindings.keys.iter().filter(|other| *other != key);
         let rivals = rivals.filter_map(|other| {
@@ -223,14 +220,14 @@ impl Index {
 
     /// The bindings of a namespace, as reviews need them.
     pub fn bindings_in(&self, namespace: &str) -> Bindings {
-        let inner = self.read();
+        let inner = self.inner.read();
         let bindings = inner.bindings.get(namespace);
         bindings.map(|it| Arc::clone(&it.bound)).unwrap_or_default()
     }
 
-    /// The runtime's scripts have this hash now.
+    /// Sets the hash of the runtime's scripts and renders all bindings again.
     pub fn scripts(&self, hash: &str) {
-        let mut current = self.writing();
+        let mut current = self.beside.lock();
         if current.scripts_hash == hash {
             return;
         }
@@ -238,9 +235,9 @@ impl Index {
         self.render_again(&current, |_| true);
     }
 
-    /// Renders bindings anew, by what is known beside them by now.
+    /// Renders the selected bindings again from the current inputs.
     fn render_again(&self, beside: &Beside, which: impl Fn(&Binding) -> bool) {
-        let all = self.read();
+        let all = self.inner.read();
         let actors = all.actors.values();
         let bindings = actors.filter_map(|entry| entry.binding.as_ref());
         let bindings = bindings.filter(|it| which(it));
@@ -248,45 +245,45 @@ impl Index {
         drop(all);
         for actor in actors {
             let entry = Entry::of(&actor, &self.platform, beside);
-            self.write().put(&actor.key, entry);
+            self.inner.write().put(&actor.key, entry);
         }
     }
 
-    /// Tells whether a binding needs to know of `RayCluster`s.
+    /// Signals whether a binding needs a watch of `RayCluster`s.
     pub fn wants_clusters(&self) -> signal::Receiver<bool> {
         self.wants_clusters.subscribe()
     }
 
-    /// A `RayCluster` is there, with this controller owner.
+    /// Adds or updates a `RayCluster` with its controlling owner.
     pub fn show_cluster(&self, key: &Key, owner: Option<ObjectRef>) {
-        let mut beside = self.writing();
+        let mut beside = self.beside.lock();
         if beside.clusters.show(key, owner) {
             self.clusters_changed(&beside, |namespace| *namespace == *key.namespace);
         }
     }
 
-    /// A `RayCluster` is gone.
+    /// Removes a deleted `RayCluster`.
     pub fn removed_cluster(&self, key: &Key) {
-        let mut beside = self.writing();
+        let mut beside = self.beside.lock();
         beside.clusters.removed(key);
         self.clusters_changed(&beside, |namespace| *namespace == *key.namespace);
     }
 
-    /// A list of `RayCluster`s begins.
+    /// Marks the start of a list of `RayCluster`s.
     pub fn relisting_clusters(&self) {
-        self.writing().clusters.relisting();
+        self.beside.lock().clusters.relisting();
     }
 
-    /// A list of `RayCluster`s is complete.
+    /// Marks the end of a list of `RayCluster`s.
     pub fn relisted_clusters(&self) {
-        let mut beside = self.writing();
+        let mut beside = self.beside.lock();
         let changed = beside.clusters.relisted();
         self.clusters_changed(&beside, |namespace| changed.contains(namespace));
     }
 
-    /// Nobody watches `RayCluster`s any more.
+    /// Forgets all `RayCluster`s, because the watch has stopped.
     pub fn forget_clusters(&self) {
-        let mut beside = self.writing();
+        let mut beside = self.beside.lock();
         let changed = beside.clusters.forget();
         self.clusters_changed(&beside, |namespace| changed.contains(namespace));
     }
@@ -297,11 +294,11 @@ impl Index {
         });
     }
 
-    /// An actor is there, or has changed.
+    /// Adds or updates an actor.
     pub fn show(&self, actor: &Arc<Actor>) {
-        let beside = self.writing();
+        let beside = self.beside.lock();
         let entry = Entry::of(actor, &self.platform, &beside);
-        let mut inner = self.write();
+        let mut inner = self.inner.write();
         if let Some(missing) = &mut inner.relist {
             missing.remove(&actor.key);
         }
@@ -309,24 +306,24 @@ impl Index {
         self.tell_wants(&inner);
     }
 
-    /// An actor is gone.
+    /// Removes a deleted actor.
     pub fn removed(&self, key: &Key) {
-        let _writing = self.writing();
-        let mut inner = self.write();
+        let _writing = self.beside.lock();
+        let mut inner = self.inner.write();
         inner.remove(key);
         self.tell_wants(&inner);
     }
 
-    /// A list begins: what it does not show until [`Index::relisted`] is gone.
+    /// Marks the start of a list; [`Index::relisted`] removes the actors that the list did not return.
     pub fn relisting(&self) {
-        let mut inner = self.write();
+        let mut inner = self.inner.write();
         inner.relist = Some(inner.actors.keys().cloned().collect());
     }
 
-    /// A list is complete.
+    /// Marks the end of a list.
     pub fn relisted(&self) {
-        let _writing = self.writing();
-        let mut inner = self.write();
+        let _writing = self.beside.lock();
+        let mut inner = self.inner.write();
         for key in inner.relist.take().unwrap_or_default() {
             inner.remove(&key);
         }
@@ -342,24 +339,10 @@ impl Index {
             changed
         });
     }
-
-    fn writing(&self) -> MutexGuard<'_, Beside> {
-        let writing = self.beside.lock();
-        writing.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Inner> {
-        // A panic between two map operations leaves all maps usable: the next list repairs them.
-        self.inner.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Inner> {
-        self.inner.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Inner {
-    /// In place of what was there.
+    /// Inserts or replaces an entry.
     fn put(&mut self, key: &Key, entry: Entry) {
         self.forget(key);
         for name in &entry.names {
@@ -396,7 +379,7 @@ impl Inner {
         }
     }
 
-    /// Makes the namespace's list anew: one change costs that, and each review nothing.
+    /// Rebuilds the namespace's list of bindings on a change, so that reviews do not have to.
     fn rebind(&mut self, key: &Key, binds: bool) {
         let namespace = &*key.namespace;
         if !binds

@@ -1,4 +1,4 @@
-//! The watch of `RayCluster`s' metadata, which runs while a `RayService` is bound (SAFE-31).
+//! Watches the metadata of `RayCluster`s while a `RayService` is bound (SAFE-31).
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tracing::{debug, warn};
 use super::Index;
 use super::clusters::owner_of;
 
-/// Shorter than the client's read timeout: a connection that died unnoticed is found by that.
+/// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
 const WATCH_SECONDS: u32 = 50;
-/// One page of a list in memory at a time.
+/// Only one page of a list is in memory at a time.
 const PAGE: u32 = 100;
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Keeps the index true, for ever.
+/// Keeps the index up to date, forever.
 pub async fn follow(client: Client, index: Arc<Index>) {
     let mut wanted = index.wants_clusters();
     while wanted.wait_for(|it| *it).await.is_ok() {
@@ -87,7 +87,7 @@ fn take(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
     }
 }
 
-/// Where KubeRay is not installed, or the right is missing, pods are known by what the controller has resolved.
+/// Where KubeRay is not installed, or the permission is missing, pods are matched by what the controller has resolved.
 fn told(error: &Error, failures: u32) {
     if failures == 2 {
         warn!(%error, "the watch of RayClusters fails: pods of new clusters of a bound RayService start without the sidecar until the controller has resolved it again");

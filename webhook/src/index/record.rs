@@ -1,5 +1,5 @@
-//! What the index keeps of an `AsyncActor`, projected while the API server's text is decoded. Decoding must not
-//! fail: one bad object would fail every list.
+//! The fields of an `AsyncActor` that the index needs, extracted while the API server's response is decoded. Decoding
+//! must not fail: one bad object would fail every list.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,52 +17,48 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// An actor, as an event of the watch or a list shows it.
+/// An actor as received from a list or a watch.
 #[derive(Clone, Debug)]
 pub struct Seen {
     meta: ObjectMeta,
-    /// What is kept.
     pub actor: Arc<Actor>,
 }
 
-/// What is read of an actor.
+/// The fields of an actor that the index needs.
 #[derive(Debug)]
 pub struct Actor {
-    /// Namespace and name.
     pub key: Key,
-    /// Tells it from an earlier actor of its name.
+    /// Distinguishes it from an earlier actor of the same name.
     pub uid: Box<str>,
-    /// When it was made.
     pub created: Option<Time>,
-    /// Whether its deletion has begun, and does not wait for its queue to be empty: until then its pods keep working.
+    /// Whether it is being deleted without waiting for its queue to become empty; while it waits, its pods keep
+    /// working.
     pub deleting: bool,
-    /// The transport that its spec names.
     pub transport: Option<Box<str>>,
-    /// What its spec binds.
+    /// The target that its spec binds.
     pub target: Option<WorkloadRef>,
-    /// The whole spec of a binding, as text.
+    /// The whole spec as raw JSON; only for bindings.
     pub spec: Option<Box<RawValue>>,
-    /// Its annotation `eks.amazonaws.com/role-arn`.
+    /// Its annotation `eks.amazonaws.com/role-arn`; only for bindings.
     pub role_arn: Option<Box<str>>,
-    /// What its status tells.
     pub told: Told,
 }
 
-/// What a status tells; nothing where it cannot be read.
+/// The status fields that the index needs; empty if the status cannot be decoded.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Told {
     /// The queue that was verified last.
     pub queue: Option<QueueName>,
-    /// Those that the actor has left.
+    /// Queues that the actor has moved away from.
     pub retired_queues: Box<[QueueName]>,
     /// Since when its pods get the sidecar.
     pub bound_since: Option<Time>,
-    /// What dry runs have shown of its pods.
+    /// What dry runs have shown about its pods.
     pub injection: Option<InjectionStatus>,
-    /// What its target led to.
+    /// What its target resolved to.
     pub resolved_target: Option<ResolvedTarget>,
-    /// Since when its deletion does not wait for its queue any more.
+    /// Since when its deletion no longer waits for its queue.
     pub queue_released_since: Option<Time>,
 }
 

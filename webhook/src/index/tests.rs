@@ -92,7 +92,7 @@ fn what_an_actor_no_longer_asks_for_is_free() {
 }
 
 #[test]
-fn what_a_list_does_not_show_is_gone() {
+fn actors_missing_from_a_relist_are_removed() {
     let world = World::new();
     world.show(&seen("a", "stays", &json!({"transport": "mq"})));
     world.show(&seen("a", "goes", &json!({"transport": "mq"})));
@@ -110,7 +110,7 @@ fn what_a_list_does_not_show_is_gone() {
 
 /// One bad object would fail every list.
 #[test]
-fn an_actor_is_read_whatever_users_and_others_wrote_into_it() {
+fn actor_is_decoded_whatever_its_spec_and_status_hold() {
     for (spec, status) in [
         (json!(null), json!(null)),
         (json!([1]), json!("x")),
@@ -130,7 +130,7 @@ fn an_actor_is_read_whatever_users_and_others_wrote_into_it() {
 }
 
 #[test]
-fn bindings_stand_by_namespace_as_reviews_need_them() {
+fn bindings_are_indexed_by_namespace() {
     let world = World::new();
     let names = |namespace: &str| {
         let bindings = world.index.bindings_in(namespace);
@@ -157,7 +157,7 @@ fn bindings_stand_by_namespace_as_reviews_need_them() {
         )
     );
 
-    // An unreadable spec binds its target all the same: only the controller can tell what becomes of it.
+    // A spec that cannot be decoded binds its target all the same: only the controller can decide about it.
     assert_eq!(world.binder("z").as_deref(), Some("a/unreadable"));
     world.index.removed(&Key::new("a", "one"));
     world.index.removed(&Key::new("b", "three"));
@@ -167,9 +167,9 @@ fn bindings_stand_by_namespace_as_reviews_need_them() {
     );
 }
 
-/// A reader never waits for a writer that waits for anything.
+/// Readers never wait for a writer that is itself waiting.
 #[test]
-fn reviews_of_many_threads_ask_at_once() {
+fn concurrent_reviews_read_the_index() {
     let world = Arc::new(World::new());
     world.show(&seen("a", "x", &binding("one")));
     std::thread::scope(|scope| {

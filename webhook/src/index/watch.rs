@@ -1,7 +1,7 @@
-//! The watch that fills the index, and when the API server was last heard of (VAC-5).
+//! The watch that fills the index, and when the API server last responded (VAC-5).
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,23 +11,24 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 use tracing::{debug, warn};
 
 use super::{Index, Seen};
 
-/// The server ends a watch after this long and we ask for the next: while nothing happens, this is how we hear
-/// of it, so it is less than [`Contact::LOST`].
+/// The server ends a watch after this long and we start the next. While nothing changes, this is how we know that the
+/// server responds, so it is less than [`Contact::LOST`].
 const WATCH_SECONDS: u32 = 20;
-/// One page of a list in memory at a time.
+/// Only one page of a list is in memory at a time.
 const PAGE: u32 = 100;
-/// A watch that fails says so within this time.
+/// A failing watch reports an error within this time.
 const QUIET: Duration = Duration::from_secs(30);
 const BACKOFF_FIRST: Duration = Duration::from_millis(250);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
-/// When the API server last answered. It is a layer of the client that watches, and a clone tells the same.
+/// When the API server last responded. A layer of the client that watches; clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Contact {
     state: Arc<Mutex<State>>,
@@ -36,43 +37,39 @@ pub struct Contact {
 #[derive(Debug, Default)]
 struct State {
     last: Option<Instant>,
-    /// Why there was no answer since.
+    /// Why there has been no response since.
     failure: Option<String>,
 }
 
 impl Contact {
-    /// Without an answer for so long, what the index says may be old (VAC-5).
+    /// Without a response for this long, the index may be stale (VAC-5).
     pub const LOST: Duration = Duration::from_secs(30);
 
-    /// How long ago that was; `None` before the first answer.
+    /// Time since the last response; `None` before the first.
     pub fn age(&self) -> Option<Duration> {
-        self.lock().last.map(|last| last.elapsed())
+        self.state.lock().last.map(|last| last.elapsed())
     }
 
-    /// Whether it was too long ago to rely on the index.
+    /// Whether the last response is too old to rely on the index.
     pub fn is_lost(&self) -> bool {
         self.age().is_none_or(|age| age > Self::LOST)
     }
 
-    /// Why the watch does not work, if it does not.
+    /// Why the watch fails, if it does.
     pub fn failure(&self) -> Option<String> {
-        self.lock().failure.clone()
+        self.state.lock().failure.clone()
     }
 
-    /// The API server has answered.
+    /// Records a response of the API server.
     pub fn heard(&self) {
-        *self.lock() = State {
+        *self.state.lock() = State {
             last: Some(Instant::now()),
             failure: None,
         };
     }
 
     fn failed(&self, failure: String) {
-        self.lock().failure = Some(failure);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().failure = Some(failure);
     }
 }
 
@@ -87,7 +84,7 @@ impl<S> Layer<S> for Contact {
     }
 }
 
-/// Notes every answer that is no failure.
+/// Records every successful response.
 #[derive(Clone, Debug)]
 pub struct Listening<S> {
     inner: S,
@@ -119,7 +116,7 @@ where
     }
 }
 
-/// Keeps the index true, for ever.
+/// Keeps the index up to date, forever.
 pub async fn follow(client: Client, index: Arc<Index>, contact: Contact) {
     let api: Api<Seen> = Api::all(client);
     let (mut failures, mut failed) = (0, Instant::now());
@@ -139,7 +136,7 @@ pub async fn follow(client: Client, index: Arc<Index>, contact: Contact) {
                 }
                 Err(error) => error,
             };
-            // kube's watcher does not tell that it is connected again: who is quiet for long enough was.
+            // kube's watcher does not report a reconnect: when the last error is long past, the watch has worked since.
             failures = if failed.elapsed() > QUIET {
                 1
             } else {
@@ -169,7 +166,7 @@ fn take(index: &Index, event: Event<Seen>) {
 }
 
 fn told(error: &Error, failures: u32) {
-    // A watch is cut now and then; only what lasts is worth a look.
+    // Interruptions are routine; only repeated failures deserve a warning.
     if failures == 1 && was_cut(error) {
         debug!(%error, "the watch of AsyncActors was cut");
     } else {

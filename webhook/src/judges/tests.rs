@@ -53,7 +53,7 @@ fn desk(index: Arc<Index>, contact: Contact, events: Events) -> Router {
 
 /// ADM-7
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_reviews_ask_the_api_server_nothing() {
+async fn ten_thousand_reviews_send_no_request_to_the_api_server() {
     let fake = Fake::default();
     *fake.listed.lock().await = vec![bound("models", "mild", "mild")];
     let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
@@ -61,7 +61,7 @@ async fn ten_thousand_reviews_ask_the_api_server_nothing() {
     tokio::spawn(follow(client.clone(), Arc::clone(&index), contact.clone()));
     let (told, writer) = events(client, "pod-1");
     tokio::spawn(writer.run());
-    // One list and one watch: no other request comes by itself.
+    // One list and one watch: no other request is sent in the background.
     while !index.is_synced() || fake.asked() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -86,7 +86,7 @@ async fn ten_thousand_reviews_ask_the_api_server_nothing() {
     }
     assert_eq!(fake.asked(), 2);
 
-    // What is told comes after the answer.
+    // Events are written after the response.
     ask(
         &router,
         Path::Pods,
@@ -98,7 +98,7 @@ async fn ten_thousand_reviews_ask_the_api_server_nothing() {
     assert_eq!(fake.asked(), 4);
 }
 
-/// ADM-3: whatever is broken in a review, there is an answer, and it is one of those that the API server knows.
+/// ADM-3: every damaged review gets a response that the API server understands.
 #[tokio::test]
 async fn damaged_reviews_are_answered() {
     let (index, contact) = (Arc::new(Index::new(platform())), Contact::default());
@@ -146,7 +146,7 @@ async fn damaged_reviews_are_answered() {
     }
 }
 
-/// With a piece replaced, doubled or cut out.
+/// The body with a piece replaced, doubled or cut out.
 fn damaged(random: &mut fastrand::Rng, whole: &[u8]) -> Vec<u8> {
     const PIECES: [&str; 8] = [
         "null", "{}", "[]", "7", "\"\"", "true", "\\u0000", "{\"a\":",
@@ -158,7 +158,7 @@ fn damaged(random: &mut fastrand::Rng, whole: &[u8]) -> Vec<u8> {
         0 => body.truncate(from),
         1 => body[from] = random.u8(..),
         2 => drop(body.splice(from..to, PIECES[random.usize(..PIECES.len())].bytes())),
-        // A whole value by another.
+        // Replace a whole value.
         _ => {
             let colon = body[from..].iter().position(|byte| *byte == b':');
             let at = colon.map_or(from, |colon| from + colon + 1);

@@ -11,7 +11,7 @@ use crate::outcome::{Path, Reason};
 
 const DOCS: &str = include_str!("../../../docs/spec/admission.md");
 
-/// Everything that can be told has been told once.
+/// The text after every metric has been set once.
 fn text() -> String {
     let metrics = Arc::new(Metrics::new());
     drop(metrics.begin(Path::Pods));
@@ -48,7 +48,7 @@ fn text() -> String {
 
 /// OBS-1
 #[test]
-fn every_metric_stands_in_the_documents() {
+fn every_metric_is_documented() {
     let text = text();
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let mut count = 0;

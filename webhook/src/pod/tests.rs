@@ -11,7 +11,7 @@ use crate::outcome::{Path, Reason, Verdict};
 use crate::review::Request;
 use crate::testing::{bound, platform, pod, pod_review, show};
 
-/// A webhook that knows the bindings of two Deployments; `strict` insists.
+/// A webhook that knows the bindings of two Deployments; `strict` requires the sidecar.
 struct World {
     judge: Pods,
 }
@@ -56,7 +56,7 @@ fn is_silent(verdict: &Verdict) -> bool {
 
 /// INJ-1, INJ-3, OBS-2: the pod carries no namespace, its review does.
 #[test]
-fn a_pod_of_a_binding_gets_the_sidecar_and_its_makers_are_told() {
+fn bound_pod_gets_the_sidecar_and_an_event() {
     let world = World::new();
     for (path, name) in [(Path::Pods, "mild"), (Path::RequiredPods, "strict")] {
         let verdict = world.create(path, &pod(name));
@@ -82,7 +82,7 @@ fn a_pod_of_a_binding_gets_the_sidecar_and_its_makers_are_told() {
 
 /// INJ-11
 #[test]
-fn who_makes_a_pod_makes_no_difference() {
+fn injection_ignores_user_and_service_account() {
     let world = World::new();
     let by = |user: &Value, account: &str| {
         let mut pod = pod("mild");
@@ -116,7 +116,7 @@ fn each_path_serves_the_actors_of_its_policy_only() {
 
 /// ADM-4
 #[test]
-fn a_dry_run_gets_the_same_answer_and_tells_nobody() {
+fn dry_run_gets_the_same_response_without_an_event() {
     let world = World::new();
     let real = world.create(Path::Pods, &pod("mild"));
     let dry = world.ask(Path::Pods, &pod_review("models", &pod("mild"), true));
@@ -159,7 +159,7 @@ fn a_pod_that_cannot_get_the_sidecar_is_marked_or_refused() {
 
 /// INJ-7
 #[test]
-fn a_pod_that_has_everything_gets_nothing() {
+fn injected_pod_is_not_patched_again() {
     let world = World::new();
     let mut pod = pod("mild");
     let steps = patch(&world.create(Path::Pods, &pod));
@@ -173,7 +173,7 @@ fn a_pod_that_has_everything_gets_nothing() {
 
 /// INJ-1, CFG-5
 #[test]
-fn excluded_namespaces_and_pods_of_nobody_pass_in_silence() {
+fn excluded_namespaces_and_unbound_pods_are_allowed_silently() {
     let world = World::new();
     for namespace in [
         "asya-system",
@@ -213,7 +213,7 @@ fn an_unreadable_pod_is_answered_as_the_path_says() {
 
 /// ADM-3
 #[test]
-fn what_is_not_served_is_allowed_with_a_warning() {
+fn unserved_requests_are_allowed_with_a_warning() {
     let world = World::new();
     for change in ["/operation", "/subResource", "/resource/resource"] {
         let mut review: Value =
@@ -230,9 +230,9 @@ fn what_is_not_served_is_allowed_with_a_warning() {
     }
 }
 
-/// ADM-3: who knows no actors yet has no verdict.
+/// ADM-3: before the cache is synced there is no verdict.
 #[test]
-fn before_the_first_list_the_path_decides() {
+fn before_the_cache_is_synced_the_path_decides() {
     let world = World {
         judge: Pods {
             namespace: "asya-system".to_owned(),
@@ -249,9 +249,9 @@ fn before_the_first_list_the_path_decides() {
     assert_eq!(strict.answer.denied.expect("refused").code, 500);
 }
 
-/// BIND-3, BIND-43: before it is bound, and from its deletion on, nothing is injected.
+/// BIND-3, BIND-43: nothing is injected before the actor is bound and once it is being deleted.
 #[test]
-fn an_actor_that_is_not_in_force_changes_nothing() {
+fn unbound_or_deleting_actor_injects_nothing() {
     let world = World::new();
     let mut early = bound("models", "mild", "mild");
     early["status"] = json!({});
@@ -270,7 +270,7 @@ fn an_actor_that_is_not_in_force_changes_nothing() {
 
 /// ROLL-8
 #[test]
-fn other_scripts_change_what_pods_are_told_to_have() {
+fn changed_scripts_change_the_patch() {
     let world = World::new();
     let hash = |scripts: &str| {
         world.judge.index.scripts(scripts);
@@ -283,7 +283,7 @@ fn other_scripts_change_what_pods_are_told_to_have() {
 
 /// SAFE-2
 #[test]
-fn only_a_dry_run_is_taken_for_a_probe() {
+fn only_a_dry_run_counts_as_a_probe() {
     let world = World::new();
     let mut unproved = bound("models", "new", "new");
     unproved["status"]["injection"] = json!({});

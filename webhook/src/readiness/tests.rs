@@ -13,7 +13,7 @@ use crate::testing::platform;
 
 /// AVL-2, AVL-3
 #[test]
-fn ready_is_who_knows_actors_and_facts_and_has_a_trusted_leaf_until_it_stops() {
+fn ready_with_actors_facts_and_a_trusted_leaf_until_stopped() {
     let names = vec!["asya-webhook.asya-system.svc".to_owned()];
     let (index, facts) = (Arc::new(Index::new(platform())), Known::default());
     let certificates = Certificates::new(names.clone());
@@ -45,7 +45,7 @@ fn ready_is_who_knows_actors_and_facts_and_has_a_trusted_leaf_until_it_stops() {
 }
 
 #[test]
-fn facts_are_waited_for_where_somebody_tells_them() {
+fn facts_are_awaited_only_if_the_controller_publishes_them() {
     let (index, facts) = (Arc::new(Index::new(platform())), Known::default());
     let certificates = Certificates::new(Vec::new());
     let pending = |told| {

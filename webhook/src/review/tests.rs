@@ -82,7 +82,7 @@ fn denials_carry_code_and_text() {
 
 /// ADM-8
 #[test]
-fn what_is_wrong_is_told_without_quoting_the_body() {
+fn errors_do_not_quote_the_body() {
     let secret = review(&json!({"uid": {"password": "hunter2"}}));
     let text = Request::read(&secret).unwrap_err().to_string();
     assert!(text.contains("line 1, column"), "{text}");
@@ -94,7 +94,7 @@ fn what_is_wrong_is_told_without_quoting_the_body() {
 
 /// ADM-3
 #[test]
-fn a_review_without_anything_to_answer_is_none() {
+fn review_without_a_request_to_answer_is_rejected() {
     let other = |api_version: &str, kind: &str| {
         let review = json!({"apiVersion": api_version, "kind": kind, "request": pod_review()});
         Request::read(review.to_string().as_bytes()).unwrap_err()

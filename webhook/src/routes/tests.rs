@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::outcome::{Path, Reason, Verdict};
 use crate::review::Request;
 
-/// What a test's judge does.
+/// Behavior of the test's judge.
 #[derive(Clone, Copy)]
 enum Does {
     Allows,
@@ -126,7 +126,7 @@ async fn bad_requests_get_a_code_and_one_line() {
     );
 }
 
-/// ADM-3: a body that says that it is too large is not read at all, one that does not is read up to the limit.
+/// ADM-3: a body that announces too large a size is not read at all; any other is read up to the limit.
 #[tokio::test]
 async fn bodies_beyond_8_mib_are_not_read() {
     let (router, _) = desk(Does::Allows);
@@ -157,7 +157,7 @@ type Piece = Result<Bytes, std::io::Error>;
 
 /// ADM-3
 #[tokio::test]
-async fn a_panic_is_answered_as_the_path_says() {
+async fn panic_is_answered_by_the_failure_policy_of_the_path() {
     let (router, metrics) = desk(Does::Panics);
     let required = response(&router, Path::RequiredPods).await;
     assert_eq!(required["allowed"], false);
@@ -175,7 +175,7 @@ async fn a_panic_is_answered_as_the_path_says() {
 
 /// ADM-3
 #[tokio::test(start_paused = true)]
-async fn a_request_that_does_not_arrive_is_given_up_after_2_s() {
+async fn request_that_does_not_arrive_times_out_after_2_s() {
     let (router, metrics) = desk(Does::Allows);
     let started = tokio::time::Instant::now();
     let slow = Body::from_stream(futures::stream::pending::<Piece>());
@@ -189,7 +189,7 @@ async fn a_request_that_does_not_arrive_is_given_up_after_2_s() {
 
 /// AVL-6, ADM-22
 #[tokio::test(start_paused = true)]
-async fn bodies_that_do_not_arrive_keep_no_review_waiting() {
+async fn stalled_bodies_do_not_block_reviews() {
     let (router, metrics) = desk(Does::Allows);
     let hanging = (0..600).map(|_| {
         let body = Body::from_stream(futures::stream::pending::<Piece>());
@@ -209,7 +209,8 @@ async fn bodies_that_do_not_arrive_keep_no_review_waiting() {
     assert!(hung.iter().all(slow));
 }
 
-/// ADM-22: 40 bodies of 8 MiB, of which memory has room for few, end or are refused; a review among them is answered.
+/// ADM-22: of 40 bodies of 8 MiB, more than memory holds, each completes or is refused; a review among them is
+/// answered.
 #[tokio::test(start_paused = true)]
 async fn large_bodies_beyond_the_memory_are_refused_and_reviews_are_answered() {
     let (router, metrics) = desk(Does::Allows);

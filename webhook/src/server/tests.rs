@@ -28,16 +28,16 @@ use super::{End, MOST_CONNECTIONS, serve};
 
 const HOST: &str = "asya-webhook.asya-system.svc";
 
-/// A server with a certificate of its own.
+/// A running server with its own certificate.
 struct Running {
     address: SocketAddr,
     roots: RootCertStore,
     connections: Connections,
     end: End,
     ended: JoinHandle<()>,
-    /// A request to `/slow` has come.
+    /// Notified when a request to `/slow` arrives.
     came: Arc<Notify>,
-    /// It may be answered.
+    /// Lets the request be answered.
     go: Arc<Notify>,
 }
 
@@ -169,7 +169,7 @@ async fn both_versions_of_tls_and_of_http_are_spoken() {
 
 /// CERT-8
 #[tokio::test(start_paused = true)]
-async fn who_does_not_shake_hands_is_left_after_5_s() {
+async fn tls_handshake_times_out_after_5_s() {
     let server = Running::start().await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let started = tokio::time::Instant::now();
@@ -179,7 +179,7 @@ async fn who_does_not_shake_hands_is_left_after_5_s() {
 
 /// AVL-3
 #[tokio::test]
-async fn at_the_end_what_is_under_way_is_answered_and_nothing_else_begins() {
+async fn shutdown_completes_in_flight_requests_and_accepts_no_new_ones() {
     let server = Running::start().await;
     let (mut idle, mut busy) = (server.http2().await, server.http2().await);
     assert_eq!(
@@ -190,7 +190,7 @@ async fn at_the_end_what_is_under_way_is_answered_and_nothing_else_begins() {
     server.came.notified().await;
 
     server.end.stop.cancel();
-    // GOAWAY: the client knows that nothing can be asked any more, so it asks somebody else.
+    // GOAWAY: the client learns that the connection takes no more requests, and opens another one elsewhere.
     while !idle.is_closed() {
         tokio::task::yield_now().await;
     }
@@ -209,7 +209,7 @@ async fn at_the_end_what_is_under_way_is_answered_and_nothing_else_begins() {
 
 /// AVL-3
 #[tokio::test]
-async fn who_keeps_a_connection_is_told_with_an_answer_that_it_is_the_last() {
+async fn kept_connections_are_closed_with_their_last_response() {
     let server = Running::start().await;
     let mut kept = server.http1(rustls::ALL_VERSIONS).await;
     let mut streams = server.http2().await;
@@ -226,7 +226,7 @@ async fn who_keeps_a_connection_is_told_with_an_answer_that_it_is_the_last() {
     while !kept.is_closed() {
         tokio::task::yield_now().await;
     }
-    // Somebody who has not heard of it yet is served, too.
+    // Clients that still connect are served, too.
     let mut late = server.http1(rustls::ALL_VERSIONS).await;
     let answer = late.send_request(request("/")).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
@@ -234,7 +234,7 @@ async fn who_keeps_a_connection_is_told_with_an_answer_that_it_is_the_last() {
 
 /// AVL-3
 #[tokio::test(start_paused = true)]
-async fn what_does_not_end_is_cut_off_after_5_s() {
+async fn requests_still_running_after_5_s_are_cut_off() {
     let server = Running::start().await;
     let mut busy = server.http2().await;
     let slow = tokio::spawn(busy.send_request(request("/slow")));
@@ -248,7 +248,7 @@ async fn what_does_not_end_is_cut_off_after_5_s() {
 
 /// ADM-20
 #[tokio::test]
-async fn silent_connections_beyond_the_limit_cost_their_own_client_and_no_other() {
+async fn silent_connections_beyond_the_limit_evict_only_their_own_client() {
     const MORE: usize = 200;
     let server = Running::start().await;
     let mut kept = server.http1(rustls::ALL_VERSIONS).await;

@@ -21,7 +21,7 @@ fn trusting(authorities: &[&Authority]) -> Trusted {
     Trusted::These(authorities.iter().map(fingerprint).collect())
 }
 
-/// One that serves this leaf, whose authority is trusted.
+/// A choice that serves a leaf from this CA, which is trusted.
 fn serving(authority: &Authority, made: Timestamp) -> Choice {
     let mut choice = Choice::default();
     choice.offer(Ok(leaf_of(authority, made)));
@@ -30,7 +30,7 @@ fn serving(authority: &Authority, made: Timestamp) -> Choice {
     choice
 }
 
-/// Which leaf is served after this one was offered.
+/// Offers a leaf; returns whether it is served from then on.
 fn offered(choice: &mut Choice, leaf: &Leaf, now: Timestamp) -> bool {
     choice.offer(Ok(leaf.clone()));
     let swapped = choice.settle(&names(), now);
@@ -54,7 +54,7 @@ fn three_rotations_of_the_leaf_take_effect_at_once() {
 
 /// CERT-7
 #[test]
-fn what_is_trusted_is_read_from_fingerprints() {
+fn trusted_cas_are_parsed_from_fingerprints() {
     let ours = authority(now());
     let text = ours.certificate.fingerprint.to_string();
     assert_eq!(Trusted::read(["rubbish", &text]), trusting(&[&ours]));
@@ -85,7 +85,7 @@ fn a_leaf_of_another_authority_waits_until_that_is_trusted() {
 
 /// ADM-25
 #[test]
-fn a_replica_that_was_trusted_by_all_stays_ready_when_one_of_them_is_spoiled() {
+fn replica_stays_ready_when_one_configuration_loses_its_ca() {
     let (old, new) = (authority(ago(DAY)), authority(now()));
     let begins = || {
         let mut choice = Choice::default();
@@ -99,7 +99,7 @@ fn a_replica_that_was_trusted_by_all_stays_ready_when_one_of_them_is_spoiled() {
     };
     let mut replica = begins();
     assert_eq!(is_ready(&mut replica, trusting(&[&old, &new])), Ok(()));
-    // No CA, or another one, is in all of them.
+    // No CA, or a different one, is common to all configurations.
     assert_eq!(is_ready(&mut replica, Trusted::Unknown), Ok(()));
     assert_eq!(is_ready(&mut replica, trusting(&[&old])), Ok(()));
     let (unknown, untrusted) = (NotReady::TrustUnknown, NotReady::Untrusted);
@@ -109,7 +109,7 @@ fn a_replica_that_was_trusted_by_all_stays_ready_when_one_of_them_is_spoiled() {
 
 /// CERT-7
 #[test]
-fn a_leaf_near_its_end_gives_way_to_one_that_may_not_be_trusted() {
+fn expiring_leaf_yields_to_one_that_may_not_be_trusted() {
     let (old, new) = (authority(ago(DAY)), authority(now()));
     let end = leaf_of(&old, ago(DAY)).certificate.not_after;
     for (left, takes) in [
@@ -141,7 +141,7 @@ fn the_last_good_leaf_outlives_a_bad_secret() {
         Ok(leaf_of(&ours, hence(DAY))),
     ];
     let mut choice = serving(&ours, ago(DAY));
-    // The same fault again is no other refusal.
+    // The same fault again does not count as another refusal.
     let refused = [1, 2, 3, 3, 4, 5];
     for (number, (bad, refused)) in bad.into_iter().zip(refused).enumerate() {
         choice.offer(bad);
@@ -160,7 +160,7 @@ fn the_last_good_leaf_outlives_a_bad_secret() {
 
 /// CERT-5, AVL-2
 #[test]
-fn why_no_client_would_take_it_is_told() {
+fn readiness_reports_why_clients_reject_the_leaf() {
     let ours = authority(ago(DAY));
     let mut choice = Choice::default();
     let unread = |choice: &Choice| choice.ready(&names(), now()).unwrap_err().to_string();
@@ -187,11 +187,11 @@ fn why_no_client_would_take_it_is_told() {
 
 /// CERT-5
 #[test]
-fn a_leaf_that_is_not_good_is_served_as_long_as_there_was_no_other() {
+fn invalid_leaf_is_served_while_there_was_no_other() {
     let ours = authority(ago(DAY));
     let mut choice = Choice::default();
     choice.trust(Trusted::All);
-    // The clock of this machine may be the wrong one.
+    // The local clock may be the wrong one.
     assert!(offered(&mut choice, &leaf_of(&ours, hence(DAY)), now()));
     let early = NotReady::Bad(Fault::NotYetValid(LEAF));
     assert_eq!(choice.ready(&names(), now()), Err(early));

@@ -1,8 +1,8 @@
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use serde_json::{Value, json};
 
-use super::{Step, Wanted, decide, is_of};
-use crate::record::{ConfigurationRecord, Content, Seen};
+use super::{EntryStep, Wanted, decide, is_of};
+use crate::record::{ConfigurationRecord, Content, Projected};
 
 fn content(change: impl FnOnce(&mut Value)) -> Content {
     let mut object = object();
@@ -12,27 +12,27 @@ fn content(change: impl FnOnce(&mut Value)) -> Content {
 
 /// CFG-9
 #[test]
-fn what_was_taken_back_is_restored_and_its_writer_named() {
+fn reverted_object_is_restored_and_names_the_field_manager() {
     let policy = |to: &str| content(|it| it["webhooks"][0]["failurePolicy"] = json!(to));
     let (wanted, other, earlier) = (policy("Fail"), policy("Other"), policy("Ignore"));
     let rival = || Some((&other, Some("kubectl-edit")));
     let table = [
-        (None, None, Step::Apply),
-        (None, rival(), Step::Apply),
-        (None, Some((&wanted, None)), Step::Keep),
+        (None, None, EntryStep::Apply),
+        (None, rival(), EntryStep::Apply),
+        (None, Some((&wanted, None)), EntryStep::Keep),
         (
             Some(&wanted),
             Some((&wanted, Some("kubectl-edit"))),
-            Step::Keep,
+            EntryStep::Keep,
         ),
         (
             Some(&wanted),
             rival(),
-            Step::Heal(Some("kubectl-edit".into())),
+            EntryStep::Heal(Some("kubectl-edit".into())),
         ),
-        (Some(&wanted), None, Step::Heal(None)),
-        (Some(&earlier), rival(), Step::Apply),
-        (Some(&earlier), None, Step::Apply),
+        (Some(&wanted), None, EntryStep::Heal(None)),
+        (Some(&earlier), rival(), EntryStep::Apply),
+        (Some(&earlier), None, EntryStep::Apply),
     ];
     for (row, (applied, live, step)) in table.into_iter().enumerate() {
         assert_eq!(decide(applied, &wanted, live), step, "row {row}");
@@ -41,32 +41,35 @@ fn what_was_taken_back_is_restored_and_its_writer_named() {
 
 /// CFG-9, ADM-24
 #[test]
-fn terms_that_others_add_to_a_namespace_selector_are_left_alone() {
+fn terms_added_to_a_namespace_selector_are_kept() {
     let ours = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a"]});
     let other = json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["b"]});
     let theirs = json!({"key": "control-plane", "operator": "DoesNotExist"});
     let with = |selector: Value| content(|it| it["webhooks"][0]["namespaceSelector"] = selector);
     let wanted = with(json!({"matchExpressions": [ours]}));
     for (selector, step) in [
-        (json!({"matchExpressions": [ours]}), Step::Keep),
-        (json!({"matchExpressions": [theirs, ours]}), Step::Keep),
+        (json!({"matchExpressions": [ours]}), EntryStep::Keep),
+        (json!({"matchExpressions": [theirs, ours]}), EntryStep::Keep),
         (
             json!({"matchExpressions": [ours], "matchLabels": {"a": "b"}}),
-            Step::Keep,
+            EntryStep::Keep,
         ),
-        (json!({"matchExpressions": [theirs]}), Step::Heal(None)),
-        (json!({"matchExpressions": [other]}), Step::Heal(None)),
-        (json!({}), Step::Heal(None)),
-        (json!(null), Step::Heal(None)),
+        (json!({"matchExpressions": [theirs]}), EntryStep::Heal(None)),
+        (json!({"matchExpressions": [other]}), EntryStep::Heal(None)),
+        (json!({}), EntryStep::Heal(None)),
+        (json!(null), EntryStep::Heal(None)),
     ] {
         let live = with(selector.clone());
         let decided = decide(Some(&wanted), &wanted, Some((&live, None)));
         assert_eq!(decided, step, "{selector}");
     }
-    // The validator asks for nothing, so every term is another's.
+    // The validator wants no terms, so every term comes from another field manager.
     let nothing = with(json!({}));
     let added = with(json!({"matchExpressions": [theirs]}));
-    assert_eq!(decide(None, &nothing, Some((&added, None))), Step::Keep);
+    assert_eq!(
+        decide(None, &nothing, Some((&added, None))),
+        EntryStep::Keep
+    );
 }
 
 #[test]
@@ -100,13 +103,13 @@ fn object() -> Value {
 }
 
 fn seen(object: &Value) -> std::sync::Arc<ConfigurationRecord<MutatingWebhookConfiguration>> {
-    let seen: Seen<_> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<_> = serde_json::from_str(&object.to_string()).unwrap();
     seen.record
 }
 
 /// CFG-9
 #[test]
-fn every_change_of_what_we_say_is_seen_and_no_other() {
+fn content_differs_only_by_what_we_apply() {
     let same = seen(&object());
     assert_eq!(
         (same.writer.as_deref(), &*same.failing),

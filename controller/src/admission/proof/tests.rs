@@ -23,7 +23,7 @@ fn bound(kind: &str, name: &str, labels: &[(&str, &str)]) -> Bound {
 
 /// CFG-8
 #[test]
-fn pod_of_the_proof_is_one_of_the_targets() {
+fn proof_pod_matches_the_target() {
     let long = "x".repeat(250);
     for (kind, name) in [
         ("Deployment", "web"),
@@ -52,7 +52,7 @@ fn pod_of_the_proof_is_one_of_the_targets() {
     }
 }
 
-/// An API server that answers creations of pods so.
+/// Proofs against an API server that answers every request with `answer`.
 fn proofs(answer: &Arc<Mutex<Value>>) -> Proofs {
     let answer = Arc::clone(answer);
     let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
@@ -63,7 +63,7 @@ fn proofs(answer: &Arc<Mutex<Value>>) -> Proofs {
     Proofs::new(kube::Client::new(service, "default"))
 }
 
-/// What a round of dry runs came to.
+/// Outcome of a round of dry runs.
 struct Sought {
     proved: bool,
     again: Option<Duration>,
@@ -71,7 +71,7 @@ struct Sought {
     told: Vec<(Key, String)>,
 }
 
-/// Makes those that are due, up to the last.
+/// Runs all dry runs that are due.
 async fn seek(proofs: &mut Proofs, all: &[Bound], trusted: &str) -> Sought {
     let count = |proofs: &Proofs| proofs.tried.values().filter(|it| it.proved).count();
     let mut told = Vec::new();
@@ -103,7 +103,7 @@ fn bare() -> Value {
 
 /// CFG-8
 #[tokio::test(start_paused = true)]
-async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
+async fn restart_keeps_proofs_and_an_edit_is_no_proof() {
     let answer = Arc::new(Mutex::new(bare()));
     let bound = [bound("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
@@ -111,7 +111,7 @@ async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
     let mut restarted = proofs(&answer);
     restarted.keep(&bound, failing);
     assert!(restarted.has(&bound[0].uid, &entry));
-    // It is tried again, which changes nothing.
+    // The dry run is repeated and fails, which changes nothing.
     let sought = seek(&mut restarted, &bound, "ca").await;
     assert!(sought.again.is_some() && !sought.proved);
     assert!(restarted.has(&bound[0].uid, &entry));
@@ -134,7 +134,7 @@ async fn restart_keeps_what_was_proved_and_an_edit_proves_nothing() {
 
 /// CFG-8
 #[tokio::test(start_paused = true)]
-async fn other_authorities_need_another_proof_and_a_failed_one_is_told_and_changes_nothing() {
+async fn new_ca_bundle_needs_a_new_proof_and_a_failure_is_only_reported() {
     let answer = Arc::new(Mutex::new(injected()));
     let bound = [bound("Deployment", "web", &[])];
     let entry = required_entry_name("models", "a");
@@ -172,10 +172,10 @@ async fn other_authorities_need_another_proof_and_a_failed_one_is_told_and_chang
 
 /// SAFE-9
 #[tokio::test(start_paused = true)]
-async fn a_webhook_that_does_not_answer_holds_up_nothing_and_is_asked_by_one_at_a_time() {
+async fn unresponsive_webhook_blocks_nothing_and_gets_one_dry_run_at_a_time() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    // The API server waits for the webhook, and admits the pod without it.
+    // The API server waits for the webhook, then admits the pod without the sidecar.
     let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
         count.fetch_add(1, Ordering::SeqCst);
         let text = bare().to_string();
@@ -206,7 +206,7 @@ async fn a_webhook_that_does_not_answer_holds_up_nothing_and_is_asked_by_one_at_
     let done = proofs.next().await;
     proofs.settle(done);
     assert_eq!(asked.load(Ordering::SeqCst), 5);
-    // Whoever is no longer required is forgotten, while its dry run goes on.
+    // An actor that needs no proof any more is forgotten, even while its dry run is in flight.
     assert_eq!(proofs.start(&[], "ca"), None);
     assert_eq!(proofs.failing("ca"), 0);
 }

@@ -6,16 +6,16 @@ use super::*;
 use crate::binding::probes::Failure;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::tests::fixtures::context;
-use crate::record::{ActorRecord, Enqueue, QuotaRecord, Seen};
+use crate::record::{ActorRecord, Enqueue, Projected, QuotaRecord};
 use crate::work_queue::Settings;
 
-/// Of no cluster.
+/// An operator without a cluster.
 pub(crate) fn operator() -> Operator {
     let context = Arc::new(context());
     Operator {
         queue: WorkQueue::observed(Settings::default(), context.metrics.clone()),
         context,
-        pace: Pace {
+        pace: RequeuePolicy {
             resync: Duration::ZERO,
             longest: Duration::ZERO,
         },
@@ -28,8 +28,8 @@ pub(crate) fn operator() -> Operator {
     }
 }
 
-/// An actor `a` of a namespace, which was made in that second.
-fn seen(namespace: &str, second: u32, status: &Value) -> Seen<ActorRecord> {
+/// Actor `a` in `namespace`, created in that second.
+fn seen(namespace: &str, second: u32, status: &Value) -> Projected<ActorRecord> {
     let version = if status.get("queue").is_some() {
         "2"
     } else {
@@ -46,9 +46,9 @@ fn seen(namespace: &str, second: u32, status: &Value) -> Seen<ActorRecord> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-/// SAFE-37, QUE-3: an event of a status wakes nobody, and so it claims nothing while another replica leads.
+/// SAFE-37, QUE-3: a status update enqueues nothing, so it does not update claims while another replica leads.
 #[tokio::test]
-async fn who_begins_to_lead_knows_first_which_queues_the_actors_have_by_now() {
+async fn new_leader_refreshes_claims_before_the_first_reconcile() {
     let operator = operator();
     let actors = &operator.context.stores.actors;
     let shown = |namespace: &str, second, status: &Value| {
@@ -76,13 +76,13 @@ async fn who_begins_to_lead_knows_first_which_queues_the_actors_have_by_now() {
 
 /// FW-14
 #[tokio::test]
-async fn every_store_tells_how_much_it_holds() {
+async fn every_store_reports_its_size() {
     let operator = operator();
     let object = json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     });
-    let seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
     let actor = Key::new("ns", "a");
     let bindings = &operator.context.bindings;
     bindings.refresh(&actor, Some(&seen.record));
@@ -91,7 +91,7 @@ async fn every_store_tells_how_much_it_holds() {
         "metadata": {"name": "all", "namespace": "ns", "uid": "all", "resourceVersion": "1"},
         "spec": {"hard": {"limits.cpu": "4"}},
     });
-    let quota: Seen<QuotaRecord> = serde_json::from_str(&quota.to_string()).unwrap();
+    let quota: Projected<QuotaRecord> = serde_json::from_str(&quota.to_string()).unwrap();
     bindings.show(&None, &quota);
     operator.measure();
     let text = operator.context.metrics.text().unwrap();
@@ -113,7 +113,7 @@ async fn every_store_tells_how_much_it_holds() {
 
 /// SAFE-5
 #[tokio::test]
-async fn dry_run_that_the_webhook_answers_wakes_all_who_wait_for_it() {
+async fn answered_dry_run_enqueues_all_actors_waiting_for_the_webhook() {
     let operator = operator();
     let due = || operator.queue.numbers().ready;
     let [first, second, refused] = ["first", "second", "refused"].map(|name| Key::new("ns", name));

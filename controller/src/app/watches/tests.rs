@@ -9,7 +9,7 @@ use tower::BoxError;
 use super::*;
 use crate::app::operator::tests::operator;
 
-/// Every list has one object; watches tell nothing.
+/// Every list returns one object; watches send no events.
 fn server() -> Client {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let query = request.uri().query().unwrap_or_default();
@@ -23,7 +23,7 @@ fn server() -> Client {
     Client::new(service, "default")
 }
 
-/// How the tasks of an operator fare whose watch of actors does this with each change.
+/// Which task of an operator ended, if its watch of actors calls `concerned` with each change.
 async fn ended(concerned: fn(&Operator, Enqueue)) -> Option<String> {
     let operator = operator();
     let tasks = operator.tasks.clone();

@@ -7,15 +7,15 @@ use crate::binding::Bindings;
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    ActorRecord, CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord,
-    QuotaRecord, Record, Seen,
+    ActorRecord, CreationFailureRecord, Enqueue, Key, LimitRangeRecord, NamespaceRecord, Projected,
+    QuotaRecord, Record,
 };
 
-fn seen<R: Record>(object: &Value) -> Seen<R> {
+fn seen<R: Record>(object: &Value) -> Projected<R> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn constraint<R: Record>(name: &str, spec: &Value) -> Seen<R> {
+fn constraint<R: Record>(name: &str, spec: &Value) -> Projected<R> {
     seen(&json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"}, "spec": spec,
         "status": {"used": {"pods": "1"}},
@@ -27,8 +27,8 @@ fn here() -> Scope {
     Some("ns".into())
 }
 
-/// Shows one object in the first list.
-fn list<R: Constraint>(bindings: &Bindings, objects: &[Seen<R>]) -> Vec<Enqueue> {
+/// Runs a complete list with these objects.
+fn list<R: Constraint>(bindings: &Bindings, objects: &[Projected<R>]) -> Vec<Enqueue> {
     WatchSink::<R>::relisting(bindings, &here());
     for object in objects {
         assert_eq!(
@@ -42,7 +42,7 @@ fn list<R: Constraint>(bindings: &Bindings, objects: &[Seen<R>]) -> Vec<Enqueue>
 
 fn bindings() -> Bindings {
     let bindings = Bindings::default();
-    let actor: Seen<ActorRecord> = seen(&json!({
+    let actor: Projected<ActorRecord> = seen(&json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "a", "resourceVersion": "1"},
         "spec": {"transport": "mq", "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
     }));
@@ -65,7 +65,7 @@ fn limits(constraints: &Constraints) -> Option<Vec<String>> {
 
 /// SAFE-6
 #[test]
-fn limits_are_needed_where_a_quota_asks_for_them_and_no_limit_range_gives_them() {
+fn limits_are_required_by_a_quota_unless_a_limit_range_defaults_them() {
     let bindings = bindings();
     let constraints = &bindings.constraints;
     assert_eq!(limits(constraints), None, "nobody has listed them");
@@ -95,7 +95,7 @@ fn limits_are_needed_where_a_quota_asks_for_them_and_no_limit_range_gives_them()
 
 /// SAFE-4
 #[test]
-fn what_pods_are_judged_by_asks_for_a_dry_run_when_it_changes_and_not_when_it_is_used() {
+fn only_a_changed_constraint_requests_a_dry_run() {
     let bindings = bindings();
     let requested = || {
         let turn = bindings.probes.turn(&key());
@@ -129,7 +129,7 @@ fn what_pods_are_judged_by_asks_for_a_dry_run_when_it_changes_and_not_when_it_is
 
 /// SAFE-4
 #[test]
-fn a_pod_that_its_controller_may_not_make_asks_for_a_dry_run_of_the_binding_whose_pod_it_is() {
+fn failed_pod_creation_requests_a_dry_run_of_its_binding() {
     let bindings = Arc::new(bindings());
     let now = k8s_openapi::jiff::Timestamp::now();
     let hour = k8s_openapi::jiff::SignedDuration::from_hours(1);
@@ -148,7 +148,7 @@ fn a_pod_that_its_controller_may_not_make_asks_for_a_dry_run_of_the_binding_whos
         ("FailedCreate", "StatefulSet", "web", now, false),
         ("FailedScheduling", "ReplicaSet", "web-5d8f7c", now, false),
     ] {
-        let event: Seen<CreationFailureRecord> = seen(&json!({
+        let event: Projected<CreationFailureRecord> = seen(&json!({
             "metadata": {"name": "e", "namespace": "ns", "uid": "e", "resourceVersion": "1"},
             "involvedObject": {"apiVersion": "apps/v1", "kind": kind, "namespace": "ns", "name": name, "uid": "u"},
             "reason": reason, "message": "exceeded quota", "lastTimestamp": last.to_string(),

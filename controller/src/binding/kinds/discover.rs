@@ -1,4 +1,4 @@
-//! What the API server says of a kind.
+//! Discovery of a kind.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Error};
 
-use super::Standing;
+use super::KindAvailability;
 use crate::cluster::store::Scope;
 
-/// Looks for a kind in the preferred version of its group, else in the others, and tries whether it may be read.
+/// Finds a kind in its group's preferred version, else in the others, and checks whether it may be listed.
 pub(super) async fn standing(
     client: &Client,
     kind: GroupKind<'_>,
     place: &Scope,
-) -> Result<Standing, Error> {
+) -> Result<KindAvailability, Error> {
     let Some((resource, version)) = find(client, kind).await? else {
-        return Ok(Standing::NotInstalled);
+        return Ok(KindAvailability::NotInstalled);
     };
     if !resource.namespaced {
-        return Ok(Standing::NotNamespaced);
+        return Ok(KindAvailability::NotNamespaced);
     }
     let kind = GroupVersionKind::gvk(kind.group, &version, kind.kind);
     let resource = ApiResource::from_gvk_with_plural(&kind, &resource.name);
@@ -31,16 +31,16 @@ pub(super) async fn standing(
         None => Api::all_with(client.clone(), &resource),
     };
     match api.list_metadata(&ListParams::default().limit(1)).await {
-        Ok(_) => Ok(Standing::Served(Arc::new(resource))),
+        Ok(_) => Ok(KindAvailability::Served(Arc::new(resource))),
         Err(Error::Api(status)) if status.is_forbidden() => {
-            Ok(Standing::Forbidden(rule(&resource).into()))
+            Ok(KindAvailability::Forbidden(rule(&resource).into()))
         }
-        Err(Error::Api(status)) if status.code == 404 => Ok(Standing::NotInstalled),
+        Err(Error::Api(status)) if status.code == 404 => Ok(KindAvailability::NotInstalled),
         Err(error) => Err(error),
     }
 }
 
-/// The rule that lets us read a kind, as a `ClusterRole` has it.
+/// RBAC rule that grants read access to a kind, in the form of a `ClusterRole`.
 fn rule(resource: &ApiResource) -> String {
     let ApiResource { group, plural, .. } = resource;
     format!("- apiGroups: [{group}]\n  resources: [{plural}]\n  verbs: [get, list, watch]\n")
@@ -71,7 +71,8 @@ async fn find(
     Ok(None)
 }
 
-/// A path that nobody serves is answered by plain text, of which only the code can be told.
+/// Reads an API group; `None` if it is not served. Such a 404 has a plain-text body, so only the status code is
+/// checked.
 async fn group(client: &Client, name: &str) -> Result<Option<APIGroup>, Error> {
     let request = Request::get(format!("/apis/{name}")).body(Vec::new());
     match client.request(request.map_err(Error::HttpError)?).await {

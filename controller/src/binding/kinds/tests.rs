@@ -8,11 +8,11 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Kind, Kinds, Standing};
+use super::{Kind, KindAvailability, Kinds};
 use crate::cluster::watch::WatchSink;
-use crate::record::{CrdNameRecord, Seen};
+use crate::record::{CrdNameRecord, Projected};
 
-/// What stands of Workspaces at a server that knows no other kind.
+/// State of `Workspace` on a server that serves no other kind.
 #[derive(Clone, Copy, PartialEq)]
 enum Workspaces {
     Unknown,
@@ -47,7 +47,7 @@ fn server(state: &Arc<Mutex<Workspaces>>) -> Client {
             "/apis/kaito.sh/v1beta1/workspaces" => (403, failure(403, "Forbidden")),
             _ => (404, Value::Null),
         };
-        // As the real one does.
+        // A real API server returns plain text for an unknown path.
         let text = match status {
             404 => "404 page not found".to_owned(),
             _ => body.to_string(),
@@ -63,7 +63,7 @@ fn failure(code: u16, reason: &str) -> Value {
     json!({"status": "Failure", "code": code, "message": "no", "reason": reason})
 }
 
-fn crd(name: &str, version: u32) -> Seen<CrdNameRecord> {
+fn crd(name: &str, version: u32) -> Projected<CrdNameRecord> {
     let crd =
         json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()}});
     serde_json::from_str(&crd.to_string()).unwrap()
@@ -78,12 +78,12 @@ fn workspace() -> Kind {
 
 /// RES-1
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_somebody_waits_for_is_looked_at_whoever_wants_it_first() {
+async fn subscribing_to_a_new_kind_triggers_its_discovery() {
     let client = server(&Arc::new(Mutex::new(Workspaces::Unknown)));
     let kinds = Arc::new(Kinds::default());
     let follower = Arc::clone(&kinds);
     let task = tokio::spawn(async move { follower.follow(&client, |_| {}).await });
-    // Everything that is wanted from the beginning has been looked at.
+    // By now all kinds that are needed from the start have been discovered.
     tokio::time::sleep(std::time::Duration::from_mins(1)).await;
     let thing = Kind::from(GroupKind {
         group: "example.org",
@@ -93,13 +93,13 @@ async fn a_kind_that_somebody_waits_for_is_looked_at_whoever_wants_it_first() {
     kinds.want(&thing);
     let looked = tokio::time::timeout(std::time::Duration::from_mins(1), standing.changed());
     looked.await.unwrap().unwrap();
-    assert_eq!(kinds.standing(&thing), Standing::NotInstalled);
+    assert_eq!(kinds.standing(&thing), KindAvailability::NotInstalled);
     task.abort();
 }
 
 /// RES-1, RES-6, ADM-7
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
+async fn kind_is_discovered_promptly_in_the_preferred_version() {
     let state = Arc::new(Mutex::new(Workspaces::Unknown));
     let client = server(&state);
     let kinds = Arc::new(Kinds::default());
@@ -119,7 +119,7 @@ async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
         }
     };
     heard().await;
-    assert_eq!(kinds.standing(&workspace()), Standing::NotInstalled);
+    assert_eq!(kinds.standing(&workspace()), KindAvailability::NotInstalled);
     tokio::time::sleep(std::time::Duration::from_hours(1)).await;
     let all = kinds.unreadable().unwrap();
     assert!(
@@ -127,7 +127,7 @@ async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
         "{all:?}"
     );
 
-    // Its CRD is there before discovery tells of it.
+    // The CRD is observed before discovery lists its kind.
     kinds.show(&None, &crd("workspaces.kaito.sh", 1));
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let came = tokio::time::Instant::now();
@@ -136,7 +136,7 @@ async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
     let rule = "- apiGroups: [kaito.sh]\n  resources: [workspaces]\n  verbs: [get, list, watch]\n";
     assert_eq!(
         kinds.standing(&workspace()),
-        Standing::Forbidden(rule.into())
+        KindAvailability::Forbidden(rule.into())
     );
     let told_rule = |it: &super::UnreadableKind| it.missing_rule.as_deref() == Some(rule);
     assert!(kinds.unreadable().unwrap().iter().any(told_rule));
@@ -146,7 +146,7 @@ async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
     *state.lock().unwrap() = Workspaces::Served;
     let waited = (heard().await - granted).as_secs();
     assert!((20..=60).contains(&waited), "{waited} s");
-    let Standing::Served(resource) = kinds.standing(&workspace()) else {
+    let KindAvailability::Served(resource) = kinds.standing(&workspace()) else {
         panic!("it is served")
     };
     assert_eq!(
@@ -154,13 +154,13 @@ async fn a_kind_is_known_as_soon_as_it_can_be_and_in_the_preferred_version() {
         ("v1beta1", "workspaces")
     );
 
-    // The rule goes before discovery does.
+    // Read access is revoked before discovery drops the kind.
     *state.lock().unwrap() = Workspaces::Forbidden;
     kinds.removed(&None, &crd("workspaces.kaito.sh", 2));
     heard().await;
     let went = tokio::time::Instant::now();
     *state.lock().unwrap() = Workspaces::Unknown;
     assert!((heard().await - went).as_secs() < 2);
-    assert_eq!(kinds.standing(&workspace()), Standing::NotInstalled);
+    assert_eq!(kinds.standing(&workspace()), KindAvailability::NotInstalled);
     task.abort();
 }

@@ -20,7 +20,7 @@ fn unasked() -> Failure {
 
 /// SAFE-4
 #[tokio::test(start_paused = true)]
-async fn refused_probe_is_repeated_at_increasing_intervals_and_at_once_when_something_changes() {
+async fn refused_probe_backs_off_until_a_change_requests_another() {
     let (probes, actor) = (Probes::default(), key("a"));
     assert_eq!(probes.turn(&actor), Turn::default());
     let mut waits = Vec::new();
@@ -49,7 +49,7 @@ async fn refused_probe_is_repeated_at_increasing_intervals_and_at_once_when_some
 
 /// SAFE-5
 #[tokio::test(start_paused = true)]
-async fn actors_that_wait_for_the_webhook_share_one_probe_and_are_woken_by_the_first_success() {
+async fn actors_waiting_for_the_webhook_share_one_interval_and_wake_on_first_success() {
     let probes = Probes::default();
     let waits = [("a", 2), ("b", 4), ("c", 6), ("a", 6)];
     for (name, seconds) in waits {
@@ -76,7 +76,7 @@ async fn actors_that_wait_for_the_webhook_share_one_probe_and_are_woken_by_the_f
 
 /// SAFE-4
 #[tokio::test(start_paused = true)]
-async fn what_the_webhook_may_not_have_heard_yet_is_asked_again_within_a_second() {
+async fn probe_is_retried_after_a_second_while_status_settles() {
     let (probes, actor) = (Probes::default(), key("a"));
     for failure in [unasked(), refused()] {
         assert_eq!(probes.failed(&actor, failure, true).as_secs(), 1);

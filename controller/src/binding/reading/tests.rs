@@ -6,7 +6,7 @@ use super::Reading;
 
 /// BIND-45, BIND-50
 #[test]
-fn sidecar_in_the_template_of_a_workload_is_seen_by_who_binds_the_owner_of_that_workload() {
+fn template_sidecar_is_detected_through_the_owner_of_the_workload() {
     let workspace = json!({
         "apiVersion": "kaito.sh/v1beta1", "kind": "Workspace", "metadata": {"name": "phi", "namespace": "ns", "uid": "phi"},
         "inference": {"preset": {"name": "phi-4"}}, "resource": {"count": 1},

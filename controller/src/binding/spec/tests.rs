@@ -11,7 +11,7 @@ fn deployment() -> Value {
 
 /// CONF-6, ROLL-5
 #[test]
-fn our_annotation_and_replicas_are_no_change_of_the_target() {
+fn our_fields_and_replicas_do_not_change_the_target_hash() {
     let plain = deployment();
     let mut ours = plain.clone();
     ours["spec"]["replicas"] = json!(9);
@@ -33,7 +33,7 @@ fn our_annotation_and_replicas_are_no_change_of_the_target() {
 
 /// CONF-6, RES-13
 #[test]
-fn a_target_without_spec_is_told_by_its_other_fields() {
+fn target_without_spec_is_hashed_by_its_other_fields() {
     let workspace = |preset: &str, version: &str| {
         json!({
             "metadata": {"name": "phi", "resourceVersion": version},

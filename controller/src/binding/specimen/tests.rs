@@ -20,7 +20,7 @@ fn marks(by: &str, hash: &str) -> Value {
 
 /// CFG-8, ROLL-2, SIM-9
 #[test]
-fn only_a_pod_with_this_actors_mark_part_and_containers_is_one_of_its() {
+fn pod_counts_as_injected_only_with_mark_hash_part_and_containers() {
     let model = containers(&["model"]);
     let whole = json!({"containers": containers(&["model", "asya-runtime", "asya-sidecar"])});
     let native = json!({
@@ -93,8 +93,8 @@ fn status(code: u16, message: &str) -> (u16, Value) {
     (code, status)
 }
 
-/// What the API server answers to the pod as it is, and to one that asks for nothing; answers what that shows, and how
-/// often it was asked.
+/// Calls `ask` against an API server that returns `real` for the pod as it is and `frugal` for one without requests.
+/// Returns the outcome and the number of dry runs.
 async fn asked(real: (u16, Value), frugal: (u16, Value), complete: bool) -> (Shown, usize) {
     let count = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&count);
@@ -137,7 +137,7 @@ async fn asked(real: (u16, Value), frugal: (u16, Value), complete: bool) -> (Sho
 
 /// SAFE-7
 #[tokio::test]
-async fn a_quota_that_the_target_fills_is_asked_about_what_is_added() {
+async fn exhausted_quota_is_probed_again_without_the_targets_requests() {
     let exceeded = || {
         status(
             403,
@@ -163,11 +163,11 @@ async fn a_quota_that_the_target_fills_is_asked_about_what_is_added() {
         (range(), injected(), true, refused(range()), 1),
         (exceeded(), injected(), true, Shown::Admitted, 2),
         (exceeded(), exceeded(), true, refused(exceeded()), 2),
-        // The quota is asked last.
+        // Quotas are evaluated last.
         (exceeded(), range(), true, Shown::Admitted, 2),
         (missing(), missing(), true, refused(missing()), 2),
         (missing(), range(), true, refused(missing()), 2),
-        // What is missing is exactly the place that the probe asks for.
+        // A pod is missing, so the quota must have room for the whole pod.
         (exceeded(), injected(), false, refused(exceeded()), 1),
     ] {
         let what = format!("{real:?} {frugal:?} {complete}");
@@ -181,7 +181,7 @@ async fn a_quota_that_the_target_fills_is_asked_about_what_is_added() {
 
 /// SAFE-5
 #[tokio::test]
-async fn a_webhook_that_is_away_is_told_from_one_that_leaves_the_pod_alone() {
+async fn uncalled_webhook_is_distinguished_from_one_that_skips_the_pod() {
     let bare = |annotations: Value| {
         (
             200,
@@ -203,7 +203,7 @@ async fn a_webhook_that_is_away_is_told_from_one_that_leaves_the_pod_alone() {
 
 /// SAFE-2
 #[test]
-fn the_probe_of_an_actor_bears_its_uid() {
+fn probe_is_annotated_with_the_actor_uid() {
     let pod = marked(&Pod::default(), "uid-of-a");
     let annotations = pod.metadata.annotations.unwrap();
     assert_eq!(annotations["asya.sh/probe"], "uid-of-a");
@@ -211,7 +211,7 @@ fn the_probe_of_an_actor_bears_its_uid() {
 
 /// SAFE-7, SAFE-39
 #[test]
-fn what_is_added_asks_for_what_it_asks_for_also_where_the_template_has_it() {
+fn our_containers_keep_their_limits_when_others_are_zeroed() {
     let asks = |name: &str| json!({"name": name, "resources": {"limits": {"memory": "64Mi"}}});
     let pod: Pod = serde_json::from_value(json!({"spec": {
         "containers": [asks("model"), asks("asya-runtime"), asks("asya-sidecar")],

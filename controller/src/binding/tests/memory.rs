@@ -1,4 +1,4 @@
-//! What pods cost that a binding knows (BIND-62; architecture, section 8).
+//! Memory per pod that bindings keep (BIND-62; architecture, section 8).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const BOUND: usize = 10_000;
 const UNBOUND: usize = 40_000;
 const MIB: u64 = 1 << 20;
 
-/// Memory of this process that is resident, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -23,7 +23,7 @@ fn resident() -> u64 {
     kilobytes.unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// A pod of a Deployment as the API server shows it; `marked`: with our containers.
+/// A pod of a Deployment as the API server returns it; `marked`: with our containers.
 fn pod(target: &str, number: usize, marked: bool) -> serde_json::Value {
     let name = format!("{target}-7d9f8b6c54-{number:05}");
     let mut containers = vec!["model"];
@@ -58,7 +58,7 @@ fn pod(target: &str, number: usize, marked: bool) -> serde_json::Value {
     json!({"metadata": metadata, "spec": {"containers": containers.collect::<Vec<_>>()}, "status": status})
 }
 
-/// BIND-62. To be run by itself: `cargo test -p asya-controller -- --ignored memory_of_fifty`.
+/// Run it alone: `cargo test -p asya-controller -- --ignored memory_of_fifty` (BIND-62).
 #[test]
 #[ignore = "measures the memory of the whole process, and so has to be alone in it"]
 fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
@@ -93,6 +93,6 @@ fn memory_of_fifty_thousand_pods_of_which_ten_thousand_are_bound() {
         after / MIB,
     );
     assert_eq!(marked.len(), BOUND);
-    // Of 100 MiB an operator with few actors has 30 for itself.
+    // Of the 100 MiB limit, an operator with few actors uses 30 itself.
     assert!(after - before <= 70 * MIB, "{} MiB", (after - before) / MIB);
 }

@@ -1,4 +1,4 @@
-//! Changes that come within a moment.
+//! Coalescing of changes in quick succession.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use crate::binding::{Bindings, Found};
 use crate::cluster::store::Scope;
 use crate::cluster::watch::WatchSink;
 use crate::reconcile::work_item::WorkItem;
-use crate::work_queue::{Observer, Outcome, Settings, WorkQueue};
+use crate::work_queue::{Observer, RunOutcome, Settings, WorkQueue};
 
 struct Silent;
 
@@ -27,7 +27,7 @@ impl Observer for Silent {
 
 /// BIND-61
 #[tokio::test(start_paused = true)]
-async fn a_target_is_read_once_for_all_changes_of_a_quarter_of_a_second() {
+async fn changes_within_a_quarter_second_cause_one_read() {
     let (asked, version) = (Arc::default(), Arc::new(Mutex::new(Some(7))));
     let client = server(&asked, &version);
     let bindings = Arc::new(Bindings::default());
@@ -52,7 +52,7 @@ async fn a_target_is_read_once_for_all_changes_of_a_quarter_of_a_second() {
             async move {
                 let found = bindings.read(&client, &target).await.unwrap();
                 assert!(matches!(found, Found::Read(_)));
-                Outcome::Done
+                RunOutcome::Done
             }
         }
     };

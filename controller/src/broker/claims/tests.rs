@@ -4,7 +4,7 @@ use asya_shared::config::TransportsConfig;
 use serde_json::{Value, json};
 
 use super::Claims;
-use crate::record::{ActorRecord, Key, Seen};
+use crate::record::{ActorRecord, Key, Projected};
 
 fn transports() -> TransportsConfig {
     let dlq = json!({"dlq": {"enabled": true}});
@@ -31,12 +31,12 @@ impl World {
         }
     }
 
-    /// An actor `namespace/name` made in that second of the day.
+    /// Adds actor `namespace/name`, created at that second of the day.
     fn add(&self, namespace: &str, name: &str, transport: &str, second: u32) -> Vec<String> {
         self.add_with(namespace, name, transport, second, &json!({}))
     }
 
-    /// The same with a status.
+    /// Same, with a status.
     fn add_with(
         &self,
         namespace: &str,
@@ -51,7 +51,7 @@ impl World {
             "spec": {"transport": transport},
             "status": status,
         });
-        let seen: Seen<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: Projected<ActorRecord> = serde_json::from_str(&object.to_string()).unwrap();
         self.take(namespace, name, Some(&seen.record))
     }
 
@@ -73,7 +73,7 @@ impl World {
 
 /// QUE-3
 #[test]
-fn older_of_two_actors_owns_the_queue_and_the_other_follows_when_it_goes() {
+fn older_actor_owns_the_queue_and_the_other_takes_over_after_its_deletion() {
     let world = World::new();
     assert_eq!(world.add("b", "foo", "mq", 1), [""; 0]);
     assert_eq!(world.add("a", "foo", "mq", 2), ["b/foo"]);
@@ -93,7 +93,7 @@ fn older_of_two_actors_owns_the_queue_and_the_other_follows_when_it_goes() {
 
 /// QUE-3
 #[test]
-fn of_two_actors_of_one_second_the_smaller_uid_owns_the_queue() {
+fn smaller_uid_wins_between_actors_created_in_the_same_second() {
     let world = World::new();
     world.add("b", "foo", "mq", 1);
     world.add("a", "foo", "mq", 1);
@@ -106,7 +106,7 @@ fn of_two_actors_of_one_second_the_smaller_uid_owns_the_queue() {
 
 /// QUE-3
 #[test]
-fn queue_and_dead_letters_of_another_are_one_name() {
+fn queue_conflicts_with_the_dead_letter_queue_of_another_actor() {
     let world = World::new();
     world.add("a", "foo-dlq", "mq", 2);
     assert_eq!(world.add("a", "foo", "mq", 1), ["a/foo-dlq"]);
@@ -134,7 +134,7 @@ fn queue_and_dead_letters_of_another_are_one_name() {
 
 /// QUE-3
 #[test]
-fn transports_that_lead_to_one_broker_have_one_set_of_names() {
+fn transports_to_the_same_broker_share_names() {
     let world = World::new();
     world.add("a", "foo", "mq", 1);
     assert_eq!(world.add("b", "foo", "twin", 2), ["a/foo"]);
@@ -152,7 +152,7 @@ fn transports_that_lead_to_one_broker_have_one_set_of_names() {
 
 /// QUE-3
 #[test]
-fn queue_that_an_actor_has_is_its_own_also_against_an_older_one_that_wants_it() {
+fn existing_queue_is_kept_against_an_older_claimant() {
     let world = World::new();
     let has = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
     world.add_with("a", "foo", "mq", 2, &has);
@@ -195,7 +195,7 @@ fn actor_that_changes_its_transport_leaves_its_old_name() {
 
 /// QUE-13
 #[test]
-fn queue_that_its_actor_left_is_its_own_until_status_forgets_it() {
+fn retired_queue_stays_claimed_until_removed_from_status() {
     let world = World::new();
     let before = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
     let retired = json!({
@@ -242,7 +242,7 @@ fn queue_that_its_actor_left_is_its_own_until_status_forgets_it() {
 
 /// QUE-3, QUE-13
 #[test]
-fn a_lost_name_is_not_the_actors_when_its_transport_changes() {
+fn lost_name_stays_lost_after_a_transport_change() {
     let world = World::new();
     let status = json!({"queue": {"transport": "mq", "name": "asya-foo"}});
     world.add_with("a", "foo", "mq", 2, &status);
@@ -260,7 +260,7 @@ fn a_lost_name_is_not_the_actors_when_its_transport_changes() {
 
 /// QUE-3, QUE-14
 #[test]
-fn dead_letter_queue_that_is_no_longer_configured_is_nobody_elses() {
+fn unconfigured_dead_letter_queue_stays_claimed() {
     let world = World::new();
     let status = json!({"queue": {"transport": "other", "name": "asya-foo", "deadLetters": ["asya-foo-dlq"]}});
     world.add_with("a", "foo", "other", 2, &status);

@@ -33,34 +33,34 @@ fn status_follows_zero_and_changes_of_a_tenth() {
 #[tokio::test(start_paused = true)]
 async fn status_follows_once_a_minute_and_metrics_at_once() {
     let (depths, key) = (Depths::default(), Key::new("ns", "a"));
-    assert_eq!(depths.told(&key), Told::AsBefore);
+    assert_eq!(depths.told(&key), ReportedDepth::AsBefore);
     assert!(depths.take(&key, Some(depth(5, 0))), "the first reading");
-    assert_eq!(depths.told(&key), Told::Depth(depth(5, 0)));
+    assert_eq!(depths.told(&key), ReportedDepth::Depth(depth(5, 0)));
 
     sleep(Duration::from_secs(30)).await;
     assert!(!depths.take(&key, Some(depth(50, 0))), "too soon");
-    assert_eq!(depths.told(&key), Told::Depth(depth(5, 0)));
+    assert_eq!(depths.told(&key), ReportedDepth::Depth(depth(5, 0)));
     assert_eq!(depths.all(), [(key.clone(), depth(50, 0))]);
 
     sleep(Duration::from_secs(30)).await;
     assert!(depths.take(&key, Some(depth(50, 0))));
-    assert_eq!(depths.told(&key), Told::Depth(depth(50, 0)));
+    assert_eq!(depths.told(&key), ReportedDepth::Depth(depth(50, 0)));
 
     sleep(Duration::from_mins(1)).await;
     assert!(
         depths.take(&key, None),
         "what cannot be read is told no longer"
     );
-    assert_eq!(depths.told(&key), Told::Nothing);
+    assert_eq!(depths.told(&key), ReportedDepth::Nothing);
     assert_eq!(depths.all(), []);
 
     depths.retain(&HashSet::new());
-    assert_eq!(depths.told(&key), Told::AsBefore);
+    assert_eq!(depths.told(&key), ReportedDepth::AsBefore);
 }
 
 /// OPS-4
 #[test]
-fn metrics_show_the_messages_of_each_actor_by_state_and_forget_who_is_gone() {
+fn metrics_report_messages_per_actor_and_state_and_drop_deleted_actors() {
     let (depths, metrics) = (Depths::default(), Metrics::new());
     depths.take(&Key::new("ns", "a"), Some(depth(5, 2)));
     depths.take(&Key::new("ns", "b"), Some(depth(1, 0)));

@@ -1,26 +1,26 @@
-//! Whether a broker is slow, and when those come again who were sent away for it (OPS-22). Pure: the clock is an
-//! argument.
+//! Whether a broker is slow, and when reconciles that were turned away retry (OPS-22). Pure: the clock is an argument.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A broker whose calls take longer on average keeps passes waiting; below that, waiting costs less than coming again.
+/// Average call duration above which reconciles are turned away instead of waiting. Below it, waiting costs less than a
+/// requeue.
 const SLOW: Duration = Duration::from_millis(250);
-/// The shortest and the longest time after which one who was sent away comes again.
+/// Shortest and longest retry delay, before jitter.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
-/// So many come for each seat that becomes free: the broker is kept at work, although some seats become free early.
+/// Retries planned for each seat that becomes free: keeps the broker busy even if some seats become free early.
 const FOR_EACH_SEAT: u32 = 2;
 
-/// How a broker copes with those who come.
+/// A broker's load, and the reconciles turned away from it.
 #[derive(Debug)]
 pub struct Crowd {
-    /// The duration of calls, the latest of which count most.
+    /// Moving average of call durations.
     average: Duration,
-    /// How long a pass keeps its seat, likewise.
+    /// Moving average of how long a reconcile keeps its seat.
     stay: Duration,
-    /// When the last of those who were sent away is to come.
+    /// When the last retry is due.
     last: Instant,
 }
 
@@ -33,7 +33,7 @@ impl Crowd {
         }
     }
 
-    /// A call took so long.
+    /// Records the duration of a call.
     pub fn answered(&mut self, took: Duration) {
         self.average = (self.average * 3 + took) / 4;
     }
@@ -42,13 +42,13 @@ impl Crowd {
         self.average > SLOW
     }
 
-    /// A pass has given its seat back after so long.
+    /// Records how long a reconcile kept its seat.
     pub fn left(&mut self, stayed: Duration) {
         self.stay = (self.stay * 3 + stayed) / 4;
     }
 
-    /// Answers when to come again: one after the other, as seats become free. Who came in vain each second would cost
-    /// the actors of other brokers the processor.
+    /// Returns the retry delay: one reconcile after another, as seats become free. Futile retries every second would
+    /// take CPU from the actors of other brokers.
     pub fn refused(&mut self, now: Instant, seats: usize) -> Duration {
         let seats = u32::try_from(seats).unwrap_or(u32::MAX).max(1);
         let between = self.stay.max(self.average) / seats / FOR_EACH_SEAT;
@@ -56,7 +56,7 @@ impl Crowd {
         self.last = (self.last.max(now + SHORTEST) + between).min(longest);
         let wait = self.last - now;
         if self.last == longest {
-            // There is no end of them: spread, so that they do not come together.
+            // The line is full: spread the retries, so that they do not all come at once.
             wait.mul_f64(0.5 + fastrand::f64())
         } else {
             wait
@@ -72,7 +72,7 @@ mod tests {
 
     /// OPS-22
     #[test]
-    fn a_broker_is_slow_by_what_its_last_calls_took() {
+    fn broker_is_slow_by_its_recent_call_durations() {
         let mut crowd = Crowd::new(Instant::now());
         assert!(!crowd.is_slow(), "nothing is known yet");
         crowd.answered(900 * MILLISECOND);
@@ -87,7 +87,7 @@ mod tests {
 
     /// OPS-22
     #[test]
-    fn who_was_sent_away_comes_when_a_seat_can_be_expected_to_be_free() {
+    fn rejected_reconciles_retry_as_seats_become_free() {
         let now = Instant::now();
         let mut crowd = Crowd::new(now);
         for _ in 0..40 {
@@ -97,7 +97,7 @@ mod tests {
         let waits: Vec<_> = (0..100).map(|_| crowd.refused(now, 10)).collect();
         assert!(waits.is_sorted(), "in turn: {waits:?}");
         assert!(waits[0] >= SHORTEST && waits[0] < SHORTEST * 3 / 2);
-        // Ten seats for 5 s each: two seats a second, and two come for each.
+        // Ten seats, each taken for 5 s: two become free per second, with two retries each.
         let last = waits[99].as_secs_f64();
         assert!((25.0..27.0).contains(&last), "{last}");
 
@@ -107,7 +107,7 @@ mod tests {
         let longest = LONGEST.mul_f64(1.5);
         assert!(beyond.iter().all(|it| *it <= longest), "{beyond:?}");
 
-        // The line is forgotten when its time has come.
+        // The line is empty once its last retry is due.
         let later = now + 60_000 * MILLISECOND;
         assert!(crowd.refused(later, 10) < SHORTEST * 3 / 2);
     }

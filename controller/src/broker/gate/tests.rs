@@ -17,15 +17,15 @@ impl Labelled for Yes {
 
 const READ: Operation = Operation::read("look");
 
-fn gate() -> Arc<Gate> {
-    Arc::new(Gate::new("t", Fence::open(), Arc::default()))
+fn gate() -> Arc<BrokerLimiter> {
+    Arc::new(BrokerLimiter::new("t", Fence::open(), Arc::default()))
 }
 
 fn no_answer() -> BrokerError {
     BrokerError::Unreachable("no answer".to_owned())
 }
 
-async fn unanswered(gate: &Gate) -> Result<Yes, BrokerError> {
+async fn unanswered(gate: &BrokerLimiter) -> Result<Yes, BrokerError> {
     gate.call(READ, async { Err(no_answer()) }).await
 }
 
@@ -60,7 +60,7 @@ async fn ten_calls_run_at_once_and_the_others_wait_their_turn() {
 
 /// QUE-9
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_behind_calls_that_stand_still() {
+async fn calls_do_not_wait_behind_hanging_calls() {
     let gate = gate();
     let mut hanging = JoinSet::new();
     for _ in 0..10 {
@@ -113,7 +113,7 @@ async fn a_broker_that_does_not_answer_is_not_called_for_thirty_seconds() {
 #[tokio::test(start_paused = true)]
 async fn missing_credentials_say_nothing_about_the_broker() {
     let metrics: Arc<Metrics> = Arc::default();
-    let gate = Gate::new("t", Fence::open(), Arc::clone(&metrics));
+    let gate = BrokerLimiter::new("t", Fence::open(), Arc::clone(&metrics));
     for _ in 0..4 {
         assert!(unanswered(&gate).await.is_err());
     }
@@ -129,7 +129,7 @@ async fn missing_credentials_say_nothing_about_the_broker() {
 
 /// QUE-9
 #[tokio::test(start_paused = true)]
-async fn a_refusal_is_an_answer() {
+async fn refusal_does_not_open_the_circuit() {
     let gate = gate();
     for _ in 0..4 {
         assert!(unanswered(&gate).await.is_err());
@@ -143,7 +143,7 @@ async fn a_refusal_is_an_answer() {
 
 /// FW-28
 #[tokio::test(start_paused = true)]
-async fn a_broker_is_left_alone_for_as_long_as_it_asks() {
+async fn broker_is_not_called_for_as_long_as_it_asks() {
     let gate = gate();
     let seconds = Duration::from_secs;
     let asks = BrokerError::Resting("slow down".to_owned(), seconds(90));
@@ -160,7 +160,7 @@ async fn a_broker_is_left_alone_for_as_long_as_it_asks() {
 
 /// OPS-22
 #[tokio::test(start_paused = true)]
-async fn behind_a_slow_broker_few_wait_and_the_others_come_again() {
+async fn slow_broker_holds_few_reconciles_and_requeues_the_rest() {
     let gate = gate();
     let taking = |duration: Duration| {
         let gate = Arc::clone(&gate);
@@ -205,14 +205,14 @@ async fn behind_a_slow_broker_few_wait_and_the_others_come_again() {
 #[tokio::test]
 async fn one_slow_broker_never_has_more_than_half_of_the_workers() {
     for (workers, wanted) in [(1, 1), (2, 1), (8, 4), (20, 10), (32, 12), (50, 12)] {
-        let gate = Gate::new("t", Fence::open(), Arc::default()).for_workers(workers);
+        let gate = BrokerLimiter::new("t", Fence::open(), Arc::default()).for_workers(workers);
         assert_eq!(gate.seats, wanted, "{workers}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_changes_something_needs_the_lease() {
-    let gate = Gate::new("t", Fence::closed(), Arc::default());
+async fn only_writes_need_the_lease() {
+    let gate = BrokerLimiter::new("t", Fence::closed(), Arc::default());
     assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
     let write = gate.call::<Yes>(Operation::write("create"), async { panic!("called") });
     let refused = timeout(Duration::from_secs(1), write).await.unwrap();
@@ -223,7 +223,7 @@ async fn only_what_changes_something_needs_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn calls_are_counted_by_operation_and_result() {
     let metrics: Arc<Metrics> = Arc::default();
-    let gate = Gate::new("t", Fence::open(), Arc::clone(&metrics));
+    let gate = BrokerLimiter::new("t", Fence::open(), Arc::clone(&metrics));
     assert!(gate.call(READ, async { Ok(Yes) }).await.is_ok());
     assert!(unanswered(&gate).await.is_err());
     let text = metrics.text().unwrap();

@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::broker::Serving;
-use crate::broker::depths::Told;
+use crate::broker::depths::ReportedDepth;
 
-/// Actors `ns/NAME`, each on the transport `mq` unless its name begins with another's.
+/// Actors `ns/NAME`, on transport `mq` unless the name begins with that of another transport.
 #[derive(Default)]
 struct Fixture {
     names: Vec<&'static str>,
@@ -41,16 +41,15 @@ impl Actors for Arc<Fixture> {
     fn verify_again(&self, actor: &Key, finding: &Finding) {
         self.woken
             .lock()
-            .unwrap()
             .push((actor.name.to_string(), finding.clone()));
     }
 
     fn is_missing(&self, actor: &Key) {
-        self.missing.lock().unwrap().push(actor.name.to_string());
+        self.missing.lock().push(actor.name.to_string());
     }
 
     fn tell_depth(&self, actor: &Key) {
-        self.told.lock().unwrap().push(actor.name.to_string());
+        self.told.lock().push(actor.name.to_string());
     }
 }
 
@@ -79,7 +78,7 @@ fn queue_of(transport: &Transport, actor: &str) -> QueueOf {
     }
 }
 
-/// Answers by the actor's name.
+/// Responds according to the actor's name.
 #[derive(Default)]
 struct Brokers {
     hangs: Option<&'static str>,
@@ -87,24 +86,24 @@ struct Brokers {
     surveys: AtomicUsize,
 }
 
-fn answer(actor: &str) -> Result<Seen, BrokerError> {
+fn answer(actor: &str) -> Result<QueueObservation, BrokerError> {
     let standing = match actor.trim_end_matches("-paused") {
-        "gone" => Standing::Absent,
-        "drifted" => Standing::Drifted,
-        "unmarked" => Standing::Unmarked,
-        "differs" => Standing::Differs {
+        "gone" => QueueCheck::Absent,
+        "drifted" => QueueCheck::Drifted,
+        "unmarked" => QueueCheck::Unmarked,
+        "differs" => QueueCheck::Differs {
             wanted: String::new(),
             found: String::new(),
         },
         "lost" => return Err(BrokerError::Unreachable("no answer".to_owned())),
         "busy" => return Err(BrokerError::Busy("later".to_owned())),
-        _ => Standing::Serves(Serving::default()),
+        _ => QueueCheck::Serves(Serving::default()),
     };
     let depth = Some(Depth {
         queued: 7,
         processing: 1,
     });
-    Ok(Seen { standing, depth })
+    Ok(QueueObservation { standing, depth })
 }
 
 impl Surveyor for Arc<Brokers> {
@@ -112,7 +111,7 @@ impl Surveyor for Arc<Brokers> {
         &'a self,
         transport: &'a Transport,
         queues: Vec<QueueOf>,
-    ) -> BoxFuture<'a, Answers<Seen>> {
+    ) -> BoxFuture<'a, Answers<QueueObservation>> {
         self.surveys.fetch_add(1, SeqCst);
         if self.hangs == Some(&*transport.name) {
             return pending().boxed();
@@ -130,9 +129,9 @@ impl Surveyor for Arc<Brokers> {
         queues: Vec<QueueOf>,
     ) -> BoxFuture<'a, Answers<Count>> {
         let answered = queues.into_iter().map(|queue| {
-            self.counted.lock().unwrap().push(queue.actor.clone());
+            self.counted.lock().push(queue.actor.clone());
             let count = answer(&queue.actor).map(|seen| match (seen.standing, seen.depth) {
-                (Standing::Absent, _) => Count::Absent,
+                (QueueCheck::Absent, _) => Count::Absent,
                 (_, None) => Count::Unknown,
                 (_, Some(depth)) => Count::Messages(depth),
             });
@@ -162,19 +161,20 @@ fn pass(names: &[&'static str], hangs: Option<&'static str>, check: u64, count: 
     }
 }
 
-/// How many queues' messages are known.
+/// Number of queues whose message count is known.
 fn known(pass: &Pass) -> usize {
     let told = pass
         .actors
         .names
         .iter()
         .map(|name| pass.depths.told(&Key::new("ns", name)));
-    told.filter(|told| matches!(told, Told::Depth(_))).count()
+    told.filter(|told| matches!(told, ReportedDepth::Depth(_)))
+        .count()
 }
 
 /// QUE-22, FW-33
 #[tokio::test(start_paused = true)]
-async fn what_is_not_as_it_was_verified_wakes_its_actor_and_nobody_else() {
+async fn changed_queue_enqueues_only_its_actor() {
     let pass = pass(
         &["fine", "gone", "drifted", "differs", "lost", "busy"],
         None,
@@ -190,28 +190,25 @@ async fn what_is_not_as_it_was_verified_wakes_its_actor_and_nobody_else() {
         ("lost", Finding::Unknown(unreachable)),
     ];
     let wanted = wanted.map(|(name, finding)| (name.to_owned(), finding));
-    assert_eq!(*pass.actors.woken.lock().unwrap(), wanted);
+    assert_eq!(*pass.actors.woken.lock(), wanted);
 }
 
 /// QUE-20
 #[tokio::test(start_paused = true)]
-async fn depths_are_counted_of_all_in_the_pass_and_of_those_at_work_between() {
+async fn checks_count_all_queues_and_counts_only_those_at_work() {
     let pass = pass(&["fine", "idle", "lost", "busy"], None, 0, 0);
     pass.count().await;
-    assert_eq!(
-        *pass.brokers.counted.lock().unwrap(),
-        ["fine", "lost", "busy"]
-    );
+    assert_eq!(*pass.brokers.counted.lock(), ["fine", "lost", "busy"]);
     assert_eq!(known(&pass), 1);
     pass.check().await;
     assert_eq!(known(&pass), 2, "fine and idle");
     let told = |name| pass.depths.told(&Key::new("ns", name));
     assert_eq!(
         (told("lost"), told("busy")),
-        (Told::Nothing, Told::AsBefore)
+        (ReportedDepth::Nothing, ReportedDepth::AsBefore)
     );
     assert_eq!(
-        *pass.actors.told.lock().unwrap(),
+        *pass.actors.told.lock(),
         ["fine", "lost", "idle"],
         "each first reading"
     );
@@ -219,19 +216,19 @@ async fn depths_are_counted_of_all_in_the_pass_and_of_those_at_work_between() {
 
 /// QUE-37
 #[tokio::test(start_paused = true)]
-async fn queue_that_a_count_does_not_find_is_looked_for_at_once() {
+async fn queue_missing_in_a_count_is_looked_for_at_once() {
     let pass = pass(&["fine", "gone", "lost", "busy", "gone-paused"], None, 0, 0);
     pass.count().await;
-    assert_eq!(*pass.actors.missing.lock().unwrap(), ["gone"]);
+    assert_eq!(*pass.actors.missing.lock(), ["gone"]);
 }
 
 /// QUE-35
 #[tokio::test(start_paused = true)]
-async fn queues_from_before_get_their_mark_a_few_with_each_check() {
+async fn unmarked_queues_are_marked_in_batches() {
     let names: Vec<&str> = std::iter::repeat_n("unmarked", MARKED_PER_CHECK + 1).collect();
     let pass = pass(&[&names[..], &["drifted"]].concat(), None, 0, 0);
     pass.check().await;
-    let woken = pass.actors.woken.lock().unwrap();
+    let woken = pass.actors.woken.lock();
     assert_eq!(woken.len(), MARKED_PER_CHECK + 1);
     assert_eq!(
         woken.last().unwrap().0,
@@ -245,23 +242,23 @@ async fn queues_from_before_get_their_mark_a_few_with_each_check() {
 async fn queue_of_a_paused_actor_is_counted_and_otherwise_left_alone() {
     let pass = pass(&["fine-paused", "gone-paused", "lost-paused"], None, 0, 0);
     pass.check().await;
-    assert_eq!(*pass.actors.woken.lock().unwrap(), []);
+    assert_eq!(*pass.actors.woken.lock(), []);
     let told = |name| pass.depths.told(&Key::new("ns", name));
-    assert!(matches!(told("fine-paused"), Told::Depth(_)));
-    assert_eq!(told("lost-paused"), Told::Nothing);
+    assert!(matches!(told("fine-paused"), ReportedDepth::Depth(_)));
+    assert_eq!(told("lost-paused"), ReportedDepth::Nothing);
 }
 
 /// QUE-9
 #[tokio::test(start_paused = true)]
-async fn a_transport_that_hangs_holds_up_no_other() {
+async fn hanging_transport_does_not_delay_others() {
     let pass = pass(&["fine", "gone", "other-one"], Some("other"), 0, 0);
     assert!(timeout(Duration::from_secs(1), pass.check()).await.is_err());
-    assert_eq!(pass.actors.woken.lock().unwrap().len(), 1);
+    assert_eq!(pass.actors.woken.lock().len(), 1);
 }
 
 /// QUE-21
 #[tokio::test(start_paused = true)]
-async fn the_pass_comes_each_interval_give_or_take_a_tenth_and_zero_is_never() {
+async fn check_runs_every_interval_with_jitter_and_never_for_zero() {
     let regular = pass(&["fine"], None, 300, 0);
     let began = Instant::now();
     assert!(
@@ -270,10 +267,10 @@ async fn the_pass_comes_each_interval_give_or_take_a_tenth_and_zero_is_never() {
             .is_err()
     );
     assert!(began.elapsed() >= Duration::from_mins(50));
-    // each looks at both transports
+    // Each check surveys both transports.
     let passes = regular.brokers.surveys.load(SeqCst) / 2;
     assert!((9..=11).contains(&passes), "{passes}");
-    assert!(regular.brokers.counted.lock().unwrap().is_empty());
+    assert!(regular.brokers.counted.lock().is_empty());
 
     let never = pass(&["fine"], None, 0, 0);
     timeout(Duration::from_hours(24), never.run())
@@ -283,7 +280,7 @@ async fn the_pass_comes_each_interval_give_or_take_a_tenth_and_zero_is_never() {
 }
 
 #[test]
-fn a_doubt_stays_until_it_is_settled() {
+fn finding_stays_open_until_settled() {
     let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     assert_eq!(doubts.about(&key), None);
     doubts.raise(&key, Finding::Vanished);

@@ -1,4 +1,4 @@
-//! Bindings: by which senders reach a queue (RMQ-4), and those of ours that say whose it is (QUE-32).
+//! Bindings: how senders reach a queue (RMQ-4), and how ours mark its owner (QUE-32).
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,7 +14,7 @@ use super::Rabbitmq;
 use crate::broker::BrokerError;
 use crate::broker::gate::Operation;
 
-/// A binding as the management API shows it.
+/// A binding as the management API returns it.
 #[derive(Deserialize)]
 pub(super) struct FoundBinding {
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct FoundBinding {
     properties_key: String,
 }
 
-/// A binding that carries a mark.
+/// A binding that carries an ownership mark.
 #[derive(Clone, Debug)]
 struct Marked {
     exchange: String,
@@ -41,14 +41,14 @@ struct Marked {
 
 /// Bindings of one queue, or of many.
 #[derive(Default)]
-pub(super) struct Bindings {
+pub(super) struct ExchangeBindings {
     /// Exchange, queue and routing key.
     routes: HashSet<(String, String, String)>,
-    /// By the queue.
+    /// By queue.
     marked: HashMap<String, Vec<Marked>>,
 }
 
-impl FromIterator<FoundBinding> for Bindings {
+impl FromIterator<FoundBinding> for ExchangeBindings {
     fn from_iter<I: IntoIterator<Item = FoundBinding>>(found: I) -> Self {
         let mut all = Self::default();
         let found = found.into_iter();
@@ -70,8 +70,8 @@ impl FromIterator<FoundBinding> for Bindings {
     }
 }
 
-impl Bindings {
-    /// Whether all wanted routes are among these.
+impl ExchangeBindings {
+    /// Whether all wanted routes exist.
     pub(super) fn reach(&self, wanted: &QueueDeclaration) -> bool {
         self.lead(&wanted.exchange, &wanted.name, &wanted.bindings)
     }
@@ -87,14 +87,14 @@ impl Bindings {
         self.marked.get(queue).map_or(&[], Vec::as_slice)
     }
 
-    /// What the marks of a queue say to the actor of `mark`.
+    /// Whether a queue belongs to the actor of `mark`, according to the queue's marks.
     pub(super) fn belongs(&self, queue: &str, mark: &Mark, adopts: Option<&str>) -> Belongs {
         let marks: Vec<&Mark> = self.marked(queue).iter().map(|it| &it.mark).collect();
         mark.among(&marks, adopts)
     }
 
-    /// Why a queue is not to be deleted by the actor of `mark`. One from before there were marks must be bound as we
-    /// bind queues: whoever may write a status could name any other.
+    /// Why the actor of `mark` may not delete a queue. An unmarked queue, from before marks existed, must be bound as
+    /// we bind queues: anyone who can write a status could name an arbitrary queue.
     fn withhold(&self, exchange: &str, queue: &str, mark: &Mark) -> Option<NotOurs> {
         let marks: Vec<&Mark> = self.marked(queue).iter().map(|it| &it.mark).collect();
         if marks.is_empty() && self.lead(exchange, queue, &bindings_of(queue)) {
@@ -105,7 +105,7 @@ impl Bindings {
 }
 
 impl Rabbitmq {
-    /// What marks an actor's queues as its own.
+    /// The mark of an actor's queues.
     pub(super) fn mark_of(&self, namespace: &str, actor: &str) -> Mark {
         Mark {
             cluster: self.cluster.to_string(),
@@ -114,8 +114,8 @@ impl Rabbitmq {
         }
     }
 
-    /// The bindings of a queue, those of other exchanges included: another cluster may use another.
-    pub(super) async fn bindings(&self, queue: &str) -> Result<Bindings, BrokerError> {
+    /// All bindings of a queue, including those to other exchanges: another cluster may use a different one.
+    pub(super) async fn bindings(&self, queue: &str) -> Result<ExchangeBindings, BrokerError> {
         let url = self
             .api
             .url(&["queues", &self.config.vhost, queue, "bindings"]);
@@ -124,8 +124,8 @@ impl Rabbitmq {
         Ok(found.unwrap_or_default().into_iter().collect())
     }
 
-    /// Every binding of the exchange that senders publish to.
-    pub(super) async fn list_bindings(&self) -> Result<Bindings, BrokerError> {
+    /// All bindings of the exchange that senders publish to.
+    pub(super) async fn list_bindings(&self) -> Result<ExchangeBindings, BrokerError> {
         let (vhost, exchange) = (&self.config.vhost, &self.config.exchange);
         let segments = ["exchanges", vhost, exchange, "bindings", "source"];
         let what = format!("the bindings of exchange {exchange}");
@@ -134,15 +134,15 @@ impl Rabbitmq {
         Ok(found.unwrap_or_default().into_iter().collect())
     }
 
-    /// The bindings of a queue that is to become, or to stay, the actor's.
+    /// Returns the bindings of a queue that the actor is about to claim or keep.
     ///
     /// # Errors
-    /// `Conflict` when it is another cluster's.
+    /// `Conflict` when the queue belongs to another cluster.
     pub(super) async fn claimable(
         &self,
         name: &str,
         queue: &QueueOf,
-    ) -> Result<Bindings, BrokerError> {
+    ) -> Result<ExchangeBindings, BrokerError> {
         let bindings = self.bindings(name).await?;
         let mark = self.mark_of(&queue.namespace, &queue.actor);
         match bindings.belongs(name, &mark, queue.adopts.as_deref()) {
@@ -151,12 +151,12 @@ impl Rabbitmq {
         }
     }
 
-    /// Marks a queue as the actor's by a binding with this key, and takes off marks that this one replaces.
+    /// Marks a queue as the actor's through a binding with this key, and removes the marks that this one replaces.
     pub(super) async fn mark(
         &self,
         (name, key): (&str, &str),
         queue: &QueueOf,
-        bindings: &Bindings,
+        bindings: &ExchangeBindings,
     ) -> Result<(), BrokerError> {
         let mark = self.mark_of(&queue.namespace, &queue.actor);
         let body = json!({"routing_key": key, "arguments": mark.arguments()});
@@ -188,7 +188,7 @@ impl Rabbitmq {
         Err(self.api.refusal(&what, &answer))
     }
 
-    /// Why a queue is not the actor's to delete; `None` where it is (QUE-34).
+    /// Why the actor may not delete a queue; `None` if it may (QUE-34).
     pub(super) async fn withheld(
         &self,
         queue: &str,

@@ -1,4 +1,4 @@
-//! Requests to the management API, and what its refusals mean (RMQ-2).
+//! Requests to the management API, and what its errors mean (RMQ-2).
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use serde_json::Value;
 
 use crate::broker::BrokerError;
 use crate::broker::error::{CALL_TIMEOUT, CONNECT_TIMEOUT, retry_after};
-use crate::broker::gate::{Gate, Labelled, Operation};
+use crate::broker::gate::{BrokerLimiter, Labelled, Operation};
 
-/// By this name the broker's access log knows us; KEDA may log in as the same user.
+/// Identifies the operator in the broker's access log: KEDA may log in as the same user.
 const AGENT: &str = concat!("asya-operator/", env!("CARGO_PKG_VERSION"));
-/// Who we are at a broker.
+/// Credentials for a broker.
 pub struct Login {
     /// Password of the configured user.
     pub password: Arc<str>,
-    /// PEM bundle that the management API's certificate is checked against.
+    /// PEM bundle to verify the management API's certificate with.
     pub ca: Option<Arc<str>>,
 }
 
@@ -32,19 +32,18 @@ pub struct Api {
     username: String,
     password: Arc<str>,
     vhost: String,
-    gate: Arc<Gate>,
+    gate: Arc<BrokerLimiter>,
 }
 
-/// An answer of any status.
+/// A response with any status.
 pub struct Answer {
-    /// HTTP status.
     pub status: StatusCode,
     body: Vec<u8>,
-    /// How long we are asked to wait.
+    /// The delay that `Retry-After` asks for.
     wait: Option<Duration>,
 }
 
-/// The body of an answer that is no success.
+/// Body of an error response.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Refusal {
@@ -52,11 +51,11 @@ struct Refusal {
     reason: Value,
 }
 
-/// What RabbitMQ calls the error of a 404. A proxy's page, or another server's, says nothing about queues
+/// The `error` in RabbitMQ's own 404 responses. A 404 page of a proxy or another server says nothing about queues
 /// (FIN-3).
 const NOT_FOUND: [&str; 2] = ["Object Not Found", "not_found"];
 
-/// What RabbitMQ calls the error of a page behind the last one.
+/// The `error` in responses for a page past the last one.
 const PAST_THE_END: &str = "page_out_of_range";
 
 impl Labelled for Answer {
@@ -66,19 +65,19 @@ impl Labelled for Answer {
 }
 
 impl Answer {
-    /// Whether RabbitMQ says that what was asked about does not exist.
+    /// Whether RabbitMQ reports that the requested object does not exist.
     pub fn is_absent(&self) -> bool {
         let says = |error: &Value| NOT_FOUND.iter().any(|known| error == known);
         self.status == StatusCode::NOT_FOUND && says(&self.refusal().error)
     }
 
-    /// Whether RabbitMQ says that a list has no such page.
+    /// Whether RabbitMQ reports that a list has no such page.
     pub fn is_past_the_end(&self) -> bool {
         let says = |error: &Value| error == PAST_THE_END;
         self.status == StatusCode::BAD_REQUEST && says(&self.refusal().error)
     }
 
-    /// What the broker says to a request that it does not like.
+    /// Returns the reason why RabbitMQ rejected a request.
     pub fn reason(&self) -> String {
         let refusal = self.refusal();
         refusal
@@ -101,7 +100,7 @@ impl Api {
         transport: &str,
         config: &RabbitmqConfig,
         login: Login,
-        gate: Arc<Gate>,
+        gate: Arc<BrokerLimiter>,
     ) -> Result<Self, BrokerError> {
         let invalid = |error: &dyn fmt::Display| {
             BrokerError::ConfigInvalid(format!("transport {transport:?}: management API: {error}"))
@@ -132,7 +131,7 @@ impl Api {
         })
     }
 
-    /// Each segment is percent-encoded: the default vhost is called `/`.
+    /// Percent-encodes each segment: the default vhost is called `/`.
     pub fn url(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -141,7 +140,7 @@ impl Api {
         url
     }
 
-    /// Sends one call; an answer of any status is `Ok`.
+    /// Sends one request; a response with any status is `Ok`.
     pub async fn send(
         &self,
         operation: Operation,
@@ -168,7 +167,7 @@ impl Api {
         self.gate.call(operation, call).await
     }
 
-    /// Sends one call that must succeed; `what` is it about.
+    /// Sends one request that must succeed; `what` names its subject in errors.
     pub async fn must(
         &self,
         operation: Operation,
@@ -185,7 +184,7 @@ impl Api {
         }
     }
 
-    /// Reads what is about `what`; `None` when there is no such thing.
+    /// Reads an object, which `what` names in errors; `None` if it does not exist.
     pub async fn get<T: DeserializeOwned>(
         &self,
         operation: &'static str,
@@ -200,7 +199,7 @@ impl Api {
         self.decode(what, &answer).map(Some)
     }
 
-    /// Decodes an answer that must be a success.
+    /// Decodes a response that must be a success.
     pub fn decode<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -215,7 +214,7 @@ impl Api {
         })
     }
 
-    /// The error's own text may hold ports and times; ours may not (QUE-11).
+    /// The error's own text may contain ports and times, which status must not (QUE-11).
     fn unreachable(&self, error: &reqwest::Error) -> BrokerError {
         let what = if error.is_timeout() {
             "does not answer in time"
@@ -228,7 +227,7 @@ impl Api {
         BrokerError::Unreachable(format!("RabbitMQ's management API at {address} {what}"))
     }
 
-    /// What an answer that is no success means.
+    /// What an error response means.
     pub fn refusal(&self, what: &str, answer: &Answer) -> BrokerError {
         let (username, vhost) = (&self.username, &self.vhost);
         match answer.status {
@@ -250,8 +249,8 @@ impl Api {
             StatusCode::BAD_REQUEST if answer.reason().contains("inequivalent arg") => {
                 BrokerError::Mismatch(format!("{what}: {}", answer.reason()))
             }
-            // A node that is down and a limit that is reached are told by this status, too, and nobody tells when
-            // they have passed.
+            // RabbitMQ also returns 400 when a node is down or a limit is reached, and no event announces when that is
+            // over.
             StatusCode::BAD_REQUEST => {
                 BrokerError::NotThereYet(format!("{what}: {}", answer.reason()))
             }

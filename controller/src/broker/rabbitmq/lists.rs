@@ -1,4 +1,4 @@
-//! Many queues at once, by paged lists (RMQ-6).
+//! Observes many queues at once through paged lists (RMQ-6).
 
 use std::collections::HashMap;
 
@@ -9,15 +9,15 @@ use futures::future::ready;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::{Bindings, Rabbitmq, count_of};
+use super::{ExchangeBindings, Rabbitmq, count_of};
 use crate::broker::gate::Operation;
-use crate::broker::{BrokerError, Count, Seen, Standing, gate};
+use crate::broker::{BrokerError, Count, QueueCheck, QueueObservation, gate};
 
-/// The most that the API gives.
+/// Maximum page size of the API.
 const PAGE: usize = 500;
-/// Up to so many queues are asked for one by one: a vhost may hold many more than ours.
+/// Up to this many queues are read one by one: a vhost may hold many more than ours.
 const FEW: usize = 20;
-/// Less than the whole, which holds statistics.
+/// Only the columns needed: full objects include statistics.
 const COLUMNS: &str =
     "name,durable,auto_delete,arguments,type,messages_ready,messages_unacknowledged,consumers";
 
@@ -35,7 +35,10 @@ struct Named {
 }
 
 impl Rabbitmq {
-    pub(super) async fn survey(&self, queues: &[QueueOf]) -> Vec<Result<Seen, BrokerError>> {
+    pub(super) async fn survey(
+        &self,
+        queues: &[QueueOf],
+    ) -> Vec<Result<QueueObservation, BrokerError>> {
         if queues.len() <= FEW {
             return self.look_at_each(queues).await;
         }
@@ -47,11 +50,12 @@ impl Rabbitmq {
             let found = known.get(&queue.names.queue);
             let seen = self.judge(queue, found, &known, &bindings);
             match seen.standing {
-                // A queue that comes or goes shifts the pages of others: bad news is looked at again.
-                Standing::Absent | Standing::Drifted | Standing::Unmarked => {
+                // A queue created or deleted during the listing shifts the pages of others: confirm bad news with a
+                // read.
+                QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Unmarked => {
                     self.look(queue).boxed()
                 }
-                Standing::Serves(_) | Standing::Differs { .. } => ready(Ok(seen)).boxed(),
+                QueueCheck::Serves(_) | QueueCheck::Differs { .. } => ready(Ok(seen)).boxed(),
             }
         });
         gate::all(looks.collect()).await
@@ -68,7 +72,7 @@ impl Rabbitmq {
         };
         let counts = queues.iter().map(|queue| match known.get(queue) {
             Some(found) => ready(Ok(count_of(Some(found)))).boxed(),
-            // A queue that comes or goes shifts the pages of others.
+            // A queue created or deleted during the listing shifts the pages of others.
             None => self.count(queue).boxed(),
         });
         gate::all(counts.collect()).await
@@ -78,12 +82,12 @@ impl Rabbitmq {
         Ok(count_of(self.find(queue).await?.as_ref()))
     }
 
-    async fn look_at_each(&self, queues: &[QueueOf]) -> Vec<Result<Seen, BrokerError>> {
+    async fn look_at_each(&self, queues: &[QueueOf]) -> Vec<Result<QueueObservation, BrokerError>> {
         let looks = queues.iter().map(|queue| self.look(queue).boxed());
         gate::all(looks.collect()).await
     }
 
-    async fn lists(&self) -> Result<(HashMap<String, FoundQueue>, Bindings), BrokerError> {
+    async fn lists(&self) -> Result<(HashMap<String, FoundQueue>, ExchangeBindings), BrokerError> {
         Ok((self.list_queues().await?, self.list_bindings().await?))
     }
 
@@ -100,7 +104,7 @@ impl Rabbitmq {
             let what = format!("the queues of vhost {:?}", self.config.vhost);
             let operation = Operation::read("list");
             let answer = self.api.send(operation, Method::GET, url, None).await?;
-            // The list became shorter while it was read.
+            // The list shrank while it was read.
             if answer.is_absent() || (number > 1 && answer.is_past_the_end()) {
                 break;
             }
@@ -115,14 +119,14 @@ impl Rabbitmq {
         Ok(all)
     }
 
-    /// What the lists show of a queue. The lists lack bindings of other exchanges, so nothing is a conflict yet.
+    /// State of a queue according to the lists. They lack bindings to other exchanges, so no conflict is reported yet.
     fn judge(
         &self,
         queue: &QueueOf,
         found: Option<&FoundQueue>,
         known: &HashMap<String, FoundQueue>,
-        bindings: &Bindings,
-    ) -> Seen {
+        bindings: &ExchangeBindings,
+    ) -> QueueObservation {
         let wanted = self.config.declaration(&queue.names);
         let dlq = wanted.dlq.as_ref();
         let dlq_is_there = dlq.is_none_or(|dlq| known.contains_key(&dlq.name));

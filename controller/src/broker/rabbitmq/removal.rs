@@ -1,4 +1,4 @@
-//! Deletes queues that are marked as the actor's, and only those (RMQ-6, QUE-34).
+//! Deletes queues marked as the actor's, and only those (RMQ-6, QUE-34).
 
 use asya_shared::transport::sqs::Owner;
 use reqwest::{Method, StatusCode};
@@ -20,7 +20,7 @@ impl Rabbitmq {
         Ok(Deleted::Gone)
     }
 
-    /// Whether it is gone: on conditions the broker may refuse.
+    /// Returns whether the queue is deleted: with conditions the broker may refuse.
     async fn remove(&self, queue: &str, conditions: &[&str]) -> Result<bool, BrokerError> {
         let mut url = self.api.url(&["queues", &self.config.vhost, queue]);
         for condition in conditions {
@@ -69,7 +69,7 @@ impl Rabbitmq {
         Ok(Emptied::Gone)
     }
 
-    /// A message that is there goes back to where it was.
+    /// Fetches a message, if there is one, and requeues it.
     async fn holds_a_message(&self, queue: &str) -> Result<bool, BrokerError> {
         let url = self.api.url(&["queues", &self.config.vhost, queue, "get"]);
         let body =
@@ -87,7 +87,8 @@ impl Rabbitmq {
     }
 }
 
-/// Whether a condition was not met. RabbitMQ answers HTTP 400 to much else, as while a node is down (QUE-38).
+/// Whether a delete condition was not met. RabbitMQ returns HTTP 400 for much else, such as while a node is down
+/// (QUE-38).
 fn is_in_use(reason: &str) -> bool {
     ["not empty", "in use"]
         .iter()

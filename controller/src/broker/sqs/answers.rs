@@ -1,4 +1,4 @@
-//! What each answer of SQS means (SQS-8).
+//! What each response of SQS means (SQS-8).
 
 use std::error::Error;
 
@@ -13,24 +13,23 @@ use crate::broker::gate::Labelled;
 
 pub type SdkError<E> = aws_sdk_sqs::error::SdkError<E, HttpResponse>;
 
-/// What an operation's refusals have in common.
+/// What the errors of all operations have in common.
 pub trait Refusal: ProvideErrorMetadata + Error + Send + Sync + 'static {}
 
 impl<E: ProvideErrorMetadata + Error + Send + Sync + 'static> Refusal for E {}
 
-/// An answer with which a pass goes on.
+/// A response that a reconcile can continue with.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// Yes.
     Done(T),
-    /// There is no such queue.
+    /// The queue does not exist.
     Absent,
-    /// There is one of that name, with other attributes.
+    /// A queue of that name exists with other attributes.
     NameExists,
 }
 
 impl<T> Answer<T> {
-    /// What was asked for, if there is a queue.
+    /// The result, if the queue exists.
     pub fn done(self) -> Option<T> {
         match self {
             Self::Done(answer) => Some(answer),
@@ -50,7 +49,7 @@ impl<T> Labelled for Answer<T> {
     }
 }
 
-/// What a refusal means.
+/// What an error means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
     Absent,
@@ -59,11 +58,11 @@ enum Meaning {
     AuthFailed,
     Throttled,
     Invalid,
-    /// In no row of the table.
+    /// Not in the table.
     Unknown,
 }
 
-/// Reads what came of a call about `queue`. `address` is what messages call SQS.
+/// Interprets the result of a call about `queue`. `address` names SQS in messages.
 pub fn judge<T, E: Refusal>(
     address: &str,
     operation: &str,
@@ -100,8 +99,8 @@ pub fn judge<T, E: Refusal>(
             );
             BrokerError::throttled(text, wait.and_then(retry_after))
         }
-        // Also what passes by itself: a dead letter queue that was just made is no valid target yet, and nobody tells
-        // when it is.
+        // Includes transient errors: a dead letter queue that was just created is no valid target yet, and no event
+        // announces when it is.
         Meaning::Invalid => BrokerError::NotThereYet(format!(
             "SQS refuses queue {queue} ({}): {text}",
             or_status(code, status)
@@ -119,7 +118,7 @@ pub fn judge<T, E: Refusal>(
     })
 }
 
-/// Nothing was answered, or nothing that the SDK understands.
+/// Maps an error without a response, or with one that the SDK does not understand.
 fn failure<E: Refusal>(address: &str, error: &SdkError<E>) -> BrokerError {
     let unreachable = |what: &str| BrokerError::Unreachable(format!("SQS at {address} {what}"));
     if let Some(error) = credentials(error) {
@@ -173,7 +172,7 @@ fn bare(code: &str) -> &str {
     code.rsplit('.').next().unwrap_or(code)
 }
 
-/// The code decides; SQS throttles with 403 and 400, too.
+/// The code decides, because SQS also throttles with 403 and 400.
 fn meaning(code: &str, status: u16) -> Meaning {
     match bare(code) {
         "QueueDoesNotExist" | "NonExistentQueue" => Meaning::Absent,

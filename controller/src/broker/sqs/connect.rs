@@ -1,4 +1,4 @@
-//! The SDK's client: who we are at AWS, where, and how long a call may take.
+//! The SDK's client: credentials, region and timeouts.
 
 use std::sync::Arc;
 
@@ -20,37 +20,34 @@ use tokio::time::timeout;
 
 use crate::broker::BrokerError;
 use crate::broker::error::{CALL_TIMEOUT, CONNECT_TIMEOUT};
-use crate::broker::gate::{Gate, Labelled, Operation};
+use crate::broker::gate::{BrokerLimiter, Labelled, Operation};
 
-/// What servers other than AWS take for a region when none is configured.
+/// Region for servers other than AWS when none is configured.
 const ANY_REGION: &str = "us-east-1";
 
-/// An AWS access key; without one AWS' default chain decides who we are.
+/// An AWS access key; without one AWS' default credential chain applies.
 pub struct Keys {
-    /// Its id.
     pub id: Arc<str>,
-    /// Its secret part.
     pub secret: Arc<str>,
 }
 
-/// What proves us to SQS, and SQS to us.
+/// Credentials for SQS, and the authority that verifies SQS itself.
 #[derive(Default)]
 pub struct Login {
-    /// Our key.
     pub keys: Option<Keys>,
-    /// PEM bundle that the endpoint's certificate is checked against, beside the system's.
+    /// PEM bundle to verify the endpoint's certificate with, besides the system's.
     pub ca: Option<Arc<str>>,
 }
 
-/// A client, and the region that it speaks to.
+/// Returns a client and its region.
 ///
 /// # Errors
-/// When no region is known, or the bundle holds no certificate.
+/// When no region is known, or the bundle holds no valid certificates.
 pub async fn connect(
     transport: &str,
     config: &SqsConfig,
     login: Login,
-    gate: &Gate,
+    gate: &BrokerLimiter,
 ) -> Result<(Client, Region), BrokerError> {
     let Login { keys, ca } = login;
     let trusted = match ca {
@@ -59,7 +56,7 @@ pub async fn connect(
     };
     let region = match given(config).await {
         Some(region) => region,
-        // The last resort is AWS' own metadata service, which elsewhere does not answer at all.
+        // Falls back to AWS' metadata service, which does not answer outside AWS.
         None => ask(gate, transport, default_provider().region()).await?,
     };
     let timeouts = TimeoutConfig::builder()
@@ -69,7 +66,7 @@ pub async fn connect(
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .region(region.clone())
         .timeout_config(timeouts)
-        // One place decides when something is tried again: the work queue.
+        // Only the work queue decides when to retry.
         .retry_config(RetryConfig::disabled());
     if let Some(endpoint) = &config.endpoint {
         loader = loader.endpoint_url(endpoint);
@@ -78,13 +75,13 @@ pub async fn connect(
         let credentials = Credentials::new(&*id, &*secret, None, None, "Secret");
         loader = loader.credentials_provider(credentials);
     }
-    // Only SQS is trusted by this bundle, not what AWS credentials come from.
+    // The bundle applies to SQS only, not to the endpoints that AWS credentials come from.
     let mut client = aws_sdk_sqs::config::Builder::from(&loader.load().await);
     client.set_http_client(trusted);
     Ok((Client::from_conf(client.build()), region))
 }
 
-/// The SDK's own client takes for granted that it gets certificates, so they are looked at first.
+/// The SDK's client assumes that the bundle holds certificates, so check it first.
 fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> {
     let refused = |why: &dyn std::fmt::Display| {
         BrokerError::NotThereYet(format!(
@@ -109,7 +106,7 @@ fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> 
         .build_https())
 }
 
-/// The region that is known without asking anybody.
+/// The region, if known without a network call.
 async fn given(config: &SqsConfig) -> Option<Region> {
     let configured = config.region.clone().map(Region::new);
     let elsewhere = config.endpoint.as_ref().map(|_| Region::new(ANY_REGION));
@@ -128,9 +125,9 @@ impl Labelled for Known {
     }
 }
 
-/// The region that somebody else knows: a call like those to SQS (QUE-9).
+/// Looks up the region over the network, as a call through the gate (QUE-9).
 async fn ask(
-    gate: &Gate,
+    gate: &BrokerLimiter,
     transport: &str,
     look: impl Future<Output = Option<Region>>,
 ) -> Result<Region, BrokerError> {
@@ -165,9 +162,8 @@ mod tests {
 
     /// QUE-9
     #[tokio::test(start_paused = true)]
-    async fn metadata_service_that_does_not_answer_is_asked_for_three_seconds_and_then_left_alone()
-    {
-        let gate = Gate::new("t", Fence::open(), Arc::default());
+    async fn unresponsive_metadata_service_times_out_and_opens_the_circuit() {
+        let gate = BrokerLimiter::new("t", Fence::open(), Arc::default());
         let mut told = Vec::new();
         for _ in 0..5 {
             let began = Instant::now();
@@ -185,8 +181,8 @@ mod tests {
 
     /// QUE-9, SQS-1
     #[tokio::test]
-    async fn region_that_nobody_knows_is_looked_for_again_by_itself() {
-        let gate = Gate::new("t", Fence::open(), Arc::default());
+    async fn unknown_region_is_looked_up_again() {
+        let gate = BrokerLimiter::new("t", Fence::open(), Arc::default());
         let unknown = ask(&gate, "t", ready(None)).await;
         assert!(
             matches!(&unknown, Err(BrokerError::NotThereYet(text)) if text.contains("set config.region")),
@@ -209,9 +205,9 @@ mod tests {
         }
     }
 
-    /// QUE-9: with a region or an endpoint nobody is asked.
+    /// QUE-9: a configured region or endpoint needs no network call.
     #[tokio::test(start_paused = true)]
-    async fn region_that_is_configured_or_makes_no_difference_takes_no_time() {
+    async fn configured_region_or_endpoint_needs_no_lookup() {
         let with = |config: Value| {
             let all =
                 json!({"transports": {"t": {"type": "sqs", "enabled": true, "config": config}}});

@@ -1,4 +1,4 @@
-//! Deletes queues whose tags say that they are the actor's, and only those (QUE-34).
+//! Deletes queues whose tags mark them as the actor's, and only those (QUE-34).
 
 use asya_shared::transport::mark::NotOurs;
 use asya_shared::transport::sqs::Owner;
@@ -26,7 +26,7 @@ impl Sqs {
     async fn remove(&self, name: &str, url: &str) -> Result<(), BrokerError> {
         let call = self.sdk.delete_queue().queue_url(url).send();
         self.ask(Operation::write("delete"), name, call).await?;
-        self.urls().remove(name);
+        self.urls.lock().remove(name);
         Ok(())
     }
 

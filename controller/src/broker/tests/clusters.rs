@@ -6,7 +6,7 @@ use tokio::time::{Duration, sleep};
 
 use super::contract::{Real, serves, standing, until_queued};
 use super::*;
-use crate::broker::{Deleted, Emptied, Standing};
+use crate::broker::{Deleted, Emptied, QueueCheck};
 
 const THERE: &str = "cluster-a";
 
@@ -49,12 +49,12 @@ async fn belongs_to_the_cluster_that_made_it(real: &Real) {
     );
     until_queued(&here, &queue, 100).await;
 
-    // Its actor says that it takes over what the other cluster has given up.
+    // The actor adopts what the other cluster has given up.
     let adopting = QueueOf {
         adopts: Some(HERE.to_owned()),
         ..queue.clone()
     };
-    assert_eq!(standing(&there, &adopting).await, Standing::Unmarked);
+    assert_eq!(standing(&there, &adopting).await, QueueCheck::Unmarked);
     there.update(&adopting).await.unwrap();
     assert!(serves(&standing(&there, &adopting).await));
     assert!(
@@ -131,7 +131,7 @@ async fn queue_at_sqs_belongs_to_one_cluster() {
 /// QUE-34, QUE-35
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn queue_at_rabbitmq_from_before_is_marked_once_and_a_strangers_is_never_deleted() {
+async fn existing_rabbitmq_queue_is_marked_once_and_a_foreign_one_is_never_deleted() {
     let mut real = Real::rabbitmq();
     real.config["exchange"] = fresh("exchange").into();
     let exchange = real.config["exchange"].as_str().unwrap().to_owned();
@@ -162,7 +162,7 @@ async fn queue_at_rabbitmq_from_before_is_marked_once_and_a_strangers_is_never_d
     }
     assert_eq!(
         standing(&client, &queue).await,
-        Standing::Unmarked,
+        QueueCheck::Unmarked,
         "bound as we bind it"
     );
     client.update(&queue).await.unwrap();
@@ -172,12 +172,12 @@ async fn queue_at_rabbitmq_from_before_is_marked_once_and_a_strangers_is_never_d
         json!({"asya.sh/cluster": HERE, "asya.sh/namespace": "ns", "asya.sh/actor": queue.actor});
     assert_eq!(marks, [wanted]);
 
-    // Another actor of this cluster takes the name over, as QUE-3 lets it.
+    // Another actor of this cluster takes over the name, as QUE-3 allows.
     let heir = QueueOf {
         namespace: "heirs".to_owned(),
         ..queue.clone()
     };
-    assert_eq!(standing(&client, &heir).await, Standing::Unmarked);
+    assert_eq!(standing(&client, &heir).await, QueueCheck::Unmarked);
     client.update(&heir).await.unwrap();
     assert!(serves(&standing(&client, &heir).await));
     let left = client.delete(name, &owner(&queue)).await;
@@ -186,7 +186,7 @@ async fn queue_at_rabbitmq_from_before_is_marked_once_and_a_strangers_is_never_d
         Ok(Deleted::Left(NotOurs::Of(format!("heirs/{}", queue.actor))))
     );
 
-    // A message that senders publish comes once, although two bindings by the queue's name lead to it.
+    // A published message arrives once, although two bindings by the queue's name match it.
     for key in [&queue.names.actor, &queue.names.queue] {
         assert!(super::rabbitmq::publish(&real.config, &exchange, key).await);
     }

@@ -1,6 +1,6 @@
-//! What every broker's client does alike (FW-36), against the real servers. They are named by
-//! `ASYA_TEST_RABBITMQ` (`HOST:PORT` of the management API), `ASYA_TEST_RABBITMQ_TLS` (the same by TLS, with the
-//! authority in the file `ASYA_TEST_RABBITMQ_CA`) and `ASYA_TEST_SQS` (its endpoint).
+//! The contract of all broker clients (FW-36), tested against real servers: `ASYA_TEST_RABBITMQ` (`HOST:PORT` of the
+//! management API), `ASYA_TEST_RABBITMQ_TLS` (the same over TLS, with the authority in the file
+//! `ASYA_TEST_RABBITMQ_CA`) and `ASYA_TEST_SQS` (its endpoint).
 
 use std::env;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::broker::{Count, Deleted, Depth, Emptied, Standing};
+use crate::broker::{Count, Deleted, Depth, Emptied, QueueCheck};
 
 /// A real broker.
 pub struct Real {
@@ -31,7 +31,7 @@ impl Real {
         }
     }
 
-    /// By TLS, with what its certificate is checked against.
+    /// Over TLS, with the authority that verifies its certificate.
     pub fn rabbitmq_by_tls() -> (Self, String) {
         let address = env::var("ASYA_TEST_RABBITMQ_TLS").unwrap();
         let ca = std::fs::read_to_string(env::var("ASYA_TEST_RABBITMQ_CA").unwrap()).unwrap();
@@ -51,7 +51,7 @@ impl Real {
         }
     }
 
-    /// With these settings of queues.
+    /// A client with these queue settings.
     pub async fn with(&self, queues: &Value) -> (Transport, Arc<dyn QueueClient>) {
         let mut config = self.config.clone();
         config["queues"] = queues.clone();
@@ -60,7 +60,7 @@ impl Real {
         (transport, client)
     }
 
-    /// Sends messages as a stranger would.
+    /// Sends messages, bypassing the client.
     pub async fn send(&self, queue: &QueueOf, count: usize) {
         match self.kind {
             "sqs" => super::sqs::send(&self.config, &queue.names.queue, count).await,
@@ -70,7 +70,7 @@ impl Real {
 
     pub async fn delete_dlq(&self, client: &Arc<dyn QueueClient>, queue: &QueueOf) {
         let dlq = queue.names.dlq.as_deref().unwrap();
-        // To the client a dead letter queue is nobody's: it would stay.
+        // At SQS the client's `delete` refuses dead letter queues, so bypass it.
         if self.kind == "sqs" {
             super::sqs::delete(&self.config, dlq).await;
         } else {
@@ -80,15 +80,15 @@ impl Real {
     }
 }
 
-pub async fn standing(client: &Arc<dyn QueueClient>, queue: &QueueOf) -> Standing {
+pub async fn standing(client: &Arc<dyn QueueClient>, queue: &QueueOf) -> QueueCheck {
     client.observe(queue).await.unwrap().standing
 }
 
-pub fn serves(standing: &Standing) -> bool {
-    matches!(standing, Standing::Serves(_))
+pub fn serves(standing: &QueueCheck) -> bool {
+    matches!(standing, QueueCheck::Serves(_))
 }
 
-/// Counts lag behind.
+/// Polls, because counts lag behind.
 pub async fn until_queued(client: &Arc<dyn QueueClient>, queue: &QueueOf, count: u64) {
     let wanted = Depth {
         queued: count,
@@ -111,7 +111,7 @@ pub async fn until_queued(client: &Arc<dyn QueueClient>, queue: &QueueOf, count:
 async fn lives_and_dies(real: &Real) {
     let (transport, client) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &fresh("life"));
-    assert_eq!(standing(&client, &queue).await, Standing::Absent);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
     let depths = client
         .depths(std::slice::from_ref(&queue.names.queue))
         .await;
@@ -121,7 +121,7 @@ async fn lives_and_dies(real: &Real) {
     assert_eq!(serving.url.is_some(), real.kind == "sqs");
     assert_eq!(
         standing(&client, &queue).await,
-        Standing::Serves(serving.clone())
+        QueueCheck::Serves(serving.clone())
     );
     assert_eq!(
         client.create(&queue).await,
@@ -150,7 +150,7 @@ async fn lives_and_dies(real: &Real) {
     for _ in 0..2 {
         let deleted = client.delete(&queue.names.queue, &owner(&queue)).await;
         assert_eq!(deleted, Ok(Deleted::Gone));
-        assert_eq!(standing(&client, &queue).await, Standing::Absent);
+        assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
     }
     let gone = client
         .delete_if_empty(&queue.names.queue, &owner(&queue))
@@ -167,9 +167,9 @@ async fn dead_letter_queue_comes_first_and_comes_back(real: &Real) {
     assert!(serves(&standing(&client, &queue).await));
     real.send(&queue, 2).await;
     real.delete_dlq(&client, &queue).await;
-    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
     if real.kind == "sqs" {
-        // its name rests for a minute
+        // SQS refuses the name for a minute.
         let refused = client.update(&queue).await;
         assert!(
             matches!(refused, Err(BrokerError::DeletedRecently(_))),
@@ -200,7 +200,7 @@ async fn survey_tells_of_each_in_order(real: &Real) {
         for (number, seen) in seen.into_iter().enumerate() {
             let standing = seen.unwrap().standing;
             assert_eq!(
-                standing == Standing::Absent,
+                standing == QueueCheck::Absent,
                 absent(number),
                 "{number}: {standing:?}"
             );

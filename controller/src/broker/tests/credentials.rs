@@ -1,4 +1,4 @@
-//! Secrets, and a broker that has changed its mind about them.
+//! Secrets, and a broker that changes the password it accepts.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,10 +17,10 @@ use tokio::net::TcpListener;
 use super::*;
 use crate::broker::Brokers;
 
-/// An API server that knows Secrets, and a broker that knows one password.
+/// An API server with Secrets, and a broker that accepts one password.
 #[derive(Default)]
 struct World {
-    /// By `namespace/name`: what is under the key `password`.
+    /// Value of the key `password`, by `namespace/name`.
     secrets: Mutex<HashMap<String, String>>,
     read: Mutex<Vec<String>>,
     password: Mutex<String>,
@@ -56,12 +56,12 @@ async fn namespace(State(world): State<Shared>, Path(name): Path<String>) -> Str
     json!({"metadata": {"name": name, "uid": "u", "deletionTimestamp": deleted}}).to_string()
 }
 
-/// The password of the user `guest` is `?`.
+/// Accepts user `guest` with the current password.
 async fn login(State(world): State<Shared>, headers: HeaderMap) -> (StatusCode, &'static str) {
     *world.logins.lock().unwrap() += 1;
     let wanted = world.password.lock().unwrap().clone();
     let given = headers["authorization"].to_str().unwrap().to_owned();
-    // no base64 at hand: what reqwest makes of it
+    // No base64 encoder here: let reqwest build the header.
     let request = reqwest::Client::new()
         .get("http://broker")
         .basic_auth("guest", Some(wanted))
@@ -156,7 +156,7 @@ async fn secrets_are_read_once_for_many_calls() {
 
 /// SEC-2
 #[tokio::test]
-async fn what_the_actors_namespace_has_is_not_asked_for_in_the_operators_at_each_call() {
+async fn secret_in_the_actors_namespace_is_cached_across_calls() {
     let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
     for _ in 0..5 {
         look(&brokers, &transport).await.unwrap();
@@ -166,7 +166,7 @@ async fn what_the_actors_namespace_has_is_not_asked_for_in_the_operators_at_each
 
 /// SEC-2, SQS-8
 #[tokio::test]
-async fn a_refused_password_is_read_again_once_and_helps_if_it_is_another_by_now() {
+async fn refused_password_is_read_again_once() {
     let (world, brokers, transport) = start(&[("asya-system/mq", "old")], "old").await;
     look(&brokers, &transport).await.unwrap();
     "new".clone_into(&mut world.password.lock().unwrap());
@@ -190,7 +190,7 @@ async fn a_refused_password_is_read_again_once_and_helps_if_it_is_another_by_now
 
 /// FIN-5, SEC-2
 #[tokio::test]
-async fn a_lost_secret_serves_on_only_where_its_namespace_goes_as_well() {
+async fn deleted_secret_stays_in_use_only_while_its_namespace_terminates() {
     let (world, brokers, transport) = start(&[("ns/mq", "right")], "right").await;
     look(&brokers, &transport).await.unwrap();
     world.secrets.lock().unwrap().clear();

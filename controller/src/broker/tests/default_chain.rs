@@ -1,4 +1,4 @@
-//! AWS' default chain of credentials, whose variables are those of a process: each case runs in one of its own.
+//! AWS' default credential chain. It reads environment variables, so each case runs in its own process.
 
 use std::env;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::*;
 
 const ENDPOINT: &str = "ASYA_TEST_DEFAULT_CHAIN";
-/// What SQS says to who asks for a queue that is not there.
+/// SQS' response for a queue that does not exist.
 const ABSENT: &str = r#"{"__type":"com.amazonaws.sqs#QueueDoesNotExist","message":"x"}"#;
 
 type Logins = Arc<Mutex<Vec<String>>>;
@@ -23,7 +23,7 @@ async fn refuse(State(logins): State<Logins>, headers: HeaderMap) -> (StatusCode
     (StatusCode::BAD_REQUEST, ABSENT)
 }
 
-/// Does nothing but in a process that was started for it; what it finds is read from its output.
+/// Does nothing except in a process started for it, whose output reports what it finds.
 #[tokio::test]
 async fn look_without_credentials_of_the_transport() {
     let Ok(endpoint) = env::var(ENDPOINT) else {
@@ -34,7 +34,7 @@ async fn look_without_credentials_of_the_transport() {
     let TransportKind::Sqs(config) = &transport.kind else {
         panic!()
     };
-    let gate = Arc::new(Gate::new("t", Fence::open(), Arc::default()));
+    let gate = Arc::new(BrokerLimiter::new("t", Fence::open(), Arc::default()));
     let client = Sqs::connect("t", config.clone(), SqsLogin::default(), HERE.into(), gate)
         .await
         .unwrap();
@@ -67,7 +67,7 @@ async fn look(endpoint: &str, variables: &[(&str, &str)]) -> String {
 
 /// SEC-1, SQS-8
 #[tokio::test]
-async fn without_credentials_of_the_transport_awss_default_chain_says_who_we_are() {
+async fn default_credential_chain_applies_without_transport_credentials() {
     let logins = Logins::default();
     let routes = Router::new()
         .fallback(refuse)

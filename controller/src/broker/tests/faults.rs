@@ -1,4 +1,4 @@
-//! Brokers that fail as no real one can be made to: a small server that always answers the same.
+//! Broker failures that no real broker can be made to show: a small server that always gives the same response.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::fault::Requeue;
 
-/// Ends with the test.
+/// Stops when dropped.
 struct Server {
     address: String,
     task: JoinHandle<()>,
@@ -43,7 +43,7 @@ async fn answering_with<const N: usize>(
     Server { address, task }
 }
 
-/// Takes connections and says nothing.
+/// Accepts connections and never responds.
 async fn silent() -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -95,7 +95,7 @@ fn name(error: &BrokerError) -> &'static str {
 
 /// SQS-8, QUE-11
 #[tokio::test]
-async fn each_answer_of_sqs_becomes_its_error() {
+async fn sqs_responses_map_to_errors() {
     const JSON: &str = "application/x-amz-json-1.0";
     let rows = [
         (
@@ -160,7 +160,7 @@ async fn each_answer_of_sqs_becomes_its_error() {
 
 /// RMQ-2, RMQ-3, QUE-10, QUE-11, FW-28
 #[tokio::test]
-async fn each_answer_of_rabbitmq_becomes_its_error() {
+async fn rabbitmq_responses_map_to_errors() {
     let rows = [
         (401, r#"{"error":"not_authorised"}"#, "AuthFailed"),
         (403, "", "AuthFailed"),
@@ -199,9 +199,9 @@ async fn each_answer_of_rabbitmq_becomes_its_error() {
     }
 }
 
-/// FIN-3, RMQ-6: to delete what is gone is a success.
+/// FIN-3, RMQ-6: deleting a queue that does not exist succeeds.
 #[tokio::test]
-async fn only_rabbitmq_itself_can_say_that_a_queue_is_gone() {
+async fn only_rabbitmqs_own_404_means_that_a_queue_is_absent() {
     let own = r#"{"error":"Object Not Found","reason":"Not Found"}"#;
     for (body, gone) in [(own, true), ("<html>404</html>", false), ("", false)] {
         let server = answering(404, "application/json", body).await;
@@ -220,7 +220,7 @@ async fn only_rabbitmq_itself_can_say_that_a_queue_is_gone() {
 
 /// FW-28
 #[tokio::test]
-async fn broker_that_asks_to_be_left_alone_says_for_how_long() {
+async fn retry_after_becomes_the_requeue_delay() {
     let json = ("content-type", "application/x-amz-json-1.0");
     let wait = ("retry-after", "7");
     for (kind, status, body) in [

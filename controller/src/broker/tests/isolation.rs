@@ -1,4 +1,4 @@
-//! A broker that hangs, and the passes of actors on another.
+//! A hanging or slow broker must not delay reconciles of actors on another broker.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::*;
 use crate::broker::gate::{Entry, Labelled, Operation};
 use crate::telemetry::metrics::Metrics;
-use crate::work_queue::{Outcome, Settings, WorkQueue};
+use crate::work_queue::{RunOutcome, Settings, WorkQueue};
 
 struct Yes;
 
@@ -28,7 +28,7 @@ async fn actors_on_another_broker_are_seen_within_a_second_while_one_hangs() {
 
 /// QUE-9
 #[tokio::test(start_paused = true)]
-async fn few_workers_are_not_all_held_by_one_broker_that_hangs() {
+async fn hanging_broker_does_not_hold_all_of_few_workers() {
     let few = Settings {
         workers: 8,
         ..Settings::default()
@@ -39,7 +39,7 @@ async fn few_workers_are_not_all_held_by_one_broker_that_hangs() {
 async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
     let workers = settings.workers;
     let queue: WorkQueue<(char, usize)> = WorkQueue::observed(settings, Arc::new(Metrics::new()));
-    // those on the broker that hangs come first, and there are more of them than workers
+    // Actors on the hanging broker come first and outnumber the workers.
     for number in 0..300 {
         queue.now(('a', number));
     }
@@ -47,7 +47,7 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
         queue.now(('b', number));
     }
     let gate = |name| {
-        let gate = Gate::new(name, Fence::open(), Arc::default());
+        let gate = BrokerLimiter::new(name, Fence::open(), Arc::default());
         Arc::new(gate.for_workers(workers))
     };
     let (hanging, fine) = (gate("a"), gate("b"));
@@ -62,8 +62,8 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
                     Err::<Yes, _>(BrokerError::Unreachable("no answer".to_owned()))
                 };
                 return match hanging.call(LOOK, call).await {
-                    Err(BrokerError::Busy(_)) => Outcome::Again(Duration::from_secs(1)),
-                    _ => Outcome::FAILED,
+                    Err(BrokerError::Busy(_)) => RunOutcome::Again(Duration::from_secs(1)),
+                    _ => RunOutcome::FAILED,
                 };
             }
             let call = async {
@@ -72,7 +72,7 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
             };
             assert!(fine.call(LOOK, call).await.is_ok());
             ended.lock().unwrap().push(began.elapsed());
-            Outcome::Done
+            RunOutcome::Done
         }
     });
     assert!(timeout(Duration::from_mins(1), run).await.is_err());
@@ -82,8 +82,12 @@ async fn seen_while_one_hangs(settings: Settings, fine_actors: usize) {
     assert!(*last < Duration::from_secs(1), "{last:?}");
 }
 
-/// What a pass over an actor asks of its broker: to look, and to make a queue of two calls.
-async fn converge(gate: &Arc<Gate>, looks: Duration, takes: Duration) -> Result<(), BrokerError> {
+/// The broker calls of one reconcile: an observation, and the creation of a queue in two calls.
+async fn converge(
+    gate: &Arc<BrokerLimiter>,
+    looks: Duration,
+    takes: Duration,
+) -> Result<(), BrokerError> {
     let call = async |takes| {
         sleep(takes).await;
         Ok(Yes)
@@ -97,17 +101,17 @@ async fn converge(gate: &Arc<Gate>, looks: Duration, takes: Duration) -> Result<
     Ok(())
 }
 
-/// How long it takes until all actors on a fine broker have converged, and all on one that answers in 2.5 s.
+/// Time until all actors on a fine broker have converged, and all on one that takes 2.5 s per call.
 async fn converged(slow_actors: usize) -> [Duration; 2] {
     const FINE_ACTORS: usize = 200;
-    // By then the slow broker has all the workers that it can get.
+    // By this time the slow broker holds as many workers as it can get.
     const BUSY_SINCE: Duration = Duration::from_secs(30);
     let settings = Settings::default();
     let workers = settings.workers;
     let queue: WorkQueue<(char, usize)> = WorkQueue::observed(settings, Arc::new(Metrics::new()));
     (0..slow_actors).for_each(|number| queue.now(('a', number)));
     let gate = |name| {
-        let gate = Gate::new(name, Fence::open(), Arc::default());
+        let gate = BrokerLimiter::new(name, Fence::open(), Arc::default());
         Arc::new(gate.for_workers(workers))
     };
     let (slow, fine) = (gate("a"), gate("b"));
@@ -120,8 +124,8 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
         async move {
             let (gate, looks, takes) = if broker == 'a' {
                 let takes = Duration::from_millis(2500);
-                // Of the 10 calls at once one ends every 250 ms, so nobody who waits gives up: only that few may wait
-                // leaves workers to others.
+                // One of the 10 concurrent calls ends every 250 ms, so no waiting call gives up: only the limit on
+                // waiting reconciles leaves workers to others.
                 let later = Duration::from_millis(250) * u32::try_from(number % 10).unwrap();
                 let looks = if number < 10 { takes + later } else { takes };
                 (slow, looks, takes)
@@ -130,7 +134,7 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
                 (fine, takes, takes)
             };
             if let Err(error) = converge(&gate, looks, takes).await {
-                return Outcome::Again(error.comes_again().unwrap());
+                return RunOutcome::Again(error.comes_again().unwrap());
             }
             let mut ended = ended.lock().unwrap();
             let (of, began) = match broker {
@@ -141,7 +145,7 @@ async fn converged(slow_actors: usize) -> [Duration; 2] {
             if ended[0].0 == FINE_ACTORS && ended[1].0 == slow_actors {
                 all.close();
             }
-            Outcome::Done
+            RunOutcome::Done
         }
     });
     let fine_ones = async {
@@ -160,7 +164,7 @@ async fn actors_converge_beside_a_slow_broker_as_fast_as_without_it() {
     let [beside, slow] = converged(500).await;
     let ratio = beside.as_secs_f64() / alone.as_secs_f64();
     assert!(ratio <= 1.25, "{beside:?} beside it, {alone:?} without it");
-    // 500 actors, 3 calls of 2.5 s each, 10 at once.
+    // 500 actors with 3 calls of 2.5 s each, 10 at once.
     assert!(
         slow <= 2 * Duration::from_secs(375),
         "the slow broker is kept at work: {slow:?}"

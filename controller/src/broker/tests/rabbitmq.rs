@@ -1,4 +1,4 @@
-//! What only RabbitMQ does, against the real server.
+//! RabbitMQ-specific behaviour, against the real server.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use super::contract::{Real, serves, standing, until_queued};
 use super::*;
-use crate::broker::{Count, Emptied, Standing};
+use crate::broker::{Count, Emptied, QueueCheck};
 
-/// The management API, as a stranger uses it.
+/// Calls the management API, bypassing the client.
 async fn call(config: &Value, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
     let TransportKind::Rabbitmq(config) = transport("rabbitmq", config).kind else {
         panic!()
@@ -59,7 +59,7 @@ pub async fn send(config: &Value, queue: &str, count: usize) {
 /// RMQ-4
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn senders_reach_the_queue_by_both_keys_and_again_after_a_binding_was_lost() {
+async fn lost_binding_is_restored_and_both_keys_reach_the_queue() {
     let mut real = Real::rabbitmq();
     real.config["exchange"] = fresh("exchange").into();
     let exchange = real.config["exchange"].as_str().unwrap().to_owned();
@@ -75,13 +75,13 @@ async fn senders_reach_the_queue_by_both_keys_and_again_after_a_binding_was_lost
         queue.names.queue, keys[0]
     );
     call(&real.config, Method::DELETE, &binding, &Value::Null).await;
-    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
     assert!(publish(&real.config, &exchange, &keys[0]).await);
 
     let whole = format!("exchanges/%2F/{exchange}");
     call(&real.config, Method::DELETE, &whole, &Value::Null).await;
-    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
     assert!(
         publish(&real.config, &exchange, &keys[1]).await,
@@ -97,7 +97,7 @@ async fn senders_reach_the_queue_by_both_keys_and_again_after_a_binding_was_lost
 /// RMQ-3, RMQ-5, QUE-6
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn queues_of_others_making_serve_or_tell_what_is_wrong_with_them() {
+async fn foreign_queues_serve_or_report_what_differs() {
     let real = Real::rabbitmq();
     let dlq = json!({"dlq": {"enabled": true, "retentionDays": 1}});
     let (transport, client) = real.with(&dlq).await;
@@ -112,7 +112,7 @@ async fn queues_of_others_making_serve_or_tell_what_is_wrong_with_them() {
     declare(&classic, json!({"durable": true, "arguments": arguments})).await;
     assert_eq!(
         standing(&client, &classic).await,
-        Standing::Drifted,
+        QueueCheck::Drifted,
         "no dead letter queue yet"
     );
     let serving = client.update(&classic).await.unwrap();
@@ -124,7 +124,7 @@ async fn queues_of_others_making_serve_or_tell_what_is_wrong_with_them() {
     let plain = queue_of(&transport, &fresh("plain"));
     declare(&plain, json!({"durable": true})).await;
     real.send(&plain, 1).await;
-    let Standing::Differs { wanted, found } = standing(&client, &plain).await else {
+    let QueueCheck::Differs { wanted, found } = standing(&client, &plain).await else {
         panic!()
     };
     assert!(wanted.contains("x-dead-letter-routing-key") && found.contains("none"));
@@ -156,7 +156,7 @@ async fn only_an_empty_queue_is_deleted_on_condition_whatever_its_type() {
         let queue = queue_of(&transport, &fresh(kind));
         let (name, owner) = (queue.names.queue.as_str(), owner(&queue));
         client.create(&queue).await.unwrap();
-        // sooner than the broker counts: only a look into the queue itself shows the message
+        // Before the broker updates its counts: only a get shows the message.
         real.send(&queue, 1).await;
         let mut answer = client.delete_if_empty(name, &owner).await.unwrap();
         if let Emptied::Later(delay) = answer {
@@ -186,14 +186,14 @@ async fn only_an_empty_queue_is_deleted_on_condition_whatever_its_type() {
         } else {
             assert_eq!(first, Emptied::Gone);
         }
-        assert_eq!(standing(&client, &queue).await, Standing::Absent);
+        assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
     }
 }
 
 /// RMQ-1, RMQ-2
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn strangers_and_unknown_vhosts_are_told_apart() {
+async fn refused_users_and_unknown_vhosts_are_distinguished() {
     let mut real = Real::rabbitmq();
     real.config["username"] = "nobody".into();
     let (transport, client) = real.with(&json!({})).await;
@@ -218,7 +218,7 @@ async fn strangers_and_unknown_vhosts_are_told_apart() {
 /// RMQ-1
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ_TLS names"]
-async fn by_tls_only_who_trusts_the_brokers_authority_reaches_it() {
+async fn tls_requires_trust_in_the_brokers_authority() {
     let (real, ca) = Real::rabbitmq_by_tls();
     let transport = transport("rabbitmq", &real.config);
     let queue = queue_of(&transport, &fresh("secret"));
@@ -246,14 +246,14 @@ async fn by_tls_only_who_trusts_the_brokers_authority_reaches_it() {
 /// QUE-7
 #[tokio::test]
 #[ignore = "needs the broker that ASYA_TEST_RABBITMQ names"]
-async fn a_queue_that_is_not_ours_to_make_is_only_looked_at() {
+async fn unmanaged_rabbitmq_queue_is_only_observed() {
     let mut real = Real::rabbitmq();
     real.config["exchange"] = fresh("nobodys").into();
     let theirs = json!({"autoCreate": false});
     let (transport, client) = real.with(&theirs).await;
     let name = fresh("users");
     let queue = queue_of(&transport, &name);
-    assert_eq!(standing(&client, &queue).await, Standing::Absent);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Absent);
     let path = format!("queues/%2F/{}", queue.names.queue);
     let body = json!({"durable": true, "arguments": {"x-max-length": 7}});
     let (status, _) = call(&real.config, Method::PUT, &path, &body).await;
@@ -265,7 +265,7 @@ async fn a_queue_that_is_not_ours_to_make_is_only_looked_at() {
     let dead_letters = json!({"autoCreate": false, "dlq": {"enabled": true}});
     let (strict, client) = real.with(&dead_letters).await;
     let differs = standing(&client, &queue_of(&strict, &name)).await;
-    assert!(matches!(differs, Standing::Differs { .. }), "{differs:?}");
+    assert!(matches!(differs, QueueCheck::Differs { .. }), "{differs:?}");
     let exchange = format!(
         "exchanges/%2F/{}",
         real.config["exchange"].as_str().unwrap()

@@ -1,5 +1,5 @@
-//! What RabbitMQ means by HTTP 400 (QUE-38): the same status for a queue that holds messages, a list that became
-//! shorter, and a node that is down. The bodies are those of a real server.
+//! What RabbitMQ means by HTTP 400 (QUE-38): the same status for a queue that holds messages, a list that shrank, and a
+//! node that is down. The bodies come from a real server.
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -12,7 +12,7 @@ use crate::broker::{Count, Depth, Emptied};
 
 type Answer = (u16, Value);
 
-/// A client of a server that answers so; what it is asked is `METHOD path?query`.
+/// A client of a server that gives this response to `METHOD path?query`.
 async fn answering(
     answer: impl Fn(&str) -> Answer + Clone + Send + Sync + 'static,
 ) -> (Transport, Arc<dyn QueueClient>) {
@@ -54,7 +54,7 @@ fn mark_of(queue: &QueueOf) -> Value {
 
 /// RMQ-6
 #[tokio::test]
-async fn queue_that_is_refused_for_its_messages_is_kept_and_any_other_refusal_is_told() {
+async fn only_unmet_delete_conditions_keep_the_queue_without_an_error() {
     for (reason, kept) in [
         (
             "406 PRECONDITION_FAILED - queue 'asya-q' in vhost '/' not empty",
@@ -100,7 +100,7 @@ async fn queue_that_is_refused_for_its_messages_is_kept_and_any_other_refusal_is
 
 /// RMQ-6
 #[tokio::test]
-async fn list_that_becomes_shorter_while_it_is_read_fails_no_actor() {
+async fn list_that_shrinks_during_paging_fails_no_actor() {
     let (transport, client) = answering(|asked| {
         let item = |number: usize| json!({"name": format!("asya-q{number}"), "messages_ready": 1, "messages_unacknowledged": 0});
         if asked.contains("page=1&") {

@@ -1,4 +1,4 @@
-//! What only SQS does, against the real server.
+//! SQS-specific behaviour, against the real server.
 
 use asya_shared::transport::QueueOf;
 use aws_sdk_sqs::Client;
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::contract::{Real, serves, standing, until_queued};
 use super::*;
-use crate::broker::Standing;
+use crate::broker::QueueCheck;
 
-/// SQS, as a stranger uses it.
+/// An SQS client that bypasses ours.
 fn stranger(config: &Value) -> Client {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
@@ -85,7 +85,7 @@ async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead
         .with(&json!({"dlq": {"enabled": true, "name": "{queue}-dlq"}}))
         .await;
     let queue = queue_of(&after, &name);
-    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
     assert!(serves(&standing(&client, &queue).await));
     let visibility = attribute(&real.config, &queue, QueueAttributeName::VisibilityTimeout).await;
@@ -99,10 +99,10 @@ async fn a_thousand_messages_survive_a_changed_visibility_timeout_and_a_new_dead
     );
     until_queued(&client, &queue, 1000).await;
 
-    // switched off again
+    // The dead letter queue is switched off again.
     let (off, client) = real.with(&json!({"dlq": {"name": "{queue}-dlq"}})).await;
     let queue = queue_of(&off, &name);
-    assert_eq!(standing(&client, &queue).await, Standing::Drifted);
+    assert_eq!(standing(&client, &queue).await, QueueCheck::Drifted);
     client.update(&queue).await.unwrap();
     assert!(serves(&standing(&client, &queue).await));
     until_queued(&client, &queue, 1000).await;
@@ -126,7 +126,7 @@ async fn tags_decide_whose_queue_it_is() {
         uid: "another uid".to_owned(),
         ..ours.clone()
     };
-    assert_eq!(standing(&client, &restored).await, Standing::Drifted);
+    assert_eq!(standing(&client, &restored).await, QueueCheck::Drifted);
     client.update(&restored).await.unwrap();
     assert!(
         serves(&standing(&client, &restored).await),
@@ -162,7 +162,7 @@ async fn tags_decide_whose_queue_it_is() {
         .send()
         .await
         .unwrap();
-    assert_eq!(standing(&client, &untagged).await, Standing::Drifted);
+    assert_eq!(standing(&client, &untagged).await, QueueCheck::Drifted);
     client.update(&untagged).await.unwrap();
     assert!(
         serves(&standing(&client, &untagged).await),
@@ -181,7 +181,7 @@ async fn tags_decide_whose_queue_it_is() {
 /// SQS-8, FW-28
 #[tokio::test]
 #[ignore = "needs the server that ASYA_TEST_SQS names"]
-async fn a_name_that_rests_is_told_and_one_that_exists_is_read_again() {
+async fn recently_deleted_name_is_reported_and_existing_queue_is_compared() {
     let real = Real::sqs();
     let (transport, client) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &fresh("rests"));
@@ -192,7 +192,7 @@ async fn a_name_that_rests_is_told_and_one_that_exists_is_read_again() {
         .send()
         .await
         .unwrap();
-    // made between our look and our call, with another attribute
+    // Created between our observation and our call, with another attribute.
     client.create(&queue).await.unwrap();
     assert!(serves(&standing(&client, &queue).await));
     client
@@ -209,7 +209,7 @@ async fn a_name_that_rests_is_told_and_one_that_exists_is_read_again() {
 /// SQS-5, QUE-7
 #[tokio::test]
 #[ignore = "needs the server that ASYA_TEST_SQS names"]
-async fn a_queue_that_is_not_ours_to_change_is_only_compared() {
+async fn unmanaged_sqs_queue_is_only_compared() {
     let mut real = Real::sqs();
     let (transport, _) = real.with(&json!({})).await;
     let queue = queue_of(&transport, &fresh("users"));
@@ -223,7 +223,7 @@ async fn a_queue_that_is_not_ours_to_change_is_only_compared() {
     assert!(serves(&standing(&client, &queue).await));
     real.config["visibilityTimeout"] = 99.into();
     let (_, client) = real.with(&json!({"autoCreate": false})).await;
-    let differs = Standing::Differs {
+    let differs = QueueCheck::Differs {
         wanted: "VisibilityTimeout=99".to_owned(),
         found: "VisibilityTimeout=30".to_owned(),
     };

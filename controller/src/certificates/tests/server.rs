@@ -1,4 +1,4 @@
-//! An API server in memory that knows two Secrets.
+//! An in-memory API server with two Secrets.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,15 +17,15 @@ const KEYS: &str = "asya-webhook-tls-authority";
 pub(super) enum Fate {
     #[default]
     Stored,
-    /// Another has written this right before.
+    /// Another process writes this just before.
     Raced(Box<Option<TlsSecret>>),
-    /// It is stored, and an error is answered.
+    /// It is stored, but the response is an error.
     LosesAnswer,
-    /// It is refused with this code.
+    /// It is refused with this status code.
     Refused(u16),
 }
 
-/// How the API server gets on with the webhook.
+/// How the webhook responds to the API server.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Webhook {
     #[default]
@@ -42,7 +42,7 @@ pub(super) struct State {
     secrets: BTreeMap<String, TlsSecret>,
     version: u64,
     fate: Fate,
-    /// What becomes of a dry run of an actor.
+    /// Response to a dry run of an actor.
     pub(super) webhook: Webhook,
     pub(super) tries: usize,
     pub(super) reads: usize,
@@ -63,7 +63,7 @@ impl Server {
         self.0.lock().unwrap()
     }
 
-    /// What both hold, as the webhook's Secret.
+    /// The content of both, merged into the webhook's Secret.
     pub(super) fn secret(&self) -> TlsSecret {
         let [secret, keys] = [SECRET, KEYS].map(|name| self.state().secrets.get(name).cloned());
         let mut secret = secret.unwrap();
@@ -79,12 +79,12 @@ impl Server {
         self.state().secrets.get(name).cloned()
     }
 
-    /// Both, as we keep them.
+    /// Stores both, as we keep them.
     pub(super) fn put(&self, secret: Option<TlsSecret>) {
         self.state().store_both(secret);
     }
 
-    /// All in the webhook's, as releases before did.
+    /// Stores everything in the webhook's Secret, as older releases did.
     pub(super) fn put_in_one(&self, secret: TlsSecret) {
         self.state().store(SECRET, Some(secret));
     }

@@ -20,7 +20,7 @@ fn open_for(seconds: u32) -> Fence {
     fence
 }
 
-/// Sends after so many seconds; counts.
+/// Sends after `seconds`, and counts it.
 async fn sends_after(seconds: u32, sent: &AtomicUsize) -> Result<(), Fenced> {
     if seconds > 0 {
         sleep(seconds * SECOND).await;
@@ -74,7 +74,7 @@ async fn a_call_lives_on_when_the_lease_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stood_still_past_the_deadline_sends_nothing_when_it_goes_on() {
+async fn process_suspended_past_the_deadline_sends_nothing() {
     let sent = AtomicUsize::new(0);
     let fence = open_for(7);
     let stand_still = async {
@@ -86,7 +86,7 @@ async fn a_process_that_stood_still_past_the_deadline_sends_nothing_when_it_goes
     assert_eq!(sent.into_inner(), 0);
 }
 
-/// A connection's task, which sends after a second what a call has left with it.
+/// A connection task that sends, after a second, what a call has left with it.
 fn connection(fence: &Fence) -> Arc<AtomicUsize> {
     let sent = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&sent);
@@ -98,7 +98,7 @@ fn connection(fence: &Fence) -> Arc<AtomicUsize> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_connection_holds_back_is_not_sent_when_the_process_goes_on_too_late() {
+async fn buffered_data_is_not_sent_after_the_deadline() {
     let (late, closed, follower) = (open_for(7), Fence::open(), Fence::closed());
     let sent = [&late, &closed, &follower].map(connection);
     sleep(SECOND / 2).await;
@@ -143,8 +143,8 @@ async fn a_deadline_is_never_moved_to_an_earlier_one() {
     assert!(!fence.is_open());
 }
 
-/// A client of a server that answers every request, behind `fence`, with the counters of the requests
-/// that reached the server and of the writes.
+/// A client behind `fence`, for a server that accepts every request, with counters of the requests that reached the
+/// server and of the writes.
 fn client(fence: Fence) -> (Api<ConfigMap>, Arc<AtomicUsize>, Counter) {
     let (reached, writes) = (Arc::new(AtomicUsize::new(0)), Counter::default());
     let count = Arc::clone(&reached);
@@ -160,7 +160,7 @@ fn client(fence: Fence) -> (Api<ConfigMap>, Arc<AtomicUsize>, Counter) {
     (Api::default_namespaced(client), reached, writes)
 }
 
-/// Every way to write, and what came of it.
+/// Writes in every possible way, and returns the results.
 async fn write_in_every_way(api: &Api<ConfigMap>) -> Vec<Result<(), kube::Error>> {
     let object = ConfigMap::default();
     let (apply, merge) = (PatchParams::apply("test"), PatchParams::default());
@@ -201,7 +201,7 @@ async fn a_leader_writes_and_its_writes_are_counted() {
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_not_taken_for_the_fence() {
+async fn connection_error_is_not_mistaken_for_the_fence() {
     let broken = tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Body>, BoxError>("connection reset".into())
     });

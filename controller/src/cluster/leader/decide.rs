@@ -1,4 +1,4 @@
-//! What a candidate does about the lease that it sees: pure.
+//! Decides what a candidate does about the lease it sees. Pure.
 
 #[cfg(test)]
 mod tests;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::{DURATION, LOOK};
 
-/// What of a lease decides. Its times are missing: they are of another machine's clock.
+/// The parts of a lease that matter. Its timestamps do not, because they come from another machine's clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
-    /// Empty: nobody.
+    /// Empty if there is no holder.
     pub(super) holder: &'a str,
     /// Changes with every renewal.
     pub(super) version: &'a str,
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Another's lease, and since when our clock has seen it unchanged.
+/// Another holder's lease, and since when our clock has seen it unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Observed {
     version: String,
@@ -59,21 +59,21 @@ impl Observed {
 /// What to do about the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// There is none: create it.
+    /// It does not exist: create it.
     Create,
     /// It is ours: renew it.
     Renew,
-    /// Nobody's, or run out: take it.
+    /// Free or expired: take it.
     Take,
-    /// Another's.
+    /// Another candidate holds it.
     Standby {
-        /// When to look at it again.
+        /// When to read it again.
         look_again: Instant,
     },
 }
 
-/// Decides about the lease as it was read just now. `me` is unique to this process, so a lease of that
-/// name is ours, also when the answer to the write that made it so was lost.
+/// Decides about the lease as just read. `me` is unique to this process, so a lease with that holder is ours, even if
+/// the response to the write that acquired it was lost.
 pub(super) fn decide(
     lease: Option<View<'_>>,
     me: &str,
@@ -100,8 +100,8 @@ pub(super) fn decide(
             });
         }
     }
-    // A lease that was deleted under its holder is not free before it would have run out: the holder
-    // writes until then, and creates it again.
+    // A lease deleted while it was held is not free before it would have expired: the holder writes until then, and
+    // creates it again.
     match observed {
         Some(observed) if now < observed.ends() => Decision::Standby {
             look_again: observed.ends().min(now + LOOK),

@@ -1,10 +1,9 @@
-//! Leader election by a `Lease` (OPS-6, FW-11).
+//! Leader election through a `Lease` (OPS-6, FW-11).
 //!
-//! Clocks of other machines are not trusted: a lease has run out when *we* have seen the same version of
-//! it for its whole duration. The holder gives up earlier, [`GIVE_UP`] after its last successful renewal
-//! began, so that it has stopped to write before anybody else starts; the [`Fence`] sees to that even
-//! when this task gets no time to run. Every write carries the version that it replaces, so of several
-//! candidates one wins.
+//! Clocks of other machines are not trusted: a lease has expired once *we* have seen the same version of it for its
+//! whole duration. The holder gives up earlier, [`GIVE_UP`] after its last successful renewal began, so that it stops
+//! writing before another candidate starts; the [`Fence`] enforces that even if this task is not scheduled in time.
+//! Every write carries the version that it replaces, so only one of several candidates wins.
 
 mod decide;
 mod record;
@@ -24,53 +23,51 @@ use tracing::{debug, error, info, warn};
 use super::fence::Fence;
 use decide::{Decision, Observed, View, decide};
 
-/// How long the others wait after a renewal of ours.
+/// How long other candidates wait after our renewal.
 const DURATION: Duration = Duration::from_secs(10);
-/// How long we lead after the start of our last successful renewal. What is missing to [`DURATION`] is
-/// the time that a request of ours, sent in the last moment, has to take effect.
+/// How long we lead after our last successful renewal began. The rest of [`DURATION`] lets a request that was sent at
+/// the last moment take effect.
 const GIVE_UP: Duration = Duration::from_secs(7);
-/// From one renewal to the next.
+/// Interval between renewals.
 const RENEW: Duration = Duration::from_secs(2);
-/// Longest time for one attempt; while the API server is busy a renewal takes up to 0.7 s.
+/// Timeout of one attempt; a renewal takes up to 0.7 s while the API server is busy.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// How often a follower looks. The last renewal of a dead leader is noticed so much too late at most.
+/// How often a follower reads the lease, and so the longest delay in noticing the last renewal of a dead leader.
 const LOOK: Duration = Duration::from_secs(1);
-/// From a failed attempt of the leader's to the next.
+/// Delay after a failed attempt of the leader.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// One process that wants to lead.
+/// A process that competes for the lease.
 pub struct Candidate {
-    /// Of the lease alone, without retries and not behind the fence.
+    /// For the lease alone: without retries, and not behind the fence.
     pub client: Client,
-    /// Where the lease is.
     pub namespace: String,
-    /// Name of the lease.
     pub name: String,
-    /// Unique to this process: see [`identity`].
+    /// Unique to this process, see [`identity`].
     pub identity: String,
     /// Open while we lead.
     pub fence: Fence,
 }
 
-/// How it came to an end.
+/// How the candidacy ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Another leads, or may lead: exit at once, without finishing anything.
+    /// Another process leads or may lead: exit at once, without finishing anything.
     Lost,
-    /// We were asked to stop; the lease is free if it was ours.
+    /// Stopped on request; the lease was released if it was ours.
     Released,
 }
 
-/// An identity that no other process has: a pod that is started again under its old name must not take
-/// the lease of its former self for its own.
+/// An identity unique to this process: a pod restarted under its old name must not mistake the lease of its predecessor
+/// for its own.
 #[must_use]
 pub fn identity(pod: &str) -> String {
     format!("{pod}_{:016x}", fastrand::u64(..))
 }
 
 impl Candidate {
-    /// Waits for the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is
-    /// cancelled, which is to be done after the last write.
+    /// Acquires the lease, calls `acquired`, and holds the lease until it is lost or `shutdown` is cancelled. Cancel
+    /// `shutdown` only after the last write.
     pub async fn run(self, shutdown: CancellationToken, acquired: impl FnOnce()) -> Ended {
         let mut election = Election {
             api: Api::namespaced(self.client, &self.namespace),
@@ -102,17 +99,17 @@ impl Candidate {
     }
 }
 
-/// What became of one attempt.
+/// Result of one attempt.
 enum Step {
-    /// The lease is ours; the write that made it so began then.
+    /// We hold the lease, through a write that began at this time.
     Ours { since: Instant },
-    /// Another has it.
+    /// Another candidate holds it.
     Standby { look_again: Instant },
-    /// Somebody wrote it meanwhile: read it again.
+    /// Another candidate wrote it in the meantime: read it again.
     Raced,
 }
 
-/// Why an attempt told nothing.
+/// Why an attempt had no result.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -125,13 +122,13 @@ struct Election {
     api: Api<Lease>,
     name: String,
     me: String,
-    /// Our lease as last written; without it the lease is read first.
+    /// Our lease as last written; `None` means that it must be read first.
     known: Option<Lease>,
     observed: Option<Observed>,
 }
 
 impl Election {
-    /// Until the lease is ours: when the write that made it so began. None when asked to stop.
+    /// Waits until the lease is ours. Returns when the write that acquired it began, or `None` if asked to stop.
     async fn campaign(&mut self, shutdown: &CancellationToken) -> Option<Instant> {
         let mut complained = String::new();
         loop {
@@ -160,7 +157,7 @@ impl Election {
         }
     }
 
-    /// Renews the lease until asked to stop, or else says how it was lost.
+    /// Renews the lease until asked to stop, otherwise returns how it was lost.
     async fn hold(
         &mut self,
         since: Instant,
@@ -193,8 +190,7 @@ impl Election {
         }
     }
 
-    /// Reads, decides and writes. An attempt that fails leaves it open whether it wrote; the next one
-    /// reads.
+    /// Reads, decides and writes. It is unknown whether a failed attempt wrote, so the next one reads first.
     async fn attempt(&mut self, until: Instant) -> Result<Step, Failure> {
         timeout_at(until, self.step()).await?.map_err(Failure::from)
     }
@@ -232,7 +228,7 @@ impl Election {
         self.api.replace(&self.name, &params, &lease).await
     }
 
-    /// Frees the lease if it is still ours.
+    /// Releases the lease if it is still ours.
     async fn release(&mut self) {
         match timeout(ATTEMPT, self.try_release()).await {
             Ok(Ok(())) => {}
@@ -261,7 +257,7 @@ impl Election {
     }
 }
 
-/// The lease was created or changed by another since we read it.
+/// Whether another process created or changed the lease since we read it.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }

@@ -1,4 +1,4 @@
-//! The lease as we write it: pure.
+//! The lease as we write it. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -7,7 +7,7 @@ use kube::api::ObjectMeta;
 
 use super::DURATION;
 
-/// The first lease of this name.
+/// A new lease of this name, held by `me`.
 pub(super) fn created(name: &str, me: &str, now: Timestamp) -> Lease {
     let lease = Lease {
         metadata: ObjectMeta {
@@ -21,7 +21,7 @@ pub(super) fn created(name: &str, me: &str, now: Timestamp) -> Lease {
     lease
 }
 
-/// The same lease, ours from now on.
+/// The same lease, held by `me` from now on.
 pub(super) fn taken(lease: Lease, me: &str, now: Timestamp) -> Lease {
     let mut lease = renewed(lease, now);
     let spec = spec(&mut lease);
@@ -31,7 +31,7 @@ pub(super) fn taken(lease: Lease, me: &str, now: Timestamp) -> Lease {
     lease
 }
 
-/// The same lease, still ours.
+/// The same lease, renewed.
 pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = spec(&mut lease);
     spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
@@ -39,8 +39,8 @@ pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
     lease
 }
 
-/// The same lease, nobody's: the next candidate need not wait. Empty and not absent, as Kubernetes'
-/// own leader election leaves it.
+/// The same lease without a holder, so that the next candidate need not wait. The holder is empty rather than absent,
+/// as Kubernetes' own leader election leaves it.
 pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = spec(&mut lease);
     spec.holder_identity = Some(String::new());

@@ -15,7 +15,7 @@ use server::{Link, Server};
 
 const NAME: &str = "asya-operator.asya.sh";
 
-/// A candidate at work.
+/// A running candidate.
 struct Process {
     identity: String,
     fence: Fence,
@@ -64,7 +64,7 @@ impl Process {
     }
 }
 
-/// Lets so many milliseconds go by, and sees all the while that at most one of `processes` may write.
+/// Advances time, and checks throughout that at most one of `processes` may write.
 async fn pass(millis: u64, processes: &[&Process]) {
     for _ in 0..millis / 10 {
         sleep(Duration::from_millis(10)).await;
@@ -109,7 +109,7 @@ async fn of_several_racers_one_wins_whether_it_creates_or_takes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_keeps_the_lease_and_its_record_right() {
+async fn leader_renews_the_lease_and_keeps_its_record() {
     let server = Server::default();
     server.put(Some(foreign("", "2020-01-01T00:00:00Z")));
     let leader = Process::start(&server, "a");
@@ -151,7 +151,7 @@ async fn a_new_lease_counts_from_0() {
 
 /// FW-11, OPS-6
 #[tokio::test(start_paused = true)]
-async fn a_leader_without_api_server_gives_up_before_another_leads() {
+async fn leader_cut_off_from_the_api_server_gives_up_before_another_leads() {
     let server = Server::default();
     let old = Process::start(&server, "a");
     pass(5000, &[]).await;
@@ -172,7 +172,7 @@ async fn a_leader_without_api_server_gives_up_before_another_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_failure_of_the_api_server_costs_nothing() {
+async fn short_api_server_failure_does_not_lose_the_lease() {
     for link in [Link::Silent, Link::Fails(500), Link::Fails(403)] {
         let server = Server::default();
         let leader = Process::start(&server, "a");
@@ -187,7 +187,7 @@ async fn a_short_failure_of_the_api_server_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_is_lost_is_not_taken_for_anothers() {
+async fn renewal_with_a_lost_response_is_recognized_as_ours() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
     pass(2500, &[]).await;
@@ -199,7 +199,7 @@ async fn a_renewal_whose_answer_is_lost_is_not_taken_for_anothers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_creation_whose_answer_is_lost_is_found_to_be_ours() {
+async fn creation_with_a_lost_response_is_recognized_as_ours() {
     let server = Server::default();
     let candidate = Process::start(&server, "a");
     candidate.set_link(Link::LosesAnswers);
@@ -244,7 +244,7 @@ async fn a_deleted_lease_is_created_again_by_its_holder() {
 
 /// OPS-6
 #[tokio::test(start_paused = true)]
-async fn a_process_that_stood_still_ends_without_a_write() {
+async fn suspended_process_ends_without_a_write() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
     pass(1000, &[]).await;
@@ -285,7 +285,7 @@ async fn a_lease_that_changed_meanwhile_is_released_if_it_is_still_ours() {
 
 /// FW-16
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_stops_without_api_server_does_not_wait_for_it() {
+async fn leader_stopping_without_api_server_does_not_wait_for_it() {
     let server = Server::default();
     let leader = Process::start(&server, "a");
     pass(1000, &[]).await;
@@ -329,7 +329,7 @@ async fn clocks_of_other_machines_do_not_count() {
 
 /// FW-12
 #[tokio::test(start_paused = true)]
-async fn a_candidate_without_permission_goes_on_trying() {
+async fn candidate_without_permission_keeps_trying() {
     let server = Server::default();
     let candidate = Process::start(&server, "a");
     for code in [403, 404, 500] {

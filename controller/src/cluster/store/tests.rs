@@ -4,9 +4,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::json;
 
 use super::Store;
-use crate::record::{Enqueue, Key, OfKind, PodRecord, Seen};
+use crate::record::{Enqueue, Key, OfKind, PodRecord, Projected};
 
-fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Seen<PodRecord> {
+fn pod(name: &str, actor: &str, uid: &str, version: u64, ready: bool) -> Projected<PodRecord> {
     let ready = if ready { "True" } else { "False" };
     let text = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "labels": {"asya.sh/asya": actor}},
@@ -30,7 +30,7 @@ fn names(store: &Store<PodRecord>, actor: &str) -> Vec<String> {
 }
 
 #[test]
-fn unchanged_record_wakes_nobody() {
+fn unchanged_record_enqueues_nothing() {
     let store = Store::default();
     assert_eq!(store.show(&None, &pod("p", "a", "u", 1, false)), [of("a")]);
     assert_eq!(store.show(&None, &pod("p", "a", "u", 2, false)), []);
@@ -38,7 +38,7 @@ fn unchanged_record_wakes_nobody() {
 }
 
 #[test]
-fn object_that_moves_to_another_actor_wakes_both() {
+fn object_moved_to_another_actor_enqueues_both() {
     let store = Store::default();
     store.show(&None, &pod("p", "a", "u", 1, true));
     assert_eq!(
@@ -51,7 +51,7 @@ fn object_that_moves_to_another_actor_wakes_both() {
 
 /// FW-9
 #[test]
-fn relist_wakes_whom_the_difference_concerns_deletions_included() {
+fn relist_enqueues_actors_of_changed_and_deleted_objects() {
     let store = Store::default();
     for (name, actor) in [("same", "a"), ("changed", "b"), ("gone", "c")] {
         store.show(&None, &pod(name, actor, name, 1, false));
@@ -80,7 +80,7 @@ fn relist_of_one_namespace_leaves_the_others_alone() {
 }
 
 #[test]
-fn answer_to_a_write_stands_until_the_watch_has_passed_it() {
+fn write_response_is_kept_until_the_watch_catches_up() {
     let store = Store::default();
     store.show(&None, &pod("p", "a", "u", 5, false));
     store.wrote(&pod("p", "a", "u", 8, true));
@@ -98,7 +98,7 @@ fn answer_to_a_write_stands_until_the_watch_has_passed_it() {
 }
 
 #[test]
-fn late_answer_does_not_bring_back_what_the_watch_has_seen_go() {
+fn late_write_response_does_not_restore_a_deleted_object() {
     let store = Store::default();
     store.show(&None, &pod("p", "a", "u", 5, false));
     store.removed(&None, &pod("p", "a", "u", 9, false));
@@ -149,7 +149,7 @@ fn records_are_shared_not_copied() {
 
 /// FW-9, FW-13
 #[test]
-fn what_is_not_shown_is_known_not_to_be_there_once_its_namespace_was_listed() {
+fn absence_is_known_once_the_namespace_was_listed() {
     let store = Store::<PodRecord>::default();
     let ns = |name: &str| Some(Arc::from(name));
     let (one, other) = (ns("one"), ns("other"));
@@ -173,12 +173,12 @@ fn what_is_not_shown_is_known_not_to_be_there_once_its_namespace_was_listed() {
     assert_eq!(listed(), (true, true), "the whole cluster");
 }
 
-/// FIN-2, STA-1: its end would be told by nobody, so it would stand there for ever.
+/// FIN-2, STA-1: no event would report its deletion, so the record would stay forever.
 #[test]
-fn answer_about_an_object_that_the_watch_does_not_show_is_not_kept() {
+fn write_response_for_an_unwatched_object_is_not_stored() {
     let kept = |labels: serde_json::Value| {
         let text = json!({"metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "labels": labels}});
-        let seen: Seen<OfKind<Deployment>> = serde_json::from_str(&text.to_string()).unwrap();
+        let seen: Projected<OfKind<Deployment>> = serde_json::from_str(&text.to_string()).unwrap();
         let store = Store::default();
         store.wrote(&seen);
         store.len()

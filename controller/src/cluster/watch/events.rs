@@ -1,9 +1,9 @@
-//! The watch of Events, which is not to list them again and again.
+//! A watch of Events that does not relist them again and again.
 //!
-//! A watch goes on from the last version that it has seen. Of other kinds bookmarks keep that young. Of Events the API
-//! server sends none, since it does not cache them: where none that we select comes for five to ten minutes, etcd has
-//! compacted that version, the next watch is answered 410 Gone, and kube's watcher lists all Events of the cluster
-//! again, from etcd. Here a list of a single object tells a young version now and then.
+//! A watch resumes from the last version that it has seen. For other kinds, bookmarks keep that recent. For Events the
+//! API server sends none, since it does not cache them: if no selected Event arrives for five to ten minutes, etcd has
+//! compacted that version, the next watch gets 410 Gone, and kube's watcher lists all Events of the cluster again, from
+//! etcd. Here a list of a single object provides a recent version now and then.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,12 +17,12 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-/// Well below the five minutes after which etcd is compacted.
+/// Age at which a version is refreshed, well below the five minutes after which etcd is compacted.
 const YOUNG: Duration = Duration::from_mins(3);
-/// A watch that was open for so long since has shown all that was before a version that was asked for at its beginning.
+/// A watch that has been open for this long has shown everything before a version that was read when it began.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// What is listed and watched.
+/// What to list and watch.
 pub struct Asked<S> {
     pub api: Api<S>,
     pub fields: Option<String>,
@@ -40,14 +40,14 @@ enum State<S> {
     Listed(Version),
     Watching {
         version: Version,
-        /// A version that was asked for when the watch began.
+        /// A version that was read when the watch began.
         young: Option<String>,
         began: Instant,
         stream: BoxStream<'static, kube::Result<WatchEvent<S>>>,
     },
 }
 
-/// Where a watch goes on, and when that was learnt.
+/// Where a watch resumes, and when that was learned.
 struct Version {
     text: String,
     learnt: Instant,
@@ -62,7 +62,7 @@ impl Version {
     }
 }
 
-/// The same as kube's watcher tells.
+/// Yields the same events as kube's watcher.
 pub fn events<S>(asked: Asked<S>) -> impl Stream<Item = Result<Event<S>, Error>> + Send
 where
     S: Resource + Clone + fmt::Debug + DeserializeOwned + Send + 'static,
@@ -195,16 +195,16 @@ where
         }
     }
 
-    /// The version of now. One that is not told costs nothing but a list.
+    /// The current version. Failing to read it costs only a relist.
     async fn young(&self) -> Option<String> {
-        // Without the selector: by it the API server would read all Events to find one that matches.
+        // No selector: with one, the API server would read all Events to find one that matches.
         let one = ListParams::default().limit(1);
         let list = self.api.list_metadata(&one).await.ok()?;
         list.metadata.resource_version
     }
 }
 
-/// What an event of the watch tells, and where it goes on; `None`: all must be listed again.
+/// What an event of the watch reports, and where to resume; `None` means relist.
 fn taken<S: Resource>(
     event: WatchEvent<S>,
     version: Version,
@@ -230,7 +230,7 @@ fn taken<S: Resource>(
     }
 }
 
-/// The younger of the last version that was seen and one that was asked for.
+/// The newer of the last version that was seen and one that was read.
 fn younger(version: Version, young: Option<String>, asked: Instant) -> Version {
     let number = |text: &str| text.parse::<u64>().ok();
     match young {

@@ -13,7 +13,7 @@ use super::*;
 use crate::record::ConfigMapRecord;
 use crate::telemetry::health::Readiness;
 
-/// A server that refuses everything, and counts what it was asked.
+/// A server that refuses and counts all requests.
 fn refusing(asked: &Arc<AtomicUsize>) -> Client {
     let asked = Arc::clone(asked);
     let server = tower::service_fn(move |_: Request<Body>| {
@@ -76,7 +76,7 @@ fn watch(server: Client, readiness: &Readiness) -> Watch<ConfigMapRecord> {
 
 /// KEDA-9, OPS-6
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_nobody_serves_holds_nobody_up_and_is_watched_for_as_long_as_it_is_served() {
+async fn unserved_kind_does_not_block_readiness_and_is_watched_while_served() {
     let (watches, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
     let (serve, served) = watch::channel(false);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -114,7 +114,7 @@ async fn a_kind_that_nobody_serves_holds_nobody_up_and_is_watched_for_as_long_as
 
 /// OPS-6, FW-12
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_when_it_is_quiet() {
+async fn watch_failing_after_its_list_stays_ready_and_recovers_when_quiet() {
     let (watches, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
     let metrics = Arc::new(Metrics::new());
     let watch = Watch {
@@ -144,7 +144,7 @@ async fn a_watch_that_fails_after_its_list_leaves_us_ready_and_is_healthy_again_
 
 /// FW-12
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_refused_is_tried_less_and_less_often_and_never_counts_as_healthy() {
+async fn refused_list_backs_off_and_never_counts_as_healthy() {
     let (asked, readiness) = (Arc::new(AtomicUsize::new(0)), Readiness::default());
     let watch = watch(refusing(&asked), &readiness);
     let metrics = Arc::clone(&watch.metrics);
@@ -159,7 +159,7 @@ async fn a_list_that_is_refused_is_tried_less_and_less_often_and_never_counts_as
             "{text}"
         );
     }
-    // Six until the delay is the longest, and then one in 15 to 30 s.
+    // Six until the backoff reaches its maximum, then one every 15 to 30 s.
     let asked = asked.load(Ordering::Relaxed);
     assert!((14..=27).contains(&asked), "{asked} lists in five minutes");
     assert!(!running.is_finished());
@@ -168,7 +168,7 @@ async fn a_list_that_is_refused_is_tried_less_and_less_often_and_never_counts_as
 
 /// FW-12
 #[test]
-fn rule_that_a_refused_watch_needs_is_named() {
+fn missing_rbac_rule_of_a_refused_watch_is_named() {
     let refused = |code| kube::core::Status::failure("no", "Forbidden").with_code(code);
     let rule = r#"{apiGroups: [""], resources: ["configmaps"], verbs: [get, list, watch]}"#;
     for (error, wanted) in [

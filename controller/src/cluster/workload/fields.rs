@@ -1,14 +1,14 @@
-//! Fields of a workload of ours that kubectl or Helm wrote, made ours, so that what we do not send
-//! disappears with the next apply (FW-22).
+//! Takes over the fields that kubectl or Helm own on our workloads, so that our next apply removes those that we do not
+//! send (FW-22).
 
 use asya_shared::names::manager;
 use serde_json::{Map, Value, json};
 
 use crate::record::is_tool;
 
-/// `metadata.managedFields` with the entries of tools put into ours; `None` when there are none of theirs.
+/// `metadata.managedFields` with the entries of tools merged into ours; `None` when there are none.
 ///
-/// The number of replicas stays out: whoever scales the workload goes on doing so (WRK-3).
+/// The number of replicas is left out: whatever scales the workload keeps doing so (WRK-3).
 pub fn reclaimed(entries: &[Value]) -> Option<Vec<Value>> {
     let (theirs, mut kept): (Vec<&Value>, Vec<&Value>) =
         entries.iter().partition(|entry| is_of_a_tool(entry));
@@ -43,12 +43,12 @@ fn is_ours(entry: &Value) -> bool {
         && is_of_the_object(entry)
 }
 
-/// What was written to a subresource is not in the object's own set.
+/// Fields that were written through a subresource are not in the object's own set.
 fn is_of_the_object(entry: &Value) -> bool {
     entry["subresource"].as_str().unwrap_or_default().is_empty()
 }
 
-/// A set of fields is a tree without values.
+/// Merges two sets of fields, which are trees without values.
 fn unite(into: &mut Map<String, Value>, other: Map<String, Value>) {
     for (step, below) in other {
         let slot = into.entry(step).or_insert_with(|| json!({}));
@@ -68,7 +68,7 @@ mod tests {
 
     /// FW-22
     #[test]
-    fn fields_of_kubectl_and_helm_become_ours_and_those_of_others_stay_theirs() {
+    fn kubectl_and_helm_fields_are_taken_over_and_others_are_kept() {
         let spec = |field: &str| json!({"f:spec": {field: {}}});
         let controller = entry("kube-controller-manager", "Update", &spec("f:x"));
         let restart = entry("kubectl-rollout", "Update", &spec("f:template"));
@@ -102,7 +102,7 @@ mod tests {
 
     /// FW-22
     #[test]
-    fn where_we_have_applied_nothing_yet_an_entry_of_ours_is_made() {
+    fn own_entry_is_created_before_our_first_apply() {
         let entries = [entry("helm", "Update", &json!({"f:spec": {"f:b": {}}}))];
         let all = reclaimed(&entries).unwrap();
         assert_eq!(all.len(), 1);

@@ -1,12 +1,12 @@
-//! Which fields of a workload differ from what is wanted and cannot be changed in place (FW-22).
+//! Immutable fields in which a workload differs from what is wanted (FW-22).
 
 use asya_shared::api::WorkloadKind;
 use serde_json::Value;
 
-/// Path of the selector: pods that it does not match cannot be taken over.
+/// Path of the selector: pods that it does not match cannot be adopted.
 pub const SELECTOR: &str = "spec.selector";
 
-/// Paths of the fields of `wanted` that `live` has otherwise and that only a new object can have.
+/// Paths of the immutable fields of `wanted` that `live` has otherwise.
 pub fn differences(kind: WorkloadKind, wanted: &Value, live: &Value) -> Vec<String> {
     let fields: &[&str] = match kind {
         WorkloadKind::Deployment => &["selector"],
@@ -22,7 +22,7 @@ pub fn differences(kind: WorkloadKind, wanted: &Value, live: &Value) -> Vec<Stri
     differing.map(|field| format!("spec.{field}")).collect()
 }
 
-/// Whether all that is wanted is there; what the API server added to it does not count.
+/// Whether `live` holds everything wanted; additions by the API server do not count.
 fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (_, Value::Null) => true,
@@ -48,7 +48,7 @@ mod tests {
 
     /// FW-22
     #[test]
-    fn only_what_cannot_be_changed_is_named() {
+    fn only_immutable_differences_are_reported() {
         let wanted = json!({"spec": {
             "replicas": 2,
             "serviceName": "a",

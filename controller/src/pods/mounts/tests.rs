@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Mounts, SWEEP};
 use crate::cluster::store::Store;
 use crate::cluster::watch::WatchSink;
-use crate::record::{Class, Enqueue, Key, PodEventRecord, PodRecord, Seen};
+use crate::record::{Class, Enqueue, Key, PodEventRecord, PodRecord, Projected};
 
 const MISSING: &str = r#"MountVolume.SetUp failed for volume "settings" : configmap "a" not found"#;
 const ALSO_MISSING: &str = r#"MountVolume.SetUp failed for volume "keys" : secret "b" not found"#;
@@ -18,7 +18,7 @@ fn start() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()
 }
 
-fn event(pod: &str, uid: &str, second: i64, message: &str) -> Seen<PodEventRecord> {
+fn event(pod: &str, uid: &str, second: i64, message: &str) -> Projected<PodEventRecord> {
     let object = json!({
         "metadata": {"name": format!("{pod}.{message}"), "namespace": "ns", "uid": "e", "resourceVersion": "7"},
         "involvedObject": {"kind": "Pod", "namespace": "ns", "name": pod, "uid": uid},
@@ -29,7 +29,7 @@ fn event(pod: &str, uid: &str, second: i64, message: &str) -> Seen<PodEventRecor
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn pod(name: &str, uid: &str, version: u64, status: &Value) -> Seen<PodRecord> {
+fn pod(name: &str, uid: &str, version: u64, status: &Value) -> Projected<PodRecord> {
     let object = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version.to_string(), "labels": {"asya.sh/asya": "a"}},
         "status": status,
@@ -64,7 +64,7 @@ impl Watched {
         self.mounts.show(&None, &event("p", "u", second, message))
     }
 
-    /// Class and text of what keeps `p` from running.
+    /// Class and reason of what keeps `p` from running.
     fn problem(&self) -> Option<(Class, String)> {
         let mut pod = self.pods.get(&Key::new("ns", "p")).unwrap();
         self.mounts.complete(&mut pod);
@@ -83,7 +83,7 @@ fn actor() -> Vec<Enqueue> {
 
 /// STA-2, STA-6
 #[test]
-fn event_of_a_volume_is_the_problem_of_its_pod_and_wakes_the_actor_once() {
+fn mount_event_is_the_pods_problem_and_enqueues_the_actor_once() {
     let watched = Watched::with_pod(&creating());
     assert_eq!(watched.told(1, MISSING), actor());
     assert_eq!(
@@ -98,7 +98,7 @@ fn event_of_a_volume_is_the_problem_of_its_pod_and_wakes_the_actor_once() {
 
 /// STA-2
 #[test]
-fn event_that_comes_before_its_pod_counts_when_the_pod_comes() {
+fn event_before_its_pod_applies_once_the_pod_is_observed() {
     let watched = Watched::new();
     assert_eq!(watched.told(1, MISSING), [], "whose it is nobody knows");
     watched.pods.show(&None, &pod("p", "u", 1, &creating()));
@@ -107,7 +107,7 @@ fn event_that_comes_before_its_pod_counts_when_the_pod_comes() {
 
 /// STA-2
 #[test]
-fn trouble_ends_with_the_start_of_the_containers_or_with_the_pod() {
+fn problem_ends_when_containers_start_or_the_pod_is_deleted() {
     let started = [
         json!({"conditions": [{"type": "PodReadyToStartContainers", "status": "True"}],
             "containerStatuses": [{"name": "asya-runtime", "state": {"waiting": {"reason": "ContainerCreating"}}}]}),
@@ -141,7 +141,7 @@ fn trouble_ends_with_the_start_of_the_containers_or_with_the_pod() {
 
 /// STA-3
 #[test]
-fn of_several_volumes_one_speaks_until_it_is_overcome() {
+fn one_volume_represents_the_others_until_it_is_resolved() {
     for (told, wanted, why) in [
         (
             vec![(1, MISSING), (2, BROKEN), (3, MISSING), (4, BROKEN)],
@@ -196,7 +196,7 @@ fn of_several_volumes_one_speaks_until_it_is_overcome() {
 
 /// FW-14
 #[test]
-fn what_is_kept_is_bounded_by_the_pods_in_trouble() {
+fn entries_are_bounded_by_the_pods_with_problems() {
     let watched = Watched::with_pod(&creating());
     watched.told(0, MISSING);
     let later = start() + SignedDuration::from_mins(10);

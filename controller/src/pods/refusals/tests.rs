@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Refusals, SWEEP};
 use crate::cluster::store::Store;
-use crate::record::{Enqueue, Key, OfKind, PodRecord, RefusalRecord, Seen};
+use crate::record::{Enqueue, Key, OfKind, PodRecord, Projected, RefusalRecord};
 
 const QUOTA: &str = r#"pods "a-0" is forbidden: exceeded quota: small"#;
 const POLICY: &str = r#"pods "a-0" is forbidden: violates PodSecurity"#;
@@ -15,11 +15,11 @@ fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(second)
 }
 
-fn seen<R: crate::record::Record>(object: &Value) -> Seen<R> {
+fn seen<R: crate::record::Record>(object: &Value) -> Projected<R> {
     serde_json::from_str(&object.to_string()).unwrap()
 }
 
-fn event(set: &str, uid: &str, second: i64, text: &str) -> Seen<RefusalRecord> {
+fn event(set: &str, uid: &str, second: i64, text: &str) -> Projected<RefusalRecord> {
     seen(&json!({
         "metadata": {"name": "e", "namespace": "ns", "uid": "e", "resourceVersion": "7"},
         "involvedObject": {"kind": "StatefulSet", "namespace": "ns", "name": set, "uid": uid},
@@ -29,8 +29,8 @@ fn event(set: &str, uid: &str, second: i64, text: &str) -> Seen<RefusalRecord> {
     }))
 }
 
-/// Set `a`, which asks for so many pods and has so many.
-fn set(uid: &str, desired: i32, total: i32) -> Seen<OfKind<StatefulSet>> {
+/// Set `a`, with these desired and existing pods.
+fn set(uid: &str, desired: i32, total: i32) -> Projected<OfKind<StatefulSet>> {
     seen(&json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": uid, "resourceVersion": "3", "generation": 1,
             "labels": {"asya.sh/actor": "a"}},
@@ -57,7 +57,7 @@ impl Watched {
         Self { sets, refusals }
     }
 
-    /// With set `a`, of which an Event of second 100 told.
+    /// With set `a`, refused by an Event of second 100.
     fn refused() -> Self {
         let watched = Self::new();
         watched.sets.show(&None, &set("u", 3, 1));
@@ -65,14 +65,14 @@ impl Watched {
         watched
     }
 
-    fn take(&self, event: &Seen<RefusalRecord>) -> Enqueue {
+    fn take(&self, event: &Projected<RefusalRecord>) -> Enqueue {
         let told = event.record.last;
         self.refusals.take(&event.record, told)
     }
 
     fn told(
         &self,
-        set: &Seen<OfKind<StatefulSet>>,
+        set: &Projected<OfKind<StatefulSet>>,
         pods: &[Arc<PodRecord>],
         second: i64,
     ) -> Option<String> {
@@ -89,7 +89,7 @@ fn of_a() -> Enqueue {
 
 /// STA-2
 #[test]
-fn refusal_of_a_stateful_sets_pods_is_told_in_the_api_servers_words_until_one_is_made() {
+fn refusal_is_reported_in_the_api_servers_words_until_a_pod_is_created() {
     let lacking = set("u", 3, 1);
     let told = Some(QUOTA.to_owned());
     for (what, set, pods, second, wanted) in [
@@ -123,13 +123,13 @@ fn refusal_of_a_stateful_sets_pods_is_told_in_the_api_servers_words_until_one_is
     assert_eq!(watched.refusals.len(), 0);
 }
 
-fn set_with_all() -> Seen<OfKind<StatefulSet>> {
+fn set_with_all() -> Projected<OfKind<StatefulSet>> {
     set("u", 3, 3)
 }
 
 /// STA-2, STA-6
 #[test]
-fn only_news_wake_the_actor() {
+fn only_new_refusals_enqueue_the_actor() {
     let watched = Watched::refused();
     for (what, event, wanted) in [
         (
@@ -158,7 +158,7 @@ fn only_news_wake_the_actor() {
 
 /// OPS-8
 #[test]
-fn one_entry_per_set_is_kept_and_foreign_sets_are_forgotten() {
+fn one_entry_per_set_is_kept_and_foreign_sets_are_swept() {
     let watched = Watched::refused();
     for second in 102..110 {
         watched.take(&event("a", "u", second, POLICY));

@@ -15,7 +15,7 @@ fn ago(seconds: i64) -> String {
     (now() - SignedDuration::from_secs(seconds)).to_string()
 }
 
-/// A pod of the current template, with this in its metadata and status.
+/// A pod of the current template, with this metadata and status.
 fn pod(name: &str, metadata: &Value, status: &Value) -> Arc<PodRecord> {
     let mut object = json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1",
@@ -43,7 +43,7 @@ fn count(pods: &[Arc<PodRecord>]) -> Pods {
 
 /// STA-1
 #[test]
-fn finished_and_leaving_pods_do_not_count_and_lifetime_restarts_do_not_either() {
+fn finished_and_terminating_pods_and_past_restarts_do_not_count() {
     let evicted = json!({"phase": "Failed", "conditions": [{"type": "Ready", "status": "False"}]});
     let restarted = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "asya-runtime", "restartCount": 40, "state": {"running": {}},
@@ -118,7 +118,7 @@ fn first_class_wins_among_error_exits_as_long_as_it_counts() {
 
 /// STA-3
 #[test]
-fn first_class_wins_over_all_pods_and_the_smallest_name_speaks() {
+fn first_class_of_all_pods_wins_then_the_smallest_name() {
     let counts = count(&[
         pod(
             "z",

@@ -1,4 +1,4 @@
-//! Brings a binding's queue and script to what is wanted.
+//! Reconciles a binding: its queue, runtime script, injection, rollout and scaling.
 
 use super::observed_scaling::{is_another_queue, seen_scaling};
 use super::queue::ensure_queue;
@@ -17,7 +17,7 @@ use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::wake::Waking;
 
-/// Runs the plan of a binding that lives.
+/// Executes the plan of a live binding.
 pub(super) async fn bind(
     context: &Context,
     observed: &Observed,
@@ -94,14 +94,14 @@ pub(super) async fn bind(
         Some(Waking::Later) => ensured.asleep = true,
         None => {}
     }
-    // Last, because a broker that is not used any more may be slow.
+    // Runs last because a broker that is no longer used may be slow.
     if ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none() {
         ensured.retired = Box::new(retired::look(context, observed, plan.retired).await?);
     }
     Ok(Outcome::Ensured(ensured))
 }
 
-/// Makes the dry run that is due, and the step of a rollout that it allows.
+/// Makes the dry run that is due, and the rollout step that it allows.
 async fn probe_and_roll(
     context: &Context,
     observed: &Observed,
@@ -122,7 +122,7 @@ async fn probe_and_roll(
     Ok(())
 }
 
-/// Whether the target was looked at, or need not be: what is not planned then is over.
+/// Returns whether the target was looked up, or need not be. If so, a rollout that is not planned is over.
 fn is_known(observed: &Observed) -> bool {
     let target = observed.binding.as_ref().and_then(|it| it.target.as_ref());
     target.is_some() || observed.desired.is_err()

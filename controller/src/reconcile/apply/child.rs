@@ -1,4 +1,4 @@
-//! Writes of one child, whatever its kind.
+//! Writes a child of any kind.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::fault::{Error, Fault};
 use crate::fault::{may_be_taken, refused};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::{Step, not_owned};
+use crate::reconcile::plan::{ChildStep, not_owned};
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
 /// Phase of an object that was applied and is not being deleted.
 pub const APPLIED: &str = "Applied";
 
-/// Does about a child what the plan says, but deletes nothing. Answers the object where it was applied.
+/// Applies a child as planned, but deletes nothing. Returns the object if it was applied.
 pub(super) async fn apply_child<R>(
     observed: &Observed,
     (objects, found): (&Objects<R>, &Child<R>),
     key: &Key,
-    (step, wanted): (&Step, &HashedManifest),
+    (step, wanted): (&ChildStep, &HashedManifest),
 ) -> Result<Result<Option<Arc<R>>, Fault>, Error>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    let Step::Apply { take_over } = step else {
+    let ChildStep::Apply { take_over } = step else {
         return Ok(Ok(None));
     };
     if let Err(fault) = objects.may_apply(key).await? {
@@ -42,7 +42,8 @@ where
     }
 }
 
-/// Makes a child where nothing has its name. What has it is left alone, unless it is ours: no watch has shown it then.
+/// Creates a child. An existing object of that name is left alone, unless it is one of ours that no watch has shown
+/// yet.
 async fn create<R>(
     observed: &Observed,
     objects: &Objects<R>,
@@ -64,13 +65,13 @@ where
     match observed.ownership.judge(found, R::metadata) {
         Child::Absent => refusal.map(Err),
         Child::Foreign(found) => Ok(Err(not_owned(&R::Kind::kind(&()), found.metadata()))),
-        // Its end is an event, and then it is made anew.
+        // The watch reports its deletion, and the child is recreated then.
         Child::Ours(found) if found.metadata().deleting => Ok(Ok(None)),
         Child::Ours(found) => update(objects, &found, (found.last().former, wanted)).await,
     }
 }
 
-/// Makes a child what it should be.
+/// Updates a child to the wanted state.
 async fn update<R>(
     objects: &Objects<R>,
     found: &R,
@@ -103,19 +104,19 @@ fn what<R: AppliedRecord>(key: &Key) -> String {
 pub(super) async fn delete_child<R>(
     objects: &Objects<R>,
     key: &Key,
-    step: &Step,
+    step: &ChildStep,
 ) -> Result<(), Error>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
     match step {
-        Step::Delete(uid) => Ok(objects.delete(key, uid).await?),
-        Step::Keep | Step::Apply { .. } | Step::Wait => Ok(()),
+        ChildStep::Delete(uid) => Ok(objects.delete(key, uid).await?),
+        ChildStep::Keep | ChildStep::Apply { .. } | ChildStep::Wait => Ok(()),
     }
 }
 
-/// What status remembers of a child that was applied.
+/// Inventory entry of an applied child.
 pub(super) fn entry_of<R: AppliedRecord>(record: &R, wanted: &HashedManifest) -> InventoryEntry {
     let (group, kind) = (R::Kind::group(&()), R::Kind::kind(&()));
     entry(
@@ -126,7 +127,7 @@ pub(super) fn entry_of<R: AppliedRecord>(record: &R, wanted: &HashedManifest) ->
     )
 }
 
-/// What status remembers of an object that was applied.
+/// Inventory entry of an applied object.
 pub fn entry(
     (group, kind): (&str, &str),
     metadata: &Metadata,

@@ -1,4 +1,4 @@
-//! Tells the owner of a target that the queue scales it, or that it does no more, and books where that was taken back
+//! Writes or gives up the claim that tells a target's owner that the queue scales it, and records contention over it
 //! (SO-5, CONF-3).
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{Ensured, Rolled};
 use crate::reconcile::plan::claim::Claiming;
 
-/// Runs the plan, after the rollout with which it may have been written.
+/// Executes the plan, after the rollout that may already have written the claim.
 pub(super) async fn claim(
     context: &Context,
     observed: &Observed,
@@ -48,7 +48,7 @@ pub(super) async fn claim(
     Ok(())
 }
 
-/// Answers whether it was written, now or with the rollout.
+/// Returns whether the claim was written, now or with the rollout.
 async fn write(
     context: &Context,
     observed: &Observed,

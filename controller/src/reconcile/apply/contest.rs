@@ -1,4 +1,4 @@
-//! Books what became of our `ScaledObject` where somebody changes it (CONF-5), or sets replicas beside it (CONF-4).
+//! Records contention over our `ScaledObject` (CONF-5), and over replicas that another controller sets (CONF-4).
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
 const KIND: &str = "ScaledObject";
 
-/// After scaling was brought to what is wanted.
+/// Records contention over the `ScaledObject`, after scaling was reconciled.
 pub(super) async fn book(
     context: &Context,
     observed: &Observed,
@@ -66,7 +66,7 @@ pub(super) async fn book(
     Ok(())
 }
 
-/// CONF-4
+/// Records contention over the target's replicas (CONF-4).
 pub(super) async fn book_replicas(
     context: &Context,
     observed: &Observed,
@@ -116,8 +116,8 @@ pub(super) async fn book_replicas(
     Ok(())
 }
 
-/// Who set another number than the autoscaler since that scales this workload. An HPA that has just got a new target
-/// tells for up to 15 s what it asked of the last one.
+/// Returns who changed the replicas since the autoscaler began to scale this workload. Older writes do not count: an
+/// HPA with a new target reports the number it wanted of its last one for up to 15 s.
 async fn rival_of_replicas(
     context: &Context,
     observed: &Observed,
@@ -147,13 +147,13 @@ async fn rival_of_replicas(
     Ok(Some(rival).filter(|_| !is_older))
 }
 
-/// An HPA writes before it tells what it asks for, and KEDA wakes what sleeps.
+/// An HPA writes replicas before it reports the number it wants, and KEDA scales up from zero.
 fn is_autoscaler(rival: &str) -> bool {
     let name = rival.split(' ').next().unwrap_or_default();
     ["kube-controller-manager", "keda-operator", "keda"].contains(&name)
 }
 
-/// The first field that is not ours any more, and who has it now.
+/// Returns the first field we no longer own, and its current owner.
 async fn lost(context: &Context, observed: &Observed) -> Result<(String, Option<String>), Error> {
     let unknown = || ("spec".to_owned(), None);
     let Some(Ok(wanted)) = observed.scaling_objects() else {

@@ -1,5 +1,5 @@
-//! Takes down what we made: what scales the workload, it, its `ServiceAccount`, queue, what actors share, and last our
-//! finalizer.
+//! Tears down what we created: the scaling objects, the workload, its `ServiceAccount` and queue, the shared objects,
+//! and finally our finalizer.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::Drain;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
-use crate::reconcile::plan::Step;
+use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
     AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
 };
-use crate::record::{ActorRecord, Seen};
+use crate::record::{ActorRecord, Projected};
 use crate::telemetry::events::EventReason;
 
-/// Runs the plan of an actor that goes.
+/// Executes the plan of an actor being deleted.
 pub(super) async fn delete(
     context: &Context,
     observed: &Observed,
@@ -38,7 +38,7 @@ pub(super) async fn delete(
     if let Some(wake) = &plan.wake
         && let Err(fault) = wake::wake(context, observed, wake).await?
     {
-        // Whoever may not be woken by us holds up no actor that goes.
+        // A target that we may not scale up must not block the deletion.
         warn!(object = %wake.object, fault.message, "left without pods");
     }
     if let Some(outcome) = unbind(context, observed, plan.unbind).await? {
@@ -109,12 +109,12 @@ fn deleted_kinds(scaling: &ScalingRemoval) -> Vec<&'static str> {
     ];
     let deleted = steps
         .into_iter()
-        .filter(|(_, step)| matches!(step, Step::Delete(_)));
+        .filter(|(_, step)| matches!(step, ChildStep::Delete(_)));
     deleted.map(|(kind, _)| kind).collect()
 }
 
-/// Deletes them all; one that cannot be deleted does not keep the others. Answers what holds the actor,
-/// if anything does.
+/// Deletes all queues; one that cannot be deleted does not stop the others. Returns what blocks the deletion, if
+/// anything.
 async fn delete_queues(
     context: &Context,
     observed: &Observed,
@@ -124,9 +124,9 @@ async fn delete_queues(
     for removal in queues {
         match delete_queue(context, observed, &removal).await? {
             Ok(Emptied::Gone | Emptied::Left(_)) => {}
-            // Messages have come meanwhile: the next pass counts them.
+            // Messages arrived in the meantime: the next reconcile counts them.
             Ok(Emptied::Kept) => held = held.or(Some(messages::still_used(&removal.queue.name))),
-            // Its messages are counted late: until it is known to be empty it stays.
+            // The broker's counts lag: keep the queue until it is known to be empty.
             Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
             Err(fault) => {
                 let (note, text) = (EventReason::QueueDeletionFailed, &fault.message);
@@ -206,6 +206,6 @@ async fn delete_queue(
     }
 }
 
-fn actors(context: &Context, observed: &Observed) -> Api<Seen<ActorRecord>> {
+fn actors(context: &Context, observed: &Observed) -> Api<Projected<ActorRecord>> {
     Api::namespaced(context.client.clone(), &observed.key().namespace)
 }

@@ -1,4 +1,4 @@
-//! Brings queue, script, workload and its scaling to what is wanted.
+//! Reconciles the queue, the runtime script, the workload and its scaling.
 
 use asya_shared::inject::service_account_name;
 
@@ -15,10 +15,10 @@ use crate::reconcile::model::outcome::{Ensured, QueueState};
 use crate::reconcile::plan::decision::Ensure;
 use crate::reconcile::plan::pace::rolls_and_settled;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
-use crate::reconcile::plan::{Step, recorded};
+use crate::reconcile::plan::{ChildStep, recorded};
 use crate::record::Key;
 
-/// Runs the plan of an actor that lives.
+/// Executes the plan of a live actor.
 pub(super) async fn ensure(
     context: &Context,
     observed: &Observed,
@@ -81,8 +81,8 @@ pub(super) async fn ensure(
     Ok(ensured)
 }
 
-/// Whether the workload may be brought to what is wanted in this pass. Whoever replaces pods on behalf of the
-/// installation takes a place among the few that do so at a time (SAFE-36).
+/// Returns whether the workload may be updated in this reconcile. Only a few workloads at a time replace their pods
+/// because of a change of the installation (SAFE-36).
 pub(super) fn may_roll(
     context: &Context,
     observed: &Observed,
@@ -99,7 +99,7 @@ pub(super) fn may_roll(
     true
 }
 
-/// QUE-4: only the first creation waits, and not for a queue whose name SQS will free in a minute.
+/// Only the first creation waits for the queue, and not for a queue whose name SQS frees within a minute (QUE-4).
 fn waits_for_queue(observed: &Observed, own: &Standalone, queue: &QueueState) -> bool {
     let (kind, name) = (own.kind.name(), &observed.key().name);
     let made_before = recorded(&observed.previous.inventory, kind, name).is_some();
@@ -108,7 +108,7 @@ fn waits_for_queue(observed: &Observed, own: &Standalone, queue: &QueueState) ->
     !queue.is_usable() && !made_before && !comes_soon
 }
 
-/// Whether the workload can do all that one of the other kind did: an autoscaler that is wanted drives it (WRK-6).
+/// Returns whether the workload can replace one of the other kind: a wanted autoscaler must already drive it (WRK-6).
 fn is_in_place(own: &Standalone, ensured: &Ensured) -> bool {
     let scaled = ensured.scaling.as_ref().is_none_or(|scaled| {
         let target = scaled
@@ -120,12 +120,12 @@ fn is_in_place(own: &Standalone, ensured: &Ensured) -> bool {
     ensured.workload.is_some() && scaled
 }
 
-/// What pods cannot start without: the `ServiceAccount` that they run as, and the script that they mount.
+/// Ensures what pods cannot start without: the `ServiceAccount` they run as and the script they mount.
 async fn ensure_needed(
     context: &Context,
     observed: &Observed,
     own: &Standalone,
-    account: &Step,
+    account: &ChildStep,
     ensured: &mut Ensured,
 ) -> Result<Result<(), Fault>, Error> {
     if let Some(wanted) = &own.service_account {

@@ -1,5 +1,5 @@
-//! Our finalizer, put on and taken off by JSON patches with a test on the list: a merge would drop what
-//! another adds at the same time.
+//! Adds and removes our finalizer with JSON patches that test the list: a merge patch would drop a finalizer that
+//! another controller adds at the same time.
 
 use asya_shared::names::FINALIZER;
 use json_patch::{Patch as JsonPatch, PatchOperation};
@@ -11,16 +11,17 @@ use crate::cluster::patch::{add, is_failed_test, remove, test};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::plan::finalizers::FOREGROUND;
-use crate::record::{ActorRecord, Seen};
+use crate::record::{ActorRecord, Projected};
 
-/// Whether an actor was still there when it was to be patched.
+/// Whether the actor still existed when it was patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     Present,
     Gone,
 }
 
-/// Puts our finalizer on the actor. Nothing may be made for one that is gone: nobody would delete it again.
+/// Adds our finalizer to the actor. Nothing may be created for an actor that no longer exists, because nothing would
+/// delete it again.
 pub(super) async fn add_finalizer(
     context: &Context,
     actor: &ActorRecord,
@@ -39,13 +40,13 @@ pub(super) async fn add_finalizer(
     patch_finalizers(context, actor, change).await
 }
 
-/// Takes our finalizer off the actor, which lets it go.
+/// Removes our finalizer, the last step of a deletion.
 pub(super) async fn remove_finalizer(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
     take_off(context, actor, FINALIZER).await
 }
 
-/// Takes the garbage collector's finalizer off the actor: without it what is made again for the messages that are left
-/// stays. We delete what we made ourselves, before our own finalizer goes.
+/// Removes the garbage collector's finalizer from the actor, so that objects recreated to drain the remaining messages
+/// stay. We delete our objects ourselves before we remove our own finalizer.
 pub(super) async fn end_foreground(context: &Context, actor: &ActorRecord) -> Result<(), Error> {
     take_off(context, actor, FOREGROUND).await
 }
@@ -70,7 +71,7 @@ async fn patch_finalizers(
     let key = &actor.metadata.key;
     let mut operations = vec![test(&["metadata", "uid"], json!(actor.metadata.uid))];
     operations.extend(change);
-    let api: Api<Seen<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+    let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
     let patch = Patch::<()>::Json(JsonPatch(operations));
     match api.patch(&key.name, &PatchParams::default(), &patch).await {
         Ok(seen) => {

@@ -1,4 +1,4 @@
-//! What becomes of the messages in a queue whose actor goes (QUE-44, QUE-45).
+//! Handles messages left in the queue of an actor being deleted (QUE-44, QUE-45).
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::reconcile::desired::drain::{Held, text};
 use crate::reconcile::model::observed::Observed;
 use crate::telemetry::events::EventReason;
 
-/// How soon a queue is looked at again that is not empty after all.
+/// Requeue interval for a queue that turned out not to be empty.
 const AGAIN: Duration = Duration::from_secs(15);
 
-/// The messages in a queue that is about to be deleted; `None` where there are none, or nobody can tell: that holds up
-/// no deletion.
+/// Counts the messages in a queue about to be deleted. `None` if it is empty or the count is unknown, which does not
+/// block the deletion.
 pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth> {
     let asked = [queue.to_owned()];
     match client.depths(&asked).await.pop()?.ok()? {
@@ -26,7 +26,7 @@ pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth
     }
 }
 
-/// A queue of ours was deleted with messages in it.
+/// Reports messages that were deleted with a queue of ours.
 pub(super) async fn tell_lost(
     context: &Context,
     observed: &Observed,
@@ -53,7 +53,7 @@ pub(super) async fn tell_lost(
     }
 }
 
-/// Queues stay at their brokers because the namespace goes.
+/// Reports queues that stay at their brokers because the namespace is being deleted.
 pub(super) fn tell_kept(context: &Context, observed: &Observed, uid: Option<&str>, held: &Held) {
     let text = format!(
         "{}; it stays at the broker, because the namespace is being deleted (queue.deletionPolicy: {:?})",
@@ -63,7 +63,7 @@ pub(super) fn tell_kept(context: &Context, observed: &Observed, uid: Option<&str
     tell_of_namespace(context, observed, uid, (EventReason::QueueKept, &text));
 }
 
-/// No Event can be made in a namespace that is being deleted, nor would it outlive it.
+/// Records the Event on the Namespace: none can be created inside a terminating namespace, nor would it outlive it.
 fn tell_of_namespace(
     context: &Context,
     observed: &Observed,
@@ -82,7 +82,7 @@ fn tell_of_namespace(
     context.events.tell_of(about, note, &text);
 }
 
-/// A queue that must be empty, and is not, or still has receivers.
+/// Fault of a queue that must be empty to be deleted, but holds messages or still has receivers.
 pub(super) fn still_used(queue: &str) -> Fault {
     Fault {
         reason: Reason::QueueNotEmpty,

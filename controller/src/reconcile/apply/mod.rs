@@ -1,4 +1,4 @@
-//! Runs a plan's writes in order. What one refuses keeps those from running that need it, and no others.
+//! Executes a plan's writes in order. A refused write blocks only the steps that depend on it.
 
 mod bind;
 mod child;
@@ -42,10 +42,10 @@ pub use child::APPLIED;
 pub use child::entry;
 pub use template::TAKEN_BACK;
 
-/// Runs `plan`.
+/// Executes `plan`.
 ///
 /// # Errors
-/// When the API server fails in a way that is not the actor's fault.
+/// When the API server fails in a way that is not attributable to the actor.
 pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result<Outcome, Error> {
     let actor = &observed.actor;
     match plan.finalizers() {
@@ -57,7 +57,7 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
     }
     match plan {
         Plan::Rest(seen) => {
-            // Who is left alone rolls nothing.
+            // Nothing is rolled out for this actor, so it must not hold a rollout slot.
             context.rollout_slots.forget(observed.key());
             Ok(Outcome::Ensured(Ensured {
                 workload: observed.workload.ours().cloned(),
@@ -72,8 +72,8 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
             if is_another_queue(observed, &ensured) {
                 context.depths.forget(observed.key());
             }
-            // Last, because a broker that is not used any more may be slow; and not while the workload
-            // may have to stay as it was.
+            // Runs last because a broker that is no longer used may be slow, and only without a fault: a workload that
+            // could not be updated may have to stay as it was.
             if ensured.fault.is_none() {
                 ensured.retired = Box::new(retired::look(context, observed, retired).await?);
             }
@@ -96,10 +96,10 @@ pub async fn apply(context: &Context, observed: &Observed, plan: Plan) -> Result
     }
 }
 
-/// What stands after a pass that the API server ended before it had done anything that could be told.
+/// Builds the outcome of a reconcile that an API server error ended before it had anything to report.
 ///
 /// # Errors
-/// What is no state of an actor.
+/// Returns `error` unless it is an API status, the only kind that is reported as a state of the actor.
 pub fn interrupted(observed: &Observed, error: Error) -> Result<Outcome, Error> {
     let Error::Api(kube::Error::Api(status)) = &error else {
         return Err(error);

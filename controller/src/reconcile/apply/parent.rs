@@ -1,4 +1,5 @@
-//! Annotations of ours on objects of others: each apply names all that one field manager has there, and nothing else.
+//! Applies our annotations to foreign objects. Each apply lists everything its field manager owns on the object, and
+//! nothing else.
 
 use asya_shared::names::{annotation, manager};
 use asya_shared::resolve::{ObjectRef, is_claimed};
@@ -12,21 +13,21 @@ use crate::fault::{Error, Fault, refused};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::Live;
 
-/// Where annotations of the object itself are.
+/// Path of the object's own annotations.
 const OWN: [&str; 2] = ["metadata", "annotations"];
-/// Who scales an `InferenceService` whose class this is (SO-5).
+/// Autoscaler class of an `InferenceService` that is scaled externally (SO-5).
 const EXTERNAL: &str = "external";
 
-/// What an object is to have of ours.
+/// The annotations that an object should carry.
 #[derive(Clone, Copy)]
 pub(super) struct Ours<'a> {
-    /// What makes its pods roll.
+    /// Value of the annotation that triggers a rollout.
     pub roll: Option<&'a str>,
-    /// Whether it knows that the queue scales it; `None`: as it does now.
+    /// Whether to claim that the queue scales the object; `None` keeps the current claim.
     pub claim: Option<bool>,
 }
 
-/// Whether the object is to have our claim.
+/// Returns whether the object should carry our claim.
 pub(super) async fn claims(
     context: &Context,
     observed: &Observed,
@@ -37,12 +38,12 @@ pub(super) async fn claims(
     if wanted.is_some() || claim.is_none_or(|it| it.owner != *object) {
         return Ok(wanted.unwrap_or(false));
     }
-    // What was read before may be older than what we wrote last.
+    // Read it live: the observed object may predate our last write.
     let live = live(context, observed, object).await?;
     Ok(live.is_some_and(|live| is_claimed(&live)))
 }
 
-/// SO-5, where no rollout is due: what makes pods roll stays as it is.
+/// Writes or gives up the claim while no rollout is due, and keeps the rollout annotation as it is (SO-5).
 pub(super) async fn claim(
     context: &Context,
     observed: &Observed,
@@ -63,7 +64,8 @@ pub(super) async fn claim(
     }
 }
 
-/// BIND-47. It only tells: whoever refuses it, or takes it back, may.
+/// Annotates the workload with the actor that binds it. The annotation is informational only, so a refusal or removal
+/// is accepted (BIND-47).
 pub(super) async fn mark(
     context: &Context,
     observed: &Observed,
@@ -74,7 +76,7 @@ pub(super) async fn mark(
     tell(context, observed, workload, &body).await
 }
 
-/// Takes it back from the workloads of an actor that goes.
+/// Removes that annotation from the workloads of an actor being deleted.
 pub(super) async fn unmark(context: &Context, observed: &Observed) -> Result<(), Error> {
     let seen = observed.binding.as_ref();
     let live = seen.and_then(|it| it.unbinding.as_ref());
@@ -96,20 +98,21 @@ async fn tell(
     };
     match refused(&object.to_string(), error) {
         Ok(fault) => debug!(fault.message, "who binds the object is not told on it"),
-        // The annotation is somebody else's, or the object has gone.
+        // Another field manager owns the annotation, or the object was deleted.
         Err(Error::Stale(_)) => {}
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// Gives up what makes pods roll on an object that is none of the target's any more (SAFE-19).
+/// Gives up the rollout annotation on an object that no longer belongs to the target (SAFE-19).
 pub(super) async fn release_roll(
     context: &Context,
     observed: &Observed,
     object: &ObjectRef,
 ) -> Result<(), Error> {
-    // Of the objects that are annotated, only these are annotated in their pod template by us.
+    // Of the annotated objects, only workloads of group apps carry our annotation in their pod template, applied by a
+    // separate field manager.
     let manager = if object.group_kind().group == "apps" {
         manager::ROLL
     } else {
@@ -123,7 +126,7 @@ pub(super) async fn release_roll(
     Ok(())
 }
 
-/// What we apply to what makes pods roll; an object without fields gives up what we had.
+/// Builds the apply body with the rollout annotation and the claim. A body without annotations gives up those we had.
 pub(super) fn annotated(
     object: &ObjectRef,
     path: &[&str],
@@ -143,7 +146,7 @@ pub(super) fn annotated(
     body
 }
 
-/// Of an object that is gone there is nothing to say.
+/// Applies `body`. Succeeds if the object no longer exists or its kind is not served.
 pub(super) async fn apply(
     context: &Context,
     observed: &Observed,

@@ -1,5 +1,5 @@
-//! Makes dry runs of pods with the sidecar: one to learn whether the API server admits such pods at all, which opens the
-//! webhook's gate (SAFE-1), and one before each step of a rollout, to see that pods get it by now (ROLL-2).
+//! Dry-runs pods with the sidecar: one probe learns whether the API server admits such pods at all, which opens the
+//! webhook's gate (SAFE-1); another before each rollout step checks that new pods are injected (ROLL-2).
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ use crate::reconcile::model::outcome::{Ensured, ProbeState, Rolled};
 use crate::reconcile::plan::probe::Probing;
 use crate::reconcile::plan::roll::facts::{Act, Rolling};
 
-/// The webhook hears of a status, and the API server of the webhook's configuration, a moment later.
+/// How long the webhook may lag behind a status, and the API server behind the webhook's configuration.
 const SETTLES: Duration = Duration::from_secs(20);
 
-/// A dry run asks one replica of the webhook. By then the others have read the status that opened the gate, too: a pod
-/// that one of them leaves alone would be replaced once more.
+/// A dry run reaches one replica of the webhook. After this time the others have also read the status that opened the
+/// gate; a pod that one of them does not inject would have to be replaced again.
 const HEARD: Duration = Duration::from_secs(1);
 
-/// Which of the two dry runs.
+/// Purpose of a dry run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
     /// Marked as a probe: would a pod with the sidecar be admitted?
@@ -34,8 +34,8 @@ enum Of {
     Rollout,
 }
 
-/// Makes the dry run that is due. Answers what is to become of the rollout that is planned: it goes on only where pods get
-/// the sidecar by now.
+/// Makes the dry run that is due. Returns what becomes of the planned rollout, which proceeds only if new pods get the
+/// sidecar.
 pub(super) async fn probe(
     context: &Context,
     observed: &Observed,
@@ -57,7 +57,7 @@ pub(super) async fn probe(
         return Ok(None);
     };
     if closed {
-        // What was asked for before is not forgotten: a gate that opens and closes must not restart pods each time (ROLL-5).
+        // Keep what earlier steps recorded: a gate that opens and closes must not restart pods each time (ROLL-5).
         context.rollout_slots.release(observed.key());
         return Ok(Some(Err(Rolled::Untouched)));
     }
@@ -72,7 +72,7 @@ pub(super) async fn probe(
         (Probed::NotInjected(_), _) | (Probed::Untried, Some(Gate::Unproved)) => {
             Some(failed(context, observed, ensured))
         }
-        // Pods get it once the webhook has read this pass's status.
+        // Pods are injected once the webhook has read the status of this reconcile.
         (Probed::Admitted, Some(Gate::Unproved | Gate::Refused(_))) => Some(begins(HEARD)),
         _ => match unheard(observed, Timestamp::now()) {
             Some(wait) => Some(begins(wait)),
@@ -80,7 +80,7 @@ pub(super) async fn probe(
         },
     };
     if waits.as_ref().is_some_and(|it| *it != Rolled::Proved) {
-        // Others need not wait for what cannot go on.
+        // A rollout that cannot proceed must not block others.
         context.rollout_slots.release(observed.key());
     }
     Ok(Some(waits.map_or(Ok(rolling), Err)))
@@ -95,16 +95,16 @@ fn begins(wait: Duration) -> Rolled {
     )
 }
 
-/// How long a replica of the webhook may still not have read what status says of the gate.
+/// Returns how long a replica of the webhook may still not have read the gate from the status.
 fn unheard(observed: &Observed, now: Timestamp) -> Option<Duration> {
     let since = observed.previous.injection.as_ref()?.since.as_ref()?;
     let age = Duration::try_from(now.duration_since(since.0)).ok()?;
-    // Status tells whole seconds.
+    // Timestamps in the status have second precision.
     let left = (HEARD + Duration::from_secs(1)).checked_sub(age)?;
     (!left.is_zero()).then_some(left)
 }
 
-/// What keeps the next step of a rollout from giving a pod the sidecar; `None`: nothing does.
+/// Returns why the next rollout step would not give a pod the sidecar; `None` if nothing prevents it.
 async fn before_step(
     context: &Context,
     observed: &Observed,
@@ -123,7 +123,7 @@ async fn before_step(
     })
 }
 
-/// As the last dry run failed.
+/// Explains from the last failed dry run why the rollout waits.
 fn failed(context: &Context, observed: &Observed, ensured: &Ensured) -> Rolled {
     let turn = context.bindings.probes.turn(observed.key());
     let why = match (&ensured.probe.outcome, &turn.failed) {
@@ -178,7 +178,7 @@ async fn ask(
         }
     };
     let settles = settles(observed, Timestamp::now());
-    // The first refusal may be of a pod without the limits that status has just asked for.
+    // The first refusal may be of a pod that lacks the limits this status has only just requested.
     let is_first = !matches!(observed.gate(), Some(Gate::Refused(_)));
     let (outcome, again) = match shown {
         Shown::Admitted => {
@@ -205,7 +205,7 @@ async fn ask(
     Ok(())
 }
 
-/// Whether the target has as many pods as it asks for, as far as it says so.
+/// Returns whether the target has all the pods it asks for, as far as that number is known.
 pub(super) fn is_complete(observed: &Observed) -> bool {
     let asked_for = observed.resolved().and_then(|it| it.replicas);
     let pods = observed.binding.as_ref().and_then(|it| it.pods.as_ref());
@@ -217,7 +217,7 @@ pub(super) fn is_complete(observed: &Observed) -> bool {
     !lacks
 }
 
-/// Whether the webhook may not have heard of what status says.
+/// Returns whether the webhook may not have read the latest status yet.
 fn settles(observed: &Observed, now: Timestamp) -> bool {
     let previous = &observed.previous;
     let injection = previous.injection.as_ref();

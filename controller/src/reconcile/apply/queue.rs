@@ -1,4 +1,4 @@
-//! Brings a queue to what is wanted.
+//! Reconciles a queue.
 
 use crate::broker::Serving;
 use crate::context::Context;
@@ -9,7 +9,7 @@ use crate::reconcile::model::outcome::QueueState;
 use crate::reconcile::plan::steps::QueueStep;
 use crate::telemetry::events::EventReason;
 
-/// Does about the queue what the plan says.
+/// Executes the queue step.
 pub(super) async fn ensure_queue(
     context: &Context,
     observed: &Observed,
@@ -57,7 +57,7 @@ pub(super) async fn ensure_queue(
     }
 }
 
-/// Told when a queue is looked at, and nothing else comes of it: the queue is deleted with its actor as ever.
+/// Reports a queue that is not where the configuration says it is. This does not affect its deletion with the actor.
 fn misplaced(desired: &Desired, serving: &Serving) -> Option<Fault> {
     let queue = &desired.names.queue;
     let broker = desired.transport.broker();
@@ -70,7 +70,7 @@ fn misplaced(desired: &Desired, serving: &Serving) -> Option<Fault> {
 }
 
 fn tell_creation(context: &Context, observed: &Observed, desired: &Desired) {
-    // One that was verified and is not there any more has been lost.
+    // A queue that was verified before and no longer exists was lost.
     let (note, verb) = if observed.is_verified(desired) {
         (EventReason::QueueRecreated, "created again")
     } else {

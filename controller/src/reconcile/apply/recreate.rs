@@ -1,4 +1,4 @@
-//! A workload that cannot become what is wanted, because fields of it can never change (FW-22).
+//! Recreates a workload whose update needs to change immutable fields (FW-22).
 
 use asya_shared::names::annotation;
 use serde_json::Value;
@@ -10,8 +10,8 @@ use crate::reconcile::model::child::unseen;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// Why `object` was refused, if that is because of fields which can never change. Where the actor allows it
-/// the workload is deleted; once it is gone it is made anew.
+/// Returns why `object` was refused, if immutable fields are the cause. If the actor allows it, the workload is
+/// deleted, and recreated once the deletion has completed.
 pub(super) async fn if_allowed(
     context: &Context,
     observed: &Observed,
@@ -30,7 +30,7 @@ pub(super) async fn if_allowed(
         kind.name(),
         fields.join(", ")
     );
-    // Pods that the new one does not select would be nobody's.
+    // Pods that the new workload does not select would be left behind.
     let selects_others = fields.iter().any(|field| field == SELECTOR);
     if !observed.actor.annotations.allow_recreate {
         let its_pods = if selects_others {
@@ -52,7 +52,7 @@ pub(super) async fn if_allowed(
     Ok(Some(made_anew(workload, &what)))
 }
 
-/// Until the workload is gone.
+/// The fault reported until the old workload is deleted.
 fn made_anew(workload: &WorkloadRecord, what: &str) -> Fault {
     let text = format!("{what}; it is being made anew");
     fault(
@@ -78,9 +78,9 @@ mod tests {
     use crate::reconcile::model::child::UNSEEN;
     use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
-    /// FW-22: what no watch shows was made by somebody else, and taken over.
+    /// FW-22: a workload that no watch shows was created by another controller and taken over.
     #[test]
-    fn end_of_a_workload_that_is_made_anew_is_an_event_or_looked_for() {
+    fn deletion_of_a_recreated_workload_is_watched_or_polled() {
         let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
         let mut object = deployment(&seen);
         let retry = |object: &Value| made_anew(&workload(object), "it cannot be changed").retry;

@@ -1,4 +1,5 @@
-//! Deletes the queue of an actor that goes, with what belongs to it, where the broker says that it is the actor's (QUE-34).
+//! Deletes the queue of an actor being deleted, with its dead letter queues, if the broker says that it is the actor's
+//! (QUE-34).
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
@@ -8,12 +9,14 @@ use asya_shared::transport::sqs::Owner;
 
 use super::messages;
 use super::retired::{delete_dead_letters, owner, tell_left};
-use crate::broker::{BrokerError, Deleted, Emptied, QueueClient, Seen as QueueSeen, Standing};
+use crate::broker::{
+    BrokerError, Deleted, Emptied, QueueCheck, QueueClient, QueueObservation as QueueSeen,
+};
 use crate::context::Context;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::deletion::QueueRemoval;
 
-/// Answers `Kept` or `Later` for a queue that must be empty to go, and is not, or not yet for certain.
+/// Returns `Kept` for a queue that must be empty and is not, or `Later` if that is not certain yet.
 pub(super) async fn remove_queue(
     context: &Context,
     observed: &Observed,
@@ -69,20 +72,20 @@ async fn remove(
     }
 }
 
-/// One that status does not name is ours only if it is what we would have made.
+/// A queue that the status does not record is ours only if it matches what we would have created.
 async fn is_as_we_make_it(client: &dyn QueueClient, wanted: &QueueOf) -> Result<bool, BrokerError> {
     match client.observe(wanted).await {
         Ok(QueueSeen { standing, .. }) => Ok(matches!(
             standing,
-            Standing::Serves(_) | Standing::Drifted | Standing::Unmarked
+            QueueCheck::Serves(_) | QueueCheck::Drifted | QueueCheck::Unmarked
         )),
         Err(BrokerError::Conflict(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// A reconcile that created the queue may have been cut short before it marked it. What else has no mark is a
-/// stranger's, so it goes only if it is empty.
+/// A reconcile that created the queue may have been interrupted before it marked it. Any other unmarked queue is
+/// foreign, so it is deleted only if it is empty.
 async fn remove_unfinished(
     client: &dyn QueueClient,
     wanted: &QueueOf,

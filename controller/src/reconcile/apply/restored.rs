@@ -1,4 +1,4 @@
-//! Finds out who changed an object of ours before it is restored: after that nothing tells (WRK-8).
+//! Finds out who changed an object of ours before it is restored, because nothing shows it afterwards (WRK-8).
 
 use asya_shared::api::WorkloadKind;
 use asya_shared::inject::Replicas;
@@ -18,11 +18,11 @@ use crate::reconcile::model::outcome::Ensured;
 use crate::reconcile::plan::restore::Restore;
 use crate::record::{AppliedRecord, Key, ScaledObject, ScaledObjectRecord};
 
-/// What lists hold is not told apart.
+/// Reported where no single field is found, because items of lists are not compared.
 const CONTAINERS: [&str; 4] = ["spec", "template", "spec", "containers"];
 const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
-/// What is going to be restored.
+/// Returns the changes that are about to be restored.
 pub(super) async fn look(
     context: &Context,
     observed: &Observed,
@@ -44,7 +44,7 @@ pub(super) async fn look(
     Ok(found)
 }
 
-/// Those of `found` that were.
+/// Records those of `found` that were restored.
 pub(super) fn book(found: Vec<Restored>, ensured: &mut Ensured) {
     let applied = &ensured.applied;
     let restored = found.into_iter().filter(|it| {
@@ -97,7 +97,8 @@ async fn scaled_object(context: &Context, observed: &Observed) -> Result<Option<
     }))
 }
 
-/// The first field that is not the manager's any more, and whose it is; without `wanted` it is the number of replicas.
+/// Returns the first field that `manager` no longer owns, and its current owner. Without `wanted`, the field is the
+/// number of replicas.
 async fn changed(
     context: &Context,
     (resource, key): (&ApiResource, &Key),

@@ -1,4 +1,4 @@
-//! Deletes retired queues that are empty (QUE-13).
+//! Deletes retired queues once they are empty (QUE-13).
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::broker::{BrokerError, Emptied};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::Looked;
-use crate::record::{ActorRecord, Seen};
+use crate::reconcile::model::outcome::RetiredQueues;
+use crate::record::{ActorRecord, Projected};
 use crate::telemetry::events::EventReason;
 
-/// Asks the brokers, unless that was done a short time ago. What one does not answer is told nowhere: it
-/// says nothing about the actor's work.
+/// Checks the retired queues at their brokers, unless that was done recently. Broker errors are not reported in the
+/// status, because they say nothing about the actor's work.
 pub(super) async fn look(
     context: &Context,
     observed: &Observed,
     queues: Vec<QueueStatus>,
-) -> Result<Looked, Error> {
+) -> Result<RetiredQueues, Error> {
     let key = observed.key();
-    let mut looked = Looked::default();
+    let mut looked = RetiredQueues::default();
     if queues.is_empty() {
         return Ok(looked);
     }
@@ -51,7 +51,7 @@ pub(super) async fn look(
                 );
                 looked.gone.push(queue);
             }
-            // It is not this actor's any more, and never will be.
+            // The queue no longer belongs to this actor, and never will again.
             Ok(Emptied::Left(not_ours)) => {
                 tell_left(context, observed, &queue, &not_ours);
                 looked.gone.push(queue);
@@ -67,7 +67,8 @@ pub(super) async fn look(
         }
     }
     if !looked.gone.is_empty() {
-        // Two addresses may lead to one broker: then it was the queue that is wanted, and comes back.
+        // Two addresses may lead to the same broker. If so, this was the wanted queue: recheck, so that it is
+        // recreated.
         context.queue_rechecks.raise(key, Finding::Changed);
         looked.again = Some(Duration::ZERO);
     }
@@ -83,7 +84,7 @@ fn earlier(one: Option<Duration>, other: Duration) -> Duration {
     one.map_or(other, |one| one.min(other))
 }
 
-/// With its dead letter queues.
+/// Deletes an empty queue together with its dead letter queues.
 async fn delete_if_empty(
     context: &Context,
     observed: &Observed,
@@ -99,8 +100,8 @@ async fn delete_if_empty(
     delete_dead_letters(context, observed, transport, queue).await
 }
 
-/// Deletes a queue's own dead letter queues, those of earlier configurations included, unless they hold
-/// messages: these stay, and an Event says so (QUE-14). Answers `Later` while that is not known of one.
+/// Deletes a queue's own dead letter queues, including those of earlier configurations. One that holds messages or has
+/// receivers is kept and reported by an Event (QUE-14). Returns `Later` while it is not known whether one is empty.
 pub(super) async fn delete_dead_letters(
     context: &Context,
     observed: &Observed,
@@ -135,7 +136,7 @@ pub(super) async fn delete_dead_letters(
     Ok(later.map_or(Emptied::Gone, Emptied::Later))
 }
 
-/// Says why a queue outlives its actor (QUE-34).
+/// Records an Event that says why a queue outlives its actor (QUE-34).
 pub(super) fn tell_left(
     context: &Context,
     observed: &Observed,
@@ -151,7 +152,7 @@ pub(super) fn tell_left(
         .tell(&observed.actor, EventReason::QueueLeft, &text);
 }
 
-/// One that others share is nobody's to delete, nor is the queue of an actor that is named like it.
+/// The queue's own dead letter queues, without shared ones and without names that belong to another actor's queue.
 fn own_dead_letters(
     context: &Context,
     observed: &Observed,
@@ -168,7 +169,7 @@ fn own_dead_letters(
     all
 }
 
-/// Whose queues they are, as their broker knows it.
+/// The owner as the broker records it on the actor's queues.
 pub(super) fn owner(observed: &Observed) -> Owner {
     let key = observed.key();
     Owner {
@@ -178,11 +179,10 @@ pub(super) fn owner(observed: &Observed) -> Owner {
     }
 }
 
-/// That the queue is still not wanted is read from the API server itself, not from a store which may be
-/// behind.
+/// Confirms with the API server that the queue is still unwanted, because the store may be behind.
 async fn confirm_spec(context: &Context, observed: &Observed) -> Result<(), Error> {
     let key = observed.key();
-    let api: Api<Seen<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+    let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
     let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
     let (seen, known) = (live.map(|seen| seen.record), &observed.actor);
     let confirmed = seen.is_some_and(|live| {

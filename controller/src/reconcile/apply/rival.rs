@@ -1,5 +1,5 @@
-//! Asks who took a field back. Watches of foreign kinds carry no `managedFields`, so this is one read, at a loss and
-//! never else (CONF-8).
+//! Finds out who took a field back. Watches of foreign kinds carry no `managedFields`, so this costs a read, made only
+//! after a loss (CONF-8).
 
 use asya_shared::resolve::ObjectRef;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -12,10 +12,11 @@ use crate::reconcile::contention::field_owner::{self, Segment};
 use crate::reconcile::model::observed::Observed;
 use crate::record::Key;
 
-/// What controls our own objects.
+/// Kind of the controller of our own objects.
 const OURS: &str = "AsyncActor";
 
-/// The rival for a field of an object, with who controls the object: many controllers are just called "manager".
+/// Returns the field manager that now owns a field, and the controller of the object, because many field managers are
+/// just called "manager".
 pub(super) async fn find(
     context: &Context,
     observed: &Observed,
@@ -30,7 +31,7 @@ pub(super) async fn find(
     Ok(live.and_then(|live| named(&live, path)))
 }
 
-/// The metadata of an object, `managedFields` included.
+/// Reads the metadata of an object, including `managedFields`.
 pub(super) async fn metadata(
     context: &Context,
     resource: &ApiResource,
@@ -42,7 +43,7 @@ pub(super) async fn metadata(
     Ok(live.map(|live| live.metadata))
 }
 
-/// The rival, and who controls the object.
+/// Names the field manager that owns `path`, and the controller of the object.
 pub(super) fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let rival = field_owner::of(entries, path)?;

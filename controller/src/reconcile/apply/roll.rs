@@ -1,4 +1,4 @@
-//! Runs one step of a rollout, after a dry run has shown that what comes instead has the sidecar (ROLL-2, ROLL-3, ROLL-4).
+//! Executes one rollout step, after a dry run has shown that replacement pods get the sidecar (ROLL-2, ROLL-3, ROLL-4).
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ use crate::reconcile::model::rollout::TEMPLATE;
 use crate::reconcile::plan::roll::facts::{Act, Lost, Rolling};
 use crate::telemetry::events::EventReason;
 
-/// An eviction that was refused is tried again, first and at the latest (ROLL-4).
+/// First and longest backoff after a refused eviction (ROLL-4).
 const REFUSED: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// Runs the plan.
+/// Executes the rollout plan.
 pub(super) async fn roll(
     context: &Context,
     observed: &Observed,
@@ -40,7 +40,7 @@ pub(super) async fn roll(
             Ok(Rolled::Rest)
         }
         Rolling::Wait(reason, text, wait) => {
-            // A rollout that somebody else began, or that takes too long, holds up nobody (SAFE-15).
+            // A rollout that we did not start, or that takes too long, must not block others (SAFE-15).
             let ours = (reason == Reason::RolloutInProgress).then(|| held_until(observed));
             match ours.flatten() {
                 Some(until) => context.rollout_slots.hold(key, until),
@@ -105,7 +105,7 @@ async fn lost_annotation(
     })
 }
 
-/// The path of the annotations among which ours is.
+/// Path of the annotations that include ours.
 fn path_of(roll: &Roll) -> Vec<&'static str> {
     match roll {
         Roll::AnnotateTemplate(_) => TEMPLATE.to_vec(),
@@ -114,7 +114,7 @@ fn path_of(roll: &Roll) -> Vec<&'static str> {
     }
 }
 
-/// Our annotation as users name it.
+/// Path of our annotation, as shown to users.
 fn field(path: &[&str]) -> String {
     format!("{}[{}]", path.join("."), annotation::ROLL)
 }
@@ -160,7 +160,7 @@ async fn step(
     }
 }
 
-/// A target that has not got on by then holds up no other (SAFE-15).
+/// A target without progress for this long no longer blocks others (SAFE-15).
 const LONGEST_HOLD: Duration = Duration::from_hours(1);
 
 fn hold(context: &Context, observed: &Observed) {
@@ -175,14 +175,14 @@ fn hold_time(observed: &Observed) -> Duration {
     limit.map_or(LONGEST_HOLD, |limit| limit.min(LONGEST_HOLD))
 }
 
-/// Until when our last write holds a slot, as status tells also after a restart.
+/// Returns until when our last write holds a slot. Derived from the status, so that it survives a restart.
 fn held_until(observed: &Observed) -> Option<Timestamp> {
     let since = observed.previous.rollout.as_ref()?.since.as_ref()?;
     let until = since.0.checked_add(hold_time(observed)).ok()?;
     (until > Timestamp::now()).then_some(until)
 }
 
-/// ROLL-7: said before the first is replaced.
+/// Announces that GPU pods will be replaced, before the first one is (ROLL-7).
 fn tell_of_gpus(context: &Context, observed: &Observed, resolved: &Resolved) {
     let Some(seen) = observed.rollout() else {
         return;
@@ -205,7 +205,7 @@ fn asked(by: By) -> Rolled {
     Rolled::Asked(by, text.to_owned(), Requeue::After(Duration::from_secs(2)))
 }
 
-/// Writes our annotations, or gives them up. Answers what refuses that.
+/// Writes our annotations or gives them up. Returns why that was refused, if it was.
 pub(super) async fn put(
     context: &Context,
     observed: &Observed,

@@ -1,4 +1,4 @@
-//! Brings KEDA's objects to what is wanted.
+//! Reconciles KEDA's objects.
 
 use asya_shared::scaling::trigger_authentication_name;
 
@@ -11,7 +11,7 @@ use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::Key;
 
-/// Makes the `ConfigMap` that the `TriggerAuthentication` reads what it should be.
+/// Ensures the `ConfigMap` that the `TriggerAuthentication` reads.
 pub(super) async fn ensure_settings(
     context: &Context,
     observed: &Observed,
@@ -31,7 +31,7 @@ pub(super) async fn ensure_settings(
     Ok(ensured.await?.map(drop))
 }
 
-/// Runs the plan: nothing is scaled before it is there. `fault` is what keeps KEDA from logging in.
+/// Executes the plan once there is something to scale. `fault` is what keeps KEDA from logging in.
 pub(super) async fn scale(
     context: &Context,
     observed: &Observed,
@@ -58,7 +58,8 @@ pub(super) async fn scale(
     Ok(())
 }
 
-/// The `TriggerAuthentication` comes before the `ScaledObject` that names it; one that is no longer named goes last.
+/// Applies the `TriggerAuthentication` before the `ScaledObject` that references it; an unreferenced one is deleted
+/// last.
 async fn apply(
     context: &Context,
     observed: &Observed,
@@ -102,7 +103,7 @@ async fn apply(
     Ok(Ok(()))
 }
 
-/// Takes down what we made for scaling, as far as the plan says.
+/// Deletes our scaling objects, as far as the plan says.
 pub(super) async fn remove(
     context: &Context,
     observed: &Observed,
@@ -119,7 +120,7 @@ pub(super) async fn remove(
     delete_child(authentications, &name, &removal.trigger_authentication).await
 }
 
-/// Gives up our ownerReference on what scales the workload, which goes on without its actor (FW-23).
+/// Removes our owner reference from the scaling objects, which outlive the actor (FW-23).
 pub(super) async fn orphan(context: &Context, observed: &Observed) -> Result<(), Error> {
     let (seen, actor) = (&observed.scaling, &observed.actor.metadata.uid);
     if let Some(found) = seen.scaled_object.ours() {

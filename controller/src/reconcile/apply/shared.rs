@@ -1,4 +1,4 @@
-//! `ConfigMap`s that the actors of a namespace share, at the end of one of them (RUN-2, SAFE-33).
+//! Cleans up the `ConfigMap`s shared by the actors of a namespace when an actor is deleted (RUN-2, SAFE-33).
 
 use asya_shared::names::{is_shared_config_map, label};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,35 +11,35 @@ use crate::fault::Error;
 use crate::reconcile::model::observed::Observed;
 use crate::record::Key;
 
-/// Pods that have ended never mount anything again.
+/// Excludes terminated pods, which never mount anything again.
 const LIVE: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
-/// What becomes of them.
+/// What to do with the shared `ConfigMap`s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Somebody needs them, or may: they are looked at again.
+    /// Still needed, or possibly so: check again later.
     Stay,
-    /// What needs them outlives every actor (FW-23).
+    /// Needed by something that outlives every actor (FW-23).
     Outlive,
-    /// Nobody needs them.
+    /// No longer needed: delete them.
     Go,
 }
 
-/// What decides that.
+/// Inputs to [`fate`].
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-struct Facts {
-    /// What the actor made is to stay.
+struct SharedConfigMapFacts {
+    /// The actor's objects are orphaned, not deleted.
     orphans: bool,
-    /// A pod template keeps our containers, whose pods come and go.
+    /// A pod template keeps our containers, so pods that mount them are still to be created.
     template_stays: bool,
-    /// Other actors of the namespace live.
+    /// Other actors of the namespace still work.
     others: bool,
-    /// A pod is there that may mount them.
+    /// A live pod may mount them.
     mounted: bool,
 }
 
-fn fate(facts: Facts) -> Fate {
+fn fate(facts: SharedConfigMapFacts) -> Fate {
     if facts.orphans || facts.template_stays {
         Fate::Outlive
     } else if facts.others || facts.mounted {
@@ -49,10 +49,10 @@ fn fate(facts: Facts) -> Fate {
     }
 }
 
-/// What actors share goes with the last one of its namespace (RUN-2), unless pods stay that mount it.
+/// Deletes the shared `ConfigMap`s with the last actor of the namespace, unless remaining pods mount them (RUN-2).
 pub(super) async fn release(context: &Context, observed: &Observed) -> Result<(), Error> {
     let key = observed.key();
-    let mut facts = Facts {
+    let mut facts = SharedConfigMapFacts {
         orphans: observed.deletion.orphans,
         template_stays: template_stays(observed),
         others: lives_another(context, key),
@@ -60,22 +60,23 @@ pub(super) async fn release(context: &Context, observed: &Observed) -> Result<()
     };
     let is_last = fate(facts) == Fate::Go && has_shared(context, &key.namespace);
     if is_last {
-        // Pods of a workload of ours go with it.
+        // Pods of our own workload are deleted with it, so they do not count.
         let own = observed.actor.binds_to.is_none().then_some(&*key.name);
         facts.mounted = is_mounted(&context.client, &key.namespace, own).await?;
     }
     settle(context, &key.namespace, fate(facts)).await
 }
 
-/// Removes them from a namespace without actors once no pod can mount them any more. Answers whether they are gone.
+/// Deletes the shared `ConfigMap`s of a namespace without actors once no pod can mount them. Returns whether they were
+/// deleted.
 ///
 /// # Errors
-/// When the API server does not tell, or fails.
+/// When the API server fails.
 pub async fn sweep(context: &Context, namespace: &str) -> Result<bool, Error> {
     if is_mounted(&context.client, namespace, None).await? {
         return Ok(false);
     }
-    // An actor that has come meanwhile needs them.
+    // An actor created in the meantime needs them.
     if !context.stores.actors.keys_in(namespace).is_empty() {
         return Ok(false);
     }
@@ -87,7 +88,7 @@ pub async fn sweep(context: &Context, namespace: &str) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Whether `ConfigMap`s are left that go with the last actor, as far as watches show.
+/// Returns whether the watches show `ConfigMap`s that are deleted with the last actor.
 pub fn has_shared(context: &Context, namespace: &str) -> bool {
     let store = &context.config_maps.objects.store;
     let mut left = store.keys_in(namespace).into_iter();
@@ -116,7 +117,8 @@ async fn settle(context: &Context, namespace: &str, fate: Fate) -> Result<(), Er
     Ok(())
 }
 
-/// One that goes, too, does not count, unless it still works: of several at once none would be the last.
+/// Actors being deleted do not count unless they still work; otherwise none of several deleted at once would be the
+/// last.
 fn lives_another(context: &Context, key: &Key) -> bool {
     let actors = &context.stores.actors;
     let stays = |other: &Key| {
@@ -126,15 +128,15 @@ fn lives_another(context: &Context, key: &Key) -> bool {
     actors.keys_in(&key.namespace).iter().any(stays)
 }
 
-/// Whether an actor that goes leaves its part of a target's pod template there.
+/// Returns whether an actor being deleted leaves its part in the target's pod template.
 fn template_stays(observed: &Observed) -> bool {
     let seen = observed.binding.as_ref();
     let unbinding = seen.and_then(|it| it.unbinding.as_ref());
     unbinding.is_some_and(|it| it.skip) && observed.previous.template.is_some()
 }
 
-/// Whether a pod may mount them: one with an actor's label that has not ended and is not being deleted, of another actor
-/// than this one. The API server itself is asked: a pod whose `ConfigMap` is gone never starts again.
+/// Returns whether a live pod of an actor other than `but` may mount them. Asks the API server rather than a cache,
+/// because a pod whose `ConfigMap` is missing never starts.
 async fn is_mounted(client: &Client, namespace: &str, but: Option<&str>) -> Result<bool, Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let selector = match but {
@@ -161,17 +163,17 @@ async fn is_mounted(client: &Client, namespace: &str, but: Option<&str>) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use super::{Facts, Fate, fate};
+    use super::{Fate, SharedConfigMapFacts, fate};
 
     /// SAFE-33, RUN-2, FW-23
     #[test]
-    fn what_pods_mount_goes_with_the_last_of_them_and_not_with_the_last_actor() {
-        let none = Facts::default();
-        let others = Facts {
+    fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
+        let none = SharedConfigMapFacts::default();
+        let others = SharedConfigMapFacts {
             others: true,
             ..none
         };
-        let mounted = Facts {
+        let mounted = SharedConfigMapFacts {
             mounted: true,
             ..none
         };
@@ -180,28 +182,28 @@ mod tests {
             (others, Fate::Stay),
             (mounted, Fate::Stay),
             (
-                Facts {
+                SharedConfigMapFacts {
                     orphans: true,
                     ..none
                 },
                 Fate::Outlive,
             ),
             (
-                Facts {
+                SharedConfigMapFacts {
                     orphans: true,
                     ..others
                 },
                 Fate::Outlive,
             ),
             (
-                Facts {
+                SharedConfigMapFacts {
                     template_stays: true,
                     ..none
                 },
                 Fate::Outlive,
             ),
             (
-                Facts {
+                SharedConfigMapFacts {
                     template_stays: true,
                     ..mounted
                 },

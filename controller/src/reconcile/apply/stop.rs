@@ -1,4 +1,4 @@
-//! Takes the pods from workloads whose queue is another actor's (QUE-3).
+//! Scales workloads to zero while their queue belongs to another actor (QUE-3).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::WorkloadRecord;
 use crate::telemetry::events::EventReason;
 
-/// Has KEDA let go of them first.
+/// Removes KEDA's objects first, then scales the workloads to zero.
 pub(super) async fn stop(
     context: &Context,
     observed: &Observed,

@@ -1,4 +1,4 @@
-//! Writes our part of a pod template, without force, and gives it up (BIND-50).
+//! Applies our part of a pod template without force, and gives it up (BIND-50).
 
 use std::time::Duration;
 
@@ -24,15 +24,15 @@ use crate::reconcile::model::rollout::Live;
 use crate::reconcile::plan::template::{LOOK_AGAIN, Templating};
 use crate::record::{Key, applied_by};
 
-/// The pod template in a workload.
+/// Path of the pod template in a workload.
 const TEMPLATE: [&str; 2] = ["spec", "template"];
-/// Nothing tells that a rollout has ended, or that a workload is resumed.
+/// Requeue intervals: no watch reports that a rollout has ended, or that a workload was resumed.
 const ROLLS: Duration = Duration::from_secs(5);
 const PAUSED: Duration = Duration::from_secs(10);
-/// Nothing tells that quotas were listed.
+/// Requeue interval: no event reports that the quotas have been listed.
 const UNLISTED: Duration = Duration::from_secs(1);
 
-/// Runs the plan.
+/// Executes the plan.
 pub(super) async fn template(
     context: &Context,
     observed: &Observed,
@@ -73,7 +73,7 @@ pub(super) async fn template(
     }
 }
 
-/// What is told until our part is applied again.
+/// Status message until our part is applied again.
 pub const TAKEN_BACK: &str = "what Asya has in the target's pod template was taken back; it is put there again after a pause (condition Conflict says what, and by whom)";
 
 fn comes_first(wait: Duration) -> Templated {
@@ -134,7 +134,7 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     let mut template = body["spec"]["template"].clone();
     let uid = &observed.actor.metadata.uid;
     if resolved.templated.as_ref().is_some_and(|it| !it.is_of(uid)) {
-        // A younger actor's, by the same field manager: it is written over (BIND-45).
+        // A younger actor's part, applied by the same field manager, is overwritten (BIND-45).
         without_ours(&mut template);
     }
     let limits: Vec<_> = limits.iter().map(ToString::to_string).collect();
@@ -208,7 +208,7 @@ fn not_written(
     ))
 }
 
-/// Gives up all that we have of a workload's pod template: it is then as before.
+/// Gives up everything we own in a workload's pod template, which restores it as it was before.
 pub(super) async fn release(
     context: &Context,
     observed: &Observed,
@@ -254,7 +254,7 @@ async fn send(
         .await
 }
 
-/// The first part that is not ours any more, and who has it now (CONF-8).
+/// Returns the first part we no longer own, and its current owner (CONF-8).
 async fn lost(
     context: &Context,
     observed: &Observed,

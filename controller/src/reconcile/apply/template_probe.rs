@@ -1,5 +1,5 @@
-//! A dry run of a pod as a pod template would make it with our part, before that is written (SAFE-39): a template whose
-//! pods the API server refuses leaves its workload in the middle of a rollout.
+//! Dry-runs a pod made from a pod template with our part, before that part is written (SAFE-39): a template whose pods
+//! the API server refuses leaves its workload in the middle of a rollout.
 
 use asya_shared::resolve::Family;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,13 +17,13 @@ use crate::reconcile::model::outcome::Templated;
 use crate::reconcile::observe::probe_pod::from_template;
 use crate::reconcile::plan::template::Proof;
 
-/// What the last dry run has shown, while the next is not due.
+/// Returns how the last dry run failed, while the next one is not due.
 pub(super) fn waits(context: &Context, observed: &Observed) -> Option<Templated> {
     let turn = context.bindings.probes.turn(observed.key());
     Some(told(&turn.failed?, turn.wait?))
 }
 
-/// Asks about a pod of this workload, which has our part already. Answers what keeps it from being written.
+/// Dry-runs a pod of this workload, whose template already includes our part. Returns what prevents the write.
 pub(super) async fn ask(
     context: &Context,
     observed: &Observed,
@@ -51,7 +51,8 @@ pub(super) async fn ask(
     Ok(Some(told(&failure, wait)))
 }
 
-/// Whether a pod of the target's, made now, would get the sidecar of the actor that the target changes hands to (BIND-45).
+/// Returns whether a new pod of the target would get the sidecar of the actor that the target is handed over to
+/// (BIND-45).
 pub(super) async fn holds(
     context: &Context,
     observed: &Observed,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{apply, ensure, parent, retired, roll, template, wake};
 use crate::broker::Depth;
-use crate::broker::depths::Told;
+use crate::broker::depths::ReportedDepth;
 use crate::cluster::impersonation::Applier;
 use crate::fault::{Error, Reason, Requeue};
 use crate::reconcile::model::binding::BindingSeen;
@@ -30,9 +30,9 @@ const MESSAGES: Depth = Depth {
     processing: 0,
 };
 
-/// QUE-20: nobody else forgets them where the health pass is switched off.
+/// QUE-20: nothing else forgets the counts if the health pass is switched off.
 #[tokio::test]
-async fn messages_of_an_actor_that_goes_are_not_told_of_the_next_one_of_its_name() {
+async fn recreated_actor_does_not_inherit_message_counts() {
     let context = context();
     let gone = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": []});
     let gone = observed(&actor(&gone, &spec(&json!({})), &json!({})));
@@ -40,12 +40,12 @@ async fn messages_of_an_actor_that_goes_are_not_told_of_the_next_one_of_its_name
     let plan = plan(&gone, Timestamp::now());
     let outcome = apply(&context, &gone, plan).await.unwrap();
     assert!(matches!(outcome, Outcome::Gone));
-    assert_eq!(context.depths.told(gone.key()), Told::AsBefore);
+    assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
 }
 
 /// QUE-20, FW-14
 #[tokio::test]
-async fn messages_of_an_actor_that_is_gone_are_forgotten() {
+async fn message_counts_of_a_missing_actor_are_forgotten() {
     let context = context();
     let gone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     context.depths.take(gone.key(), Some(MESSAGES));
@@ -55,12 +55,12 @@ async fn messages_of_an_actor_that_is_gone_are_forgotten() {
     };
     let again = reconcile(&context, gone.key(), attempt).await;
     assert_eq!(again.unwrap(), None);
-    assert_eq!(context.depths.told(gone.key()), Told::AsBefore);
+    assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
 }
 
 /// ROLL-2
 #[tokio::test]
-async fn who_is_left_alone_or_refused_in_the_midst_of_a_rollout_holds_up_no_other() {
+async fn paused_or_invalid_actor_frees_its_rollout_slot() {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let bound = json!({"transport": "mq", "workloadRef": target});
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
@@ -73,7 +73,7 @@ async fn who_is_left_alone_or_refused_in_the_midst_of_a_rollout_holds_up_no_othe
         context.rollout_slots.hold(seen.key(), Timestamp::MAX);
         assert!(!context.rollout_slots.has_room_for(&other, now));
         let plan = plan(&seen, now);
-        // Whatever else it would do, nobody answers.
+        // Other requests fail, because no API server responds; only the slot matters here.
         let _ = apply(&context, &seen, plan).await;
         assert!(
             context.rollout_slots.has_room_for(&other, now),
@@ -82,10 +82,10 @@ async fn who_is_left_alone_or_refused_in_the_midst_of_a_rollout_holds_up_no_othe
     }
 }
 
-/// The path of a write, and in whose name it came.
+/// Path of a write, and the user that it impersonates.
 type Asked = (String, Option<String>);
 
-/// An API server that grants everything, and remembers in whose name it was written to.
+/// An API server that accepts everything, and records which user each write impersonates.
 fn server(asked: &Arc<Mutex<Vec<Asked>>>) -> kube::Client {
     let asked = Arc::clone(asked);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -112,7 +112,7 @@ fn server(asked: &Arc<Mutex<Vec<Asked>>>) -> kube::Client {
 
 /// SAFE-34
 #[tokio::test]
-async fn targets_are_written_in_the_name_of_their_namespaces_account() {
+async fn targets_are_written_as_the_applier_of_their_namespace() {
     let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
     let mut context = context();
     context.client = server(&asked);
@@ -159,9 +159,9 @@ async fn targets_are_written_in_the_name_of_their_namespaces_account() {
 
 const ACTOR: &str = "/apis/asya.sh/v1alpha1/namespaces/ns/asyncactors/a";
 
-/// QUE-31: whatever was made for it, nobody would delete again.
+/// QUE-31: nothing would delete what was created for such an actor.
 #[tokio::test]
-async fn nothing_is_made_for_an_actor_that_is_gone_before_it_has_our_finalizer() {
+async fn nothing_is_created_for_an_actor_deleted_before_it_has_our_finalizer() {
     let context = context_with(|asked| {
         let gone =
             json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404});
@@ -228,7 +228,7 @@ async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
 
 /// SAFE-15, ROLL-4
 #[tokio::test]
-async fn slot_is_held_while_a_rollout_of_ours_gets_on_and_for_a_bounded_time() {
+async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() {
     const EVICTION: &str = "POST /api/v1/namespaces/ns/pods/web-1/eviction";
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let (hour, minute) = (Duration::from_hours(1), Duration::from_mins(1));
@@ -253,7 +253,7 @@ async fn slot_is_held_while_a_rollout_of_ours_gets_on_and_for_a_bounded_time() {
         (None, true, waits(runs), Some(minute * 10)),
         (Some(0), true, waits(runs), Some(hour)),
         (Some(36_000), true, waits(runs), Some(hour)),
-        // Somebody else's.
+        // A rollout that another controller started.
         (Some(300), false, waits(runs), None),
         (Some(300), true, waits(waiting), None),
         (Some(300), true, Rolling::Stall("text".to_owned()), None),
@@ -324,7 +324,7 @@ async fn retired_queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
 
 /// SAFE-36
 #[tokio::test]
-async fn workload_that_changes_with_the_installation_waits_for_its_turn_and_no_other() {
+async fn only_updates_caused_by_the_installation_wait_for_their_turn() {
     let context = context();
     let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let may_roll = |paced| ensure::may_roll(&context, &seen, (paced, &WorkloadStep::Create));
@@ -337,8 +337,8 @@ async fn workload_that_changes_with_the_installation_waits_for_its_turn_and_no_o
     assert!(!context.rollouts.begin(&other));
 }
 
-/// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or of nobody while the webhook has not
-/// heard of it.
+/// BIND-45: the API server admits pods of `web` with the sidecar of actor `older`, or (`pods_of_nobody`) with none
+/// while the webhook has not read that actor's status.
 fn pods_of_the_older(asked: &str) -> Option<(u16, Value)> {
     let annotations = json!({"asya.sh/injected-by": "older", "asya.sh/injected-hash": "part.0"});
     let containers = json!([{"name": "asya-runtime"}, {"name": "asya-sidecar"}]);
@@ -367,7 +367,7 @@ fn pods_of_nobody(asked: &str) -> Option<(u16, Value)> {
 
 /// BIND-45
 #[tokio::test]
-async fn template_changes_hands_only_when_its_pods_would_get_the_older_actors_sidecar() {
+async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sidecar() {
     let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let web = ObjectRef {
         api_version: "apps/v1".to_owned(),

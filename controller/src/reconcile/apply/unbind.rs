@@ -1,4 +1,4 @@
-//! Takes the sidecars of an actor that goes out of the pods of its target, a step at a time.
+//! Removes the sidecars of an actor being deleted from the pods of its target, one step at a time.
 
 use super::parent::{self, Ours};
 use super::roll::{evict, put};
@@ -11,7 +11,7 @@ use crate::reconcile::model::outcome::{Outcome, Rolled};
 use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
 use crate::telemetry::events::EventReason;
 
-/// Runs the plan. Answers what holds the actor; `None`: nothing of it is left in pods.
+/// Executes the plan. Returns what blocks the deletion; `None` once no pod needs to lose the sidecar.
 pub(super) async fn unbind(
     context: &Context,
     observed: &Observed,
@@ -90,9 +90,9 @@ pub(super) async fn unbind(
     }))
 }
 
-/// Nothing tells when another field manager lets go.
+/// Requeue interval: no watch reports that another field manager gave up a field.
 const REFUSED: std::time::Duration = std::time::Duration::from_secs(10);
-/// Until what was asked for, or what there is, shows.
+/// Requeue interval until the watches show our write or the current state.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// BIND-44

@@ -1,17 +1,17 @@
-//! Gives pods to a target that nobody scales any more (SO-6).
+//! Scales up a target that nothing scales any more (SO-6).
 
 use asya_shared::names::manager;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::json;
 
-use crate::binding::Standing;
+use crate::binding::KindAvailability;
 use crate::context::Context;
 use crate::fault::{Error, Fault, refused};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::steps::Wake;
 
-/// Where there are pods, or the object is gone, nothing is written.
+/// Writes nothing if the target already has replicas or no longer exists.
 pub(super) async fn wake(
     context: &Context,
     observed: &Observed,
@@ -19,7 +19,7 @@ pub(super) async fn wake(
 ) -> Result<Result<(), Fault>, Error> {
     let object = &wake.object;
     let kind = object.group_kind().into();
-    let Standing::Served(resource) = context.bindings.kinds.standing(&kind) else {
+    let KindAvailability::Served(resource) = context.bindings.kinds.standing(&kind) else {
         return Ok(Ok(()));
     };
     let namespace = &observed.key().namespace;

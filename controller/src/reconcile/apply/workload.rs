@@ -1,4 +1,4 @@
-//! Brings the workload to what is wanted.
+//! Reconciles the workload.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::reconcile::plan::plan_found;
 use crate::reconcile::plan::steps::WorkloadStep;
 use crate::record::WorkloadRecord;
 
-/// The workload as it was written, or why it is not what it should be.
+/// The workload as written, or why it is not in the wanted state.
 type Written = Result<Arc<WorkloadRecord>, Fault>;
 
-/// What came of making it.
+/// Result of creating the workload.
 enum Creation {
-    /// Nothing had its name.
+    /// No other object had its name.
     Tried(Written),
-    /// This has its name, and no watch has shown it.
+    /// This object has its name, and no watch has shown it yet.
     Taken(Child<WorkloadRecord>),
 }
 
-/// Runs the step.
+/// Executes the workload step.
 pub(super) async fn ensure_workload(
     context: &Context,
     observed: &Observed,
@@ -58,7 +58,7 @@ pub(super) async fn ensure_workload(
     Ok(())
 }
 
-/// Makes it where nothing has its name. What has it is left alone.
+/// Creates the workload if its name is free. An existing object is left alone.
 async fn create(
     context: &Context,
     observed: &Observed,
@@ -80,7 +80,7 @@ async fn create(
     refusal.map(Err).map(Creation::Tried)
 }
 
-/// Makes what was found what it should be, as far as the step says.
+/// Updates the found workload, as far as the step says.
 async fn bring(
     context: &Context,
     observed: &Observed,
@@ -98,7 +98,7 @@ async fn bring(
     apply(context, observed, own, found).await.map(Some)
 }
 
-/// What must be so before an apply, or else it would change more than it says.
+/// Transfers ownership of the object and its fields before an apply, which would otherwise change more than it states.
 async fn prepare_update(
     context: &Context,
     observed: &Observed,

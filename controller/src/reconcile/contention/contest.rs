@@ -1,4 +1,4 @@
-//! What a pass does about a contested field.
+//! What a reconcile does about a contested field.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use asya_shared::api::BindingConflict;
 use k8s_openapi::jiff::Timestamp;
 
 use super::history::{self, Forgiven};
-use super::{FieldView, Part, Specs, Step};
+use super::{FieldStep, FieldView, Part, Specs};
 
-/// What to do about a contested field.
+/// The decision for a contested field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldDecision {
-    /// Nothing: nobody contests it, or it is not needed.
+    /// Nothing: it is uncontested, or not needed.
     Over,
-    /// Nothing: it is as wanted, after losses; that is forgiven when it has stood for so long.
+    /// Nothing: it has the desired value again; its losses are forgotten if it still has it after this delay.
     Stands(Duration),
     /// It may be written.
     Write,
     /// It was taken back.
     Lost(Specs),
-    /// It is not written before this has passed.
+    /// Do not write it before this delay has passed.
     Wait(Duration),
-    /// It is not written any more.
+    /// Do not write it any more.
     Stop,
 }
 
 impl FieldDecision {
-    /// Decides about a field of the target with this uid, as its conflicts so far tell.
+    /// Decides for a field of the target with this UID, from the conflicts so far.
     pub fn of(
         (entries, uid, part): (&[BindingConflict], &str, Part),
         sight: FieldView,
@@ -34,18 +34,18 @@ impl FieldDecision {
         now: Timestamp,
     ) -> Self {
         match history::state(entries, uid, part).decide(sight, &specs, now) {
-            Step::Rest => match history::forgiven(entries, uid, part, now) {
+            FieldStep::Rest => match history::forgiven(entries, uid, part, now) {
                 Forgiven::Now => Self::Over,
                 Forgiven::In(wait) => Self::Stands(wait),
             },
-            Step::Write => Self::Write,
-            Step::Lost => Self::Lost(specs),
-            Step::Wait(wait) => Self::Wait(wait),
-            Step::Stop => Self::Stop,
+            FieldStep::Write => Self::Write,
+            FieldStep::Lost => Self::Lost(specs),
+            FieldStep::Wait(wait) => Self::Wait(wait),
+            FieldStep::Stop => Self::Stop,
         }
     }
 
-    /// Whether it was taken back, and is not written for now.
+    /// Whether it was taken back and must not be written for now.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Wait(_) | Self::Stop)
     }

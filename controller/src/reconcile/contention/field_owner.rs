@@ -1,4 +1,4 @@
-//! Who took a field back, as far as `managedFields` tell (CONF-7, CONF-8).
+//! Identifies who took a field back, as far as `managedFields` show it (CONF-7, CONF-8).
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -8,33 +8,33 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::{Map, Value};
 
-/// What the names of all our field managers begin with.
+/// The prefix of all our field managers.
 const OURS: &str = "asya-operator/";
-/// Whoever owns no more than `spec` or `metadata` around a field is anybody.
+/// The depth from which a common parent identifies a rival: any manager may own fields below `spec` or `metadata`.
 const NEAREST: usize = 2;
-/// What the API server calls a field that an unforced apply may not have.
+/// The API server's reason for a field on which an unforced apply conflicts.
 const OWNED: &str = "FieldManagerConflict";
 
-/// One step of the path of a field.
+/// One step of a field's path.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Segment {
     /// A field of an object, or a key of a map.
     Field(String),
-    /// An item of a list, by the fields that tell it from others.
+    /// A list item, identified by its key fields.
     Item(Value),
 }
 
 impl Segment {
-    /// The path of a field below others.
+    /// A path that consists of plain fields.
     pub fn path(fields: &[&str]) -> Vec<Self> {
         let fields = fields.iter();
         fields.map(|it| Self::Field((*it).to_owned())).collect()
     }
 
-    /// A path as users name it.
+    /// Formats a path for users.
     pub fn text(path: &[Self]) -> String {
         let steps = path.iter().map(|segment| match segment {
-            // Keys of labels and annotations have dots of their own.
+            // Keys of labels and annotations contain dots themselves.
             Self::Field(name) if name.contains(['.', '/']) => format!("[{name}]"),
             Self::Field(name) => format!(".{name}"),
             Self::Item(keys) => {
@@ -47,11 +47,11 @@ impl Segment {
         text.trim_start_matches('.').to_owned()
     }
 
-    /// What stands below this step in a set of fields.
+    /// The part of a field set below this step.
     fn below<'a>(&self, set: &'a Map<String, Value>) -> Option<&'a Map<String, Value>> {
         let found = match self {
             Self::Field(name) => set.get(&format!("f:{name}")),
-            // The keys of an item are JSON in a key: their order is not ours.
+            // The keys of an item are JSON within a map key, in any order.
             Self::Item(keys) => set
                 .iter()
                 .find(|(step, _)| {
@@ -67,11 +67,10 @@ impl Segment {
 /// Another field manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rival {
-    /// Its name.
     pub manager: String,
-    /// Update or Apply, where that is known.
+    /// `Update` or `Apply`, if known.
     pub operation: Option<String>,
-    /// Whether it has the field now; else it only wrote what is around it.
+    /// Whether it owns the field now; otherwise it only owns something around it.
     pub has_it: bool,
 }
 
@@ -88,8 +87,8 @@ impl fmt::Display for Rival {
     }
 }
 
-/// The rival for the field at `path`. Of those that own it the newest; where nobody does, because it was removed, the
-/// newest that owns its nearest parent: whoever only removes fields leaves no trace of its own.
+/// The rival for the field at `path`: the newest manager that owns it. If none does because the field was removed, the
+/// newest that owns its nearest parent: a manager that only removes fields leaves no trace.
 pub fn of(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Rival> {
     let mut others: Vec<_> = entries
         .iter()
@@ -100,7 +99,7 @@ pub fn of(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Rival> {
     if let Some(owner) = others.iter().find(|it| reach(it) == Reach::Field) {
         return Some(rival(owner, true));
     }
-    // A controller's status carries fields that it does not decide.
+    // Ignore subresources: a status update carries fields that its controller does not decide.
     others.retain(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
     let depths = others.iter().map(|entry| match reach(entry) {
         Reach::Field => path.len(),
@@ -114,7 +113,7 @@ pub fn of(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Rival> {
         .map(|entry| rival(entry, false))
 }
 
-/// When the newest of those that own the field at `path` wrote last; `None`: nobody but us owns it.
+/// When the newest other owner of the field at `path` last wrote; `None`: nobody but us owns it.
 pub fn written_at(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Timestamp> {
     let others = entries.iter();
     let others = others.filter(|entry| !manager(entry).starts_with(OURS));
@@ -124,7 +123,7 @@ pub fn written_at(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Ti
         .max()
 }
 
-/// When `manager` applied an object last.
+/// When `manager` last applied an object.
 pub fn applied_at(entries: &[ManagedFieldsEntry], manager: &str) -> Option<Timestamp> {
     let ours = entries.iter().find(|entry| is_applied_by(entry, manager))?;
     Some(ours.time.as_ref()?.0)
@@ -134,8 +133,8 @@ fn is_applied_by(entry: &ManagedFieldsEntry, manager: &str) -> bool {
     entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
 }
 
-/// The first field of an object as we apply it that `manager`, who applied it, does not own any more. What is in lists
-/// is not told apart.
+/// The first field of `wanted`, which `manager` applied, that it no longer owns. Fields within lists are not
+/// distinguished.
 pub fn missing(
     entries: &[ManagedFieldsEntry],
     manager: &str,
@@ -144,7 +143,7 @@ pub fn missing(
     first_missing(entries, manager, leaves(wanted))
 }
 
-/// The first of these fields that `manager`, who applied them, does not own any more.
+/// The first of `paths`, which `manager` applied, that it no longer owns.
 pub fn first_missing(
     entries: &[ManagedFieldsEntry],
     manager: &str,
@@ -155,7 +154,7 @@ pub fn first_missing(
     paths.into_iter().find(|path| !owned(path))
 }
 
-/// The paths of an object's fields, those left out that nobody owns.
+/// The paths of an object's fields, except those that nobody owns.
 fn leaves(object: &Value) -> Vec<Vec<Segment>> {
     let mut open = vec![(Vec::new(), object)];
     let mut leaves = Vec::new();
@@ -174,7 +173,7 @@ fn leaves(object: &Value) -> Vec<Vec<Segment>> {
     leaves
 }
 
-/// The rivals that an API server names when it refuses an unforced apply; `None`: it refuses for another reason.
+/// The rivals that the API server names when it rejects an unforced apply; `None`: it rejects for another reason.
 pub fn of_refusal(status: &Status) -> Option<Vec<(String, Rival)>> {
     let causes = &status.details.as_ref()?.causes;
     let owned = causes.iter().filter(|cause| cause.reason == OWNED);
@@ -187,7 +186,7 @@ pub fn of_refusal(status: &Status) -> Option<Vec<(String, Rival)>> {
                 operation: None,
                 has_it: true,
             };
-            // An item of a list is named as by [`Segment::text`].
+            // Format list items as [`Segment::text`] does.
             let field = cause.field.replace("[name=\"", "[").replace("\"]", "]");
             (field.trim_start_matches('.').to_owned(), rival)
         })
@@ -197,9 +196,9 @@ pub fn of_refusal(status: &Status) -> Option<Vec<(String, Rival)>> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// It owns the field, or what the field is a part of as a whole.
+    /// It owns the field, or a parent of it as a whole.
     Field,
-    /// It owns something below so many steps of the path.
+    /// It owns something below this many steps of the path.
     Parent(usize),
 }
 
@@ -208,7 +207,7 @@ fn reach(entry: &ManagedFieldsEntry, path: &[Segment]) -> Reach {
         return Reach::Parent(0);
     };
     for (depth, segment) in path.iter().enumerate() {
-        // An atomic list or map stands for all that is in it.
+        // An atomic list or map covers everything in it.
         if depth > 0 && set.is_empty() {
             return Reach::Field;
         }

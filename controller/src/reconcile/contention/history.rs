@@ -1,4 +1,4 @@
-//! The states of contested fields as they stand in an actor's status, and what users are told of them (CONF-6, CONF-9).
+//! The contention states in an actor's status, and what is reported of them to users (CONF-6, CONF-9).
 
 use std::time::Duration;
 
@@ -11,37 +11,35 @@ use super::{Losses, Part, Specs, State};
 const HELD: &str = "Held";
 const WAITING: &str = "Waiting";
 const STOPPED: &str = "Stopped";
-/// A field that has stood for so long after a loss is nobody's any more but ours; longer than any wait.
+/// Losses are forgotten after this long without another one; longer than any backoff.
 const FORGIVEN: Duration = Duration::from_mins(15);
 const UNKNOWN: &str = "another field manager (unknown)";
 
-/// What a pass made of a field.
+/// What happened to a field in a reconcile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldEvent {
-    /// Nobody needs it.
+    /// Nothing needs it.
     Needless,
-    /// It was written.
     Written,
-    /// It was taken back.
     Lost(FieldLoss),
 }
 
-/// A field was taken back.
+/// The loss of a field to another manager.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldLoss {
-    /// Its path.
+    /// Path of the field.
     pub field: String,
-    /// What has it, as Kind/name.
+    /// The object that has it, as Kind/name.
     pub object: String,
-    /// By whom; `None`: nobody knows.
+    /// Who took it back; `None`: unknown.
     pub rival: Option<String>,
-    /// The specs of now.
+    /// The current specs.
     pub specs: Specs,
-    /// No further try is made, whatever the number of losses.
+    /// Give up now, whatever the number of losses.
     pub last: bool,
 }
 
-/// How a field of the target with this uid stands.
+/// The contention state of a field of the target with this UID.
 pub fn state(entries: &[BindingConflict], uid: &str, part: Part) -> State {
     let found = entries
         .iter()
@@ -49,16 +47,16 @@ pub fn state(entries: &[BindingConflict], uid: &str, part: Part) -> State {
     found.map(State::of).unwrap_or_default()
 }
 
-/// When losses in a row are forgotten, because the field has stood ever since.
+/// When consecutive losses are forgotten, because the field has kept the desired value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forgiven {
-    /// There are none, or it has stood for long.
+    /// There are none, or the field has kept it for long enough.
     Now,
-    /// When it has stood for so long.
+    /// If the field keeps it for this much longer.
     In(Duration),
 }
 
-/// Whether losses of a field that stands are forgotten.
+/// When the losses of a field with the desired value are forgotten.
 pub fn forgiven(entries: &[BindingConflict], uid: &str, part: Part, now: Timestamp) -> Forgiven {
     let mut entries = entries.iter();
     let found = entries.find(|it| it.part == part.name() && it.uid == uid);
@@ -73,7 +71,7 @@ pub fn forgiven(entries: &[BindingConflict], uid: &str, part: Part, now: Timesta
     }
 }
 
-/// The entries after a pass: those of the target with this uid; `None`: nobody knows it just now.
+/// The entries after a reconcile: those of the target with this UID; `None`: it is unknown right now.
 pub fn follow(
     before: &[BindingConflict],
     uid: Option<&str>,
@@ -100,7 +98,7 @@ pub fn follow(
     entries
 }
 
-/// The entries of who needs no field any more.
+/// The entries when no field is needed any more.
 pub fn at_rest(before: &[BindingConflict]) -> Vec<BindingConflict> {
     let mut entries = before.to_vec();
     for entry in &mut entries {
@@ -109,7 +107,7 @@ pub fn at_rest(before: &[BindingConflict]) -> Vec<BindingConflict> {
     entries
 }
 
-/// `None`: there is nothing to remember.
+/// The entry after `news`; `None`: there is nothing to remember.
 fn entry(
     before: Option<&BindingConflict>,
     (uid, part): (&str, Part),
@@ -142,7 +140,7 @@ fn entry(
     Some(entry)
 }
 
-/// Entries of which a pass has booked a loss.
+/// The entries for which a reconcile has recorded a loss.
 pub fn losses<'a>(
     before: &'a [BindingConflict],
     after: &'a [BindingConflict],
@@ -155,20 +153,20 @@ pub fn losses<'a>(
     })
 }
 
-/// Losses of all fields together.
+/// The number of losses of all fields.
 pub fn count(entries: &[BindingConflict]) -> i64 {
     entries
         .iter()
         .fold(0, |sum, it| sum.saturating_add(it.count))
 }
 
-/// When the last of them was.
+/// Time of the latest loss.
 pub fn last(entries: &[BindingConflict]) -> Option<Time> {
     let times = entries.iter().filter_map(|it| it.last_time.clone());
     times.max_by_key(|it| it.0)
 }
 
-/// Conflicts that are not over, for people (CONF-9); `evicts`: pods that no annotation rolls are evicted.
+/// Message about unresolved conflicts (CONF-9); `evicts`: pods that no annotation rolls are evicted.
 pub fn told(entries: &[BindingConflict], evicts: bool) -> Option<String> {
     let told = entries
         .iter()
@@ -178,7 +176,7 @@ pub fn told(entries: &[BindingConflict], evicts: bool) -> Option<String> {
     (!told.is_empty()).then(|| told.join("\n"))
 }
 
-/// What is told of one of them.
+/// Message about one of them.
 pub fn text(entry: &BindingConflict, part: Part, evicts: bool) -> String {
     let rival = entry.rival.as_deref().unwrap_or(UNKNOWN);
     let times = match State::of(entry).losses() {
@@ -215,7 +213,7 @@ pub fn text(entry: &BindingConflict, part: Part, evicts: bool) -> String {
         (Part::Replicas, false) => {
             "the autoscaler sets it again; let that manager leave the number of replicas alone, or set spec.scaling.enabled to false"
         }
-        // Told by its own rules, since what is ours is never left to others.
+        // [`super::restoring`] reports these, since what is ours is never left to others.
         (Part::Workload, _) => "it is restored",
         (Part::ScaledObject, true) => {
             "it is not written any more, so KEDA scales by what stands there; change spec.scaling of the actor instead, which also begins anew"
@@ -228,13 +226,13 @@ pub fn text(entry: &BindingConflict, part: Part, evicts: bool) -> String {
     format!("{object}: {field} was lost{times} to {rival}; {then}")
 }
 
-/// The part that an entry is about; `None`: another release wrote it.
+/// The part that an entry is about; `None`: another release wrote the entry.
 pub fn part_of(entry: &BindingConflict) -> Option<Part> {
     Part::ALL.into_iter().find(|it| it.name() == entry.part)
 }
 
 impl State {
-    /// As an entry tells it. What no entry of ours tells is none.
+    /// Reads the state from an entry; anything that we would not have written is [`State::Idle`].
     fn of(entry: &BindingConflict) -> Self {
         let losses = Losses::new(entry.losses);
         let until = entry.retry_time.as_ref().map(|it| it.0);
@@ -271,7 +269,7 @@ impl State {
     }
 }
 
-/// As status tells times.
+/// Truncates to the resolution of timestamps in status.
 fn to_the_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -1,7 +1,7 @@
-//! How soon an object of ours is restored that others change (WRK-8). What is changed by hand is undone at once; who
-//! changes it again and again meets an operator that takes its time, for two that write in turn would never end.
+//! How soon drift of our own objects is restored (WRK-8). Manual changes are undone at once. Repeated changes meet a
+//! growing backoff, because two writers that undo each other would never stop.
 //!
-//! It stands in status as the conflicts of a binding do, so that a restart takes up the pause where it was.
+//! The state is in status, like the conflicts of a binding, so that a restart resumes the backoff.
 
 use std::time::Duration;
 
@@ -11,39 +11,38 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Part;
 
-/// Changes by hand come singly: so many in a row are undone at once.
+/// Manual changes come one at a time: this many in a row are undone at once.
 const QUICK: i32 = 5;
 const LONGEST: Duration = Duration::from_mins(5);
-/// Left alone for so long, an object is not fought over any more.
+/// Contention over an object ends after this long without a change.
 const PEACE: Duration = Duration::from_mins(15);
 const WAITING: &str = "Waiting";
 const UNKNOWN: &str = "another field manager (unknown)";
 
-/// What to do about an object of ours that somebody has changed.
+/// What to do about drift of an object of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restoring {
-    /// Restore it.
+    /// Restore it now.
     Now,
-    /// Leave it as it is until this has passed.
+    /// Leave it as it is for this long.
     In(Duration),
 }
 
-/// What somebody has changed, and was restored.
+/// Drift that was restored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Restored {
     /// The kind of object.
     pub part: Part,
-    /// Its uid.
     pub uid: String,
     /// The object, as Kind/name.
     pub object: String,
     /// The path of the field.
     pub field: String,
-    /// By whom; `None`: nobody knows.
+    /// Who changed it; `None`: unknown.
     pub rival: Option<String>,
 }
 
-/// Decides about the object with this uid.
+/// Decides for the object with this UID.
 pub fn decide(entries: &[BindingConflict], (uid, part): (&str, Part), now: Timestamp) -> Restoring {
     let found = entries.iter().find(|it| is_of(it, uid, part));
     let until = found.and_then(|it| it.retry_time.as_ref());
@@ -53,7 +52,7 @@ pub fn decide(entries: &[BindingConflict], (uid, part): (&str, Part), now: Times
     }
 }
 
-/// The entries after a pass that has restored these, each of which is what is to be told of its kind of object.
+/// The entries after a reconcile that has restored these; each replaces the entry for its kind of object.
 pub fn follow(
     before: &[BindingConflict],
     restored: &[Restored],
@@ -108,14 +107,14 @@ fn lost(
     }
 }
 
-/// From one restoration to the next.
+/// Backoff from one restoration to the next.
 fn pause(losses: i32, base: Duration) -> Option<Duration> {
     let more = u32::try_from(losses.checked_sub(QUICK)?).ok()?;
     let factor = 1_u32 << more.saturating_add(1).min(16);
     Some(base.saturating_mul(factor).min(LONGEST))
 }
 
-/// When an object that has been fought over will have been left alone for long enough; `None`: it was.
+/// Time until a contested object has been left alone for long enough; `None`: it has.
 fn peace_in(entry: &BindingConflict, now: Timestamp) -> Option<Duration> {
     let last = entry.last_time.as_ref().filter(|_| entry.losses > 0)?;
     let until = last.0.checked_add(PEACE).ok()?;
@@ -123,13 +122,13 @@ fn peace_in(entry: &BindingConflict, now: Timestamp) -> Option<Duration> {
     wait.filter(|wait| *wait > Duration::ZERO)
 }
 
-/// When there is something to be told of these entries again.
+/// Time until the message about these entries changes.
 pub fn again(entries: &[BindingConflict], now: Timestamp) -> Option<Duration> {
     let told = entries.iter().filter(|it| it.state == WAITING);
     told.filter_map(|it| peace_in(it, now)).min()
 }
 
-/// Objects that are restored again and again, for people.
+/// Message about objects that are restored again and again.
 pub fn told(entries: &[BindingConflict], base: Duration) -> Option<String> {
     let told = entries.iter().filter(|it| it.state == WAITING);
     let told: Vec<_> = told.map(|it| text(it, base)).collect();
@@ -185,7 +184,7 @@ mod tests {
         decide(entries, ("uid", Part::Workload), at(second))
     }
 
-    /// WRK-8: who changes it back each second costs 14 writes in the first 20 minutes, then 12 an hour.
+    /// A manager that changes it back every second costs 14 writes in the first 20 minutes, then 12 an hour (WRK-8).
     #[test]
     fn a_duel_slows_down_to_a_write_in_five_minutes() {
         let mut entries = Vec::new();
@@ -216,7 +215,7 @@ mod tests {
 
     /// WRK-4, WRK-8
     #[test]
-    fn what_is_changed_now_and_then_is_undone_at_once_and_told_nobody() {
+    fn occasional_drift_is_restored_at_once_and_not_reported() {
         let mut entries = Vec::new();
         for turn in 0..50 {
             let now = turn * 15 * 60;
@@ -229,7 +228,7 @@ mod tests {
 
     /// WRK-8
     #[test]
-    fn an_object_that_is_left_alone_is_forgiven_and_a_new_one_has_no_past() {
+    fn losses_are_forgotten_in_time_and_do_not_affect_a_new_object() {
         let mut entries = Vec::new();
         for second in 0..6 {
             entries = follow(&entries, &[scaled()], BASE, at(second));

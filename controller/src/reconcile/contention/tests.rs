@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{FieldView, LONGEST, Losses, Specs, State, Step};
+use super::{FieldStep, FieldView, LONGEST, Losses, Specs, State};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -19,7 +19,7 @@ fn specs(generation: i64, target: &str) -> Specs {
     }
 }
 
-/// A field that is needed: whether we wrote it, and whether it stands.
+/// A needed field: whether we wrote it, and whether it has the desired value.
 fn seen(written: bool, stands: bool) -> FieldView {
     FieldView {
         needed: true,
@@ -30,42 +30,46 @@ fn seen(written: bool, stands: bool) -> FieldView {
 
 /// CONF-2, CONF-5, CONF-6
 #[test]
-fn what_is_done_about_a_field_depends_on_what_became_of_it_before() {
+fn decision_depends_on_the_contention_state() {
     let (idle, held) = (State::Idle, State::Held(losses(2)));
     let waiting = State::Waiting(losses(2), at(100));
     let stopped = State::Stopped(specs(1, "spec"));
-    let wait = |seconds| Step::Wait(Duration::from_secs(seconds));
+    let wait = |seconds| FieldStep::Wait(Duration::from_secs(seconds));
     for (state, written, now, wanted) in [
-        (&idle, false, 50, Step::Write),
-        (&idle, true, 50, Step::Lost),
-        (&held, false, 50, Step::Write),
-        (&held, true, 50, Step::Lost),
+        (&idle, false, 50, FieldStep::Write),
+        (&idle, true, 50, FieldStep::Lost),
+        (&held, false, 50, FieldStep::Write),
+        (&held, true, 50, FieldStep::Lost),
         (&waiting, true, 50, wait(50)),
         (&waiting, false, 99, wait(1)),
-        (&waiting, false, 100, Step::Write),
-        (&waiting, true, 101, Step::Write),
-        (&stopped, true, 50, Step::Stop),
-        (&stopped, false, 5000, Step::Stop),
+        (&waiting, false, 100, FieldStep::Write),
+        (&waiting, true, 101, FieldStep::Write),
+        (&stopped, true, 50, FieldStep::Stop),
+        (&stopped, false, 5000, FieldStep::Stop),
     ] {
         let decide = |sight| state.decide(sight, &specs(1, "spec"), at(now));
         let row = format!("{state:?}, written {written}, at {now}");
         assert_eq!(decide(seen(written, false)), wanted, "{row}");
-        assert_eq!(decide(seen(written, true)), Step::Rest, "{row}: it stands");
+        assert_eq!(
+            decide(seen(written, true)),
+            FieldStep::Rest,
+            "{row}: it stands"
+        );
         let needless = FieldView {
             needed: false,
             ..seen(written, false)
         };
-        assert_eq!(decide(needless), Step::Rest, "{row}: nobody needs it");
+        assert_eq!(decide(needless), FieldStep::Rest, "{row}: nobody needs it");
     }
     for other in [specs(2, "spec"), specs(1, "other")] {
         let step = stopped.decide(seen(false, false), &other, at(50));
-        assert_eq!(step, Step::Write, "{other:?}");
+        assert_eq!(step, FieldStep::Write, "{other:?}");
     }
 }
 
 /// CONF-6
 #[test]
-fn waits_double_with_each_loss_and_the_fifth_ends_the_tries() {
+fn backoff_doubles_with_each_loss_and_the_fifth_gives_up() {
     let base = Duration::from_secs(5);
     let mut state = State::Idle;
     for (number, seconds) in [(1, 10), (2, 20), (3, 40), (4, 80)] {

@@ -1,4 +1,4 @@
-//! What an actor asks for whose workload another controller makes.
+//! The desired state of an actor whose workload another controller manages.
 
 use asya_shared::api::{BindingInForce, BindingRollout, BindingStrategy};
 use asya_shared::config::Transport;
@@ -9,24 +9,24 @@ use crate::context::Installation;
 use crate::fault::{Fault, Reason};
 use crate::record::ActorRecord;
 
-/// A binding.
+/// The desired state of a binding.
 #[derive(Debug)]
 pub struct Bound {
-    /// Why nothing may be bound there.
+    /// Why the binding is not allowed in these namespaces.
     pub misplaced: Option<Fault>,
     /// How the sidecar gets into pods.
     pub strategy: BindingStrategy,
-    /// When pods that ran before get it.
+    /// When pods that started before the binding get it.
     pub rollout: BindingRollout,
-    /// Whether no pod is to start without it.
+    /// Whether no pod may start without it.
     pub required: bool,
-    /// Whether where the model answers is said by the actor itself.
+    /// Whether the actor itself gives the URL of the model server.
     pub has_url: bool,
-    /// Whether the queue is to decide the number of pods.
+    /// Whether the queue scales the target.
     pub scales: bool,
-    /// What pods say that have what they should; `None` for a kind that cannot be bound.
+    /// The hash that pods with the desired sidecar carry; `None` for a kind that cannot be bound.
     pub injected_hash: Option<String>,
-    /// What stands in the target's pod template, with strategy Template.
+    /// Our part of the target's pod template, with strategy Template.
     pub plan: Option<Box<BoundPlan>>,
 }
 

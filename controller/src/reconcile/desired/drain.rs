@@ -1,4 +1,4 @@
-//! Whether an actor that is being deleted may go, where it goes only with an empty queue (QUE-40).
+//! Whether an actor that is being deleted may be torn down, if that requires an empty queue (QUE-40).
 
 use std::time::Duration;
 
@@ -8,75 +8,71 @@ use k8s_openapi::jiff::Timestamp;
 use crate::broker::Depth;
 use crate::fault::Fault;
 
-/// How far the deletion is that waits for an empty queue.
+/// Progress of a deletion that waits for an empty queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Drain {
-    /// A queue holds messages, or nobody can tell: nothing is taken down.
+    /// A queue holds messages, or may hold some: tear nothing down.
     Works(Held),
-    /// No messages were seen. Status says so first, because the webhook reads it, and after this time no messages
-    /// must be seen again: counts lag.
+    /// No messages were seen. Counts lag, so none must be seen again after this delay. Status says so first, because
+    /// the webhook reads it.
     Confirms(Duration),
-    /// There are no messages: the actor goes.
+    /// There are no messages: tear the actor down.
     Empty,
-    /// The namespace is being deleted, which nobody may hold up: queues that may hold messages stay.
+    /// The namespace is being deleted, which must not be held up: queues that may hold messages stay.
     Abandoned {
-        /// The namespace.
+        /// UID of the namespace.
         namespace_uid: Option<String>,
-        /// What stays.
+        /// The queues that stay.
         held: Held,
     },
 }
 
-/// The queues that hold an actor.
+/// The queues that hold up the deletion of an actor.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Held {
-    /// Those with messages.
+    /// Queues with messages.
     pub full: Vec<(QueueStatus, Depth)>,
-    /// Those that could not be looked at, by name.
+    /// Queues whose messages are unknown.
     pub unseen: Vec<QueueStatus>,
-    /// Why the first of these could not.
+    /// Why the first of these is unknown.
     pub fault: Option<Fault>,
 }
 
-/// A queue of an actor that goes.
+/// A queue of an actor that is being deleted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// The queue.
     pub queue: QueueStatus,
-    /// Its messages.
     pub messages: Messages,
 }
 
 /// What is known of a queue's messages.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Messages {
-    /// There is no such queue, or it is another actor's.
+    /// The queue does not exist, or belongs to another actor.
     NoQueue,
-    /// So many.
     Known(Depth),
     /// The broker has not counted them yet.
     Uncounted,
-    /// The broker does not say.
+    /// The broker did not report them.
     Unknown(Fault),
 }
 
-/// All that decides.
-pub struct Facts<'a> {
-    /// Every queue that is to go with the actor.
+/// Inputs to [`decide`].
+pub struct DrainFacts<'a> {
+    /// Every queue to delete with the actor.
     pub queues: &'a [Counted],
-    /// Since when status says that the deletion does not wait any more.
+    /// Since when status says that the deletion no longer waits.
     pub released: Option<Timestamp>,
-    /// How much the counts lag behind.
+    /// How far counts lag behind.
     pub lag: Duration,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// Decides for a namespace that stays.
-pub fn decide(facts: &Facts<'_>) -> Drain {
+/// Decides for an actor whose namespace is not being deleted.
+pub fn decide(facts: &DrainFacts<'_>) -> Drain {
     let held = Held::of(facts.queues);
-    // Once the pods go, a broker that does not answer does not bring them back: the queue itself is still deleted
-    // only if it is empty.
+    // After release, a broker that does not answer brings no pods back: the queue itself is still deleted only if it is
+    // empty.
     let unsure = !held.unseen.is_empty() && facts.released.is_none();
     if !held.full.is_empty() || unsure {
         return Drain::Works(held);
@@ -91,8 +87,8 @@ pub fn decide(facts: &Facts<'_>) -> Drain {
     }
 }
 
-/// Whether pods of a target may be replaced to give them the sidecar. Not while the actor is going and some have it:
-/// the deletion has raised the generation, which would start a rollout again that was given up.
+/// Whether a target's pods may be replaced to inject the sidecar. Not while the actor is draining and some have it: the
+/// deletion has raised the generation, which would restart a rollout that was given up.
 pub fn may_roll(drain: Option<&Drain>, injected: i32) -> bool {
     !matches!(drain, Some(Drain::Works(_))) || injected == 0
 }
@@ -116,7 +112,7 @@ impl Held {
         held
     }
 
-    /// What they hold, for messages.
+    /// Describes what they hold, for messages.
     pub fn text(&self) -> String {
         let full = self.full.iter().map(|(queue, depth)| {
             let QueueStatus {
@@ -139,7 +135,7 @@ impl Held {
     }
 }
 
-/// A number of messages in words.
+/// Formats a number of messages.
 pub fn text(depth: Depth) -> String {
     let Depth { queued, processing } = depth;
     let all = queued.saturating_add(processing);

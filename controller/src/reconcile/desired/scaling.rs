@@ -1,4 +1,4 @@
-//! What makes KEDA scale what an actor asks for.
+//! KEDA's objects for an actor.
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, QueueStatus};
 use asya_shared::config::Transport;

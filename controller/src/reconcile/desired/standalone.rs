@@ -1,4 +1,4 @@
-//! The objects of an actor whose workload we make.
+//! The desired objects of an actor whose workload we manage.
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, Workload, WorkloadKind};
 use asya_shared::applied::HashedManifest;
@@ -13,25 +13,24 @@ use super::scaling::scaling_of;
 use crate::context::Installation;
 use crate::record::ActorRecord;
 
-/// The objects of an actor whose workload we make.
+/// The desired objects of an actor whose workload we manage.
 #[derive(Debug)]
 pub struct Standalone {
-    /// Kind of the workload.
     pub kind: WorkloadKind,
-    /// The `ServiceAccount` by which its pods assume their IAM role, if they have one.
+    /// The `ServiceAccount` with which its pods assume their IAM role, if they have one.
     pub service_account: Option<HashedManifest>,
     /// The workload, as it is applied.
     pub workload: WorkloadObject,
-    /// What makes KEDA scale it, or why KEDA cannot be told of the queue yet; `None` while scaling is off.
+    /// KEDA's objects, or why the queue cannot be described to KEDA yet; `None` while scaling is off.
     pub scaling: Option<Result<ScalingObjects, Untriggerable>>,
 }
 
-/// What they are made from.
+/// Inputs to build them.
 pub(super) struct Inputs<'a> {
     pub(super) installation: &'a Installation,
     pub(super) actor: &'a ActorRecord,
     pub(super) previous: &'a AsyncActorStatus,
-    /// The workload is still being scaled, wanted or not.
+    /// Whether the workload is still being scaled, desired or not.
     pub(super) scaled: bool,
     pub(super) spec: &'a AsyncActorSpec,
     pub(super) template: &'a Workload,
@@ -76,8 +75,8 @@ impl Inputs<'_> {
     }
 }
 
-/// WRK-3: as long as an autoscaler drives the workload, the number of its pods is not ours.
-/// One that is made again goes on with as many pods as there should be.
+/// While an autoscaler scales the workload, `spec.replicas` is not ours. A recreated workload starts with the last
+/// desired number of pods (WRK-3).
 fn replicas(
     spec: &AsyncActorSpec,
     template: &Workload,

@@ -16,7 +16,7 @@ fn limits(names: &[&str]) -> BTreeSet<Box<str>> {
     names.iter().map(|name| (*name).into()).collect()
 }
 
-/// What is known where no quota asks for limits.
+/// What is known in a namespace without quotas on limits.
 fn known<'a>(before: Option<&'a InjectionStatus>, limits: &'a BTreeSet<Box<str>>) -> Known<'a> {
     Known {
         before,
@@ -47,7 +47,7 @@ fn gate(status: Option<&InjectionStatus>) -> Gate {
 
 /// SAFE-1
 #[test]
-fn new_binding_is_closed_until_a_dry_run_succeeds_and_closes_with_the_first_refusal() {
+fn gate_opens_with_the_first_passed_dry_run_and_closes_with_the_first_refusal() {
     let none = limits(&[]);
     let begun = known(None, &none).after(&Probed::Untried, true, now());
     assert_eq!(gate(begun.as_ref()), Gate::Unproved);
@@ -70,9 +70,9 @@ fn new_binding_is_closed_until_a_dry_run_succeeds_and_closes_with_the_first_refu
     assert_eq!(gate(open.as_ref()), Gate::Open);
 }
 
-/// SAFE-1: going back to a spec that was admitted needs no dry run before pods get the sidecar.
+/// SAFE-1: returning to a spec that was admitted needs no new dry run before pods get the sidecar.
 #[test]
-fn refusal_of_another_part_leaves_what_was_proved() {
+fn refusal_of_another_part_keeps_the_proof() {
     let none = limits(&[]);
     let earlier = InjectionStatus {
         proved: Some("earlier".to_owned()),
@@ -85,7 +85,7 @@ fn refusal_of_another_part_leaves_what_was_proved() {
 
 /// SAFE-3
 #[test]
-fn binding_of_an_earlier_release_stays_open_until_a_dry_run_tells_otherwise() {
+fn gate_of_an_earlier_release_stays_open_until_a_dry_run_is_refused() {
     let none = limits(&[]);
     let known = |injected| Known {
         injected,
@@ -109,9 +109,9 @@ fn binding_of_an_earlier_release_stays_open_until_a_dry_run_tells_otherwise() {
     );
 }
 
-/// SAFE-1, SAFE-3: as where an actor is deleted and created again, and the pods of its target were left alone.
+/// SAFE-1, SAFE-3: for example after an actor was deleted and created again while the target's pods kept running.
 #[test]
-fn pods_that_run_with_the_part_of_today_prove_it_for_a_new_binding() {
+fn running_pods_with_the_current_part_prove_it_for_a_new_binding() {
     let none = limits(&[]);
     let known = |before, admitted| Known {
         admitted,
@@ -143,9 +143,9 @@ fn pods_that_run_with_the_part_of_today_prove_it_for_a_new_binding() {
     assert_eq!(still, refused, "what was refused last counts");
 }
 
-/// SAFE-4: one whose status says that it was refused is not proved by pods that are older than that.
+/// SAFE-4: running pods older than a refusal do not prove the refused part.
 #[test]
-fn pods_that_run_do_not_open_a_gate_that_a_refusal_closed() {
+fn running_pods_do_not_reopen_a_gate_closed_by_a_refusal() {
     let none = limits(&[]);
     let closed = known(Some(&proved()), &none).after(&refusal(), false, now());
     let known = Known {
@@ -158,7 +158,7 @@ fn pods_that_run_do_not_open_a_gate_that_a_refusal_closed() {
 
 /// SAFE-4
 #[test]
-fn dry_run_is_made_for_each_part_spec_and_release_and_not_at_rest() {
+fn dry_run_is_due_for_each_new_part_spec_or_release_only() {
     let none = limits(&[]);
     let rest = proved();
     assert!(!known(Some(&rest), &none).wants_probe());
@@ -199,7 +199,7 @@ fn dry_run_is_made_for_each_part_spec_and_release_and_not_at_rest() {
 
 /// SAFE-6
 #[test]
-fn limits_are_told_to_the_webhook_before_a_dry_run_depends_on_them() {
+fn limits_are_recorded_in_status_before_a_dry_run_depends_on_them() {
     let (none, memory) = (limits(&[]), limits(&["memory"]));
     let before = InjectionStatus::default();
     let unlisted = Known {
@@ -232,7 +232,7 @@ fn limits_are_told_to_the_webhook_before_a_dry_run_depends_on_them() {
 }
 
 #[test]
-fn long_answers_are_cut_between_characters() {
+fn long_messages_are_cut_at_a_character_boundary() {
     let none = limits(&[]);
     let long = Probed::Refused("ü".repeat(2000));
     let after = known(None, &none).after(&long, true, now()).unwrap();

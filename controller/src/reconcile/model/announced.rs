@@ -1,10 +1,11 @@
-//! What an earlier reconcile has already announced by an Event. This informs, and decides nothing else (FW-30).
+//! Which obstacles an earlier reconcile has already announced by an Event. Read from conditions, so it only suppresses
+//! repeated Events and decides nothing else (FW-30).
 
 use super::condition_types::READY;
 use super::observed::Observed;
 use crate::fault::Reason;
 
-/// Whether the actor was not ready for this reason already: an Event is written once for each obstacle.
+/// Whether the actor was already not ready for this reason. Each obstacle gets one Event.
 pub fn is_announced(observed: &Observed, reason: Reason) -> bool {
     let reason = reason.to_string();
     let mut before = observed.previous.conditions.iter();

@@ -1,4 +1,4 @@
-//! A binding: its target, and the target's pods.
+//! The observed state of a binding: the target and its pods.
 
 use std::collections::BTreeSet;
 
@@ -15,93 +15,93 @@ use crate::reconcile::model::handover::Ceded;
 use crate::reconcile::model::rollout::{RolloutSeen, UnbindingSeen};
 use crate::record::ScaleTarget;
 
-/// A binding as a pass sees it.
+/// A binding as observed by one reconcile.
 #[derive(Debug, Default)]
 pub struct BindingSeen {
-    /// The target, or why it cannot be bound; `None` while that is not asked for.
+    /// The target, or why it cannot be bound; `None` while it need not or cannot be resolved yet.
     pub target: Option<Result<Box<Resolved>, Fault>>,
-    /// Its pods; `None` while nobody has listed them.
+    /// The target's pods; `None` until they have been listed.
     pub pods: Option<BoundPods>,
-    /// What the actor applied to the pod template of a target that is another's by now.
+    /// What this actor applied to the pod template of a target that an older actor binds now.
     pub ceded: Option<Ceded>,
-    /// It is required, and its webhook entry is fail-open all the same (CFG-7); `None`: nobody has told.
+    /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
     pub not_enforced: Option<bool>,
-    /// What is known of dry runs of its pods; `None` where none is made.
+    /// Dry-run state of the pods; `None` if no dry run is made.
     pub probe: Option<ProbeSeen>,
-    /// Resources that need limits in its namespace; `None` while the quotas there have not been listed.
+    /// Resources that need limits in the namespace; `None` until its quotas have been listed.
     pub limits: Option<Limits>,
-    /// What a rollout of these would meet; `None` while it is not asked for.
+    /// State for a rollout of the pods; `None` if no rollout is considered.
     pub rollout: Option<RolloutSeen>,
-    /// What an actor that goes leaves in them; `None` while nobody can tell.
+    /// What an actor being deleted still has in the pods; `None` while that is unknown.
     pub unbinding: Option<UnbindingSeen>,
-    /// How its queue scales it, or why it cannot; `None` while scaling is off, or nobody knows what is to be scaled.
+    /// How the queue scales the target, or why it cannot; `None` while scaling is off or the scaled object is unknown.
     pub scaling: Option<Result<Box<ScalingOfTarget>, Fault>>,
 }
 
-/// Names of resources.
+/// Resource names, such as `memory`.
 pub type Limits = BTreeSet<Box<str>>;
 
-/// What is known of dry runs of a target's pods.
+/// Dry-run state of a target's pods.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeSeen {
-    /// One would tell something that status does not.
+    /// Whether a dry run would show something that status does not.
     pub wanted: bool,
-    /// When it is due.
+    /// When the next dry run is due.
     pub turn: Turn,
-    /// A pod for it, where a rollout has none (see [`crate::reconcile::model::observed::Observed::probe_pod`]).
+    /// The pod to dry-run if a rollout provides none (see [`crate::reconcile::model::observed::Observed::probe_pod`]).
     pub pod: Option<Value>,
 }
 
 impl ProbeSeen {
-    /// Whether one is to be made now.
+    /// Whether to make a dry run now.
     pub fn is_due(&self) -> bool {
         (self.wanted || self.turn.requested) && self.turn.wait.is_none()
     }
 }
 
-/// How a queue scales a target.
+/// How the queue scales a target.
 #[derive(Debug)]
 pub struct ScalingOfTarget {
-    /// What is scaled.
+    /// The scaled object.
     pub target: ScaleTarget,
-    /// What makes KEDA do so, or why KEDA cannot be told of the queue yet.
+    /// The KEDA objects to apply, or why no trigger can be built for the queue yet.
     pub objects: Result<ScalingObjects, Untriggerable>,
 }
 
 impl BindingSeen {
-    /// Whether the target is an older actor's (BIND-45).
+    /// Whether an older actor binds the target (BIND-45).
     pub fn is_anothers(&self) -> bool {
         let fault = self.target.as_ref().and_then(|it| it.as_ref().err());
         fault.is_some_and(|it| it.reason == Reason::AlreadyBound)
     }
 
-    /// How its queue scales the target, where it can.
+    /// How the queue scales the target, if it can.
     pub fn scaling_of_target(&self) -> Option<&ScalingOfTarget> {
         self.scaling.as_ref()?.as_deref().ok()
     }
 }
 
-/// A target that is understood.
+/// A target that could be resolved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// What it means.
+    /// What the target resolves to.
     pub target: Target,
-    /// Pods that are asked for, where it says so.
+    /// Desired replicas, if the target specifies them.
     pub replicas: Option<i32>,
-    /// Tells the spec of the target from another (CONF-6).
+    /// Identifies the target's spec, to detect that it changed (CONF-6).
     pub spec: Box<str>,
-    /// What we own of its pod template (BIND-50).
+    /// The fields of its pod template that we own (BIND-50).
     pub templated: Option<TemplatePart>,
 }
 
 impl Resolved {
-    /// The uid of the target, which stays where its workload is replaced.
+    /// The uid of the target, which stays the same when the workload below it is replaced.
     pub fn uid(&self) -> Option<&str> {
         let target = self.target.chain.first().unwrap_or(&self.target.workload);
         target.uid.as_deref()
     }
 
-    /// The specs of now: tries that are given up are given up for these (CONF-6).
+    /// The current specs: attempts given up stay given up until one of these changes (CONF-6).
     pub fn specs(&self, generation: i64) -> Specs {
         Specs {
             generation,

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::fault::Reason;
 use crate::record::{Metadata, PodRecord, UninjectedPodRecord};
 
-/// Names of pods that status gives for a reason.
+/// How many pod names status lists for each reason.
 const EXAMPLES: usize = 3;
 
 const STARTED_BEFORE: &str = "StartedBeforeBinding";
@@ -21,67 +21,63 @@ const SPEC_CONFLICT: &str = "SpecConflict";
 const NOT_PROVED: &str = "NotProved";
 const PROBE_REJECTED: &str = "ProbeRejected";
 
-/// A pod that lacks the actor's part of the sidecar, and would have it if it were made anew.
+/// A pod without the current actor part of the sidecar. Its replacement would have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutdatedPod {
-    /// Its name.
     pub name: Box<str>,
-    /// Its uid.
     pub uid: Box<str>,
-    /// When it was made.
     pub created: Option<Time>,
-    /// What it lacks.
     pub lacks: Lacks,
 }
 
-/// What a pod lacks.
+/// What a pod lacks compared with one created now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lacks {
-    /// The sidecar of today: it has an older one.
+    /// The current sidecar: it has an older one.
     #[default]
     Today,
-    /// A sidecar.
+    /// Any sidecar.
     Any,
-    /// The sidecar that the webhook gave it: somebody took that away.
+    /// The sidecar that the webhook injected: something removed it later.
     Given,
 }
 
-/// A target's pods, counted.
+/// Counts of a target's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counted {
-    /// For status; pods that are on their way out are not among them.
+    /// The counts reported in status. They exclude terminating pods.
     pub pods: PodCounts,
-    /// Pods with a sidecar that take work.
+    /// Ready pods with the sidecar.
     pub ready: i32,
-    /// Those of them that have what the actor asks for today (ROLL-8).
+    /// Those with the current actor part (ROLL-8).
     pub current_ready: i32,
-    /// Pods with the actor's part of today.
+    /// Pods of this actor with the current actor part.
     pub current: i32,
-    /// Pods that have that part, whichever actor's they say that they are.
+    /// Pods with that part, whichever actor they are marked for.
     pub admitted: i32,
-    /// Every pod that exists.
+    /// All pods, including terminating ones.
     pub total: i32,
-    /// Pods that would be other ones if they were made anew.
+    /// Pods whose replacement would have a different actor part.
     pub lacking: Vec<OutdatedPod>,
-    /// The same, with all that is older than today's.
+    /// These and all other pods with an outdated sidecar.
     pub older: Vec<OutdatedPod>,
 }
 
 impl Counted {
-    /// Pods that are to be replaced: `at_once` all that are not of today (ROLL-8).
+    /// Pods to replace: with `at_once` also those that only have an outdated platform part (ROLL-8).
     pub fn replaceable(&self, at_once: bool) -> &[OutdatedPod] {
         if at_once { &self.older } else { &self.lacking }
     }
 
-    /// Forgets pods to replace that the API server no longer has: the watch may lag behind a rollout that just ended,
-    /// and the next one would replace its pods (SAFE-10).
+    /// Drops pods to replace that the API server no longer has. The watch may lag behind a rollout that just ended, and
+    /// the next rollout would count its deleted pods again (SAFE-10).
     pub fn keep(&mut self, uids: &BTreeSet<Box<str>>) {
         self.lacking.retain(|pod| uids.contains(&pod.uid));
         self.older.retain(|pod| uids.contains(&pod.uid));
     }
 }
 
-/// Pods while they are counted, with the names of those that have no sidecar, by reason.
+/// Running totals, with the names of pods without a sidecar by reason.
 #[derive(Default)]
 struct Counting<'a> {
     counted: Counted,
@@ -89,7 +85,7 @@ struct Counting<'a> {
 }
 
 impl<'a> Counting<'a> {
-    /// Answers whether the pod stays.
+    /// Counts the pod; returns whether it is not terminating.
     fn exists(&mut self, metadata: &Metadata) -> bool {
         self.counted.total += 1;
         self.counted.pods.matched += i32::from(!metadata.deleting);
@@ -134,7 +130,7 @@ impl<'a> Counting<'a> {
         let mut counted = self.counted;
         counted.pods.not_injected = counted.pods.matched - counted.pods.injected;
         let reasons = self.without.into_iter().map(|(reason, mut names)| {
-            // The smallest names, so that status stays the same between passes.
+            // Sorted, so that status does not change between reconciles.
             names.sort_unstable();
             NotInjected {
                 reason,
@@ -152,7 +148,7 @@ impl<'a> Counting<'a> {
 }
 
 impl Counted {
-    /// Counts `pods` of the actor with this uid, which has been bound since then.
+    /// Counts `pods` for the actor with this uid, which has been bound since `since`.
     pub fn of(pods: &BoundPods, uid: &str, hash: Option<&str>, since: Option<&Time>) -> Self {
         let mut counting = Counting::default();
         for pod in &pods.marked {
@@ -174,7 +170,7 @@ impl Counted {
         counting.end()
     }
 
-    /// Condition `Injected`.
+    /// Status, reason and message of condition `Injected`.
     pub fn injected(&self) -> (Option<bool>, Reason, String) {
         let pods = &self.pods;
         if pods.matched == 0 {
@@ -201,7 +197,7 @@ impl Counted {
     }
 }
 
-/// The part of the two hashes that restarts pods when it changes (ROLL-8).
+/// The actor part of an injected hash, which restarts pods when it changes (ROLL-8).
 pub fn actor_part(hash: Option<&str>) -> Option<&str> {
     hash.map(|hash| hash.split_once('.').map_or(hash, |(actor, _)| actor))
 }
@@ -241,13 +237,13 @@ fn has_part(pod: &PodRecord, part: Option<&str>) -> bool {
     part.is_some() && injection.and_then(|it| actor_part(it.hash.as_deref())) == part
 }
 
-/// `None`: it has the sidecar.
+/// Why a labelled pod has no sidecar of this actor; `None` if it has one.
 fn reason_of_marked(pod: &PodRecord, uid: &str, since: Option<&Time>) -> Option<String> {
     let by_age = || by_age(pod.created.as_ref(), since);
     let reason = match &pod.injection {
         Some(injection) if *injection.by == *uid && injection.intact => return None,
         Some(injection) if *injection.by == *uid => REMOVED,
-        // The mark of another actor, which is gone.
+        // Marked for another actor, which no longer exists.
         Some(_) => by_age(),
         None => {
             let unmarked = pod.unmarked.as_ref();
@@ -272,7 +268,7 @@ fn reason_of_bare(pod: &UninjectedPodRecord, since: Option<&Time>) -> String {
         .to_owned()
 }
 
-/// One of the same second was made before the webhook could know.
+/// A pod created in the same second as the binding counts as older: the webhook could not know the binding yet.
 fn by_age(created: Option<&Time>, since: Option<&Time>) -> &'static str {
     let after = created
         .zip(since)
@@ -284,17 +280,16 @@ fn by_age(created: Option<&Time>, since: Option<&Time>) -> &'static str {
     }
 }
 
-/// Pods of a target.
 #[derive(Clone, Debug, Default)]
 pub struct BoundPods {
-    /// Those that carry an actor's label.
+    /// Pods with an actor's label.
     pub marked: Vec<Arc<PodRecord>>,
-    /// Those that do not.
+    /// Pods without one.
     pub bare: Vec<Arc<UninjectedPodRecord>>,
 }
 
 impl BoundPods {
-    /// How many of them are not on their way out.
+    /// Number of pods that are not terminating.
     pub fn staying(&self) -> i32 {
         let marked = self.marked.iter().map(|pod| pod.metadata.deleting);
         let bare = self.bare.iter().map(|pod| pod.metadata.deleting);

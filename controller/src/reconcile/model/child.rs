@@ -1,4 +1,4 @@
-//! The object under a name that an actor needs, and whose it is (SA-3).
+//! The object under a child's name, and whether it is ours (SA-3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,15 @@ use asya_shared::names::GROUP;
 
 use crate::record::{ActorRecord, Controller, Metadata, WorkloadRecord};
 
-/// The object under a name that we need.
+/// The object under a child's name.
 #[derive(Clone, Debug)]
 pub enum Child<R> {
-    /// There is none, or one that no watch shows, which is why it is made by [`Objects::create`].
+    /// Not found, or not shown by any watch. Created by `Objects::create`, which fails if the object exists after
+    /// all.
     Absent,
-    /// We made it, or may take it over.
+    /// Created by us, or adoptable.
     Ours(Arc<R>),
-    /// Somebody else's (SA-3).
+    /// Owned by another controller or user (SA-3).
     Foreign(Arc<R>),
 }
 
@@ -28,17 +29,17 @@ impl<R> Child<R> {
     }
 }
 
-/// What decides whose an object is.
+/// Decides whether an object is ours.
 #[derive(Clone, Debug)]
 pub struct Ownership {
     /// The actor that needs the object.
     pub actor: Arc<ActorRecord>,
-    /// Whether it takes over what has no owner (FW-20).
+    /// Whether objects without a controller are adopted (FW-20).
     pub adopts: bool,
 }
 
 impl Ownership {
-    /// Whose the object is that was found.
+    /// Classifies the object that was found.
     pub fn judge<R>(
         &self,
         found: Option<Arc<R>>,
@@ -51,28 +52,28 @@ impl Ownership {
         }
     }
 
-    /// Whether an object with this owner is the actor's.
+    /// Whether an object with this controller belongs to the actor.
     pub fn has(&self, controller: Option<&Controller>) -> bool {
         controller.map_or(self.adopts, |owner| is_of(owner, &self.actor))
     }
 }
 
-/// Whether `owner` is the actor, or the one that it was before it was restored from a backup.
+/// Whether `owner` is this actor, or the same actor before it was restored from a backup.
 pub fn is_of(owner: &Controller, actor: &ActorRecord) -> bool {
     owner.uid == actor.metadata.uid || is_of_its_name(owner, actor)
 }
 
-/// D13: there is one actor of a name, so an owner with its name and another uid is gone, and this one was
-/// restored from a backup.
+/// Actor names are unique, so an owner with this name and another uid no longer exists: this actor was restored from a
+/// backup (D13).
 fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
     let group = owner.api_version.split('/').next();
     (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
 }
 
-/// From one look at a workload that no watch shows to the next.
+/// Interval at which a workload that no watch shows is read again.
 pub const UNSEEN: Duration = Duration::from_secs(2);
 
-/// When to look again at a workload of which something is expected; `None`: its watch tells.
+/// When to read a workload again while a change is expected; `None` if a watch reports it.
 pub fn unseen(workload: &WorkloadRecord) -> Option<Duration> {
     (!workload.metadata.labelled).then_some(UNSEEN)
 }

@@ -1,4 +1,4 @@
-//! Types of conditions.
+//! Condition types of an `AsyncActor`.
 
 use crate::fault::Reason;
 

@@ -1,44 +1,43 @@
-//! A target that changes hands: what a younger actor has in its pod template, and the older one that has it now (BIND-45).
+//! Handover of a target: what the younger actor has in its pod template, and the older actor that binds it now
+//! (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, BindingStrategy};
 use asya_shared::resolve::ObjectRef;
 use serde_json::Value;
 
-/// What an actor applied to the pod template of a target that an older one binds.
+/// What an actor applied to the pod template of a target that an older actor binds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ceded {
-    /// It does not stand there any more.
+    /// It is no longer in the template.
     Gone,
-    /// It does.
+    /// It is still in the template.
     Stands {
-        /// The workload.
         workload: ObjectRef,
-        /// Somebody else writes that, too, so nothing of ours is to stand there.
+        /// Another controller owns the workload and writes it, so none of our fields may stay in it.
         owned: bool,
-        /// The older actor.
+        /// The older actor, which takes over.
         successor: Successor,
-        /// A pod of the target without anybody's sidecar; `None`: none can be made up, or none is needed.
+        /// A pod of the target without any sidecar; `None` if none can be constructed or none is needed.
         pod: Option<Value>,
     },
 }
 
-/// The older actor, which a target is bound by now.
+/// The older actor that binds the target now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Successor {
-    /// Its UID.
     pub uid: Box<str>,
-    /// New pods of the target get its sidecar.
+    /// Whether new pods of the target get its sidecar.
     pub in_force: bool,
-    /// It has strategy Template, too.
+    /// Whether its strategy is Template.
     pub templates: bool,
-    /// The actor part of the hash that a dry run has passed with; `None`: its status has no gate (SAFE-3).
+    /// The actor part of the hash whose dry run passed; `None` if none did or its status has no gate (SAFE-3).
     pub proved: Option<String>,
 }
 
 impl Successor {
-    /// By what status says of the actor with this UID, of this generation. Pods of the target would restart twice if they
-    /// came without its sidecar first (BIND-45), so a dry run has to have passed; a status of an earlier release has no
-    /// gate (SAFE-3).
+    /// Reads the status of the actor with this UID and generation. Without a passed dry run, pods could come up without
+    /// its sidecar first and restart twice (BIND-45). A status from an earlier release has no gate and counts as passed
+    /// (SAFE-3).
     pub fn of(
         (uid, generation): (&str, i64),
         status: &AsyncActorStatus,

@@ -1,4 +1,4 @@
-//! The queues that an actor has or had, as status names them, and whether they are ours to delete.
+//! The queues that an actor has or had according to status, and whether we may delete them.
 
 use asya_shared::api::{AsyncActorStatus, QueueStatus};
 use asya_shared::config::{TransportUnusable, TransportsConfig};
@@ -7,43 +7,42 @@ use crate::fault::Fault;
 use crate::reconcile::desired::Desired;
 use crate::record::Key;
 
-/// A queue, and whether it is ours to delete.
+/// A queue, and whether we may delete it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownQueue {
-    /// Where it is.
+    /// The queue as recorded in status.
     pub queue: QueueStatus,
-    /// Whether it is ours to delete.
     pub hold: Hold,
 }
 
-/// Whether a queue is ours to delete.
+/// Whether we may delete a queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Hold {
-    /// It is.
+    /// We may delete it.
     Ours,
-    /// Its transport says `autoCreate: false`, so its users make and delete queues (QUE-7).
+    /// Its transport sets `autoCreate: false`, so users create and delete its queues (QUE-7).
     Theirs,
-    /// It is the queue that is wanted, by the name of another transport which leads to the same broker.
+    /// It is the wanted queue, under the name of another transport that leads to the same broker.
     Wanted,
     /// Another actor owns the name (QUE-3).
     Lost(Key),
-    /// Nobody can reach it: its transport is not configured any more.
+    /// Unreachable: its transport is not usable any more.
     OutOfReach(TransportUnusable),
 }
 
 /// All queues that an actor has or had.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnownQueues {
-    /// The one that was verified last, whether or not it is still wanted.
+    /// The queue verified last, even if it is no longer wanted.
     pub verified: Option<KnownQueue>,
-    /// The one that is wanted, where another or none was verified: it may have been made all the same.
+    /// The wanted queue, if it is not the verified one. It may exist although it was never verified.
     pub wanted: Option<KnownQueue>,
-    /// Those that are retired (QUE-13).
+    /// Retired queues (QUE-13).
     pub retired: Vec<KnownQueue>,
 }
 
 impl KnownQueues {
-    /// Reads a status; `owner_of` tells who owns a name before the actor, if anybody does.
+    /// Reads them from status; `owner_of` returns the other actor that owns a name, if any.
     pub fn of(
         status: &AsyncActorStatus,
         desired: Result<&Desired, &Fault>,
@@ -76,8 +75,8 @@ impl KnownQueues {
 }
 
 impl KnownQueues {
-    /// Those that go with the actor, and whether status names them (FIN-4). What is not ours to delete is not among
-    /// them. One that nobody can reach is: it holds the actor (FIN-3).
+    /// The queues to delete with the actor, and whether status names them (FIN-4). An unreachable queue is included,
+    /// because it holds the deletion (FIN-3).
     pub fn to_delete(&self) -> impl Iterator<Item = (&QueueStatus, bool)> {
         let recorded = self.verified.iter().chain(&self.retired);
         let all = recorded
@@ -88,8 +87,8 @@ impl KnownQueues {
     }
 }
 
-/// Whether a queue is the one that is wanted, and only its transport has another name: by the
-/// configuration of both transports, or, where one is gone, by what was verified for it.
+/// Whether a queue is the wanted one and only its transport was renamed. Compares the configurations of both transports
+/// or, if the old one is unusable, the hash that was verified.
 fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsConfig) -> bool {
     let wanted = desired.queue();
     if queue.transport == wanted.transport || queue.name != wanted.name {
@@ -103,8 +102,8 @@ fn is_renamed(queue: &QueueStatus, desired: &Desired, transports: &TransportsCon
     }
 }
 
-/// Whether two verified queues are in two places, as far as their addresses tell. The host is none of it: the endpoint
-/// of an account can change.
+/// Whether the addresses of two verified queues differ. The host is ignored, because the endpoint of an account can
+/// change.
 pub fn is_elsewhere(one: &QueueStatus, other: &QueueStatus) -> bool {
     fn path(queue: &QueueStatus) -> Option<&str> {
         let (_, rest) = queue.url.as_deref()?.split_once("://")?;
@@ -113,13 +112,13 @@ pub fn is_elsewhere(one: &QueueStatus, other: &QueueStatus) -> bool {
     matches!((path(one), path(other)), (Some(one), Some(other)) if one != other)
 }
 
-/// Whether two are one queue.
+/// Whether both are the same queue by transport and name.
 pub fn is_same(one: &QueueStatus, other: &QueueStatus) -> bool {
     (&one.transport, &one.name) == (&other.transport, &other.name)
 }
 
-/// Whether two transports lead to one queue, as its address shows once both have been used. Their configurations need
-/// not: what identifies an account may be written in one of them only.
+/// Whether two transports lead to the same queue, by the address recorded once both were used. Their configurations may
+/// not show it: the account may be named in only one of them.
 pub fn has_same_address(one: &QueueStatus, other: &QueueStatus) -> bool {
     one.url.is_some() && one.url == other.url
 }

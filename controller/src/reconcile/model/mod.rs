@@ -1,4 +1,4 @@
-//! What observe, plan, apply and report share: types, and what is read off them.
+//! Types shared by observe, plan, apply and report.
 
 pub mod announced;
 pub mod binding;

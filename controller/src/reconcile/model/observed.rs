@@ -1,4 +1,4 @@
-//! All that a plan is made from.
+//! The observed state of an actor, from which the plan is computed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use super::bound_pods::actor_part;
 use super::child::{Child, Ownership};
 use super::known_queues::{KnownQueues, is_same};
 use super::rollout::RolloutSeen;
-use crate::broker::depths::Told;
+use crate::broker::depths::ReportedDepth;
 use crate::broker::health::Moment;
-use crate::broker::{BrokerError, Standing};
+use crate::broker::{BrokerError, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
 use crate::pods::refusals::Refusal;
@@ -31,99 +31,96 @@ use crate::record::{
     WorkloadRecord,
 };
 
-/// All that a plan is made from.
+/// The observed state of an actor.
 pub struct Observed {
-    /// The actor.
     pub actor: Arc<ActorRecord>,
-    /// What it asks for, or why it cannot be had.
+    /// The desired state, or why it cannot be reached.
     pub desired: Result<Box<Desired>, Fault>,
-    /// What another actor has of this one's, which then cannot be had (QUE-3).
+    /// Set while another actor owns a queue name that this one needs (QUE-3).
     pub contested: Option<Contested>,
-    /// What decides whose the objects of its names are.
+    /// Decides whether an object under one of the actor's names is ours.
     pub ownership: Ownership,
-    /// Its status as stored; empty where that cannot be read.
+    /// The stored status; empty if it cannot be read.
     pub previous: AsyncActorStatus,
-    /// The object under the workload's name, of the kind that is wanted.
+    /// The object under the workload's name, of the desired kind.
     pub workload: Child<WorkloadRecord>,
-    /// A workload of ours of the kind that is no longer wanted (WRK-6).
+    /// Our workload of the previous kind, before a change between `Deployment` and `StatefulSet` (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
-    /// What keeps its pods from being made, where the workload itself does not tell.
+    /// Why its pods cannot be created, if the workload's own status does not say so.
     pub refusal: Option<Refusal>,
-    /// The object under its `ServiceAccount`'s name.
+    /// The object under the `ServiceAccount`'s name.
     pub service_account: Child<ChildRecord<ServiceAccount>>,
-    /// What scales the workload.
+    /// The autoscalers of the workload.
     pub scaling: ScalingSeen,
-    /// The target and its pods, where another controller makes the workload.
+    /// The target and its pods, in binding mode.
     pub binding: Option<BindingSeen>,
-    /// Pods of the workload.
     pub pods: Vec<Arc<PodRecord>>,
-    /// Its queue.
     pub queue: QueueSeen,
-    /// Doubts about it that were raised since are not answered by what was seen.
+    /// When this observation began. Doubts about the queue raised later are not settled by it.
     pub began: Moment,
-    /// The queues that it has or had.
+    /// The queues that the actor has or had.
     pub queues: KnownQueues,
-    /// What is known of its messages.
-    pub depth: Told,
-    /// Whether the queue of this actor may be created, changed and deleted (QUE-12).
+    /// The queue depth to report.
+    pub depth: ReportedDepth,
+    /// Whether the operator may create, change and delete the queue (QUE-12).
     pub queues_managed: bool,
-    /// How long what may pass may last.
+    /// How long transient states are tolerated.
     pub deadlines: Deadlines,
-    /// What is to happen at the actor's end.
+    /// What deletion keeps and removes.
     pub deletion: DeletionPolicy,
-    /// Whether its end waits for its queue to be empty; `None`: it does not.
+    /// Drain state, if deletion waits for an empty queue.
     pub drain: Option<Drain>,
-    /// Since when this process has looked after actors.
+    /// When this process became the leader.
     pub leading_since: Timestamp,
 }
 
-/// What is to happen at an actor's end, read from the raw spec: one that does not decode may still say
-/// that its queue is to stay.
+/// What deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still ask to retain
+/// its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionPolicy {
-    /// Children and queue stay (FW-23).
+    /// Keep the children and the queue (FW-23).
     pub orphans: bool,
-    /// What happens to the queue.
+    /// The queue's deletion policy.
     pub queue: QueueDeletionPolicy,
-    /// The queue stays.
+    /// Keep the queue.
     pub retains_queue: bool,
-    /// Seconds that a pod has to stop.
+    /// Termination grace period of the pods, in seconds.
     pub grace_seconds: u32,
 }
 
-/// What there is of KEDA's and of others that scale.
+/// Observed KEDA objects and autoscalers of others.
 #[derive(Debug)]
 pub struct ScalingSeen {
-    /// Whether the API server knows KEDA's kinds.
+    /// Whether KEDA's CRDs are installed.
     pub installed: bool,
     /// The object under the `ScaledObject`'s name.
     pub scaled_object: Child<ScaledObjectRecord>,
     /// The object under the `TriggerAuthentication`'s name.
     pub trigger_authentication: Child<ChildRecord<TriggerAuthentication>>,
-    /// All `ScaledObject`s that concern the actor.
+    /// All `ScaledObject`s that concern the actor, ours included.
     pub scaled_objects: Vec<Arc<ScaledObjectRecord>>,
     /// All HPAs that concern the actor.
     pub hpas: Vec<Arc<HpaRecord>>,
 }
 
-/// What is known of the queue.
+/// The observed state of the queue.
 #[derive(Clone, Debug)]
 pub enum QueueSeen {
-    /// Nobody asked: nothing depends on it in this pass.
+    /// Not asked: this reconcile does not depend on it.
     NotAsked,
-    /// Found as wanted earlier, for this generation (QUE-8).
+    /// Already verified for this generation (QUE-8).
     Verified,
-    /// What the broker says.
-    Standing(Standing),
-    /// Not known for now: found as wanted earlier, and the broker does not answer, which has yet to last (QUE-10), or
-    /// others wait for it (OPS-22); with when to look again.
+    /// The broker's answer.
+    Checked(QueueCheck),
+    /// Not known now, but verified earlier: the broker has not failed often enough in a row to report it (QUE-10), or
+    /// it is slow and other calls are ahead of ours (OPS-22). Check again at the given time.
     Unanswered(Requeue),
-    /// The broker does not say.
+    /// The broker returned an error.
     Unknown(BrokerError),
 }
 
 impl DeletionPolicy {
-    /// Reads the raw spec.
+    /// Reads the policy from the raw spec.
     pub fn of(actor: &ActorRecord) -> Self {
         let spec: Value = actor
             .spec
@@ -148,17 +145,17 @@ impl DeletionPolicy {
 }
 
 impl Observed {
-    /// What is asked for, where we make the workload.
+    /// The desired state of a standalone actor, whose workload we create.
     pub fn standalone(&self) -> Option<&Standalone> {
         self.desired.as_deref().ok()?.standalone()
     }
 
-    /// What is asked for, where another controller makes the workload.
+    /// The desired state of a bound actor, whose workload another controller creates.
     pub fn bound(&self) -> Option<&Bound> {
         self.desired.as_deref().ok()?.bound()
     }
 
-    /// What makes KEDA scale the workload, or why KEDA cannot be told of the queue yet; `None` while nothing should.
+    /// The KEDA objects to apply, or why no trigger can be built for the queue yet; `None` while scaling is off.
     pub fn scaling_objects(&self) -> Option<Result<&ScalingObjects, &Untriggerable>> {
         let objects = match &self.binding {
             Some(seen) => &seen.scaling.as_ref()?.as_ref().ok()?.objects,
@@ -167,29 +164,29 @@ impl Observed {
         Some(objects.as_ref())
     }
 
-    /// Whether the queue is to decide the number of pods.
+    /// Whether the spec lets the queue scale the pods.
     pub fn scales(&self) -> bool {
         let own = self.standalone().is_some_and(|own| own.scaling.is_some());
         own || self.bound().is_some_and(|bound| bound.scales)
     }
 
-    /// The target of a binding, as far as it is understood.
+    /// The target of a binding, once it is resolved.
     pub fn resolved(&self) -> Option<&Resolved> {
         self.binding.as_ref()?.target.as_ref()?.as_deref().ok()
     }
 
-    /// What a rollout of its pods would meet.
+    /// What a rollout of the target's pods would have to consider.
     pub fn rollout(&self) -> Option<&RolloutSeen> {
         self.binding.as_ref()?.rollout.as_ref()
     }
 
-    /// Whether the actor is to work: also while its deletion waits for its queue to be empty.
+    /// Whether the actor stays in service: also during deletion, while its queue drains.
     pub fn works(&self) -> bool {
         !self.actor.metadata.deleting || works_on(self.drain.as_ref())
     }
 
-    /// Whether the API server is known to admit pods with the sidecar that the spec asks for (SAFE-1). With strategy
-    /// Template it is not asked: there the target's own controller has replaced pods with it.
+    /// Whether a dry run showed that the API server admits pods with the sidecar of the current spec (SAFE-1). Strategy
+    /// Template makes no dry run: there the target's own controller has replaced pods with it.
     pub fn proved(&self) -> bool {
         let Some(bound) = self.bound() else {
             return false;
@@ -203,7 +200,8 @@ impl Observed {
         part.is_some() && proved == part && self.gate() == Some(Gate::Open)
     }
 
-    /// Whether the webhook gives the sidecar to pods of the target, as status tells it; `None` where it never does.
+    /// Whether the webhook injects the sidecar into the target's pods, according to status; `None` with strategy
+    /// Template or without a hash.
     pub fn gate(&self) -> Option<Gate> {
         let bound = self.bound()?;
         let part = actor_part(bound.injected_hash.as_deref())?;
@@ -211,14 +209,14 @@ impl Observed {
         by_pod.then(|| Gate::of(self.previous.injection.as_ref(), part))
     }
 
-    /// A pod of the target for a dry run.
+    /// A pod of the target to dry-run.
     pub fn probe_pod(&self) -> Option<&Value> {
         let of_rollout = self.rollout().and_then(|seen| seen.probe.as_ref());
         let seen = self.binding.as_ref().and_then(|it| it.probe.as_ref());
         of_rollout.or_else(|| seen?.pod.as_ref())
     }
 
-    /// How long what is under way may go on without a further pod that becomes ready; `None` is for ever.
+    /// How long a change may continue without another pod becoming ready; `None` means no limit.
     pub fn progress_limit(&self) -> Option<Duration> {
         let desired = self.desired.as_ref().ok();
         let timeout = desired.map_or_else(
@@ -229,14 +227,14 @@ impl Observed {
         Some(Duration::from_secs(seconds.into()))
     }
 
-    /// The actor's name.
+    /// The actor's namespace and name.
     pub fn key(&self) -> &Key {
         &self.actor.metadata.key
     }
 
-    /// Whether the queue was found as it is wanted now (QUE-8). A status of before there were hashes
-    /// counts for its generation: to verify them all at once would be a write for every actor, and the
-    /// health pass sees what differs.
+    /// Whether the queue was verified for the current spec (QUE-8). A status from before hashes were recorded counts as
+    /// verified for its generation: verifying all of these at once would cost a write per actor, and the health check
+    /// detects drift anyway.
     pub fn is_verified(&self, desired: &Desired) -> bool {
         let Some(queue) = &self.previous.queue else {
             return false;
@@ -254,22 +252,22 @@ pub fn works_on(drain: Option<&Drain>) -> bool {
     matches!(drain, Some(Drain::Works(_)))
 }
 
-/// FW-21: once the actor was ready with this spec, what was made for it is left alone, whatever becomes of it, and
-/// whatever the installation would make today. The deletion raises the generation without changing the spec, and what
-/// is changed in an actor that is going concerns its end.
+/// Whether the actor is to be left alone because it has been ready once with this spec, even if its objects change or
+/// the installation would now create them differently (FW-21). Deletion raises the generation without changing the
+/// spec, and edits during deletion only concern the deletion, so a deleting actor counts as well.
 pub fn is_done_once(actor: &ActorRecord, previous: &AsyncActorStatus) -> bool {
     let ready = previous.ready_generation;
     let is_it = |ready: i64| ready == actor.generation || actor.metadata.deleting;
     actor.annotations.once && ready.is_some_and(is_it)
 }
 
-/// What another actor has of this one's.
+/// A queue name that this actor needs and another actor owns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contested {
-    /// Whether it is the queue itself, and not only its dead letter queue.
+    /// Whether it is the queue itself rather than only its dead letter queue.
     pub queue: bool,
-    /// Hash of the workload that would receive from it.
+    /// Hash of the workload that would consume from it.
     pub workload: Option<String>,
-    /// The kind of that: one without our labels is in no watch, and has to be looked for by its kind.
+    /// Kind of that workload. Without our labels no watch shows it, so it is looked up by kind.
     pub kind: Option<WorkloadKind>,
 }

@@ -1,4 +1,4 @@
-//! What a reconcile did, and what stands now.
+//! The outcome of a reconcile: what it changed and the state it left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,37 +14,37 @@ use crate::reconcile::contention::restoring::Restored;
 use crate::reconcile::injection::Probed;
 use crate::record::{ScaledObjectRecord, WorkloadRecord};
 
-/// What a pass did, and what stands now.
+/// The result of applying a plan.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The actor lives.
+    /// The actor is live: not being deleted, or still in service while its queue drains.
     Ensured(Ensured),
-    /// The actor is on its way out.
+    /// Deletion is in progress.
     Deleting {
         /// Why its queue could not be deleted.
         fault: Option<Fault>,
-        /// Kinds of the objects that were deleted in this pass.
+        /// Kinds of the objects deleted by this reconcile.
         deleted: Vec<&'static str>,
-        /// When to look again.
+        /// When to requeue.
         retry: Requeue,
-        /// Our annotation was given up in this pass (BIND-43).
+        /// This reconcile released our annotation (BIND-43).
         released: bool,
     },
-    /// The actor is on its way out, and the API server keeps it from going further.
+    /// Deletion is in progress, but an API server error blocks it.
     Held {
-        /// What it says.
+        /// The fault to report.
         fault: Fault,
-        /// What ended the pass.
+        /// The error that ended the reconcile.
         error: Box<Error>,
     },
-    /// The actor is on its way out, and nobody can tell yet how far: what was told holds.
+    /// Deletion is in progress, but how far it got cannot be observed yet: the previous status stays.
     Unknown(Requeue),
-    /// Our finalizer is gone: there is nothing left to tell.
+    /// Our finalizer is removed, so there is no status left to report.
     Gone,
 }
 
 impl Outcome {
-    /// With the kinds of objects that were deleted before.
+    /// Adds the kinds of objects deleted earlier.
     pub fn with(self, before: Vec<&'static str>) -> Self {
         match self {
             Self::Deleting {
@@ -65,7 +65,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the name of a child is taken by an object of others; `None` where nobody looked at all of them.
+    /// Whether a child's name is taken by an object that is not ours; `None` if not all children were checked.
     pub fn met_stranger(&self) -> Option<bool> {
         let Self::Ensured(ensured) = self else {
             return None;
@@ -76,7 +76,7 @@ impl Outcome {
         (met || ensured.interrupted.is_none()).then_some(met)
     }
 
-    /// What ended the pass before its plan was done.
+    /// The error that ended the reconcile before its plan was complete.
     pub fn interrupted(self) -> Option<Error> {
         match self {
             Self::Ensured(ensured) => ensured.interrupted.map(|error| *error),
@@ -86,62 +86,63 @@ impl Outcome {
     }
 }
 
-/// What stands after a pass over an actor that lives.
+/// The state after reconciling a live actor.
 #[derive(Debug, Default)]
 pub struct Ensured {
-    /// About the queue.
     pub queue: QueueState,
     /// The workload as last seen or written.
     pub workload: Option<Arc<WorkloadRecord>>,
-    /// About retired queues.
-    pub retired: Box<Looked>,
-    /// Why the workload is not what it should be.
+    /// Result of checking the retired queues.
+    pub retired: Box<RetiredQueues>,
+    /// Why the workload does not match the spec.
     pub fault: Option<Fault>,
-    /// It keeps the template that it has until it is its turn to be rolled (SAFE-36).
+    /// The workload keeps its current template until it gets a rollout slot (SAFE-36).
     pub postponed: bool,
-    /// What scales the workload; `None` while nothing should.
-    pub scaling: Option<Box<Scaled>>,
-    /// A target that nobody scales any more is to get pods again, and has none yet (SO-6).
+    /// The scaling objects; `None` while scaling is off.
+    pub scaling: Option<Box<ScalingOutcome>>,
+    /// The target is no longer autoscaled and must be scaled up from zero, but has no pods yet (SO-6).
     pub asleep: bool,
-    /// When KEDA's time to let go of a workload that is no longer to be scaled ends.
+    /// Deadline for KEDA to finish deleting the `ScaledObject` of a workload that is no longer scaled.
     pub released_by: Option<Timestamp>,
-    /// What ended the pass before its plan was done; what had been done by then is told.
+    /// The error that ended the reconcile before its plan was complete. The work done until then is still reported.
     pub interrupted: Option<Box<Error>>,
-    /// What keeps pods from another actor's messages (QUE-3).
+    /// Set when the pods had to be stopped, because they would consume another actor's messages (QUE-3).
     pub stopped: Option<Box<Stopped>>,
-    /// What a binding's pods cannot start without is there (BIND-3).
+    /// Everything a bound pod needs to start exists (BIND-3).
     pub bindable: bool,
-    /// About dry runs of a binding's pods.
+    /// Dry-run state of the binding's pods.
     pub probe: Box<ProbeState>,
-    /// What became of pods of a binding that ran before.
+    /// Rollout state of the binding's existing pods.
     pub rolled: Box<Rolled>,
-    /// What became of our part of a target's pod template.
+    /// State of our fields in the target's pod template.
     pub templated: Box<Templated>,
-    /// What became of other fields of a binding that are contested.
+    /// Other contested fields, and drift that was reverted.
     pub contests: Box<Contests>,
-    /// What was applied in this pass, as the API server answered: a rival's write must not pass for ours.
+    /// Objects applied by this reconcile, as the API server returned them: a watch could show another writer's change
+    /// as ours.
     pub applied: Vec<InventoryEntry>,
 }
 
-/// What is known of dry runs after a pass.
+/// Dry-run state after a reconcile.
 #[derive(Debug, Default)]
 pub struct ProbeState {
-    /// What the last one of this pass has come to.
+    /// Result of the last dry run of this reconcile.
     pub outcome: Probed,
-    /// When the next one is due.
+    /// Time until the next dry run is due.
     pub again: Option<Duration>,
 }
 
-/// What became of contested fields.
+/// Fields contested by other field managers.
 #[derive(Debug, Default)]
 pub struct Contests {
-    /// In this pass.
+    /// Events of this reconcile.
     pub news: Vec<(Part, FieldEvent)>,
-    /// When to look at them again.
+    /// When to check these fields again.
     pub again: Option<Duration>,
-    /// What others had changed of the objects of an actor whose workload we make, and was restored.
+    /// Changes by others to the objects of a standalone actor, now reverted.
     pub restored: Vec<Restored>,
-    /// The target's owner was told that the queue scales it, or that it does no more (SO-5).
+    /// Whether our claim on the target's owner was set (`true`) or removed (`false`): it marks the target as scaled by
+    /// the queue (SO-5).
     pub claimed: Option<bool>,
 }
 
@@ -151,41 +152,41 @@ impl Contests {
     }
 }
 
-/// Nothing scales a workload that gets no pods, whatever the spec says.
+/// Workloads scaled to zero by us. Nothing scales them up again, whatever the spec says.
 #[derive(Debug, Default)]
 pub struct Stopped {
-    /// Kinds of workloads whose pods were taken in this pass: all of it is to be applied again one day.
+    /// Kinds of workloads that this reconcile scaled to zero. Their recorded hashes are cleared, so that they are later
+    /// applied in full again.
     pub kinds: Vec<&'static str>,
 }
 
-/// What scales a workload after a pass.
+/// Scaling objects after a reconcile.
 #[derive(Debug, Default)]
-#[expect(clippy::struct_field_names, reason = "the object is called so by KEDA")]
-pub struct Scaled {
+pub struct ScalingOutcome {
     /// The `ScaledObject` as last seen or written.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
-    /// Why it is not what it should be.
+    /// Why it does not match the spec.
     pub fault: Option<Fault>,
-    /// What the first one of a binding waits for.
+    /// What a binding's first `ScaledObject` waits for.
     pub waits_for: Option<&'static str>,
 }
 
-/// What is known of the queue after a pass.
+/// Queue state after a reconcile.
 #[derive(Debug, Default)]
 pub enum QueueState {
-    /// Nothing was asked, nothing is told.
+    /// Not checked: status keeps what it reported before.
     #[default]
     Untouched,
-    /// As wanted, as far as we know; with what the broker said of it in this pass.
+    /// Matches the spec as far as known, with the broker's answer if this reconcile asked for it.
     Ready(Option<Serving>),
-    /// As wanted, and made in this pass.
+    /// Created by this reconcile.
     Created(Serving),
-    /// Not known for now: as wanted when last seen, and the broker does not answer (QUE-10), or others wait for it
-    /// (OPS-22): look again then.
+    /// Not known now, but it matched the spec when last seen: the broker does not answer (QUE-10), or it is slow and
+    /// other calls are ahead of ours (OPS-22). Check again at the given time.
     Unanswered(Requeue),
-    /// Somebody else's business (QUE-12).
+    /// Queues are not managed by the operator (QUE-12).
     Unmanaged,
-    /// It cannot be used.
+    /// The queue cannot be used.
     Fault(Fault),
 }
 
@@ -194,7 +195,7 @@ impl QueueState {
         matches!(self, Self::Ready(_) | Self::Created(_) | Self::Unmanaged)
     }
 
-    /// When to look again at a queue whose broker does not answer.
+    /// When to requeue for a queue whose broker does not answer.
     pub fn retry(&self) -> Option<Requeue> {
         match self {
             Self::Unanswered(retry) => Some(*retry),
@@ -203,68 +204,66 @@ impl QueueState {
     }
 }
 
-/// What became of a rollout in a pass.
+/// Rollout state after a reconcile.
 #[derive(Debug, Default, PartialEq)]
 pub enum Rolled {
-    /// Nobody asked: what was told before holds.
+    /// Not checked: the previous status stays.
     #[default]
     Untouched,
-    /// There is nothing to replace.
+    /// No pod needs replacing.
     Rest,
-    /// New pods would have the sidecar; there are none yet.
+    /// New pods would get the sidecar, but the target has no pods yet.
     Proved,
-    /// Something stands in the way, or is on its way.
+    /// Blocked, or already in progress.
     Waits(Reason, String, Requeue),
-    /// No further try is made.
+    /// Halted: no further attempt is made.
     Halted(String),
     /// No further pod is replaced until the last replacement is ready.
     Stalled(String),
-    /// The annotation that asks for it was taken back, or belongs to another.
+    /// The annotation that triggers the rollout was reverted, or another field manager owns it.
     Lost(FieldLoss),
-    /// It is taken back again and again: no further try is made.
+    /// The annotation is reverted repeatedly: no further attempt is made.
     Left,
-    /// A replacement was asked for.
+    /// A pod replacement was requested.
     Asked(By, String, Requeue),
 }
 
-/// How a replacement was asked for.
+/// How a pod replacement was triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// By our annotation.
     Annotation,
-    /// By an eviction.
     Eviction,
 }
 
-/// What became of our part of a pod template in a pass.
+/// State of our fields in a pod template after a reconcile.
 #[derive(Debug, Default, PartialEq)]
 pub enum Templated {
-    /// Nobody looked.
+    /// Not checked.
     #[default]
     Untouched,
-    /// Nobody asks for it.
+    /// Not wanted by the spec.
     Rest,
-    /// It stands there.
+    /// Present in the template.
     Stands,
-    /// It was applied.
+    /// Applied by this reconcile.
     Applied(TemplateStatus),
-    /// It was given up, and why, if that is not asked for.
+    /// Released by this reconcile, with the reason if the spec still wants it.
     Released(Option<Fault>),
-    /// It may not stand there.
+    /// Not allowed in this template.
     Refused(Fault),
-    /// Something stands in the way, or is on its way.
+    /// Blocked, or already in progress.
     Waits(Reason, String, Requeue),
-    /// It was taken back.
+    /// Reverted by another field manager.
     Lost(FieldLoss),
-    /// It is taken back again and again: no further try is made.
+    /// Reverted repeatedly: no further attempt is made.
     Left,
 }
 
-/// What a look at the retired queues showed.
+/// Result of checking the retired queues.
 #[derive(Debug, Default)]
-pub struct Looked {
-    /// They are no more.
+pub struct RetiredQueues {
+    /// Queues that no longer exist.
     pub gone: Vec<QueueStatus>,
-    /// When to look again at the others.
+    /// When to check the remaining queues again.
     pub again: Option<Duration>,
 }

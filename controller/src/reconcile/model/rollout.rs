@@ -1,4 +1,4 @@
-//! What a rollout of a target's pods would meet, and what an actor that goes leaves in them.
+//! The observed state of a rollout of a target's pods, and what an actor being deleted still has in them.
 
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,65 +6,65 @@ use serde_json::Value;
 
 use super::bound_pods::{Counted, OutdatedPod};
 
-/// The path of the annotations in a pod template.
+/// Path of the annotations in a workload's pod template.
 pub const TEMPLATE: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 
-/// What a rollout would meet.
+/// What a rollout has to consider.
 #[derive(Clone, Debug, Default)]
 pub struct RolloutSeen {
-    /// The target's pods.
+    /// Counts of the target's pods.
     pub counted: Counted,
-    /// What is annotated, and what is rolled by that.
+    /// The objects that carry our roll annotation, and the workloads that this rolls.
     pub live: Vec<Live>,
-    /// Tells the spec of the workloads from another.
+    /// Hash of the workloads' specs, to detect a changed target.
     pub target: String,
-    /// A budget that allows none of the pods to go.
+    /// Name of a `PodDisruptionBudget` that allows no disruption now.
     pub budget: Option<String>,
-    /// Whether one more target may be rolled.
+    /// Whether this target has, or can get, a rollout slot.
     pub has_slot: bool,
-    /// How many of the target's pods can serve.
+    /// Availability of the target's pods.
     pub availability: Availability,
-    /// A pod of the target's for a dry run; `None`: none can be made up.
+    /// A pod of the target to dry-run; `None` if none can be constructed.
     pub probe: Option<Value>,
 }
 
-/// What is known of an object that an annotation is written to, or of a workload beside it.
+/// An object that we annotate, or a workload beside it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own about the object"
 )]
 pub struct Live {
-    /// The object.
     pub object: ObjectRef,
-    /// The value of our annotation, where it is written to this one.
+    /// Value of our roll annotation, if this object carries it.
     pub value: Option<String>,
-    /// Our containers stand in its pod template (BIND-50); told of an actor that goes.
+    /// Our containers are in its pod template (BIND-50). Set only for an actor being deleted.
     pub templated: bool,
-    /// It is told by an annotation of ours that its queue scales it (SO-5).
+    /// It carries our claim, the annotation that says the queue scales it (SO-5).
     pub claimed: bool,
-    /// It says by an annotation of ours who binds it (BIND-47).
+    /// It carries our annotation that names the binding actor (BIND-47).
     pub marked: bool,
-    /// Its controller is replacing pods.
+    /// Its controller is rolling out pods.
     pub rolling: bool,
-    /// Pods that it asks for, where it says so.
+    /// Desired replicas, if it specifies them.
     pub wanted: Option<i32>,
-    /// Pods of it that are ready.
+    /// Ready replicas.
     pub ready: i32,
-    /// Its controller deletes a pod before it makes the replacement, also while others are not ready.
+    /// Its controller deletes a pod before it creates the replacement, even while other pods are not ready.
     pub drains_first: bool,
-    /// Its controller was told to replace none.
+    /// `spec.paused` is set: its controller replaces no pods.
     pub paused: bool,
-    /// A rollout of it may leave fewer pods ready than there are.
+    /// A rollout may reduce the number of ready pods.
     pub lowers: bool,
-    /// Its controller replaces a pod only when that is gone (ROLL-6).
+    /// Its pods are replaced by eviction, because its own rollout would replace none or all at once (ROLL-6).
     pub by_eviction: bool,
-    /// Its pods ask for GPUs.
+    /// Its pods request GPUs.
     pub gpus: bool,
 }
 
 impl Live {
-    /// Annotations that an older actor has there are not ours to give up: only what stands in the template is (BIND-45).
+    /// Ignores annotations of the older actor that binds this target: only our part of the pod template is ours to
+    /// release (BIND-45).
     pub fn of_another(&mut self) {
         self.value = None;
         self.claimed = false;
@@ -73,51 +73,47 @@ impl Live {
     }
 }
 
-/// How many pods of a target can serve.
+/// Availability of a target's pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Availability {
-    /// Pods that stay.
+    /// Pods that are not terminating.
     pub present: i32,
-    /// Those of them that are not ready.
+    /// Those that are not ready.
     pub unready: Vec<UnreadyPod>,
-    /// One is on its way out.
+    /// Whether a pod is terminating.
     pub going: bool,
-    /// Pods that the target's controllers are asked to run, where they say so.
+    /// Replicas that the target's controllers should run, if they specify it.
     pub wanted: Option<i32>,
 }
 
-/// A pod that is not ready.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UnreadyPod {
-    /// Its name.
     pub name: Box<str>,
-    /// Its uid.
     pub uid: Box<str>,
-    /// When it was made.
     pub created: Option<Time>,
 }
 
-/// What is left of a binding.
+/// What a binding leaves behind when its actor is deleted.
 #[derive(Clone, Debug, Default)]
 pub struct UnbindingSeen {
-    /// The user, or the end of the namespace, makes it needless to take it back.
+    /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
-    /// Pods with the actor's sidecar that stay.
+    /// Pods with the actor's sidecar that are not terminating.
     pub pods: Vec<OutdatedPod>,
-    /// Such a pod is going.
+    /// Whether such a pod is terminating.
     pub going: bool,
-    /// The target asks for no pods.
+    /// The target is scaled to zero.
     pub asleep: bool,
-    /// How many pods of the target can serve.
+    /// Availability of the target's pods.
     pub availability: Availability,
     /// How the target's pods are replaced.
     pub roll: Option<Roll>,
-    /// What the queue scaled, where it could.
+    /// The object that the queue scaled, if it could.
     pub scaled: Option<ObjectRef>,
-    /// What was annotated, and what is rolled by that.
+    /// The objects that carry our roll annotation, and the workloads that this rolls.
     pub live: Vec<Live>,
-    /// Objects that still have our annotation although they are none of the target's, as far as that is understood.
+    /// Objects that still carry our annotation, but are not known to belong to the target any more.
     pub left: Vec<ObjectRef>,
-    /// Why nobody knows what the target's pods are.
+    /// Why the target's pods cannot be determined.
     pub unresolved: Option<String>,
 }

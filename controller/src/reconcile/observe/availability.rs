@@ -1,5 +1,5 @@
-//! How many pods of a target can serve. Pods without an actor's label are watched by their metadata alone (BIND-62), so
-//! the API server is asked, and only while pods are being replaced.
+//! Availability of a target's pods. Pods without an actor's label are watched by metadata only (BIND-62), so their
+//! readiness is read from the API server, and only while pods are being replaced.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::record::Key;
 
 const UNFINISHED: &str = "status.phase!=Succeeded,status.phase!=Failed";
 
-/// Reads the pods of a target: how many can serve, and the UIDs of those that stay.
+/// Lists the target's pods: their availability, and the UIDs of those that are not terminating.
 pub(super) async fn see(
     context: &Context,
     key: &Key,
@@ -47,7 +47,7 @@ pub(super) async fn see(
     Ok((seen, uids.map(Into::into).collect()))
 }
 
-/// The clusters of a `RayService`, which itself does not tell how many workers there should be.
+/// The `RayCluster`s of a `RayService`, which does not specify the number of workers itself.
 fn clusters<'a>(target: &'a Target, live: &'a [Live]) -> impl Iterator<Item = &'a ObjectRef> {
     let kind = GroupKind {
         group: "ray.io",
@@ -60,7 +60,7 @@ fn clusters<'a>(target: &'a Target, live: &'a [Live]) -> impl Iterator<Item = &'
     all.filter(|it| !live.iter().any(|known| known.object == **it))
 }
 
-/// Workers that a `RayCluster` should have.
+/// Number of workers that a `RayCluster` should have.
 pub(super) fn ray_workers(cluster: &Value) -> Option<i32> {
     let wanted = cluster.pointer("/status/desiredWorkerReplicas")?.as_i64()?;
     wanted.try_into().ok()

@@ -1,4 +1,4 @@
-//! What there is of a binding: its target, and the target's pods.
+//! Observes a binding: its target and the target's pods.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use asya_shared::resolve::{
 };
 
 use super::probe_pod::least_of;
-use super::rollout::{self, Asked};
+use super::rollout::{self, RolloutQuery};
 use super::{shared_target, unbinding};
 use crate::binding::kinds::Kind;
 use crate::binding::specimen::Specimen;
-use crate::binding::{Found, Object, Reading, Standing};
+use crate::binding::{Found, KindAvailability, Object, Reading};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};
 use crate::reconcile::contention::{Part, State, history};
@@ -23,11 +23,10 @@ use crate::reconcile::model::bound_pods::{BoundPods, Counted, actor_part};
 use crate::reconcile::model::observed::DeletionPolicy;
 use crate::record::{ActorRecord, ScaleTarget};
 
-/// A list of quotas that nobody may make tells nobody that it fails.
+/// Retry interval while quotas are not listed. The watch does not report a list that RBAC forbids.
 const UNLISTED: Duration = Duration::from_secs(1);
 
-/// Looks at target and pods of an actor that works, and at what is left of one that `unbinds`; `None` where we make the
-/// workload.
+/// Observes the target and its pods, or what `unbinds` has still to clean up; returns `None` for a standalone actor.
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
@@ -64,7 +63,7 @@ pub(super) async fn see(
     };
     let expected = match &target {
         Ok(resolved) => Some(resolved.target.pods.clone()),
-        // AlreadyBound and the like: no pod is this actor's.
+        // `AlreadyBound` and similar faults: none of the pods belong to this actor.
         Err(fault)
             if !matches!(
                 fault.reason,
@@ -94,7 +93,7 @@ pub(super) async fn see(
     });
     let rollout = match (&target, &pods, counted) {
         (Ok(resolved), Some(pods), Some(counted)) if is_rolled(actor, bound, previous) => {
-            let asked = Asked {
+            let asked = RolloutQuery {
                 rollout: bound.rollout,
                 proved: is_proved(bound, previous),
                 due: probe.as_ref().is_some_and(ProbeSeen::is_due),
@@ -106,7 +105,7 @@ pub(super) async fn see(
         _ => None,
     };
     if let Some(probe) = probe.as_mut().filter(|_| rollout.is_none()) {
-        // The target is not there: a pod that is told by nothing but the convention.
+        // The target does not exist, so the pod is built from the naming convention alone.
         let specimen = Specimen::of(
             &resolve::pods_of(binds_to, None),
             Family::of_target(binds_to),
@@ -135,21 +134,21 @@ pub(super) async fn see(
     }))
 }
 
-/// Whether pods that ran before are ours to replace: the webhook hears of a binding by its status.
+/// Whether existing pods are ours to replace. Requires `boundSince`: the webhook learns of a binding from its status.
 fn is_rolled(actor: &ActorRecord, bound: &Bound, previous: &AsyncActorStatus) -> bool {
     bound.strategy == BindingStrategy::Pod
         && previous.bound_since.is_some()
         && !actor.annotations.paused
 }
 
-/// Whether a dry run has shown that pods with the part of today are admitted.
+/// Whether a dry run showed that pods with the current actor part are admitted.
 fn is_proved(bound: &Bound, previous: &AsyncActorStatus) -> bool {
     let injection = previous.injection.as_ref();
     let part = actor_part(bound.injected_hash.as_deref());
     part.is_some() && injection.and_then(|it| it.proved.as_deref()) == part
 }
 
-/// What is known of dry runs; `None` where they could tell nothing.
+/// Dry-run state; `None` if a dry run could prove nothing.
 fn probe_seen(
     context: &Context,
     actor: &ActorRecord,
@@ -187,7 +186,7 @@ fn probe_seen(
     })
 }
 
-/// How the actor's queue scales a target, while scaling is on. What cannot be scaled is bound all the same (SO-4).
+/// How the actor's queue scales the target while scaling is on. A target that cannot be scaled is still bound (SO-4).
 pub fn scaling_of(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
@@ -225,7 +224,7 @@ pub fn scaling_of(
     })))
 }
 
-/// `None` while nobody can tell.
+/// Resolves the target; `None` while that is not possible yet.
 async fn target(
     context: &Context,
     actor: &ActorRecord,
@@ -242,7 +241,7 @@ async fn target(
         Found::Absent => None,
     };
     let chain = reading.as_ref().map(|reading| chain(reading));
-    bindings.reaches(key, chain.unwrap_or_default());
+    bindings.register_target(key, chain.unwrap_or_default());
     if let Some(owner) = bindings.owner_before(key) {
         return Ok(Some(Err(already_bound(&target, &owner.name))));
     }
@@ -270,7 +269,7 @@ async fn target(
     }))
 }
 
-/// The uids of all from a target down to its workloads.
+/// The uids from the target down to its workloads.
 fn chain(reading: &Reading) -> Vec<Box<str>> {
     let mut chain = vec![reading.uid.clone()];
     if let Resolution::Found(target) = &reading.resolution {
@@ -280,18 +279,20 @@ fn chain(reading: &Reading) -> Vec<Box<str>> {
     chain
 }
 
-/// RES-6
-fn of_kind(target: &Object, standing: &Standing) -> Fault {
+/// Fault for a kind that cannot be read (RES-6).
+fn of_kind(target: &Object, standing: &KindAvailability) -> Fault {
     let kind = &target.kind;
     match standing {
-        Standing::Forbidden(rule) => forbidden(kind, rule),
-        Standing::NotNamespaced => Fault::until_change(
+        KindAvailability::Forbidden(rule) => forbidden(kind, rule),
+        KindAvailability::NotNamespaced => Fault::until_change(
             Reason::UnsupportedTarget,
             format!(
                 "spec.workloadRef: objects of kind {kind} belong to no namespace and cannot be bound; bind what makes the pods in this one"
             ),
         ),
-        Standing::NotInstalled | Standing::Unknown | Standing::Served(_) => Fault::until_change(
+        KindAvailability::NotInstalled
+        | KindAvailability::Unknown
+        | KindAvailability::Served(_) => Fault::until_change(
             Reason::KindNotInstalled,
             format!(
                 "spec.workloadRef: the API server does not know {kind}; the actor binds when its CustomResourceDefinition is there"
@@ -300,7 +301,7 @@ fn of_kind(target: &Object, standing: &Standing) -> Fault {
     }
 }
 
-/// Who watches the kinds tries again, and wakes us.
+/// Needs no retry: the watch of kinds retries, and enqueues the actor once the kind is readable.
 fn forbidden(kind: &Kind, rule: &str) -> Fault {
     Fault::until_change(
         Reason::KindForbidden,
@@ -311,12 +312,12 @@ fn forbidden(kind: &Kind, rule: &str) -> Fault {
     )
 }
 
-/// The index follows the watch of actors, which is what a pass begins with.
+/// Rare: the index is updated from the watch of actors, which also triggers the reconcile.
 fn not_known() -> Fault {
     Fault::until_change(Reason::TargetNotReady, "spec.workloadRef cannot be read")
 }
 
-/// BIND-45
+/// Fault for a target that an older actor binds (BIND-45).
 fn already_bound(target: &Object, owner: &str) -> Fault {
     let (kind, name) = (target.kind.names().kind, &target.key.name);
     let text = format!(
@@ -331,9 +332,9 @@ pub(super) fn pods(
     expected: &PodMatch,
 ) -> Option<BoundPods> {
     let key = &actor.metadata.key;
-    context.bindings.expect(key, expected);
+    context.bindings.subscribe_pods(key, expected);
     let bare = context.bindings.pods.of(&key.namespace, expected)?;
-    // Whosever label they carry (SAFE-18).
+    // Pods count whichever actor's label they carry (SAFE-18).
     let mut marked = context.bindings.marked.of(&key.namespace, expected)?;
     marked.retain(|pod| !pod.finished);
     for pod in &mut marked {

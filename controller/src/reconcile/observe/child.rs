@@ -1,4 +1,4 @@
-//! The object under a name that an actor needs, and whose it is (SA-3).
+//! Observes the object under a child's name, and whether it is ours (SA-3).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::reconcile::model::child::{Child, Ownership};
 use crate::reconcile::model::observed::is_done_once;
 use crate::record::{ActorRecord, AppliedRecord, Key, WorkloadRecord};
 
-/// Whether an actor whose children are `wanted` in this pass asks the API server for one that no watch shows: the
-/// watches see our labels only. What will be applied is not asked for, since that apply itself tells of an object that
-/// has the name; where it has told (`stranger`), a look costs less than another refusal. After a start nobody knows yet
-/// (`None`), so an actor whose children were looked after before asks once.
+/// Whether to read a child from the API server if no watch shows it, since the watches select our labels. Not for an
+/// object that will be applied (`wanted`): the apply itself fails if a foreign object has the name. Once that has
+/// happened (`stranger`), a read costs less than another rejected apply. After a restart this is unknown (`None`), so
+/// an actor that was reconciled before reads once.
 pub fn asks(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
@@ -29,7 +29,7 @@ pub fn asks(
         || stranger.unwrap_or(previous.mode.is_some())
 }
 
-/// The object under the workload's name.
+/// Observes the object under the workload's name.
 pub(super) async fn workload(
     context: &Context,
     ownership: &Ownership,
@@ -45,7 +45,7 @@ pub(super) async fn workload(
     Ok(ownership.judge(found, |it| &it.metadata))
 }
 
-/// The object under the name of a child of another kind. Nothing becomes ours that is not `wanted`.
+/// Observes a child of another kind. Objects that are not `wanted` are not adopted.
 pub(super) async fn child<R>(
     objects: &Objects<R>,
     key: &Key,
@@ -76,7 +76,7 @@ mod tests {
 
     /// SA-3, FW-21, FW-30
     #[test]
-    fn api_server_is_asked_for_what_no_watch_shows_only_where_no_apply_will_tell() {
+    fn unwatched_child_is_read_only_if_no_apply_would_detect_it() {
         let (new, known) = (
             json!({}),
             json!({"readyGeneration": 2, "mode": "Standalone"}),

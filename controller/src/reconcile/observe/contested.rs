@@ -1,4 +1,4 @@
-//! An actor that needs a name at a broker which is another actor's (QUE-3).
+//! Detects that another actor owns a queue name that this one needs (QUE-3).
 
 use asya_shared::api::{AsyncActorStatus, WorkloadKind};
 use asya_shared::validate;
@@ -10,7 +10,8 @@ use crate::reconcile::desired::{Desired, desired};
 use crate::reconcile::model::observed::Contested;
 use crate::record::ActorRecord;
 
-/// What the spec asks for, unless another owns a name that it needs; then also what that keeps the actor from.
+/// The desired state, unless another actor owns a queue name that this one needs; then also what this actor must not
+/// run.
 pub(super) fn uncontested(
     context: &Context,
     actor: &ActorRecord,
@@ -31,7 +32,7 @@ pub(super) fn uncontested(
     (Err(conflict(&owner)), Some(contested))
 }
 
-/// There is nothing to make for this one.
+/// The fault that replaces the desired state.
 fn conflict(Owner { key, queue, .. }: &Owner) -> Fault {
     let violation = validate::queue_taken(queue, &key.namespace, &key.name);
     Fault::until_change(Reason::QueueConflict, violation.to_string())

@@ -1,4 +1,4 @@
-//! The messages in the queues of an actor that is deleted only with an empty queue.
+//! Counts the messages of an actor that is deleted only once its queues are empty.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 
-use crate::broker::depths::{Depths, Told};
-use crate::broker::{BrokerError, Depth, Seen, Standing};
+use crate::broker::depths::{Depths, ReportedDepth};
+use crate::broker::{BrokerError, Depth, QueueCheck, QueueObservation};
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::{Counted, Drain, Facts, Messages, decide};
+use crate::reconcile::desired::drain::{Counted, Drain, DrainFacts, Messages, decide};
 use crate::reconcile::model::known_queues::{KnownQueues, is_same};
 use crate::reconcile::model::observed::DeletionPolicy;
 use crate::record::{ActorRecord, Key};
 
-/// Looks at the queues of an actor that waits for them to be empty; `None` for any other.
+/// Observes the queues of an actor whose deletion waits until they are empty; returns `None` for any other actor.
 pub(super) async fn see(
     context: &Context,
     (actor, previous): (&ActorRecord, &AsyncActorStatus),
@@ -45,9 +45,9 @@ pub(super) async fn see(
         lag = lag.max(lags);
         let serves = previous.queue.as_ref().is_none_or(|it| is_same(it, queue));
         let pace = match previous.status {
-            _ if !serves => Pace::Exact,
-            Some(State::Terminating) => Pace::AsTold,
-            _ => Pace::Anew,
+            _ if !serves => PollPace::Exact,
+            Some(State::Terminating) => PollPace::AsTold,
+            _ => PollPace::Anew,
         };
         counted.push(Counted {
             queue: queue.clone(),
@@ -55,7 +55,7 @@ pub(super) async fn see(
         });
     }
     let released = previous.queue_released_since.as_ref().map(|time| time.0);
-    let drain = decide(&Facts {
+    let drain = decide(&DrainFacts {
         queues: &counted,
         released,
         lag,
@@ -80,32 +80,32 @@ pub(super) async fn see(
     }))
 }
 
-/// Which number of a queue's messages is told.
+/// Which message count to report.
 #[derive(Clone, Copy)]
-enum Pace {
-    /// What was counted now: status tells no number of this queue.
+enum PollPace {
+    /// The current count: status reports no count of this queue.
     Exact,
-    /// What was counted now, and from now on that: the Event that is written once at the beginning tells no number of a
-    /// minute ago.
+    /// The current count, which later reports start from. The Event at the start of the deletion is written only once,
+    /// so it must not carry a stale count.
     Anew,
-    /// As many as status may tell of now (QUE-20): small changes are no reason to write.
+    /// The count that status may report now (QUE-20): small changes do not justify a write.
     AsTold,
 }
 
 impl Messages {
-    fn paced(self, depths: &Depths, actor: &Key, pace: Pace) -> Self {
+    fn paced(self, depths: &Depths, actor: &Key, pace: PollPace) -> Self {
         let Self::Known(depth) = self else {
             return self;
         };
         match pace {
-            Pace::Exact => return self,
+            PollPace::Exact => return self,
             _ if depth == Depth::default() => return self,
-            Pace::Anew => depths.forget(actor),
-            Pace::AsTold => {}
+            PollPace::Anew => depths.forget(actor),
+            PollPace::AsTold => {}
         }
         depths.take(actor, Some(depth));
         match depths.told(actor) {
-            Told::Depth(told) if told != Depth::default() => Self::Known(told),
+            ReportedDepth::Depth(told) if told != Depth::default() => Self::Known(told),
             _ => self,
         }
     }
@@ -149,12 +149,12 @@ async fn count<'a>(
     };
     let client = context.brokers.client(transport, namespace);
     let messages = match client.observe(&wanted).await {
-        Ok(Seen {
-            standing: Standing::Absent,
+        Ok(QueueObservation {
+            standing: QueueCheck::Absent,
             ..
         })
         | Err(BrokerError::Conflict(_)) => Messages::NoQueue,
-        Ok(Seen { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
+        Ok(QueueObservation { depth, .. }) => depth.map_or(Messages::Uncounted, Messages::Known),
         Err(error) => {
             if let Some(wait) = error.comes_again() {
                 return Err(Error::Busy(error.to_string(), wait));
@@ -169,7 +169,7 @@ async fn count<'a>(
     Ok(Ok((messages, transport)))
 }
 
-/// How much a broker's counts lag behind (RMQ-6).
+/// How far a broker's counts lag behind (RMQ-6).
 fn lag_of(transport: &Transport) -> Duration {
     match transport.kind {
         TransportKind::Rabbitmq(_) => Duration::from_secs(10),
@@ -179,12 +179,12 @@ fn lag_of(transport: &Transport) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{Depths, Key, Messages, Pace};
+    use super::{Depths, Key, Messages, PollPace};
     use crate::broker::Depth;
 
     /// QUE-20, QUE-40
     #[test]
-    fn number_of_messages_is_of_the_moment_when_the_deletion_begins_and_then_follows_slowly() {
+    fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
         let (depths, actor) = (Depths::default(), Key::new("ns", "a"));
         let depth = |queued| Depth {
             queued,
@@ -192,10 +192,10 @@ mod tests {
         };
         depths.take(&actor, Some(depth(3)));
         for (counted, pace, told) in [
-            (7, Pace::Anew, 7),
-            (6, Pace::AsTold, 7),
-            (6, Pace::Exact, 6),
-            (5, Pace::AsTold, 7),
+            (7, PollPace::Anew, 7),
+            (6, PollPace::AsTold, 7),
+            (6, PollPace::Exact, 6),
+            (5, PollPace::AsTold, 7),
         ] {
             let paced = Messages::Known(depth(counted)).paced(&depths, &actor, pace);
             assert_eq!(paced, Messages::Known(depth(told)));

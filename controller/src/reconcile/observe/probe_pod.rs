@@ -1,5 +1,5 @@
-//! The pods that dry runs are made of (ROLL-2, SAFE-7): as a workload's controller would make them, with what the target
-//! asks for.
+//! Builds pods for dry runs (ROLL-2, SAFE-7): as the workload's controller would create them, with the target's own
+//! requests.
 
 use asya_shared::inject::bound::without_ours;
 use asya_shared::resolve;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::binding::specimen::{PROBE_NAME, Specimen, least_spec};
 
-/// What a pod has only once it runs. The API server refuses some of it in a new one, and admission sets the rest.
+/// Fields that only a running pod has. The API server rejects some of them in a new pod, and admission sets the others.
 const OF_RUNNING_PODS: [&str; 5] = [
     "nodeName",
     "ephemeralContainers",
@@ -16,20 +16,20 @@ const OF_RUNNING_PODS: [&str; 5] = [
     "overhead",
 ];
 
-/// The least pod that is one of the target's.
+/// The minimal pod that matches the target.
 pub fn least_of(specimen: &Specimen) -> Option<Value> {
     from_template(&json!({"spec": least_spec()}), None, specimen)
 }
 
-/// A pod template without what an actor has put there: that of another one is taken out before this one's sidecar is
-/// injected (BIND-45).
+/// The pod template without our containers. Another actor's sidecar must be removed before this actor's is injected
+/// (BIND-45).
 fn without_sidecar(template: &Value) -> Value {
     let mut template = template.clone();
     without_ours(&mut template);
     template
 }
 
-/// A pod of a workload's, for a dry run, without the sidecar that stands in its template.
+/// A pod of a workload, without the sidecar in its template, for a dry run.
 pub fn bare_pod(workload: &Value, specimen: &Specimen) -> Option<Value> {
     let claims = workload.pointer("/spec/volumeClaimTemplates");
     from_template(
@@ -39,7 +39,7 @@ pub fn bare_pod(workload: &Value, specimen: &Specimen) -> Option<Value> {
     )
 }
 
-/// A pod as a workload's controller would make it.
+/// A pod as the workload's controller would create it.
 pub fn from_template(
     template: &Value,
     claims: Option<&Value>,
@@ -54,7 +54,7 @@ pub fn from_template(
     let mut spec = template.get("spec")?.clone();
     let claims = claims.and_then(Value::as_array).into_iter().flatten();
     for claim in claims {
-        // Their names are given when a pod is made.
+        // The controller names claims only when it creates a pod.
         let volume = json!({"name": claim["metadata"]["name"], "emptyDir": {}});
         match spec["volumes"].as_array_mut() {
             Some(volumes) => volumes.push(volume),
@@ -71,7 +71,7 @@ pub fn from_template(
     ))
 }
 
-/// A pod like one that there is, without what the scheduler, admission and we put into it.
+/// A copy of a running pod, without what the scheduler, admission and we have added.
 pub fn from_pod(pod: &Value) -> Value {
     let mut spec = pod["spec"].clone();
     if let Some(spec) = spec.as_object_mut() {
@@ -91,7 +91,7 @@ pub fn from_pod(pod: &Value) -> Value {
         annotations.retain(|key, _| !key.starts_with("asya.sh/"));
     }
     let mut owners = pod["metadata"]["ownerReferences"].clone();
-    // Some clusters let only those set it who may finalize the owner.
+    // Some clusters allow this field only to users who may set finalizers on the owner.
     for owner in owners.as_array_mut().into_iter().flatten() {
         if let Some(owner) = owner.as_object_mut() {
             owner.remove("blockOwnerDeletion");

@@ -1,17 +1,17 @@
-//! How the queue stands, and what is known of its messages.
+//! Observes the queue, and the depth to report.
 
 use crate::broker::BrokerError;
-use crate::broker::depths::Told;
+use crate::broker::depths::ReportedDepth;
 use crate::broker::health::QueueRechecks;
 use crate::context::Context;
 use crate::reconcile::model::observed::Contested;
 use crate::reconcile::model::observed::{Observed, QueueSeen};
 use crate::record::{ActorRecord, Key};
 
-/// A queue that was verified is told to be in trouble with this failure in a row (QUE-10).
+/// A verified queue is reported as failed after this many failures in a row (QUE-10).
 const TOLERATED: u32 = 3;
 
-/// Asks the broker, where what is known of the queue is not enough.
+/// Asks the broker if what is known of the queue is not enough.
 pub(super) async fn look(context: &Context, observed: &Observed) -> QueueSeen {
     let Ok(desired) = &observed.desired else {
         return QueueSeen::NotAsked;
@@ -27,25 +27,29 @@ pub(super) async fn look(context: &Context, observed: &Observed) -> QueueSeen {
     let namespace = &observed.key().namespace;
     let client = context.brokers.client(&desired.transport, namespace);
     match client.observe(&desired.queue_of(&observed.actor)).await {
-        Ok(seen) => QueueSeen::Standing(seen.standing),
+        Ok(seen) => QueueSeen::Checked(seen.standing),
         Err(error) => not_seen(&context.queue_rechecks, key, verified, error),
     }
 }
 
-/// QUE-20: what nobody can count is not told, for what was told before is no longer so.
-pub(super) fn depth(context: &Context, actor: &ActorRecord, contested: Option<&Contested>) -> Told {
+/// The depth to report: none if it cannot be counted, since the previous one is then outdated (QUE-20).
+pub(super) fn depth(
+    context: &Context,
+    actor: &ActorRecord,
+    contested: Option<&Contested>,
+) -> ReportedDepth {
     let installation = &context.installation;
     let transport = actor.transport.as_deref();
     let usable = transport.is_some_and(|name| installation.transports.usable(name).is_ok());
     if installation.queues_managed && usable && contested.is_none() {
         context.depths.told(&actor.metadata.key)
     } else {
-        Told::Nothing
+        ReportedDepth::Nothing
     }
 }
 
-/// What to make of a broker that does not say how the queue stands. Whoever could not even ask it because others wait
-/// for it does all that needs no broker meanwhile (OPS-22).
+/// Classifies a failed queue check. If the broker was not even asked because other calls are ahead, the reconcile
+/// continues with everything that does not need the broker (OPS-22).
 pub(super) fn not_seen(
     rechecks: &QueueRechecks,
     key: &Key,

@@ -1,4 +1,5 @@
-//! What a rollout of a target's pods would meet: read only when there is something to replace.
+//! Observes what a rollout of a target's pods has to consider. Reads from the API server only if there are pods to
+//! replace or a dry run is due.
 
 use asya_shared::api::BindingRollout;
 use asya_shared::hash;
@@ -22,26 +23,25 @@ use crate::reconcile::model::bound_pods::{BoundPods, Counted};
 use crate::reconcile::model::rollout::{Live, RolloutSeen, TEMPLATE};
 use crate::record::{ActorRecord, Key};
 
-/// What is asked of the pods.
+/// Inputs that decide what to read.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
-    /// When they are replaced.
+pub struct RolloutQuery<'a> {
+    /// When the spec lets pods be replaced.
     pub rollout: BindingRollout,
-    /// Whether a dry run has shown already what new ones are like.
+    /// Whether a dry run passed with the current actor part.
     pub proved: bool,
-    /// Whether one is due all the same.
+    /// Whether a dry run is due in any case.
     pub due: bool,
-    /// The target.
     pub resolved: &'a Resolved,
-    /// Its pods.
+    /// The target's pods.
     pub pods: &'a BoundPods,
 }
 
-/// Looks at what is to be rolled, if anything is.
+/// Reads the rollout state if there is anything to replace or to prove.
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
-    asked: Asked<'_>,
+    asked: RolloutQuery<'_>,
     counted: Counted,
 ) -> Result<RolloutSeen, Error> {
     let key = &actor.metadata.key;
@@ -64,7 +64,7 @@ pub(super) async fn see(
 async fn look(
     context: &Context,
     actor: &ActorRecord,
-    Asked { resolved, pods, .. }: Asked<'_>,
+    RolloutQuery { resolved, pods, .. }: RolloutQuery<'_>,
     mut seen: RolloutSeen,
 ) -> Result<RolloutSeen, Error> {
     let (key, target) = (&actor.metadata.key, &resolved.target);
@@ -87,7 +87,7 @@ async fn look(
         Some(pod) => Some(pod),
         None => match live_pod(context, key, pods).await? {
             Some(pod) => Some(from_pod(&pod)),
-            // A target that is scaled to zero and whose workloads go with its pods.
+            // For example a target scaled to zero, whose workloads are deleted with its pods.
             None => specimen.as_ref().and_then(least_of),
         },
     };
@@ -97,7 +97,7 @@ async fn look(
     Ok(seen)
 }
 
-/// What is annotated, and what is rolled by that, with their bodies.
+/// Reads the objects that carry our roll annotation and the workloads that this rolls, with their bodies.
 pub(super) async fn lives(
     context: &Context,
     key: &Key,
@@ -116,7 +116,7 @@ pub(super) async fn lives(
     Ok((live, bodies))
 }
 
-/// What is annotated, and what is rolled by that beside it.
+/// The objects that carry our roll annotation, with the path of the annotations, and the workloads that this rolls.
 fn objects(roll: &Roll, workload: &ObjectRef) -> Vec<(ObjectRef, Option<Vec<&'static str>>)> {
     match roll {
         Roll::AnnotateTemplate(workloads) => {
@@ -149,7 +149,7 @@ async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<Stri
     let api: Api<PodDisruptionBudget> = Api::namespaced(context.client.clone(), &key.namespace);
     let budgets = match api.list(&ListParams::default()).await {
         Ok(budgets) => budgets,
-        // The API server itself keeps budgets where pods are evicted.
+        // The API server itself enforces budgets on evictions.
         Err(kube::Error::Api(status)) if status.is_forbidden() => return Ok(None),
         Err(error) => return Err(Error::Api(error)),
     };
@@ -165,7 +165,7 @@ async fn budget(context: &Context, key: &Key, pod: &Value) -> Result<Option<Stri
 }
 
 impl Live {
-    /// Reads an object; `annotated` is the path of the annotations among which ours is.
+    /// Reads an object; `annotated` is the path of the annotations that contain ours.
     pub fn of(object: &ObjectRef, body: &Value, annotated: Option<&[&str]>) -> Self {
         let number = |path: &str| body.pointer(path).and_then(Value::as_i64);
         let text = |path: &str| body.pointer(path).and_then(Value::as_str);
@@ -198,7 +198,7 @@ impl Live {
                 live.rolling = unseen || updated < wished || total > updated;
                 live.wanted = wanted();
                 live.paused = body.pointer("/spec/paused") == Some(&Value::Bool(true));
-                // It would take all pods at once, where one by one does (SAFE-14).
+                // Its own rollout would delete all pods at once; evictions replace them one by one (SAFE-14).
                 live.by_eviction = text("/spec/strategy/type") == Some("Recreate");
                 live.lowers = live.by_eviction
                     || unavailable(
@@ -225,14 +225,14 @@ impl Live {
     }
 }
 
-/// Whether a field manager of ours has something in an object.
+/// Whether the field manager `manager` owns fields of an object.
 fn is_written_by(body: &Value, manager: &str) -> bool {
     let entries = body.pointer("/metadata/managedFields");
     let mut entries = entries.and_then(Value::as_array).into_iter().flatten();
     entries.any(|it| it["manager"] == manager)
 }
 
-/// Whether a rolling update may take a pod before its replacement is ready.
+/// Whether a rolling update may delete a pod before its replacement is ready.
 fn unavailable(most: Option<&Value>, replicas: i64) -> bool {
     match most {
         Some(Value::String(percent)) => {

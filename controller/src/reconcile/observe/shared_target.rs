@@ -1,4 +1,4 @@
-//! What two actors make of one target while it changes hands (BIND-45).
+//! Observes the handover of a target between two actors (BIND-45).
 
 use asya_shared::api::{AsyncActorStatus, ModeSpec};
 use asya_shared::resolve::{Family, Resolution, Target};
@@ -12,7 +12,8 @@ use crate::fault::Error;
 use crate::reconcile::model::handover::{Ceded, Successor};
 use crate::record::{ActorRecord, Key};
 
-/// What the actor applied to the pod template of a target that an older one binds; `None`: nothing, or nobody can tell.
+/// What the actor applied to the pod template of a target that an older actor binds; `None` if nothing, or if that is
+/// unknown.
 pub(super) async fn ceded(
     context: &Context,
     actor: &ActorRecord,

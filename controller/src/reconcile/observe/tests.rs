@@ -18,11 +18,11 @@ use crate::reconcile::model::observed::Contested;
 use crate::reconcile::model::observed::{Observed, QueueSeen};
 use crate::reconcile::model::rollout::UnbindingSeen;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
-use crate::record::{HpaRecord, Key, PodRecord, Seen, UninjectedPodRecord};
+use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 
 /// QUE-10
 #[test]
-fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
+fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
     let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     let silent = || BrokerError::Unreachable("no answer".to_owned());
     let seen = |verified, error| not_seen(&doubts, &key, verified, error);
@@ -46,7 +46,7 @@ fn broker_fails_three_times_in_a_row_before_a_verified_queue_is_in_trouble() {
 
 /// OPS-22
 #[test]
-fn who_cannot_even_ask_a_slow_broker_goes_on_without_an_answer() {
+fn reconcile_continues_when_a_slow_broker_is_not_asked() {
     let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     let wait = Duration::from_secs(7);
     for verified in [true, false] {
@@ -68,9 +68,9 @@ fn who_cannot_even_ask_a_slow_broker_goes_on_without_an_answer() {
     );
 }
 
-/// SAFE-19: its pods take another actor's messages until it is found.
+/// SAFE-19: until the workload is found, its pods consume another actor's messages.
 #[tokio::test]
-async fn workload_of_an_actor_in_a_queue_contest_is_looked_for_by_the_kind_of_its_spec() {
+async fn contested_actors_workload_is_looked_up_by_the_kind_in_its_spec() {
     let actor = observed(&actor(&json!({}), &spec(&json!({})), &json!({}))).actor;
     let fault = Fault::until_change(Reason::QueueConflict, "taken");
     let contested = |kind| Contested {
@@ -98,7 +98,7 @@ fn with_queue(queue: &Value) -> Observed {
 
 /// QUE-8, OPS-3
 #[test]
-fn queue_is_verified_for_its_name_the_generation_and_the_configuration() {
+fn queue_verification_covers_name_generation_and_configuration() {
     let hash = with_queue(&json!(null)).desired.unwrap().queue_hash;
     let good =
         json!({"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": hash});
@@ -125,7 +125,7 @@ fn queue_is_verified_for_its_name_the_generation_and_the_configuration() {
 
 /// SAFE-25
 #[tokio::test]
-async fn workload_that_an_autoscaler_of_the_user_scales_is_scaled_and_no_other() {
+async fn only_workloads_targeted_by_a_user_autoscaler_count_as_scaled() {
     let (context, now) = (context(), Timestamp::UNIX_EPOCH);
     let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
     let scaled = || scaled_kinds(&context, &seen.actor, now);
@@ -134,7 +134,7 @@ async fn workload_that_an_autoscaler_of_the_user_scales_is_scaled_and_no_other()
             "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "7"},
             "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": kind, "name": target}},
         });
-        let hpa: Seen<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
+        let hpa: Projected<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
         context.stores.hpas.show(&None, &hpa);
     };
     assert_eq!(scaled(), []);
@@ -151,7 +151,7 @@ async fn workload_that_an_autoscaler_of_the_user_scales_is_scaled_and_no_other()
 
 /// SAFE-10, SAFE-18
 #[tokio::test]
-async fn finished_pod_with_a_sidecar_is_none_of_the_targets() {
+async fn finished_pod_with_a_sidecar_is_ignored() {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let bound = json!({"transport": "mq", "workloadRef": target});
     let (context, seen) = (context(), observed(&actor(&json!({}), &bound, &json!({}))));
@@ -171,7 +171,7 @@ async fn finished_pod_with_a_sidecar_is_none_of_the_targets() {
             },
             "status": {"phase": phase},
         });
-        let pod: Seen<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
+        let pod: Projected<PodRecord> = serde_json::from_str(&pod.to_string()).unwrap();
         marked.show(&None, &pod);
     }
     marked.relisted(&None);
@@ -187,7 +187,7 @@ async fn finished_pod_with_a_sidecar_is_none_of_the_targets() {
 
 /// SAFE-19
 #[tokio::test]
-async fn annotation_is_found_where_status_says_though_the_target_has_another_object_by_now() {
+async fn annotation_recorded_in_status_is_found_on_an_object_outside_the_target() {
     fn web(asked: &str) -> Option<(u16, Value)> {
         let found = json!({
             "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "uid": "uid"},

@@ -1,4 +1,4 @@
-//! What of an actor that goes is still in the pods of its target (BIND-43).
+//! Observes what an actor being deleted still has in the pods of its target (BIND-43).
 
 use asya_shared::api::{BindingRollout, RollAnnotation};
 use asya_shared::resolve::{FindingReason, ObjectRef, Resolution, Target};
@@ -17,7 +17,7 @@ use crate::reconcile::model::rollout::Live;
 use crate::reconcile::model::rollout::UnbindingSeen;
 use crate::record::{ActorRecord, Key};
 
-/// Looks at the pods of an actor that goes; `None` while nobody can tell.
+/// Observes the pods of an actor being deleted; returns `None` while that is not possible yet.
 pub(super) async fn see(
     context: &Context,
     actor: &ActorRecord,
@@ -26,11 +26,11 @@ pub(super) async fn see(
 ) -> Result<Option<UnbindingSeen>, Error> {
     let key = &actor.metadata.key;
     let mut seen = UnbindingSeen::default();
-    // A sidecar without a queue fails the model's pod: only where the queue stays may it stay, too.
+    // A sidecar without a queue fails the model's pod, so it may stay only if the queue is retained.
     let stays = rollout == BindingRollout::OnRestart && deletion.retains_queue;
     if actor.annotations.skip_unbind || deletion.orphans || stays {
-        // What cannot be told holds up nobody who asked for this.
-        if let Ok(Looked::Found(target, ..)) = target(context, actor).await {
+        // The user opted out of unbinding, so a target that cannot be read must not block the deletion.
+        if let Ok(TargetLookup::Found(target, ..)) = target(context, actor).await {
             seen.scaled = target.scale.object().cloned();
         }
         seen.skip = true;
@@ -54,17 +54,17 @@ pub(super) async fn see(
         }
     }
     let target = match target(context, actor).await? {
-        Looked::NotYet => return Ok(None),
-        Looked::Gone => None,
-        Looked::Unresolved(why) => {
+        TargetLookup::NotYet => return Ok(None),
+        TargetLookup::Gone => None,
+        TargetLookup::Unresolved(why) => {
             seen.unresolved = Some(why);
             None
         }
-        Looked::Stopped(object) => {
+        TargetLookup::Stopped(object) => {
             seen.release_claim(context, key, object).await?;
             None
         }
-        Looked::Found(target, part, replicas) => {
+        TargetLookup::Found(target, part, replicas) => {
             seen.asleep = replicas == Some(0);
             Some((target, part))
         }
@@ -75,7 +75,7 @@ pub(super) async fn see(
         for live in &mut seen.live {
             live.templated = templated && live.object == target.workload;
         }
-        // Only what may be followed by an eviction is worth the read.
+        // Only needed if pods may be evicted.
         if !seen.pods.is_empty() {
             (seen.availability, _) = availability::see(context, key, &target, &seen.live).await?;
         }
@@ -87,7 +87,7 @@ pub(super) async fn see(
             seen.live.iter_mut().for_each(Live::of_another);
         }
     }
-    // An older actor has annotated the same objects, and takes that back itself.
+    // An older actor has annotated the same objects, and removes that itself.
     if context.bindings.owner_before(key).is_none() {
         seen.look_for_annotations(context, &key.namespace, annotated)
             .await?;
@@ -104,8 +104,7 @@ pub(super) async fn see(
 }
 
 impl UnbindingSeen {
-    /// A target that its user has stopped has neither workload nor pods. What tells it that the queue scales it is
-    /// taken back all the same.
+    /// Finds our claim on a stopped target, which has neither workload nor pods, so that it is removed all the same.
     async fn release_claim(
         &mut self,
         context: &Context,
@@ -119,7 +118,7 @@ impl UnbindingSeen {
             .bindings
             .body(&context.client, &key.namespace, &object);
         let body = body.await.map_err(Error::Api)?;
-        // In the version that the API server serves, whichever the actor names.
+        // Use the API version that the server returned, not the one that the actor names.
         let served = body.and_then(|body| Some((ObjectRef::of(&body)?, body)));
         let live = served.map(|(object, body)| Live::of(&object, &body, None));
         if let Some(live) = live.filter(|it| it.claimed) {
@@ -129,7 +128,7 @@ impl UnbindingSeen {
         Ok(())
     }
 
-    /// Looks at what status says was annotated, where it is none of what the target consists of now (SAFE-19).
+    /// Reads objects that status lists as annotated but that no longer belong to the target (SAFE-19).
     pub(super) async fn look_for_annotations(
         &mut self,
         context: &Context,
@@ -162,43 +161,43 @@ impl UnbindingSeen {
     }
 }
 
-/// What is known of the target of an actor that goes.
-enum Looked {
-    /// Nobody can tell yet.
+/// The target of an actor being deleted.
+enum TargetLookup {
+    /// Not known yet.
     NotYet,
-    /// There is none, or none that is to be looked at.
+    /// There is no target, or none that needs cleaning up.
     Gone,
-    /// It is there, and has no workload, because its user has stopped it.
+    /// The target exists, but has no workload because its user stopped it.
     Stopped(ObjectRef),
-    /// It is there, and this is why nobody can tell what its pods are.
+    /// The target exists, but its pods cannot be determined, for this reason.
     Unresolved(String),
-    /// With what we own of its pod template, and the number of pods that it asks for.
+    /// The target, the fields of its pod template that we own, and its desired replicas.
     Found(Box<Target>, Option<TemplatePart>, Option<i32>),
 }
 
-async fn target(context: &Context, actor: &ActorRecord) -> Result<Looked, Error> {
+async fn target(context: &Context, actor: &ActorRecord) -> Result<TargetLookup, Error> {
     let bindings = &context.bindings;
     let key = &actor.metadata.key;
     let Some(target) = bindings.target_of(key) else {
-        return Ok(Looked::Gone);
+        return Ok(TargetLookup::Gone);
     };
     let found = bindings.read(&context.client, &target);
     Ok(match found.await.map_err(Error::Api)? {
-        Found::NotYet => Looked::NotYet,
-        Found::Absent | Found::OfKind(_) => Looked::Gone,
+        Found::NotYet => TargetLookup::NotYet,
+        Found::Absent | Found::OfKind(_) => TargetLookup::Gone,
         Found::Read(reading) => match &reading.resolution {
             Resolution::Found(target) => {
-                Looked::Found(target.clone(), reading.templated.clone(), reading.replicas)
+                TargetLookup::Found(target.clone(), reading.templated.clone(), reading.replicas)
             }
-            // What an older actor waits for holds nobody up.
+            // An unresolved target that an older actor binds must not block this deletion.
             Resolution::Waiting(_) | Resolution::Refused(_)
                 if bindings.owner_before(key).is_some() =>
             {
-                Looked::Gone
+                TargetLookup::Gone
             }
             Resolution::Waiting(finding) if finding.reason == FindingReason::TargetStopped => {
-                actor.binds_to.as_ref().map_or(Looked::Gone, |to| {
-                    Looked::Stopped(ObjectRef {
+                actor.binds_to.as_ref().map_or(TargetLookup::Gone, |to| {
+                    TargetLookup::Stopped(ObjectRef {
                         api_version: to.api_version.clone(),
                         kind: to.kind.clone(),
                         name: to.name.clone(),
@@ -207,7 +206,7 @@ async fn target(context: &Context, actor: &ActorRecord) -> Result<Looked, Error>
                 })
             }
             Resolution::Waiting(finding) | Resolution::Refused(finding) => {
-                Looked::Unresolved(finding.message.clone())
+                TargetLookup::Unresolved(finding.message.clone())
             }
         },
     })

@@ -1,4 +1,4 @@
-//! What to do about an actor whose workload another controller makes: what pods get, the webhook puts into them.
+//! Plans a binding: an actor whose workload another controller manages.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::observed::{Observed, is_done_once};
 use crate::reconcile::plan::wake::wake;
 
-/// Decides what to do about a binding that lives.
+/// Plans a binding that is not being torn down.
 pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let seen = observed.binding.as_ref();
     let mut scaling = seen.and_then(|seen| plan_scaling_step(observed, seen, now));
@@ -56,7 +56,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 }
 
 impl Bind {
-    /// Nothing but the queue and what keeps a binding from scaling, to begin with.
+    /// Only finalizers, queue, scaling and the dry run; the caller adds the other steps.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
         Self {
             finalizers: plan_finalizers(observed),
@@ -76,7 +76,8 @@ impl Bind {
     }
 }
 
-/// What leaves pods alone is done for an actor that is reconciled once, too: the webhook needs to know (FW-21).
+/// Whether a step replaces pods. One that does not is also taken under `reconcile: Once`, because the webhook depends
+/// on its result (FW-21).
 fn replaces_pods(rolling: &Rolling) -> bool {
     !matches!(rolling, Rolling::Rest | Rolling::Act(Act::Prove))
 }
@@ -85,8 +86,8 @@ fn claim_of(observed: &Observed) -> Option<&Claim> {
     observed.resolved()?.target.scale.claim()
 }
 
-/// BIND-47: once for each workload, whatever becomes of it. What others define gets nothing of the kind: it may pass
-/// annotations on to its pods.
+/// Marks each workload once, whatever becomes of the mark. Only a `Deployment` or `StatefulSet` is marked: a custom
+/// resource may pass annotations on to its pods (BIND-47).
 fn plan_mark(observed: &Observed) -> Option<ObjectRef> {
     let workload = &observed.resolved()?.target.workload;
     let GroupKind { group, kind } = workload.group_kind();
@@ -99,7 +100,7 @@ fn plan_mark(observed: &Observed) -> Option<ObjectRef> {
 fn plan_probe(observed: &Observed) -> Probing {
     let seen = observed.binding.as_ref().and_then(|it| it.probe.as_ref());
     seen.map_or(Probing::Rest, |seen| {
-        probe::decide(probe::Facts {
+        probe::decide(probe::ProbeFacts {
             wanted: seen.wanted,
             requested: seen.turn.requested,
             wait: seen.turn.wait,
@@ -122,7 +123,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<Rolling> {
     let unknown = FindingReason::UnknownOwner;
     let conflicts = &observed.previous.conflicts;
     let conflict = history::state(conflicts, resolved.uid()?, Part::Roll);
-    Some(roll::decide(&roll::facts::Facts {
+    Some(roll::decide(&roll::facts::RolloutFacts {
         rollout: bound.rollout,
         at_once,
         bound: observed.previous.bound_since.is_some(),
@@ -151,7 +152,7 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<Rolling> {
     }))
 }
 
-/// Pods are replaced when the other actor's sidecar leaves the pod template: a rollout of ours before that would be a
+/// Taking the other actor's sidecar out of the pod template replaces the pods. A rollout of ours before that would be a
 /// second one (BIND-45).
 fn wait_for_other_part() -> Rolling {
     let text = "the pod template of the target still holds the sidecar of another AsyncActor; its pods are replaced when that is taken out";
@@ -174,7 +175,7 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
     let conflict = history::state(&previous.conflicts, resolved.uid()?, Part::Template);
     let uid = &observed.actor.metadata.uid;
     let owned = resolved.templated.as_ref().filter(|it| it.is_of(uid));
-    Some(template::decide(&template::Facts {
+    Some(template::decide(&template::TemplateFacts {
         wished: bound.plan.is_some() && previous.bound_since.is_some() && has_url,
         owner: target.owner.as_ref(),
         workload: &target.workload,
@@ -189,7 +190,8 @@ fn plan_template(observed: &Observed, now: Timestamp) -> Option<template::Templa
     }))
 }
 
-/// SO-6: KEDA has let go, as status tells that it did not before; no HPA wakes what has no pods.
+/// Wakes the target once KEDA has released it, because no HPA scales a workload up from zero. Only a target that the
+/// queue scaled, according to status, is woken (SO-6).
 fn plan_wake(
     observed: &Observed,
     binding: &BindingSeen,
@@ -202,7 +204,7 @@ fn plan_wake(
     let resolved = binding.target.as_ref()?.as_ref().ok()?;
     let wanted = wake(observed, resolved.target.scale.object()?)?;
     let gate = observed.gate();
-    let facts = wake::Facts {
+    let facts = wake::WakeFacts {
         claim: claim_of(observed),
         roll,
         gate: gate.as_ref(),
@@ -211,7 +213,7 @@ fn plan_wake(
     Some(wake::decide(&facts, wanted))
 }
 
-/// SO-1: on what the target resolves to, and only while that is there.
+/// Scales what the target resolves to, and only while that exists (SO-1).
 fn plan_scaling_step(
     observed: &Observed,
     binding: &BindingSeen,
@@ -231,7 +233,7 @@ fn plan_scaling_step(
         return Some(ScalingStep::Refused(removal(), fault));
     }
     let gate = scaling_gate::of(observed, binding);
-    let mut plan = plan_scaling(&scaling::Facts {
+    let mut plan = plan_scaling(&scaling::ScalingFacts {
         actor: &observed.key().name,
         wanted: scaling.objects.as_ref(),
         installed: seen.installed,
@@ -247,8 +249,8 @@ fn plan_scaling_step(
     Some(ScalingStep::Wanted(plan))
 }
 
-/// BIND-42: a `ScaledObject` of what is gone, or is another actor's, does harm. Of what cannot be read just now it does
-/// not.
+/// Whether the target is known to be deleted, unsupported or bound by another actor: then its `ScaledObject` does harm.
+/// It does none while the target merely cannot be read (BIND-42).
 fn is_lost(binding: &BindingSeen) -> bool {
     let fault = binding.target.as_ref().and_then(|it| it.as_ref().err());
     fault.is_some_and(|fault| {

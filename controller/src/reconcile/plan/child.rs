@@ -1,4 +1,4 @@
-//! What to do about one child: whether it is there, ours, and as we last applied it.
+//! Plans one child: whether it exists, is ours, and is as last applied.
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
@@ -8,31 +8,31 @@ use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::record::{AppliedRecord, LastApplied, Metadata};
 
-/// What to do about one object.
+/// The step for one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Step {
-    /// It is as wanted, or nothing can be done.
+pub enum ChildStep {
+    /// It is as desired, or nothing can be done.
     #[default]
     Keep,
     /// Apply it.
     Apply {
-        /// First make the former operator's fields ours: this is where they stand (WRK-7).
+        /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
     },
-    /// Delete the one with this uid.
+    /// Delete the object with this UID.
     Delete(Box<str>),
-    /// Something must be gone first; its end is an event.
+    /// Wait for another object, usually for its deletion; the event triggers a reconcile.
     Wait,
 }
 
-/// Decides about a child; `None` is not wanted.
+/// Plans a child; `wanted` is `None` if there should be none.
 pub fn plan_child<R: AppliedRecord>(
     found: &Child<R>,
     wanted: Option<&HashedManifest>,
     inventory: &[InventoryEntry],
-) -> Step {
+) -> ChildStep {
     match (found, wanted) {
-        (Child::Ours(found), _) if found.metadata().deleting => Step::Wait,
+        (Child::Ours(found), _) if found.metadata().deleting => ChildStep::Wait,
         (Child::Ours(found), Some(wanted)) => {
             let kind = R::Kind::kind(&());
             let unchanged = is_unchanged(
@@ -43,19 +43,19 @@ pub fn plan_child<R: AppliedRecord>(
                 inventory,
             );
             if unchanged {
-                Step::Keep
+                ChildStep::Keep
             } else {
                 let take_over = found.last().former;
-                Step::Apply { take_over }
+                ChildStep::Apply { take_over }
             }
         }
-        (Child::Ours(found), None) => Step::Delete(found.metadata().uid.clone()),
-        (Child::Absent, Some(_)) => Step::Apply { take_over: None },
-        (Child::Absent, None) | (Child::Foreign(_), _) => Step::Keep,
+        (Child::Ours(found), None) => ChildStep::Delete(found.metadata().uid.clone()),
+        (Child::Absent, Some(_)) => ChildStep::Apply { take_over: None },
+        (Child::Absent, None) | (Child::Foreign(_), _) => ChildStep::Keep,
     }
 }
 
-/// Same object, sent with the same content, and nobody took a field of ours since.
+/// Whether this is the object that we applied with this content, and no other manager has taken a field of ours since.
 pub fn is_unchanged(
     kind: &str,
     metadata: &Metadata,
@@ -73,7 +73,7 @@ pub fn is_unchanged(
     })
 }
 
-/// What status remembers of an object as we last applied it.
+/// The inventory entry in status for an object that we applied.
 pub fn recorded<'a>(
     inventory: &'a [InventoryEntry],
     kind: &str,
@@ -83,7 +83,7 @@ pub fn recorded<'a>(
     entries.find(|entry| entry.kind == kind && entry.name == name)
 }
 
-/// SA-3: a name that we need is somebody else's.
+/// The fault for a name that the actor needs and another owner holds (SA-3).
 pub fn not_owned(kind: &str, metadata: &Metadata) -> Fault {
     let owner = match &metadata.controller {
         Some(owner) => format!("belongs to {} {}", owner.kind, owner.name),

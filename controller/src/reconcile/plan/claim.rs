@@ -1,4 +1,4 @@
-//! Whether the owner of a target is told that the queue scales it, which costs its pods a restart (SO-5).
+//! Whether to tell the owner of a target that the queue scales it, which restarts its pods (SO-5).
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::record::HpaRecord;
 
-/// What to do about the annotation that tells the owner.
+/// What to do about the annotation that claims scaling from the owner.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Claiming {
-    /// It is to stand there.
+    /// It should be set.
     Wanted(FieldDecision),
-    /// It is given up.
+    /// Remove it.
     GiveUp,
 }
 
 impl Claiming {
-    /// Whether it is written, and how: that it is to stand there, or not.
+    /// What to write: `true` sets the annotation, `false` removes it, `None` leaves it.
     pub fn writes(&self) -> Option<bool> {
         match self {
             Self::Wanted(FieldDecision::Write) => Some(true),
@@ -36,7 +36,7 @@ impl Claiming {
     }
 }
 
-/// Decides about it; where it is not to be written for now, `scaling` tells that.
+/// Decides, and sets a fault in `scaling` if the annotation was lost and must not be written for now.
 pub(super) fn plan(
     observed: &Observed,
     scaling: Option<&mut ScalingStep>,
@@ -59,7 +59,7 @@ pub(super) fn plan(
     let previous = &observed.previous;
     let sight = FieldView {
         needed: true,
-        // It scales only what is claimed; who takes that back at once is faster than KEDA.
+        // Our `ScaledObject` exists only after a claim. Status covers a rival that reverts the claim before KEDA acts.
         written: matches!(observed.scaling.scaled_object, Child::Ours(_))
             || previous.claimed.as_deref() == Some(uid),
         stands: claim.is_made,
@@ -70,28 +70,28 @@ pub(super) fn plan(
     if let (true, ScalingStep::Wanted(plan)) = (contest.is_lost(), &mut *scaling) {
         plan.fault = Some(lost(claim));
     }
-    // Where no rollout is due, the owner keeps its own autoscaler until ours may follow at once (SAFE-20).
+    // If no rollout is due, leave the owner its own autoscaler until ours can follow at once (SAFE-20).
     let waits = scaling.waits_for().is_some() && roll == Some(&Rolling::Rest);
     let is_due = contest != FieldDecision::Write || (is_due(roll) && !waits);
     is_due.then_some(Claiming::Wanted(contest))
 }
 
-/// With the rollout, or when none is to come: one restart, not two (ROLL-3).
+/// Whether to write now: along with a rollout, or if none is coming, so that pods restart once, not twice (ROLL-3).
 pub(super) fn is_due(roll: Option<&Rolling>) -> bool {
     matches!(roll, Some(Rolling::Rest | Rolling::Act(Act::Annotate(_))))
 }
 
-/// What the owner's claim makes of scaling.
+/// What the claim means for scaling.
 pub(super) struct Claimed {
-    /// Autoscalers besides the owner's own.
+    /// HPAs other than the owner's own.
     pub hpas: Vec<Arc<HpaRecord>>,
-    /// The owner still scales.
+    /// The owner's autoscaler is still in force.
     pub waits: bool,
-    /// It does so again.
+    /// The owner scales the target again.
     pub lost: Option<Fault>,
 }
 
-/// Judges by whom a target is scaled whose owner leaves that to others when it is told so.
+/// Determines who scales a target whose owner disables its own autoscaler on request.
 pub(super) fn judge(observed: &Observed, claim: Option<&Claim>) -> Claimed {
     let seen = &observed.scaling;
     let owner = claim.and_then(|it| it.owner.uid.as_deref());

@@ -1,15 +1,14 @@
-//! What is done about our `ScaledObject` where somebody changes it (CONF-5). Without a binding it is applied again at
-//! once, as every child.
+//! Contention over the `ScaledObject` of a binding (CONF-5). For a standalone actor, [`super::restore`] decides.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::steps::ScalingStep;
-use super::{Step, recorded};
+use super::{ChildStep, recorded};
 use crate::reconcile::contention::contest::FieldDecision;
 use crate::reconcile::contention::{FieldView, Part};
 use crate::reconcile::model::observed::Observed;
 
-/// Decides about it, and keeps `scaling` from applying it where that is not to be.
+/// Decides, and keeps `scaling` from applying the object while it must not be written.
 pub(super) fn plan(
     observed: &Observed,
     scaling: Option<&mut ScalingStep>,
@@ -24,22 +23,22 @@ pub(super) fn plan(
     let sight = FieldView {
         needed: plan.fault.is_none(),
         written: is_written(observed),
-        stands: !matches!(plan.scaled_object, Step::Apply { .. }),
+        stands: !matches!(plan.scaled_object, ChildStep::Apply { .. }),
     };
     if !sight.stands && !sight.written {
-        // What we want has changed: nobody has taken that back.
+        // The desired state has changed, so this is no loss.
         return Some(FieldDecision::Write);
     }
     let conflicts = &observed.previous.conflicts;
     let specs = resolved.specs(observed.actor.generation);
     let contest = FieldDecision::of((conflicts, uid, Part::ScaledObject), sight, specs, now);
     if contest.is_lost() {
-        plan.scaled_object = Step::Keep;
+        plan.scaled_object = ChildStep::Keep;
     }
     Some(contest)
 }
 
-/// Whether the object that there is is the one that we applied, as we want it today.
+/// Whether the existing object is the one that we applied, in its current desired form.
 pub(super) fn is_written(observed: &Observed) -> bool {
     let Some(found) = observed.scaling.scaled_object.ours() else {
         return false;

@@ -1,4 +1,4 @@
-//! What to do in a reconcile.
+//! The plan of one reconcile.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,30 +8,30 @@ use asya_shared::resolve::ObjectRef;
 
 use crate::fault::Fault;
 use crate::reconcile::contention::contest::FieldDecision;
-use crate::reconcile::plan::child::Step;
+use crate::reconcile::plan::child::ChildStep;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::roll::facts::Rolling;
 use crate::reconcile::plan::steps::{QueueStep, ScalingStep, WorkloadStep};
 use crate::reconcile::plan::{claim, deletion, probe, restore, template, wake};
 use crate::record::WorkloadRecord;
 
-/// What to do in this pass.
+/// What one reconcile does.
 #[derive(Debug)]
 pub enum Plan {
-    /// Write no child and no queue, ask no broker.
+    /// The actor is paused: write no child and no queue, and query no broker.
     Rest(Rest),
-    /// Bring queue and workload to what is wanted.
+    /// Bring queue and workload to the desired state.
     Ensure(Ensure),
-    /// Bring the queue to what is wanted; another controller makes the workload.
+    /// Bring the queue to the desired state; another controller manages the workload.
     Bind(Box<Bind>),
-    /// Take nothing down yet: whether the queue is empty shows after this time.
+    /// Tear nothing down yet: check again after this delay whether the queue is empty.
     Confirm(Duration),
-    /// Take down what we made.
+    /// Tear down what the operator created.
     Delete(deletion::Delete),
 }
 
 impl Plan {
-    /// What is done about the actor's finalizers before anything else.
+    /// What to do about the actor's finalizers, before anything else.
     pub fn finalizers(&self) -> Finalizers {
         match self {
             Self::Ensure(plan) => plan.finalizers,
@@ -40,7 +40,7 @@ impl Plan {
         }
     }
 
-    /// Whether nothing but its queues stands between the actor and its end.
+    /// Whether only the actor's queues remain to be deleted before its finalizer is removed.
     pub fn is_the_end(&self) -> bool {
         matches!(
             self,
@@ -52,69 +52,63 @@ impl Plan {
     }
 }
 
-/// What a look shows to be wrong with an actor that is paused.
+/// Faults to report for a paused actor.
 #[derive(Debug, Default, PartialEq)]
 pub struct Rest {
-    /// With its workload.
     pub workload: Option<Fault>,
-    /// With what scales that.
     pub scaling: Option<Fault>,
 }
 
-/// The parts of a pass over an actor that lives, in the order in which they are done.
+/// The steps for a standalone actor that is not being torn down, in execution order.
 #[derive(Debug)]
 pub struct Ensure {
-    /// About the actor's finalizers, first.
     pub finalizers: Finalizers,
-    /// Write no child: this spec has had what it asked for, once (FW-21).
+    /// Leave the children alone: `reconcile: Once` is done for this spec (FW-21).
     pub done_once: bool,
-    /// About the queue.
     pub queue: QueueStep,
-    /// About the `ServiceAccount`: applied before the workload, deleted after it.
-    pub service_account: Step,
-    /// About the workload.
+    /// Applied before the workload, deleted after it.
+    pub service_account: ChildStep,
     pub workload: WorkloadStep,
-    /// That replaces its pods although nobody changed the actor: it waits for its turn (SAFE-36).
+    /// The update replaces pods although nobody changed the actor, so it waits for its turn (SAFE-36).
     pub paced: bool,
-    /// Retired queues that go if they are empty.
+    /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,
-    /// About what scales it, once it is there.
+    /// Applied once the workload exists.
     pub scaling: Option<ScalingStep>,
-    /// About what somebody has changed of these.
+    /// Whether drift of the workload and its `ScaledObject` is restored now or after a backoff.
     pub restore: restore::Restore,
-    /// A workload of the kind that is no longer wanted goes once the wanted one is there (WRK-6).
+    /// A workload of the kind that is no longer desired, deleted once the desired one exists (WRK-6).
     pub former: Option<Arc<WorkloadRecord>>,
-    /// Workloads that get no pods, because these would take another actor's messages (QUE-3).
+    /// Workloads that must have no pods, because these would consume another actor's messages (QUE-3).
     pub stopped: Vec<Arc<WorkloadRecord>>,
 }
 
-/// The parts of a pass over a binding that lives, in the order in which they are done.
+/// The steps for a binding that is not being torn down, in execution order.
 #[derive(Debug)]
 pub struct Bind {
-    /// About the actor's finalizers, first.
     pub finalizers: Finalizers,
-    /// Write nothing to target and children: this spec has had what it asked for, once (FW-21).
+    /// Leave target and children alone: `reconcile: Once` is done for this spec (FW-21).
     pub done_once: bool,
-    /// About the queue.
     pub queue: QueueStep,
-    /// About what scales the target; `None` as long as nobody knows what that is.
+    /// Scaling of the target; `None` while it is unknown what to scale.
     pub scaling: Option<ScalingStep>,
-    /// About our `ScaledObject`, where somebody changes it; `None` as long as nobody knows what is scaled.
+    /// Contention over our `ScaledObject`; `None` while it is unknown what to scale.
     pub contest: Option<FieldDecision>,
-    /// About who else sets the number of its pods.
+    /// Contention over the target's number of pods.
     pub replicas: Option<FieldDecision>,
-    /// What nobody scales any more, and nobody would wake.
+    /// A target that nothing scales any more, and nothing would wake.
     pub wake: Option<wake::Waking>,
-    /// About the target's pod template.
+    /// Our part of the target's pod template.
     pub template: template::Templating,
-    /// About what tells the target's owner that the queue scales it; `None`: nothing does, or not now (SO-5).
+    /// The annotation that tells the target's owner that the queue scales it; `None`: there is none, or it is not due
+    /// (SO-5).
     pub claim: Option<claim::Claiming>,
-    /// A workload that is bound for the first time: it is to say by whom (BIND-47).
+    /// A workload that is bound for the first time, to be marked with the actor that binds it (BIND-47).
     pub mark: Option<ObjectRef>,
-    /// About a dry run of a pod with the sidecar.
+    /// Dry run of a pod with the sidecar.
     pub probe: probe::Probing,
-    /// About pods that ran before; `None` while nobody can tell.
+    /// Rollout of pods that started before the binding; `None` while it cannot be decided.
     pub roll: Option<Rolling>,
-    /// Retired queues that go if they are empty.
+    /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,
 }

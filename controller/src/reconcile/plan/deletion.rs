@@ -1,4 +1,4 @@
-//! What to do about an actor that goes: its workloads, their pods, its queue, last our finalizer.
+//! Plans the deletion of an actor: its workloads, their pods, its queue, and last our finalizer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,79 +14,73 @@ use crate::reconcile::model::child::unseen;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// After the grace period pods get this long before the queue is taken from under them (FIN-2).
+/// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
 const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
 
-/// The parts of a pass over an actor that goes, in the order in which they are done.
+/// The steps of a deletion, in execution order.
 #[derive(Debug, PartialEq)]
 pub struct Delete {
-    /// What happens to what scales the workload.
     pub scaling: ScalingRemoval,
-    /// What happens to the sidecars in pods of others.
+    /// The sidecars in pods of other controllers.
     pub unbind: Unbind,
-    /// What nobody scales any more, and nobody would wake (SO-6).
+    /// A target that nothing scales any more, and nothing would wake (SO-6).
     pub wake: Option<Wake>,
-    /// What happens to the workloads.
     pub workloads: Vec<WorkloadRemoval>,
-    /// What happens to the `ServiceAccount`.
     pub service_account: AccountRemoval,
-    /// What stands between the actor and its end.
+    /// How the deletion continues after these steps.
     pub then: Then,
 }
 
-/// What happens to the workload of an actor that goes.
+/// How the actor lets go of a workload.
 #[derive(Debug, PartialEq)]
 pub enum WorkloadRemoval {
-    /// Delete it.
     Delete(Arc<WorkloadRecord>),
-    /// Give up our ownerReference on it.
+    /// Remove our owner reference and leave it.
     Orphan(Arc<WorkloadRecord>),
 }
 
-/// What happens to KEDA's objects of an actor that goes.
+/// How the actor lets go of KEDA's objects.
 #[derive(Debug, PartialEq)]
 pub enum ScalingRemoval {
-    /// Take them down.
     Delete(Removal),
-    /// Give up our ownerReference on them.
+    /// Remove our owner references and leave them.
     Orphan,
 }
 
-/// What happens to the `ServiceAccount` of an actor that goes.
+/// How the actor lets go of its `ServiceAccount`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum AccountRemoval {
-    /// Nothing yet, or it is gone.
+    /// Not yet, or it does not exist.
     Keep,
-    /// Delete it: no pod runs as it any more.
+    /// Delete it: no pod runs under it any more.
     Delete,
-    /// Give up our ownerReference on it.
+    /// Remove our owner reference and leave it.
     Orphan,
 }
 
-/// The end of a deletion.
+/// How a deletion continues.
 #[derive(Debug, PartialEq)]
 pub enum Then {
-    /// Workload or pods are still going; a watch wakes us, or the clock does.
+    /// Something is still being deleted: wait for its event, at most this long.
     Wait(Option<Duration>),
-    /// Nothing holds the queues any more.
+    /// Nothing uses the queues any more.
     Finish {
-        /// The queues to delete.
+        /// Queues to delete now.
         queues: Vec<QueueRemoval>,
     },
-    /// Our finalizer is gone; what others hold is not our business.
+    /// Our finalizer is removed; other finalizers are not our business.
     Gone,
 }
 
 /// A queue to delete, with its messages.
 #[derive(Debug, PartialEq)]
 pub struct QueueRemoval {
-    /// The queue.
     pub queue: QueueStatus,
-    /// Whether status names it. One that it does not name is ours only if it is what we would have made.
+    /// Whether status names the queue. If not, it is ours only if it is what we would have created.
     pub recorded: bool,
 }
 
-/// Decides what to do in this pass of the deletion (FIN-2).
+/// Plans the next steps of the deletion (FIN-2).
 pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     let seen = &observed.scaling;
     let removal = plan_removal(&seen.scaled_object, &seen.trigger_authentication, now);
@@ -112,7 +106,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
         };
     }
     let ends = removal.until.map(|ends| ends.duration_since(now));
-    // What scales the target first: a pod that goes must not wake it.
+    // Remove the autoscaler first, so that a terminating pod does not wake the target.
     let unbind = if removal.released {
         plan_unbind(observed, now)
     } else {
@@ -125,7 +119,7 @@ pub fn plan_deletion(observed: &Observed, now: Timestamp) -> Delete {
     };
     let finishes = matches!(then, Then::Finish { .. });
     Delete {
-        // First what makes pods roll, then pods: they start once (SAFE-24).
+        // Wake the target only after unbinding, so that its pods start only once (SAFE-24).
         wake: plan_wake(observed).filter(|_| removal.released && unbind == Unbind::Done),
         scaling: ScalingRemoval::Delete(removal),
         unbind,
@@ -144,7 +138,7 @@ fn plan_wake(observed: &Observed) -> Option<Wake> {
     super::wake::wake(observed, unbinding.scaled.as_ref()?)
 }
 
-/// The queue is taken from under no sidecar (BIND-43).
+/// Sidecars leave their pods before the queue is deleted (BIND-43).
 fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
     let Some(binding) = &observed.binding else {
         return Unbind::Done;
@@ -154,7 +148,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
     };
     let previous = &observed.previous;
     let rollout = previous.rollout.as_ref();
-    // Where the annotation stands is known, and that is looked at whether the target is understood or not.
+    // Objects in `rollAnnotations` are read even if the target does not resolve.
     let asked = rollout.filter(|it| it.value != UNBOUND && previous.roll_annotations.is_empty());
     let written = asked.is_some() || previous.claimed.is_some() || previous.template.is_some();
     let released = rollout.filter(|it| it.value == UNBOUND);
@@ -162,7 +156,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
     let last = released.and_then(|it| it.since.as_ref()).map(|it| it.0);
     let released = last.and_then(|it| now.duration_since(it).try_into().ok());
     let deleted = observed.actor.deleted.as_ref().map(|it| it.0);
-    unbind::decide(&unbind::Facts {
+    unbind::decide(&unbind::UnbindFacts {
         skip: seen.skip,
         pods: &seen.pods,
         going: seen.going,
@@ -179,7 +173,7 @@ fn plan_unbind(observed: &Observed, now: Timestamp) -> Unbind {
     })
 }
 
-/// KEDA has let go: the workload goes, then its pods, then the queue.
+/// After KEDA has released the workload: delete it, then wait for its pods, then delete the queue.
 fn without_scaling(
     observed: &Observed,
     ours: Vec<Arc<WorkloadRecord>>,
@@ -208,7 +202,7 @@ fn our_workloads(observed: &Observed) -> Vec<Arc<WorkloadRecord>> {
         .collect()
 }
 
-/// FIN-4
+/// No queue is deleted if the user retains it or disabled queue management (FIN-4).
 fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
     if !observed.queues_managed
         || observed.deletion.retains_queue
@@ -226,8 +220,8 @@ fn queues_to_delete(observed: &Observed) -> Vec<QueueRemoval> {
 
 fn wait_for_pods(observed: &Observed, now: Timestamp) -> Option<Duration> {
     let grace = Duration::from_secs(observed.deletion.grace_seconds.into());
-    // A pod's deletion is dated to the end of its grace. One that has not been told to stop gets it from when
-    // there was somebody to take the workload from under it.
+    // A pod's `deletionTimestamp` is the end of its grace period. A pod that is not terminating yet gets its grace
+    // period from the actor's deletion, or from when this process became leader, if that was later.
     let began = observed
         .actor
         .deleted

@@ -1,8 +1,8 @@
 //! Which pod of a target may be evicted next (ROLL-4, SAFE-11, SAFE-12).
 //!
-//! An eviction costs the target a ready pod until the replacement is ready, and nobody can tell beforehand whether it
-//! ever will be. So there is never more than one pod in between: whatever is wrong with replacements, the target has
-//! lost one pod and keeps the others.
+//! An eviction costs the target a ready pod until the replacement is ready, and nobody knows beforehand whether it ever
+//! will be. So at most one pod is being replaced at a time: if replacements are broken, the target loses one pod and
+//! keeps the others.
 
 use std::time::Duration;
 
@@ -11,36 +11,33 @@ use k8s_openapi::jiff::Timestamp;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::Availability;
 
-/// All that is decided by.
+/// Inputs to an eviction decision.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
-    /// Pods that are to be replaced; none of the target's is on its way out.
+pub struct EvictionFacts<'a> {
+    /// Pods to replace; none of the target's pods is terminating.
     pub candidates: &'a [OutdatedPod],
-    /// How many pods can serve.
     pub availability: &'a Availability,
-    /// Pods of the target that stay.
+    /// Pods of the target that are not terminating.
     pub present: i32,
     /// How many there were at the last eviction.
     pub before: Option<i32>,
-    /// When a replacement was last asked for.
+    /// When a replacement was last requested.
     pub since: Option<Timestamp>,
     /// How long a replacement may take to become ready (`spec.timeout.progress`).
     pub limit: Option<Duration>,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// What keeps a ready pod from being evicted.
+/// Why no ready pod may be evicted now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Obstacle {
-    /// In words.
     pub text: String,
-    /// It has lasted for longer than a replacement may take.
+    /// It has lasted longer than a replacement may take.
     pub is_overdue: bool,
 }
 
-impl Facts<'_> {
-    /// What keeps a ready pod from being evicted; `None`: all other pods are there, and ready.
+impl EvictionFacts<'_> {
+    /// Why no ready pod may be evicted now; `None`: all other pods exist and are ready.
     pub fn obstacle(&self) -> Option<Obstacle> {
         let others = self.availability.unready.iter();
         let others = others.filter(|pod| !self.candidates.iter().any(|it| it.uid == pod.uid));
@@ -52,7 +49,7 @@ impl Facts<'_> {
             None if missing > 0 => format!("{missing} of {wanted} pods are missing"),
             None => return None,
         };
-        // A pod that came later has its own time.
+        // A pod created later gets the full limit.
         let came = newest.and_then(|pod| pod.created.as_ref()).map(|it| it.0);
         let begun = self
             .since
@@ -68,7 +65,7 @@ impl Facts<'_> {
         ends.is_some_and(|ends| ends <= self.now)
     }
 
-    /// A candidate that serves nobody: to replace it costs nothing.
+    /// A candidate that is not ready: replacing it costs no availability.
     pub fn unready_candidate(&self) -> Option<&OutdatedPod> {
         let unready = &self.availability.unready;
         let is_unready = |pod: &&OutdatedPod| unready.iter().any(|it| it.uid == pod.uid);
@@ -76,13 +73,12 @@ impl Facts<'_> {
         all.max_by(|a, b| a.name.cmp(&b.name))
     }
 
-    /// The candidate that goes next when nothing keeps it.
+    /// The next candidate to evict if there is no obstacle.
     pub fn next(&self) -> Option<&OutdatedPod> {
         let last = || self.candidates.iter().max_by(|a, b| a.name.cmp(&b.name));
         self.unready_candidate().or_else(last)
     }
 
-    /// The limit in words.
     pub fn limit_text(&self) -> String {
         let seconds = self.limit.unwrap_or_default().as_secs();
         format!("{seconds} s (spec.timeout.progress)")

@@ -1,17 +1,16 @@
-//! What to do about finalizers.
+//! Plans the actor's finalizers.
 
 use asya_shared::names::FINALIZER;
 
 use crate::reconcile::model::observed::Observed;
 
-/// About the finalizers of an actor that works.
+/// The change to the finalizers of an actor that is not being torn down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finalizers {
-    /// They are as they should be.
     Keep,
-    /// Put ours on (FIN-1).
+    /// Add ours (FIN-1).
     Add,
-    /// Take the garbage collector's off, or it deletes again what is made (QUE-43).
+    /// Remove the garbage collector's, or it deletes recreated children again (QUE-43).
     EndForeground,
 }
 
@@ -27,7 +26,7 @@ pub fn has_finalizer(observed: &Observed) -> bool {
     has(observed, FINALIZER)
 }
 
-/// The garbage collector's: it deletes what we made as long as this is there.
+/// The garbage collector's finalizer: it deletes our children as long as this is set.
 pub const FOREGROUND: &str = "foregroundDeletion";
 
 pub fn has(observed: &Observed, finalizer: &str) -> bool {

@@ -1,12 +1,12 @@
-//! Rollouts of our own workloads that nobody asked for (SAFE-36).
+//! Paces rollouts of our own workloads that no user requested (SAFE-36).
 
 use super::queue::knows_queue;
 use super::steps::WorkloadStep;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// Whether an update replaces pods although nobody changed the actor: the installation makes another template of it
-/// today. One that moves to another queue is not among them: messages wait there.
+/// Whether an update replaces pods although nobody changed the actor: the installation now renders another pod
+/// template. A move to another queue does not count, because messages wait there.
 pub(super) fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bool {
     let (Some(own), Some(found)) = (observed.standalone(), observed.workload.ours()) else {
         return false;
@@ -31,7 +31,7 @@ pub(super) fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bo
         && desired.is_ok_and(|desired| knows_queue(observed, desired))
 }
 
-/// Whether pods of a workload are being replaced, and whether all that are asked for are ready.
+/// Whether pods of a workload are being replaced, and whether all desired pods are ready.
 pub fn rolls_and_settled(workload: &WorkloadRecord) -> (bool, bool) {
     let seen = workload.observed_generation >= workload.generation;
     let ready = workload.ready >= workload.desired;
@@ -51,7 +51,7 @@ mod tests {
 
     const NOW: &str = "2026-01-01T00:00:00Z";
 
-    /// An actor whose spec was seen, and its Deployment after this change.
+    /// An actor whose spec was observed, and its Deployment after `change`.
     fn seen(generation: i64, change: impl Fn(&mut Value)) -> Observed {
         let status = json!({"observedGeneration": generation});
         let mut observed = observed(&actor(&json!({}), &spec(&json!({})), &status));
@@ -73,7 +73,7 @@ mod tests {
 
     /// SAFE-36
     #[test]
-    fn templates_that_change_without_the_actor_wait_for_a_turn() {
+    fn template_change_without_an_actor_change_is_paced() {
         let older = |object: &mut Value| {
             object["metadata"]["annotations"]["asya.sh/applied-hash"] = json!("older");
             object["spec"]["template"]["metadata"]["annotations"]["asya.sh/template-hash"] =
@@ -99,7 +99,7 @@ mod tests {
 
     /// SAFE-36
     #[test]
-    fn rollout_has_ended_when_every_new_pod_is_ready() {
+    fn rollout_ends_when_every_new_pod_is_ready() {
         let observed = seen(2, |_| {});
         for (status, wanted) in [
             (

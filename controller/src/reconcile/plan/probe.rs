@@ -1,32 +1,32 @@
-//! Whether a dry run of a pod with the sidecar is made now (SAFE-4).
+//! Whether to make a dry run of a pod with the sidecar now (SAFE-4).
 
 use std::time::Duration;
 
-/// All that is decided by.
+/// Inputs to [`decide`].
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// It would tell something that status does not.
+pub struct ProbeFacts {
+    /// It would show something that status does not.
     pub wanted: bool,
-    /// Something has changed that pods are judged by.
+    /// Something that affects the admission of pods has changed.
     pub requested: bool,
-    /// How long it has to wait.
+    /// How long it still has to wait.
     pub wait: Option<Duration>,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probing {
-    /// Nothing: the last one still tells.
+    /// None: the last result still holds.
     #[default]
     Rest,
-    /// Make one.
+    /// Make one now.
     Ask,
-    /// Make one then.
+    /// Make one after this delay.
     Wait(Duration),
 }
 
-/// Decides about one binding.
-pub fn decide(facts: Facts) -> Probing {
+/// Decides for one binding.
+pub fn decide(facts: ProbeFacts) -> Probing {
     match facts.wait {
         _ if !facts.wanted && !facts.requested => Probing::Rest,
         Some(wait) => Probing::Wait(wait),
@@ -38,11 +38,11 @@ pub fn decide(facts: Facts) -> Probing {
 mod tests {
     use std::time::Duration;
 
-    use super::{Facts, Probing, decide};
+    use super::{ProbeFacts, Probing, decide};
 
     /// SAFE-4
     #[test]
-    fn dry_run_is_made_when_it_tells_something_and_its_time_has_come() {
+    fn dry_run_is_made_when_it_is_useful_and_due() {
         let later = Duration::from_secs(30);
         for (wanted, requested, wait, probing) in [
             (false, false, None, Probing::Rest),
@@ -52,7 +52,7 @@ mod tests {
             (true, false, Some(later), Probing::Wait(later)),
             (true, true, Some(later), Probing::Wait(later)),
         ] {
-            let facts = Facts {
+            let facts = ProbeFacts {
                 wanted,
                 requested,
                 wait,

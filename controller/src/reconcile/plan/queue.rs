@@ -1,6 +1,6 @@
-//! What to do about the queue.
+//! Plans the queue.
 
-use crate::broker::Standing;
+use crate::broker::QueueCheck;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::Desired;
 use crate::reconcile::model::known_queues::is_same;
@@ -20,20 +20,22 @@ pub fn plan_queue(observed: &Observed) -> QueueStep {
         QueueSeen::NotAsked => QueueStep::Unmanaged,
         QueueSeen::Unanswered(retry) => QueueStep::Await(*retry),
         QueueSeen::Unknown(error) => QueueStep::Refuse(error.fault()),
-        QueueSeen::Standing(Standing::Absent) if creates => QueueStep::Create,
-        QueueSeen::Standing(Standing::Absent) => QueueStep::Refuse(Fault {
+        QueueSeen::Checked(QueueCheck::Absent) if creates => QueueStep::Create,
+        QueueSeen::Checked(QueueCheck::Absent) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMissing,
             message: format!(
                 "queue {queue} does not exist and autoCreate is false; create it at the broker"
             ),
             retry: Requeue::SlowBackoff,
         }),
-        QueueSeen::Standing(Standing::Drifted | Standing::Unmarked) if creates => QueueStep::Update,
-        QueueSeen::Standing(Standing::Serves(serving)) => QueueStep::Keep(Some(serving.clone())),
-        QueueSeen::Verified | QueueSeen::Standing(Standing::Drifted | Standing::Unmarked) => {
+        QueueSeen::Checked(QueueCheck::Drifted | QueueCheck::Unmarked) if creates => {
+            QueueStep::Update
+        }
+        QueueSeen::Checked(QueueCheck::Serves(serving)) => QueueStep::Keep(Some(serving.clone())),
+        QueueSeen::Verified | QueueSeen::Checked(QueueCheck::Drifted | QueueCheck::Unmarked) => {
             QueueStep::Keep(None)
         }
-        QueueSeen::Standing(Standing::Differs { wanted, found }) => QueueStep::Refuse(Fault {
+        QueueSeen::Checked(QueueCheck::Differs { wanted, found }) => QueueStep::Refuse(Fault {
             reason: Reason::QueueMismatch,
             message: format!(
                 "queue {queue} has {found}, wanted is {wanted}; {}",
@@ -44,7 +46,7 @@ pub fn plan_queue(observed: &Observed) -> QueueStep {
     }
 }
 
-/// Whether the pods that there are take their messages from the queue that would be wanted today.
+/// Whether existing pods already consume from the queue that is desired now.
 pub fn knows_queue(observed: &Observed, desired: &Desired) -> bool {
     let before = observed.previous.queue.as_ref();
     before.is_none_or(|before| is_same(before, &desired.queue()))

@@ -1,5 +1,5 @@
-//! Whether somebody beside the autoscaler sets the number of a target's pods (CONF-4). It is never written by us: losses
-//! are counted, and the fifth pauses our `ScaledObject`.
+//! Contention over the target's replicas (CONF-4): whether anything but the autoscaler sets them. The operator never
+//! writes them: it counts losses, and the fifth pauses our `ScaledObject`.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
 use crate::scaling::replicas::hpa_of;
 
-/// Decides about it; `None` while nobody can tell.
+/// Decides for the target; `None` while that is impossible.
 pub(super) fn plan(
     observed: &Observed,
     scaling: Option<&ScalingStep>,
@@ -39,13 +39,13 @@ pub(super) fn plan(
     };
     let of = (&conflicts[..], uid, Part::Replicas);
     Some(match FieldDecision::of(of, sight, specs.clone(), now) {
-        // It is never ours to write: whoever set it is to be found out.
+        // Replicas are never ours to write: record a loss, so that the rival is identified.
         FieldDecision::Write => FieldDecision::Lost(specs),
         contest => contest,
     })
 }
 
-/// Whether the target asks for other pods than the autoscaler, which has nothing to say of 0: that is KEDA's.
+/// Whether the target's replicas differ from what the HPA asks for. Zero is ignored: KEDA sets it, not the HPA.
 fn differs(observed: &Observed, resolved: &Resolved) -> bool {
     let target = &resolved.target;
     if target.scale.object() != Some(&target.workload) {
@@ -53,7 +53,7 @@ fn differs(observed: &Observed, resolved: &Resolved) -> bool {
     }
     let scaled_object = observed.scaling.scaled_object.ours();
     let hpa = scaled_object.and_then(|it| hpa_of(it, &observed.scaling.hpas));
-    // What it asked of an earlier workload says nothing about this one.
+    // Ignore what the HPA asked of an earlier workload.
     let scaled = observed.binding.as_ref();
     let scaled = scaled.and_then(|it| it.scaling_of_target());
     let hpa = hpa.filter(|hpa| scaled.is_some_and(|it| it.target == hpa.target));

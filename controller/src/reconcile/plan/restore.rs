@@ -1,23 +1,23 @@
-//! Whether what somebody changed on objects of ours is restored now (WRK-8).
+//! Whether drift of our objects is restored now (WRK-8).
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::steps::{ScalingStep, WorkloadStep};
-use super::{Step, contest, recorded};
+use super::{ChildStep, contest, recorded};
 use crate::reconcile::contention::Part;
 use crate::reconcile::contention::restoring::{self, Restoring};
 use crate::reconcile::model::observed::Observed;
 
-/// What is restored in this pass, or left for now.
+/// Which drift is restored in this reconcile, and which is left for now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restore {
-    /// About the workload; `None`: it is as it was applied, or something else is wanted of it.
+    /// The workload; `None`: it has not drifted, or the desired state has changed.
     pub workload: Option<Restoring>,
-    /// About our `ScaledObject`.
+    /// Our `ScaledObject`, likewise.
     pub scaled_object: Option<Restoring>,
 }
 
-/// Decides about them, and keeps the steps from restoring what is left for now.
+/// Decides, and drops from the steps what is left for now.
 pub(super) fn plan(
     observed: &Observed,
     workload: &mut WorkloadStep,
@@ -35,20 +35,20 @@ pub(super) fn plan(
     }
     let found = observed.scaling.scaled_object.ours();
     if let (Some(ScalingStep::Wanted(step)), Some(found)) = (scaling, found)
-        && step.scaled_object == (Step::Apply { take_over: None })
+        && step.scaled_object == (ChildStep::Apply { take_over: None })
         && contest::is_written(observed)
     {
         let its = (&*found.metadata.uid, Part::ScaledObject);
         let what = restoring::decide(entries, its, now);
         if what != Restoring::Now {
-            step.scaled_object = Step::Keep;
+            step.scaled_object = ChildStep::Keep;
         }
         plan.scaled_object = Some(what);
     }
     plan
 }
 
-/// The uid of the workload, if it was applied as it is wanted today and is not so any more.
+/// UID of the workload, if it was applied in its current desired form and has drifted since.
 fn changed_workload<'a>(observed: &'a Observed, step: &WorkloadStep) -> Option<&'a str> {
     let plain = WorkloadStep::Update {
         take_over: None,

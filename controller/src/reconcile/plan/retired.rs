@@ -1,5 +1,5 @@
-//! What becomes of queues that an actor has left, because its transport or the template of its queue's
-//! name changed (QUE-13): they are deleted when they are empty, at the latest with the actor.
+//! Queues that an actor has left because its transport or the template of its queue's name changed (QUE-13): they are
+//! deleted once they are empty, at the latest with the actor.
 
 use asya_shared::api::QueueStatus;
 
@@ -9,17 +9,17 @@ use crate::reconcile::model::known_queues::{
 };
 use crate::reconcile::model::observed::Observed;
 
-/// The retired queues of an actor after a pass.
+/// The retired queues of an actor after a reconcile.
 #[derive(Debug, Default, PartialEq)]
 pub struct Retired {
-    /// Those that are to be deleted when they are empty.
+    /// Queues to delete once they are empty.
     pub listed: Vec<QueueStatus>,
-    /// What users must know of the others.
+    /// Messages for users.
     pub told: Vec<String>,
 }
 
-/// The queues to ask their brokers about now: those that are ours to delete, and that no pod of ours
-/// still receives from. Pods of an earlier template may.
+/// The queues to query at their brokers now: those that are ours to delete and that no pod of ours may still consume
+/// from. Pods of an earlier template may.
 pub fn looks(observed: &Observed) -> Vec<QueueStatus> {
     let Ok(desired) = &observed.desired else {
         return Vec::new();
@@ -51,8 +51,8 @@ fn no_old_pod(observed: &Observed) -> bool {
     pods.all(|pod| pod.finished || pod.template_hash.as_deref() == current)
 }
 
-/// The actor's part of a sidecar's hash says which queue it receives from (ROLL-8). A pod that is going may still
-/// receive.
+/// The actor part of a sidecar's hash identifies the queue that it consumes from (ROLL-8). A terminating pod may still
+/// consume.
 fn no_old_sidecar(observed: &Observed) -> bool {
     let (Some(bound), Some(seen)) = (observed.bound(), &observed.binding) else {
         return false;
@@ -69,12 +69,12 @@ fn no_old_sidecar(observed: &Observed) -> bool {
     })
 }
 
-/// What status lists when `queue` is the actor's queue and `gone` were deleted.
+/// Retired queues for status, if `queue` is the actor's queue and `gone` were deleted.
 pub fn list(observed: &Observed, queue: Option<&QueueStatus>, gone: &[QueueStatus]) -> Retired {
     let is_current = |known: &QueueStatus| {
         queue.is_some_and(|queue| is_same(queue, known) || has_same_address(queue, known))
     };
-    // One name in two accounts: the configuration of the former may be gone, but both have been used.
+    // The same name in two accounts: the old account may no longer be configured, but both queues were used.
     let is_wanted = |known: &KnownQueue| {
         let moved = queue.is_some_and(|queue| is_elsewhere(queue, &known.queue));
         known.hold == Hold::Wanted && !moved
@@ -115,7 +115,7 @@ fn told(queue: &QueueStatus, fate: &str) -> String {
     format!("queue {name} on transport {transport} is no longer this actor's: {fate}")
 }
 
-/// Why a queue is not ours to delete, now or ever; `None` where it is, as soon as that is possible.
+/// Why a queue is not ours to delete; `None`: it is deleted as soon as possible.
 fn stays_because(observed: &Observed, known: &KnownQueue) -> Option<String> {
     match &known.hold {
         Hold::Lost(owner) => Some(format!("it belongs to {owner}")),

@@ -1,8 +1,7 @@
-//! Whether pods that ran before a binding are replaced now, and how (docs/spec/binding.md, section 4).
+//! Whether and how pods that started before a binding are replaced now (docs/spec/binding.md, section 4).
 //!
-//! It converges on pods: what is asked for is that those which lack the actor's part of the sidecar are replaced, by
-//! whomever. One annotation is written, or one pod evicted, at a time, after a dry run has shown that what comes instead
-//! has the sidecar.
+//! It converges on pods: those that lack the actor's part of the sidecar have to be replaced, by any controller. It
+//! writes one annotation or evicts one pod at a time, after a dry run has shown that the replacement gets the sidecar.
 
 mod breaker;
 pub mod facts;
@@ -18,23 +17,23 @@ use crate::fault::Reason;
 use crate::reconcile::contention::{self, FieldView, State};
 use crate::reconcile::model::rollout::Live;
 use crate::reconcile::plan::roll::facts::{
-    Act, Facts, LATER, Lost, Rolling, number, runs, waits_for_slot,
+    Act, LATER, Lost, Rolling, RolloutFacts, number, runs, waits_for_slot,
 };
 
 pub use breaker::bare_in_a_row;
 
-/// A controller that was asked to replace pods has begun by then: the one of a workload, and one that makes workloads.
+/// How long a workload's controller, or one that manages workloads, may take to start replacing pods.
 const BEGUN: Duration = Duration::from_secs(5);
 const BEGUN_ABOVE: Duration = Duration::from_secs(30);
-/// Annotations without effect within this time end the tries (ROLL-5), and so many whenever they were.
+/// Two annotations without effect within this time end the attempts (ROLL-5), as do [`MOST_TRIES`] at any time.
 const IN_A_ROW: Duration = Duration::from_mins(1);
 const MOST_TRIES: i32 = 5;
 
-/// What is told until the annotation is written again.
+/// Reported until the annotation is written again.
 pub const TAKEN_BACK: &str = "the annotation that makes pods of the target restart was taken back; it is written again after a pause (condition Conflict says by whom)";
 
-/// Decides about one target.
-pub fn decide(facts: &Facts<'_>) -> Rolling {
+/// Decides for one target.
+pub fn decide(facts: &RolloutFacts<'_>) -> Rolling {
     if !facts.bound || !facts.has_url {
         return Rolling::Rest;
     }
@@ -66,8 +65,8 @@ pub fn decide(facts: &Facts<'_>) -> Rolling {
     contested(facts, before).unwrap_or_else(|| annotate(facts, before))
 }
 
-/// CONF-2
-fn contested(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+/// What to do if our annotation was taken back; `None`: go on (CONF-2).
+fn contested(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
     let mut annotated = facts.live.iter().filter(|it| facts.annotates(it));
     let missing = annotated.find(|it| !facts.is_ours(it));
     let sight = FieldView {
@@ -77,25 +76,25 @@ fn contested(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rollin
     };
     let specs = facts.specs();
     match facts.conflict.decide(sight, &specs, facts.now) {
-        contention::Step::Rest | contention::Step::Write => None,
-        contention::Step::Lost => missing.map(|it| {
+        contention::FieldStep::Rest | contention::FieldStep::Write => None,
+        contention::FieldStep::Lost => missing.map(|it| {
             Rolling::Lost(Lost {
                 object: it.object.clone(),
                 specs,
                 last: facts.unknown_owner && matches!(facts.roll, Roll::AnnotateTemplate(_)),
             })
         }),
-        contention::Step::Wait(wait) => Some(Rolling::Wait(
+        contention::FieldStep::Wait(wait) => Some(Rolling::Wait(
             Reason::RolloutWaiting,
             TAKEN_BACK.to_owned(),
             wait,
         )),
-        contention::Step::Stop => Some(Rolling::Leave),
+        contention::FieldStep::Stop => Some(Rolling::Leave),
     }
 }
 
-/// A controller that nobody knows and that takes the annotation back leaves eviction.
-fn is_evicted(facts: &Facts<'_>) -> bool {
+/// Whether pods are evicted. An unknown controller that takes the annotation back leaves no other way.
+fn is_evicted(facts: &RolloutFacts<'_>) -> bool {
     let given_up = matches!(facts.conflict, State::Stopped(specs) if *specs == facts.specs());
     let taken_back = facts.unknown_owner && given_up;
     match facts.roll {
@@ -105,7 +104,7 @@ fn is_evicted(facts: &Facts<'_>) -> bool {
     }
 }
 
-fn annotate(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
+fn annotate(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Rolling {
     let begun = match facts.roll {
         Roll::Annotate(..) => BEGUN_ABOVE,
         Roll::AnnotateTemplate(_) | Roll::Evict => BEGUN,
@@ -148,7 +147,7 @@ fn annotate(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
     Rolling::Act(Act::Annotate(next_value(facts.wanted, values)))
 }
 
-/// The same value again would change nothing.
+/// Writing the same value again would change nothing, so number it.
 fn next_value<'a>(wanted: &str, live: impl Iterator<Item = &'a str>) -> String {
     match live.filter_map(|value| number(wanted, value)).max() {
         None => wanted.to_owned(),
@@ -156,8 +155,8 @@ fn next_value<'a>(wanted: &str, live: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Such a controller would go on to take a ready pod (SAFE-13).
-fn waits_for_ready(facts: &Facts<'_>) -> Option<Rolling> {
+/// Wait if the controller would delete a ready pod while others are not ready (SAFE-13).
+fn waits_for_ready(facts: &RolloutFacts<'_>) -> Option<Rolling> {
     let lacks_some = |it: &&Live| it.wanted.is_some_and(|wanted| it.ready < wanted);
     let mut drained = facts.live.iter().filter(|it| it.drains_first);
     let live = drained.find(|it| lacks_some(it) && it.ready > 0)?;

@@ -1,4 +1,4 @@
-//! What to do about an actor's `ScaledObject` and `TriggerAuthentication`.
+//! Plans an actor's `ScaledObject` and `TriggerAuthentication`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use asya_shared::applied::HashedManifest;
 use asya_shared::scaling::{ScalingObjects, Untriggerable};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Step, not_owned, plan_child};
+use super::{ChildStep, not_owned, plan_child};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
 use crate::record::{
@@ -15,62 +15,58 @@ use crate::record::{
 };
 use crate::scaling::autoscalers::{Autoscalers, is_of_name, lets_go_by};
 
-/// All that the plan of a wanted scaling is made from.
-pub struct Facts<'a> {
-    /// Name of the actor, which the `ScaledObject` has, too.
+/// Inputs to [`plan_scaling`].
+pub struct ScalingFacts<'a> {
+    /// Name of the actor and of its `ScaledObject`.
     pub actor: &'a str,
-    /// The objects that are wanted, or why KEDA cannot be told of the queue.
+    /// The desired objects, or why the queue cannot be described to KEDA.
     pub wanted: Result<&'a ScalingObjects, &'a Untriggerable>,
-    /// Whether KEDA's CRDs are there.
+    /// Whether KEDA's CRDs are installed.
     pub installed: bool,
-    /// What is to be scaled.
+    /// The object to scale.
     pub target: &'a ScaleTarget,
-    /// Whether it is there, and ours or bound.
+    /// Whether it exists, and is ours or bound.
     pub target_exists: bool,
-    /// The object under the `ScaledObject`'s name.
+    /// The object found under the `ScaledObject`'s name.
     pub scaled_object: &'a Child<ScaledObjectRecord>,
-    /// The object under the `TriggerAuthentication`'s name.
+    /// The object found under the `TriggerAuthentication`'s name.
     pub trigger_authentication: &'a Child<ChildRecord<TriggerAuthentication>>,
     /// All HPAs that concern the actor.
     pub hpas: &'a [Arc<HpaRecord>],
     /// All `ScaledObject`s that concern the actor.
     pub scaled_objects: &'a [Arc<ScaledObjectRecord>],
-    /// What status remembers of the objects as we last applied them.
+    /// The objects as last applied, from status.
     pub inventory: &'a [InventoryEntry],
 }
 
-/// What to do, in this order: applied is first the `TriggerAuthentication` (and, before it, the
-/// transport's `ConfigMap`), deleted is first the `ScaledObject`.
+/// The steps for KEDA's objects. They are applied in this order, after the transport's `ConfigMap`, and deleted in
+/// reverse.
 #[derive(Debug, PartialEq)]
 pub struct ScalingPlan {
-    /// About the `TriggerAuthentication`.
-    pub trigger_authentication: Step,
-    /// About the `ScaledObject`.
-    pub scaled_object: Step,
-    /// Why scaling cannot be had as wanted.
+    pub trigger_authentication: ChildStep,
+    pub scaled_object: ChildStep,
+    /// Why the target cannot be scaled as desired.
     pub fault: Option<Fault>,
     /// What a binding's first `ScaledObject` waits for.
     pub waits_for: Option<&'static str>,
 }
 
-/// What to do when scaling is off or the actor goes.
+/// The steps when scaling is off or the actor is being deleted.
 #[derive(Debug, Default, PartialEq)]
 pub struct Removal {
-    /// About the `ScaledObject`.
-    pub scaled_object: Step,
-    /// About the `TriggerAuthentication`.
-    pub trigger_authentication: Step,
-    /// Whether the workload may go: KEDA has let go of it, or had its time.
+    pub scaled_object: ChildStep,
+    pub trigger_authentication: ChildStep,
+    /// Whether the workload may be deleted: KEDA has released it, or has had its time.
     pub released: bool,
-    /// When waiting for KEDA ends.
+    /// When to stop waiting for KEDA.
     pub until: Option<Timestamp>,
 }
 
-/// Decides what to do about a scaling that is wanted.
-pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
+/// Plans KEDA's objects while scaling is on.
+pub fn plan_scaling(facts: &ScalingFacts<'_>) -> ScalingPlan {
     let refuse = |fault| ScalingPlan {
-        trigger_authentication: Step::Keep,
-        scaled_object: Step::Keep,
+        trigger_authentication: ChildStep::Keep,
+        scaled_object: ChildStep::Keep,
         fault: Some(fault),
         waits_for: None,
     };
@@ -89,8 +85,8 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
     };
     if !facts.target_exists {
         return ScalingPlan {
-            trigger_authentication: Step::Wait,
-            scaled_object: Step::Wait,
+            trigger_authentication: ChildStep::Wait,
+            scaled_object: ChildStep::Wait,
             fault: None,
             waits_for: None,
         };
@@ -100,8 +96,8 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
         objects.trigger_authentication.as_ref(),
         facts.inventory,
     );
-    let scaled_object = if trigger_authentication == Step::Wait {
-        Step::Wait
+    let scaled_object = if trigger_authentication == ChildStep::Wait {
+        ChildStep::Wait
     } else {
         plan_scaled_object(facts, &objects.scaled_object)
     };
@@ -113,17 +109,17 @@ pub fn plan_scaling(facts: &Facts<'_>) -> ScalingPlan {
     }
 }
 
-fn plan_scaled_object(facts: &Facts<'_>, wanted: &HashedManifest) -> Step {
+fn plan_scaled_object(facts: &ScalingFacts<'_>, wanted: &HashedManifest) -> ChildStep {
     let absent = matches!(facts.scaled_object, Child::Absent);
-    // a new one would share the workload with the HPA of the old
+    // A new `ScaledObject` would share the workload with the HPA of the old one.
     if absent && facts.hpas.iter().any(|hpa| is_of_name(hpa, facts.actor)) {
-        return Step::Wait;
+        return ChildStep::Wait;
     }
     plan_child(facts.scaled_object, Some(wanted), facts.inventory)
 }
 
-/// KEDA-9: both kinds that scale, of any version, on the same object and not ours.
-fn rival(facts: &Facts<'_>) -> Option<Fault> {
+/// The fault if an HPA or `ScaledObject` of any version, and not ours, scales the same object (KEDA-9).
+fn rival(facts: &ScalingFacts<'_>) -> Option<Fault> {
     let autoscalers = Autoscalers {
         actor: facts.actor,
         scaled_object: facts.scaled_object.ours().map(|it| &*it.metadata.uid),
@@ -142,8 +138,8 @@ fn rival(facts: &Facts<'_>) -> Option<Fault> {
     })
 }
 
-/// SA-3: a name that we need is somebody else's.
-fn taken(facts: &Facts<'_>) -> Option<Fault> {
+/// The fault for a name that the actor needs and another owner holds (SA-3).
+fn taken(facts: &ScalingFacts<'_>) -> Option<Fault> {
     if let Child::Foreign(found) = facts.scaled_object {
         return Some(not_owned("ScaledObject", &found.metadata));
     }
@@ -166,26 +162,26 @@ fn not_installed() -> Fault {
     )
 }
 
-/// Decides how to take down what we made, in the order of FW-24: KEDA needs the `TriggerAuthentication`
-/// for as long as the `ScaledObject` is there.
+/// Plans the removal of KEDA's objects. The `TriggerAuthentication` is deleted last, because KEDA needs it for as long
+/// as the `ScaledObject` exists (FW-24).
 pub fn plan_removal(
     scaled_object: &Child<ScaledObjectRecord>,
     trigger_authentication: &Child<ChildRecord<TriggerAuthentication>>,
     now: Timestamp,
 ) -> Removal {
     let (scaled_object, until) = match scaled_object {
-        Child::Absent | Child::Foreign(_) => (Step::Keep, None),
+        Child::Absent | Child::Foreign(_) => (ChildStep::Keep, None),
         Child::Ours(found) => match lets_go_by(found) {
-            None => (Step::Delete(found.metadata.uid.clone()), None),
-            until => (Step::Wait, until),
+            None => (ChildStep::Delete(found.metadata.uid.clone()), None),
+            until => (ChildStep::Wait, until),
         },
     };
     let overdue = until.is_some_and(|ends| ends <= now);
-    let released = scaled_object == Step::Keep || overdue;
+    let released = scaled_object == ChildStep::Keep || overdue;
     let trigger_authentication = match trigger_authentication {
-        Child::Absent | Child::Foreign(_) => Step::Keep,
-        Child::Ours(found) if found.metadata.deleting || !released => Step::Wait,
-        Child::Ours(found) => Step::Delete(found.metadata.uid.clone()),
+        Child::Absent | Child::Foreign(_) => ChildStep::Keep,
+        Child::Ours(found) if found.metadata.deleting || !released => ChildStep::Wait,
+        Child::Ours(found) => ChildStep::Delete(found.metadata.uid.clone()),
     };
     Removal {
         scaled_object,

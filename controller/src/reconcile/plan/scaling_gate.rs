@@ -1,34 +1,34 @@
-//! Whether a target may be scaled for the first time. A model that serves is not handed over to the queue before its
-//! pods are known to get the sidecar: without it nothing would take the messages, and an empty queue would end it.
+//! Whether a target may be scaled for the first time. A serving model is not handed over to the queue before its pods
+//! are known to get the sidecar: without it nothing would consume the messages, and an empty queue would scale the
+//! model to zero.
 
 use crate::reconcile::model::binding::BindingSeen;
 use crate::reconcile::model::bound_pods::Counted;
 use crate::reconcile::model::observed::Observed;
 
-/// All that is decided by.
+/// Inputs to [`waits_for`].
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// Our `ScaledObject` is there. An earlier release may have created it sooner than this one would.
+pub struct ScalingGateFacts {
+    /// Our `ScaledObject` exists. An earlier release may have created it sooner than this one would.
     pub exists: bool,
-    /// New pods are known to get the sidecar as the actor wants it today: by a dry run, or from their template.
+    /// New pods are known to get the sidecar that the actor asks for now: by a dry run, or from their template.
     pub proved: bool,
-    /// Pods with a sidecar of the actor that are Ready, and how many of them have today's; `None` while pods have not
-    /// been listed.
+    /// The target's pods, and which of them are Ready with a sidecar; `None` while pods have not been listed.
     pub ready: Option<ReadyPods>,
-    /// Pods that the target asks for, where it says so.
+    /// Replicas that the target asks for, if it specifies them.
     pub wanted: Option<i32>,
-    /// Pods that run are left alone until they restart for another reason.
+    /// Running pods are left alone until they restart for another reason.
     pub on_restart: bool,
 }
 
-/// Pods of a target.
+/// Numbers of a target's pods.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadyPods {
-    /// Every pod, those on their way out included.
+    /// All pods, including terminating ones.
     pub total: i32,
     /// Ready, with a sidecar of the actor.
     pub injected: i32,
-    /// Ready, with the sidecar that the actor wants today.
+    /// Ready, with the sidecar that the actor asks for now.
     pub current: i32,
 }
 
@@ -43,7 +43,7 @@ impl ReadyPods {
 }
 
 /// What the `ScaledObject` waits for; `None`: it may be created.
-pub fn waits_for(facts: &Facts) -> Option<&'static str> {
+pub fn waits_for(facts: &ScalingGateFacts) -> Option<&'static str> {
     if facts.exists {
         return None;
     }
@@ -51,7 +51,7 @@ pub fn waits_for(facts: &Facts) -> Option<&'static str> {
         return Some("the target is scaled once its pods have been listed");
     };
     let proved = facts.proved || pods.current > 0;
-    // Between the pod that a rollout has taken and its replacement there is none.
+    // During a rollout there may be no pod between an old one and its replacement.
     let runs = pods.total > 0 || facts.wanted.is_some_and(|wanted| wanted > 0);
     if !runs {
         return (!proved).then_some(
@@ -73,7 +73,7 @@ pub fn waits_for(facts: &Facts) -> Option<&'static str> {
     )
 }
 
-/// The same, of what was observed.
+/// The same, from the observed state.
 pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str> {
     let bound = observed.bound()?;
     let previous = &observed.previous;
@@ -86,7 +86,7 @@ pub(super) fn of(observed: &Observed, seen: &BindingSeen) -> Option<&'static str
         bound.injected_hash.as_deref(),
     );
     let counted = pods.map(|pods| Counted::of(pods, uid, hash, previous.bound_since.as_ref()));
-    waits_for(&Facts {
+    waits_for(&ScalingGateFacts {
         exists: observed.scaling.scaled_object.ours().is_some(),
         proved: observed.proved(),
         ready: counted.as_ref().map(ReadyPods::of),

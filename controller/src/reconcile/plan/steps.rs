@@ -1,4 +1,4 @@
-//! The steps of a plan.
+//! The steps that make up a plan.
 
 use asya_shared::resolve::ObjectRef;
 
@@ -6,67 +6,61 @@ use crate::broker::Serving;
 use crate::fault::{Fault, Requeue};
 use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
 
-/// At least so many pods, where there are none (SO-6).
+/// Scales up an object that has no pods (SO-6).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wake {
-    /// What is scaled, once, by its `/scale`.
+    /// The object to scale, once, by its `/scale` subresource.
     pub object: ObjectRef,
-    /// The number of its pods.
     pub replicas: i32,
 }
 
-/// About the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueStep {
-    /// It is as wanted; with what the broker said of it in this pass.
+    /// It is as desired; with what the broker reported in this reconcile.
     Keep(Option<Serving>),
-    /// It is not known for now (QUE-10, OPS-22): look again then.
+    /// Its state is not known yet (QUE-10, OPS-22): requeue.
     Await(Requeue),
-    /// It is somebody's business, not ours (QUE-12).
+    /// Queue management is disabled, so the queue is not ours (QUE-12).
     Unmanaged,
-    /// It is not the one that the pods know, which are left alone (FW-21).
+    /// It is not the queue that running pods consume from, and those are left alone (FW-21).
     Leave,
-    /// Create it.
     Create,
-    /// Bring it to what is wanted, with its messages.
+    /// Bring it to the desired state, with its messages.
     Update,
-    /// It cannot be had now.
+    /// It cannot be provided now.
     Refuse(Fault),
 }
 
-/// About the workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WorkloadStep {
-    /// It is as wanted, or not to be touched.
+    /// It is as desired, or must not be touched.
     Keep,
-    /// There is none: apply it, once the queue is there (QUE-4).
+    /// It does not exist: apply it once the queue exists (QUE-4).
     Create,
-    /// Apply it.
     Update {
-        /// First make the former operator's fields ours: this is where they stand (WRK-7).
+        /// Take over the former operator's fields first: the index of its `managedFields` entry (WRK-7).
         take_over: Option<usize>,
-        /// First give the number of replicas an owner of its own (WRK-3).
+        /// Hand `spec.replicas` over to a field manager of its own first (WRK-3).
         hand_over: bool,
-        /// First make the fields ours that kubectl or Helm wrote (FW-22).
+        /// Reclaim the fields that kubectl or Helm wrote first (FW-22).
         reclaim: bool,
     },
-    /// It cannot be had now.
+    /// It cannot be provided now.
     Refuse(Fault),
 }
 
-/// About what scales the workload.
 #[derive(Debug, PartialEq)]
 pub enum ScalingStep {
     /// Scaling is on.
     Wanted(ScalingPlan),
     /// Scaling is off.
     Unwanted(Removal),
-    /// Scaling is on and cannot be had (SO-4).
+    /// Scaling is on, but not possible (SO-4).
     Refused(Removal, Fault),
 }
 
 impl WorkloadStep {
-    /// What keeps the workload from being what it should be.
+    /// Why the workload is not as desired.
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Self::Refuse(fault) => Some(fault.clone()),
@@ -76,7 +70,7 @@ impl WorkloadStep {
 }
 
 impl ScalingStep {
-    /// What keeps the workload from being scaled.
+    /// Why the workload cannot be scaled.
     pub fn fault(&self) -> Option<Fault> {
         match self {
             Self::Wanted(plan) => plan.fault.clone(),

@@ -1,5 +1,5 @@
-//! The workload of an actor whose queue is another's (QUE-3): its pods would take messages that are not
-//! theirs, so it gets none. It stays, with all that others have done to it, for when the queue is the actor's.
+//! Stops the workload of an actor whose queue belongs to another actor (QUE-3): its pods would consume messages that
+//! are not theirs. The workload stays, with all changes by others, for when the queue becomes the actor's.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::reconcile::model::known_queues::Hold;
 use crate::reconcile::model::observed::Observed;
 use crate::record::WorkloadRecord;
 
-/// What keeps pods from another's messages.
+/// How pods are kept from another actor's messages.
 #[derive(Debug, PartialEq)]
 pub(super) struct Stop {
-    /// KEDA, which would bring pods, lets go of the workload first.
+    /// KEDA has to release the workload first, or it would scale it up again.
     pub(super) scaling: Removal,
-    /// Workloads that are to have no pods.
+    /// Workloads that must have no pods.
     pub(super) workloads: Vec<Arc<WorkloadRecord>>,
 }
 
-/// `None` while no pod takes what is another's.
+/// `None` while no pod consumes another actor's messages.
 pub(super) fn plan_stop(observed: &Observed, now: Timestamp) -> Option<Stop> {
     if !takes_anothers(observed) {
         return None;
@@ -39,8 +39,8 @@ fn has_pods(workload: &WorkloadRecord) -> bool {
     workload.desired > 0 && !workload.metadata.deleting
 }
 
-/// Whether pods of the workload receive from a queue that another actor owns. One that was applied for an
-/// earlier queue goes on with that: it is the actor's own.
+/// Whether pods of the workload consume from a queue that another actor owns. A workload applied for an earlier queue
+/// keeps consuming from that one: it is the actor's own.
 fn takes_anothers(observed: &Observed) -> bool {
     let Some(contested) = &observed.contested else {
         return false;
@@ -52,7 +52,7 @@ fn takes_anothers(observed: &Observed) -> bool {
     match &observed.queues.verified {
         Some(verified) if matches!(verified.hold, Hold::Lost(_)) => true,
         Some(_) => contested.queue && observed.workload.ours().is_some_and(for_it),
-        // None of its own is known, as after the former operator.
+        // Status names no queue of its own, as after a migration from the former operator.
         None => contested.queue,
     }
 }

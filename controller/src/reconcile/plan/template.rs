@@ -1,4 +1,4 @@
-//! What to do about the pod template of a target with strategy Template (BIND-50, CONF-1).
+//! Plans our part of a target's pod template, with strategy Template (BIND-50, CONF-1).
 
 use std::time::Duration;
 
@@ -8,80 +8,79 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use crate::fault::{Fault, Reason};
-use crate::reconcile::contention::{FieldView, Specs, State, Step};
+use crate::reconcile::contention::{FieldStep, FieldView, Specs, State};
 use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::handover::Ceded;
 
-/// All that is decided by.
+/// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
-    /// The sidecar is to stand in the template, and may by now (BIND-3).
+pub struct TemplateFacts<'a> {
+    /// The sidecar should be in the template, and the binding is in force (BIND-3).
     pub wished: bool,
-    /// Who writes the workload, too.
+    /// The object whose controller also writes the workload.
     pub owner: Option<&'a ObjectRef>,
-    /// The workload.
     pub workload: &'a ObjectRef,
-    /// What pods are to say.
+    /// The hash that pods should carry.
     pub hash: &'a str,
-    /// What only the operator's release and settings make other is applied, too (`asya.sh/roll-now`).
+    /// Apply changes that come only from the operator's release or settings, too (`asya.sh/roll-now`).
     pub at_once: bool,
-    /// Tells the rest of its spec from another.
+    /// Identifies the rest of the workload's spec.
     pub target: &'a str,
-    /// What we own of the workload, as one text; `None`: nothing.
+    /// Our fields of the workload, as one string; `None`: we own none.
     pub owned: Option<&'a str>,
-    /// What we applied last.
+    /// Our last apply, from status.
     pub before: Option<&'a TemplateStatus>,
-    /// How our part stands, if somebody takes it back.
+    /// Contention state of our part.
     pub conflict: &'a State,
-    /// Generation of the actor's spec.
+    /// The actor's generation.
     pub generation: i64,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Templating {
-    /// Nothing: it is not asked for.
+    /// Nothing: our part is not desired.
     #[default]
     Rest,
-    /// Nothing: it stands there.
+    /// Nothing: our part is in place.
     Stands,
     /// Apply our part.
     Apply,
-    /// Give our part of this workload up, and say why, if that is not asked for.
+    /// Remove our part from this workload, and report why, unless the spec asks for that.
     Release(ObjectRef, Option<Fault>),
-    /// Nothing, but a look when this has passed: another actor's part is to come first.
+    /// Check again after this delay: another actor's part comes first.
     Later(Duration),
-    /// Give our part of this workload up, if a dry run shows that its pods get the sidecar of the actor that has it now.
+    /// Remove our part from this workload if a dry run shows that its pods get the sidecar of the actor that binds it
+    /// now.
     HandOver(ObjectRef, Proof),
-    /// Nothing: our part has gone, and with it what was known of it.
+    /// Our part is already removed: clear it from status.
     Forget,
-    /// Nothing may stand there.
+    /// Our part is not allowed there.
     Refuse(Fault),
     /// Our part was taken back.
     Lost(Specs),
-    /// Our part is applied again when this has passed.
+    /// Apply our part again after this delay.
     Wait(Duration),
-    /// Our part is not applied any more.
+    /// Our part is no longer applied.
     Stop,
 }
 
-/// What has to be true of a pod of the target before a younger actor gives its part up.
+/// What a dry run has to show before a younger actor removes its part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proof {
-    /// The pod to try.
+    /// The pod for the dry run.
     pub pod: Value,
-    /// UID of the actor whose sidecar it has to come back with.
+    /// UID of the actor whose sidecar the pod has to get.
     pub uid: Box<str>,
-    /// The actor part of the hash it has to come back with.
+    /// The actor part of the hash that the pod has to carry.
     pub part: String,
 }
 
-/// Nothing tells the younger actor that the older one is ready.
+/// Requeue delay: no event tells the younger actor that the older one is ready.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Decides about a target that is another actor's (BIND-45): pods restart once, and have the other sidecar then.
+/// Decides for a target that another actor now binds (BIND-45): pods restart once, and then have the other sidecar.
 pub fn cede(ceded: &Ceded) -> Templating {
     let Ceded::Stands {
         workload,
@@ -97,7 +96,7 @@ pub fn cede(ceded: &Ceded) -> Templating {
         return Templating::Later(LOOK_AGAIN);
     }
     match (&successor.proved, pod) {
-        // The webhook may not have read the older actor's status yet.
+        // The webhook may not have observed the older actor's status yet.
         (Some(part), Some(pod)) if !successor.templates => {
             let proof = Proof {
                 pod: pod.clone(),
@@ -110,8 +109,8 @@ pub fn cede(ceded: &Ceded) -> Templating {
     }
 }
 
-/// Decides about one target.
-pub fn decide(facts: &Facts<'_>) -> Templating {
+/// Decides for one target.
+pub fn decide(facts: &TemplateFacts<'_>) -> Templating {
     let uid = facts.workload.uid.as_deref();
     let before = facts.before.filter(|it| Some(&*it.uid) == uid);
     let is_there = before.is_some() && facts.owned.is_some();
@@ -134,7 +133,7 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
             Templating::Refuse(fault)
         };
     }
-    // An upgrade of the operator restarts nobody's pods (SAFE-35).
+    // Upgrading the operator restarts no pods, so only the actor part of the hash counts (SAFE-35).
     let part = |hash| {
         if facts.at_once {
             Some(hash)
@@ -144,7 +143,7 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
     };
     let is_same = before.is_some_and(|it| part(&it.hash) == part(facts.hash));
     let intact = before.is_some_and(|it| facts.owned == Some(&*it.fingerprint));
-    // Another template may make the containers other ones.
+    // Our containers depend on the rest of the template.
     let made_for = before.is_some_and(|it| it.target == facts.target);
     let specs = Specs {
         generation: facts.generation,
@@ -156,11 +155,11 @@ pub fn decide(facts: &Facts<'_>) -> Templating {
         stands: is_same && intact && made_for,
     };
     match facts.conflict.decide(sight, &specs, facts.now) {
-        Step::Rest => Templating::Stands,
-        Step::Write => Templating::Apply,
-        Step::Lost => Templating::Lost(specs),
-        Step::Wait(wait) => Templating::Wait(wait),
-        Step::Stop => Templating::Stop,
+        FieldStep::Rest => Templating::Stands,
+        FieldStep::Write => Templating::Apply,
+        FieldStep::Lost => Templating::Lost(specs),
+        FieldStep::Wait(wait) => Templating::Wait(wait),
+        FieldStep::Stop => Templating::Stop,
     }
 }
 

@@ -6,7 +6,7 @@ use super::decision::{Ensure, Plan};
 use super::finalizers::Finalizers;
 use super::plan;
 use super::steps::{QueueStep, WorkloadStep};
-use crate::broker::{BrokerError, Serving, Standing};
+use crate::broker::{BrokerError, QueueCheck, Serving};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::{Observed, QueueSeen};
@@ -29,14 +29,14 @@ fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
 }
 
-/// An actor that lives, of which nothing exists yet.
+/// An actor that is not being deleted and has no children yet.
 fn new() -> Observed {
     with_spec(&json!({}))
 }
 
 fn with_spec(extra: &Value) -> Observed {
     let mut seen = observed(&actor(&json!({}), &spec(extra), &json!({})));
-    seen.queue = QueueSeen::Standing(Standing::Absent);
+    seen.queue = QueueSeen::Checked(QueueCheck::Absent);
     seen
 }
 
@@ -56,7 +56,7 @@ fn reason(step: QueueStep) -> (Reason, Requeue) {
 
 /// FIN-1
 #[test]
-fn finalizer_comes_first_valid_or_not_and_never_twice() {
+fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
     for valid in [json!({}), json!({"transport": ""})] {
         let bare = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
         assert_eq!(ensure(&observed(&bare)).finalizers, Finalizers::Add);
@@ -73,25 +73,25 @@ fn finalizer_comes_first_valid_or_not_and_never_twice() {
 
 /// QUE-2, QUE-4, QUE-7, QUE-8, QUE-10, QUE-12
 #[test]
-fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
+fn queue_is_created_once_updated_on_drift_and_otherwise_left_alone() {
     let rows = [
         (
-            QueueSeen::Standing(Standing::Absent),
+            QueueSeen::Checked(QueueCheck::Absent),
             "mq",
             QueueStep::Create,
         ),
         (
-            QueueSeen::Standing(Standing::Drifted),
+            QueueSeen::Checked(QueueCheck::Drifted),
             "mq",
             QueueStep::Update,
         ),
         (
-            QueueSeen::Standing(Standing::Serves(Serving::default())),
+            QueueSeen::Checked(QueueCheck::Serves(Serving::default())),
             "mq",
             QueueStep::Keep(Some(Serving::default())),
         ),
         (
-            QueueSeen::Standing(Standing::Serves(Serving::default())),
+            QueueSeen::Checked(QueueCheck::Serves(Serving::default())),
             "fixed",
             QueueStep::Keep(Some(Serving::default())),
         ),
@@ -112,8 +112,8 @@ fn queue_is_made_once_brought_into_line_and_otherwise_left_alone() {
 
 /// QUE-5, QUE-6, QUE-7, RMQ-3
 #[test]
-fn queue_that_cannot_be_had_says_why_and_when_to_look_again() {
-    let differs = Standing::Differs {
+fn unavailable_queue_reports_a_reason_and_a_requeue() {
+    let differs = QueueCheck::Differs {
         wanted: "durable=true".to_owned(),
         found: "durable=false".to_owned(),
     };
@@ -121,13 +121,13 @@ fn queue_that_cannot_be_had_says_why_and_when_to_look_again() {
     let rows = [
         (
             "fixed",
-            QueueSeen::Standing(Standing::Absent),
+            QueueSeen::Checked(QueueCheck::Absent),
             Reason::QueueMissing,
             Requeue::SlowBackoff,
         ),
         (
             "mq",
-            QueueSeen::Standing(differs),
+            QueueSeen::Checked(differs),
             Reason::QueueMismatch,
             Requeue::SlowBackoff,
         ),
@@ -171,7 +171,7 @@ fn queue_that_cannot_be_had_says_why_and_when_to_look_again() {
 
 /// VAL-19, VAL-20
 #[test]
-fn actor_that_cannot_be_acted_on_keeps_what_it_has_and_is_not_tried_again() {
+fn invalid_actor_keeps_what_it_has_and_is_not_retried() {
     for (bad, wanted) in [
         (json!({"transport": "nowhere"}), Reason::InvalidTransport),
         (json!({"transport": "off"}), Reason::InvalidTransport),
@@ -207,7 +207,7 @@ fn actor_that_cannot_be_acted_on_keeps_what_it_has_and_is_not_tried_again() {
     }
 }
 
-/// The status that an apply of the actor's Deployment left behind.
+/// The status after an apply of the actor's Deployment.
 fn recorded(mut observed: Observed, object: &Value) -> Observed {
     let record = workload(object);
     observed.previous.inventory = vec![InventoryEntry {
@@ -296,7 +296,7 @@ fn changed_spec_changes_the_workload() {
 
 /// SA-3
 #[test]
-fn foreign_workload_of_the_name_is_left_alone_and_named() {
+fn foreign_workload_is_left_alone_and_reported() {
     let mut observed = new();
     let mut object = deployment(&observed);
     object["metadata"]["ownerReferences"] =
@@ -318,7 +318,7 @@ fn foreign_workload_of_the_name_is_left_alone_and_named() {
 
 /// API-3
 #[test]
-fn paused_actor_is_not_touched_until_it_goes() {
+fn paused_actor_is_not_touched_until_it_is_deleted() {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     assert!(matches!(
         plan(
@@ -339,7 +339,7 @@ fn paused_actor_is_not_touched_until_it_goes() {
 
 /// WRK-6
 #[test]
-fn workload_of_the_former_kind_goes_after_the_wanted_one() {
+fn workload_of_the_former_kind_is_deleted_after_the_desired_one_exists() {
     let mut observed = with_spec(
         &json!({"workload": {"kind": "StatefulSet", "template": spec(&json!({}))["workload"]["template"]}}),
     );
@@ -355,7 +355,7 @@ fn workload_of_the_former_kind_goes_after_the_wanted_one() {
 
 /// WRK-6, VAL-19
 #[test]
-fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
+fn workload_of_the_former_kind_is_kept_while_the_spec_is_invalid() {
     let mut observed = with_spec(&json!({"transport": "nowhere"}));
     observed.former = Some(stateful_set(&deployment(&new())));
     assert_eq!(ensure(&observed).former, None);
@@ -363,7 +363,7 @@ fn workload_of_the_former_kind_stays_while_the_spec_cannot_be_acted_on() {
 
 /// VAL-11, VAL-19, FW-30
 #[test]
-fn name_is_judged_until_something_bears_it() {
+fn name_is_validated_until_something_is_created_under_it() {
     let long = "a".repeat(64);
     let invalid = |status: &Value| {
         let seen = observed(&actor(&json!({"name": long}), &spec(&json!({})), status));
@@ -380,7 +380,7 @@ fn name_is_judged_until_something_bears_it() {
         json!({"conditions": [{
             "type": "WorkloadReady", "status": "True", "reason": "PodsHealthy", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
         }]}),
-        // As the former operator left it, who recorded neither.
+        // Status of the former operator, which recorded neither.
         json!({"status": "Running", "replicas": 1}),
     ] {
         assert!(!invalid(&made), "{made}");

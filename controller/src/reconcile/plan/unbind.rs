@@ -1,4 +1,4 @@
-//! How the sidecars of an actor that goes leave the pods of its target (BIND-43, BIND-44).
+//! How the sidecars of a deleted actor leave the pods of its target (BIND-43, BIND-44).
 
 use std::time::Duration;
 
@@ -10,69 +10,67 @@ use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::Availability;
 use crate::reconcile::model::rollout::Live;
 
-/// What stands in for the actor's hash where nothing but another value makes pods roll.
+/// Replaces the actor's hash where only another value, not removal, makes the controller roll the pods.
 pub const UNBOUND: &str = "unbound";
-/// A controller that makes workloads has begun by then.
+/// How long a controller that manages workloads may take to start a rollout.
 const BEGUN: Duration = Duration::from_secs(30);
-/// Whoever has not begun by then never will.
+/// A rollout that has not started after this long is no longer expected.
 const GIVEN_UP: Duration = Duration::from_mins(10);
 const SOON: Duration = Duration::from_secs(2);
 const LATER: Duration = Duration::from_secs(10);
 
-/// All that is decided by.
+/// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
-    /// The user, or the end of the namespace, makes it needless.
+pub struct UnbindFacts<'a> {
+    /// Cleanup is not needed: the user opted out, or the namespace is being deleted.
     pub skip: bool,
-    /// Pods with the actor's sidecar that stay.
+    /// Pods with the actor's sidecar that are not terminating.
     pub pods: &'a [OutdatedPod],
-    /// Such a pod is going.
+    /// Such a pod is terminating.
     pub going: bool,
-    /// The queue has scaled the target to 0, and it is woken when this is done (SO-6).
+    /// The queue has scaled the target to zero; it is woken after unbinding (SO-6).
     pub asleep: bool,
-    /// How many pods of the target can serve.
     pub availability: &'a Availability,
-    /// Pods of the target when one was last evicted.
+    /// Pods of the target at the last eviction.
     pub before: Option<i32>,
-    /// When something was last done, or the actor was deleted.
+    /// Time of the last action, or of the actor's deletion.
     pub since: Option<Timestamp>,
     /// How long a replacement may take to become ready.
     pub limit: Option<Duration>,
-    /// Now.
     pub now: Timestamp,
-    /// How the target's pods are replaced; `None`: there is no target of the actor's any more.
+    /// How the target's pods are replaced; `None`: the actor has no target any more.
     pub roll: Option<&'a Roll>,
-    /// What was annotated, and what is rolled by that.
+    /// The objects that may carry our annotation, and the workloads that it rolls.
     pub live: &'a [Live],
-    /// Why nobody knows what the target's pods are, and whether we wrote something there when somebody did.
+    /// Why the target's pods are unknown, and whether we wrote to the target while they were known.
     pub unresolved: Option<(&'a str, bool)>,
-    /// How long ago the annotation was given up; `None`: it was not.
+    /// Time since our annotation was given up; `None`: it was not.
     pub released: Option<Duration>,
 }
 
-/// What to do next.
+/// The next step of unbinding.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unbind {
-    /// No pod has the sidecar, or none needs to lose it.
+    /// No pod has the sidecar, or none has to lose it.
     Done,
-    /// The watches have yet to show what there is.
+    /// The watches have not shown the target's pods yet.
     Unknown,
     /// Pods are being replaced.
     Wait(Duration),
-    /// Somebody has to do something first.
+    /// Blocked for this reason until a user or another controller acts.
     Blocked(String, Duration),
-    /// No further pod is replaced until the others are there and ready.
+    /// No further pod is replaced until the others exist and are ready.
     Stalled(String, Duration),
-    /// Give up our annotation: the spec is as before the binding, and its controller replaces the pods.
+    /// Remove what we wrote: the spec is then as before the binding, and its controller replaces the pods.
     Release,
-    /// Another value, which makes pods roll where giving the annotation up does not.
+    /// Write another value: here, removing the annotation would not trigger a rollout.
     Change,
-    /// Nothing of ours is left that would make pods roll: evict this one.
+    /// Evict this pod: nothing of ours is left whose removal would trigger a rollout.
     Evict(OutdatedPod),
 }
 
-/// Decides about one actor that goes.
-pub fn decide(facts: &Facts<'_>) -> Unbind {
+/// Decides the next step for an actor that is being deleted.
+pub fn decide(facts: &UnbindFacts<'_>) -> Unbind {
     if facts.skip {
         return Unbind::Done;
     }
@@ -87,7 +85,7 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     }
     let rolls_by_change =
         matches!(facts.roll, Some(Roll::Annotate(_, path)) if path.first() == Some(&"spec"));
-    // One that stays after it was given up has become another's.
+    // A value that remains after we gave it up belongs to another field manager.
     let given_up = facts
         .released
         .is_some_and(|it| !rolls_by_change || it > GIVEN_UP);
@@ -98,7 +96,7 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     if facts.pods.is_empty() && !facts.going {
         return match () {
             () if annotated => Unbind::Release,
-            // A pod that is woken before the owner has written its template would be replaced at once.
+            // A pod started before the owner has updated its template would be replaced at once.
             () if facts.asleep && begins => Unbind::Wait(SOON),
             () => Unbind::Done,
         };
@@ -126,10 +124,10 @@ pub fn decide(facts: &Facts<'_>) -> Unbind {
     one_by_one(facts)
 }
 
-/// A clean pod is what there would be without us, so what cannot serve anyway is replaced at once. One that serves goes
-/// only while all others do (SAFE-11).
-fn one_by_one(facts: &Facts<'_>) -> Unbind {
-    let evicting = evict::Facts {
+/// A pod without the sidecar is what would run without us, so a pod that cannot serve anyway is evicted at once. A
+/// serving pod is evicted only while all others serve (SAFE-11).
+fn one_by_one(facts: &UnbindFacts<'_>) -> Unbind {
+    let evicting = evict::EvictionFacts {
         candidates: facts.pods,
         availability: facts.availability,
         present: facts.availability.present,

@@ -1,5 +1,5 @@
-//! When a target that the queue has scaled to 0 gets pods again after scaling was switched off (SO-6, SAFE-24): its
-//! first pod is to be its last, so what would replace it comes before.
+//! When a target that the queue scaled to zero gets pods again after scaling was switched off (SO-6, SAFE-24). Whatever
+//! would replace its first pod has to happen before.
 
 use asya_shared::inject::bound::Gate;
 use asya_shared::resolve::{Claim, ObjectRef};
@@ -9,33 +9,33 @@ use super::roll::facts::Rolling;
 use super::steps::Wake;
 use crate::reconcile::model::observed::Observed;
 
-/// About a target that nobody scales any more.
+/// Whether to wake a target that nothing scales any more.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Waking {
-    /// Give it pods, where it has none.
+    /// Scale it up, if it has no pods.
     Now(Wake),
     /// Not yet: its pods would be replaced at once.
     Later,
 }
 
-/// All that is decided by.
+/// Inputs to [`decide`].
 #[derive(Clone, Debug)]
-pub struct Facts<'a> {
-    /// What tells the target's owner that the queue scales it, where it has to be told.
+pub struct WakeFacts<'a> {
+    /// The claim on the target's owner, if there has to be one.
     pub claim: Option<&'a Claim>,
-    /// About pods that ran before.
+    /// Rollout of pods that started before the binding.
     pub roll: Option<&'a Rolling>,
-    /// Whether new pods get the sidecar; `None` where the webhook gives them none.
+    /// Whether new pods get the sidecar; `None` where the webhook does not inject it.
     pub gate: Option<&'a Gate>,
-    /// A dry run that would tell is made in this pass.
+    /// This reconcile makes a dry run that decides the gate.
     pub probes: bool,
 }
 
-/// Decides about one target.
-pub fn decide(facts: &Facts<'_>, wake: Wake) -> Waking {
+/// Decides for one target.
+pub fn decide(facts: &WakeFacts<'_>, wake: Wake) -> Waking {
     let claim_changes = facts.claim.is_some_and(|claim| {
         if claim.is_made {
-            // It is given up in this pass, or as soon as the rollout of somebody else is over.
+            // The claim is removed in this reconcile, or as soon as another rollout has ended.
             is_due(facts.roll) || matches!(facts.roll, Some(Rolling::Wait(..)))
         } else {
             !claim.is_followed
@@ -49,7 +49,7 @@ pub fn decide(facts: &Facts<'_>, wake: Wake) -> Waking {
     }
 }
 
-/// What the actor's queue scaled, as status tells.
+/// Plans to wake `object` if status says that the actor's queue scaled it.
 pub fn wake(observed: &Observed, object: &ObjectRef) -> Option<Wake> {
     observed.previous.scaled_object_ref.as_ref()?;
     let spec = observed.desired.as_ref().ok().map(|desired| &desired.spec);
@@ -67,14 +67,14 @@ mod tests {
     use asya_shared::inject::bound::Gate;
     use asya_shared::resolve::{Claim, ObjectRef};
 
-    use super::{Facts, Waking, decide};
+    use super::{WakeFacts, Waking, decide};
     use crate::fault::Reason;
     use crate::reconcile::plan::roll::facts::Rolling;
     use crate::reconcile::plan::steps::Wake;
 
     /// SAFE-24, SO-6
     #[test]
-    fn target_at_zero_is_woken_when_nothing_is_left_that_would_replace_its_first_pod() {
+    fn target_at_zero_is_woken_after_everything_that_would_replace_its_first_pod() {
         let claim = |is_made: bool, is_followed: bool| {
             let owner = ObjectRef::default();
             Some(Claim {
@@ -156,7 +156,7 @@ mod tests {
             ("pods get no sidecar", None, &rest, refused, true, true),
         ] {
             let told = decide(
-                &Facts {
+                &WakeFacts {
                     claim: claim.as_ref(),
                     roll: roll.as_ref(),
                     gate: Some(&gate),

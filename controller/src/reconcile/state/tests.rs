@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use serde_json::json;
 
-use super::{Facts, LeftAlone, Verdict, decide};
+use super::{LeftAlone, StateFacts, StateVerdict, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::refusals::Refusal;
 use crate::pods::summary::Pods;
@@ -17,7 +17,7 @@ use crate::scaling::tests::fixtures::hpa;
 
 mod refusals;
 
-/// A row of STA-4: what is so, and what must follow.
+/// A row of STA-4: the inputs and the expected verdict.
 struct Row {
     name: &'static str,
     deleting: bool,
@@ -68,8 +68,8 @@ fn row(name: &'static str) -> Row {
     }
 }
 
-/// A row about a workload that asks for `desired` pods and has `total`, of which `updated` are of the
-/// current template and `ready` take work.
+/// A row with a workload of `desired` pods that has `total`, of which `updated` have the current template and `ready`
+/// are ready.
 fn pods(name: &'static str, [desired, total, updated, ready]: [i32; 4]) -> Row {
     let object = json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1", "generation": 1},
@@ -82,7 +82,7 @@ fn pods(name: &'static str, [desired, total, updated, ready]: [i32; 4]) -> Row {
     row
 }
 
-/// The same about a `StatefulSet`, which is `rolling` when its revisions differ.
+/// The same for a `StatefulSet`, which is `rolling` if its revisions differ.
 fn of_set(name: &'static str, [desired, total, updated, ready]: [i32; 4], rolling: bool) -> Row {
     let revision = if rolling { "older" } else { "newer" };
     let object = json!({
@@ -101,7 +101,7 @@ impl Row {
         self
     }
 
-    /// The workload is being deleted.
+    /// Marks the workload as being deleted.
     fn going(self) -> Self {
         self.with(|row| {
             let workload = row.workload.as_mut().map(Arc::make_mut);
@@ -130,7 +130,7 @@ impl Row {
         self.with(|row| row.pods.failure = Some((problem, "pod-1".into())))
     }
 
-    /// Scaling is on, and works or does not.
+    /// Turns scaling on, with this state of condition `ScalingReady`.
     fn scaled(self, ready: Option<bool>) -> Self {
         self.with(|row| {
             row.scaling = Some(ScalingReady {
@@ -174,8 +174,8 @@ impl Row {
         self.with(|row| (row.state, row.condition) = (state, Some((ready, reason))))
     }
 
-    fn decide(&self) -> Verdict {
-        decide(&Facts {
+    fn decide(&self) -> StateVerdict {
+        decide(&StateFacts {
             deleting: self.deleting,
             refused: self.refused.as_ref(),
             transport: self.transport.as_ref().map(|fault| &*fault.message),
@@ -201,7 +201,7 @@ const NO: Option<bool> = Some(false);
 
 /// STA-4, STA-5
 #[test]
-fn first_row_of_the_table_that_matches_decides() {
+fn first_matching_row_decides() {
     for row in without_workload()
         .into_iter()
         .chain(failures())
@@ -390,7 +390,7 @@ fn changes() -> Vec<Row> {
     ]
 }
 
-/// Rows of an actor that is scaled by its queue.
+/// Rows of an actor that its queue scales.
 fn scaled() -> Vec<Row> {
     use Reason as R;
     use State as S;
@@ -461,7 +461,7 @@ fn message_of_a_failure_names_container_reason_and_pod() {
 
 /// STA-6
 #[test]
-fn next_look_is_exactly_when_an_unready_pod_begins_to_count() {
+fn next_check_is_exactly_when_an_unready_pod_exceeds_its_limit() {
     let verdict = pods("", [1, 1, 1, 0]).unready_for(299).decide();
     assert_eq!(verdict.again, Some(now() + SignedDuration::from_secs(1)));
     let verdict = pods("", [2, 2, 2, 1]).progressing_for(590).decide();
@@ -471,7 +471,7 @@ fn next_look_is_exactly_when_an_unready_pod_begins_to_count() {
 
 /// WRK-5
 #[test]
-fn counts_of_an_older_generation_show_no_rollout() {
+fn counts_of_an_older_generation_are_not_a_rollout() {
     let mut row = pods("", [3, 3, 1, 1]);
     if let Some(workload) = &mut row.workload {
         Arc::make_mut(workload).generation = 2;

@@ -1,4 +1,4 @@
-//! What a pass over a binding tells (BIND-5 to BIND-8).
+//! Builds the status of a binding (BIND-5 to BIND-8).
 
 mod annotated;
 mod conditions;
@@ -14,7 +14,7 @@ use asya_shared::api::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use state::Facts;
+use state::BindingStateFacts;
 
 use super::parts::{
     Report, messages, progress_limit, ready_generation, summarize_conditions, unready_limit,
@@ -34,10 +34,10 @@ use crate::reconcile::plan::unbind::UNBOUND;
 use crate::record::PodRecord;
 use crate::scaling::replicas::{LastScale, last_scale};
 
-/// From one look at a target that is to be woken to the next, should no watch tell that its owner has done its part.
+/// Requeue interval for a target to be scaled up, in case no watch reports that its owner has done its part.
 const ASLEEP: Duration = Duration::from_secs(5);
 
-/// What the webhook and the next pass read of dry runs (SAFE-1).
+/// The dry-run state that the webhook and the next reconcile read (SAFE-1).
 fn injection(
     observed: &Observed,
     seen: &BindingSeen,
@@ -64,7 +64,7 @@ fn injection(
     known.after(&ensured.probe.outcome, binds, now)
 }
 
-/// The status of a binding that lives.
+/// Builds the status of a live binding.
 pub(super) fn report(
     observed: &Observed,
     seen: &BindingSeen,
@@ -86,7 +86,7 @@ pub(super) fn report(
     let hpa = scaling::hpa(observed, ensured);
     let scaling = scaling::judge(observed, ensured, hpa, (&pods.scale, now));
     let faults = faults(observed, seen, ensured);
-    let verdict = state::decide(&Facts {
+    let verdict = state::decide(&BindingStateFacts {
         refused: faults.refused,
         transport: transport::wrong(observed, ensured, faults.transport),
         target: faults.target,
@@ -104,9 +104,9 @@ pub(super) fn report(
     tell_scaling(&mut status, observed, ensured);
     status.inventory = inventory::inventory(observed, ensured);
     (status.queued_messages, status.processing_messages) = messages(observed, ensured);
-    // The webhook and the next pass read it off the status.
+    // The webhook and the next reconcile read it from the status.
     let begins = bound_since.is_some() && observed.previous.bound_since.is_none();
-    // What the next dry run, the rollout and the scaling wait for.
+    // The next dry run, the rollout and the scaling wait for these.
     let told = |it: Option<&InjectionStatus>| it.map(|it| (it.limits.clone(), it.proved.clone()));
     let told_more = told(injection.as_ref()) != told(observed.previous.injection.as_ref());
     status.bound_since = bound_since;
@@ -158,13 +158,13 @@ pub(super) fn report(
     }
 }
 
-/// What keeps a binding from what it asks for.
+/// What keeps a binding from the wanted state.
 struct Faults<'a> {
     transport: Option<&'a Fault>,
-    /// With what is asked for, or with writing it.
+    /// An invalid spec, or a failed write.
     refused: Option<&'a Fault>,
     target: Option<&'a Fault>,
-    /// All that something may come of.
+    /// All faults that may cause a retry.
     all: [Option<&'a Fault>; 4],
 }
 
@@ -186,11 +186,11 @@ fn faults<'a>(observed: &'a Observed, seen: &'a BindingSeen, ensured: &'a Ensure
     }
 }
 
-/// The pods of a target, as far as somebody has listed them.
+/// The pods of a target, as far as they have been listed.
 struct PodsSeen {
     counted: Option<Counted>,
     health: Option<Pods>,
-    /// Pods that the target asks for, where it says so.
+    /// Number of pods that the target asks for, if known.
     asked_for: Option<i32>,
     desired: Option<i32>,
     scale: LastScale,
@@ -218,7 +218,7 @@ fn pods(observed: &Observed, seen: &BindingSeen, since: Option<&Time>, now: Time
     }
 }
 
-/// Pods with the actor's own sidecar: what fails in another's is not its fault.
+/// Pods with this actor's sidecar; failures in another actor's sidecar are not its fault.
 fn own(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
     let uid = &observed.actor.metadata.uid;
     let is_own = |pod: &&Arc<PodRecord>| pod.injection.as_ref().is_some_and(|it| it.by == *uid);
@@ -228,7 +228,8 @@ fn own(observed: &Observed, pods: &BoundPods) -> Vec<Arc<PodRecord>> {
 fn tell_scaling(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
     scaling::tell(status, observed, ensured);
     if observed.scaling.scaled_object.ours().is_some() || ensured.asleep {
-        // Until the target, which may have to be woken then, is awake (SO-6).
+        // Keep the reference until the target has pods: it may have to be scaled up once the `ScaledObject` is deleted
+        // (SO-6).
         let told = &mut status.scaled_object_ref;
         *told = told.take().or(observed.previous.scaled_object_ref.clone());
     }
@@ -245,7 +246,8 @@ fn resolved(seen: &BindingSeen) -> Option<&Resolved> {
     seen.target.as_ref()?.as_deref().ok()
 }
 
-/// BIND-3: set once; who may not bind is not in force. What nobody asked about stays as it is.
+/// Since when the binding is in force: set once, cleared when the binding is refused, and kept while the target is
+/// unknown (BIND-3).
 fn bound_since(
     observed: &Observed,
     seen: &BindingSeen,
@@ -264,7 +266,7 @@ fn bound_since(
         Some(Ok(_)) | None => false,
     };
     let begins = ensured.bindable && seen.target.is_some();
-    // To the second, as pods tell their creation.
+    // Second precision, like the creation time of pods.
     let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
     match before {
         _ if refused => None,
@@ -279,7 +281,7 @@ fn counted(observed: &Observed, seen: &BindingSeen, since: Option<&Time>) -> Opt
     Some(Counted::of(seen.pods.as_ref()?, uid, hash, since))
 }
 
-/// Everything but STATUS, conditions and queues.
+/// The status except STATUS, conditions and queues.
 fn status(observed: &Observed, seen: &BindingSeen, pods: PodsSeen) -> AsyncActorStatus {
     let previous = &observed.previous;
     let (desired, known) = (pods.desired, pods.health());
@@ -291,7 +293,7 @@ fn status(observed: &Observed, seen: &BindingSeen, pods: PodsSeen) -> AsyncActor
         ..AsyncActorStatus::default()
     };
     let (Some((counted, health)), Some(desired)) = (known, desired) else {
-        // Nobody has listed the pods since this process began: what was told holds until then.
+        // The pods have not been listed since this process started: keep the previous values until then.
         return AsyncActorStatus {
             replicas: previous.replicas,
             ready_replicas: previous.ready_replicas,
@@ -333,7 +335,7 @@ fn status(observed: &Observed, seen: &BindingSeen, pods: PodsSeen) -> AsyncActor
     status
 }
 
-/// One that is lost is not told any more: a new one of its name may have other labels (BIND-41).
+/// A lost target is dropped: a new one of its name may have other labels (BIND-41).
 fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTarget> {
     match &seen.target {
         Some(Ok(resolved)) => Some(resolved.target.to_status(&observed.key().namespace)),
@@ -342,16 +344,16 @@ fn resolved_target(observed: &Observed, seen: &BindingSeen) -> Option<ResolvedTa
     }
 }
 
-/// From one look at a replacement that is not ready to the next.
+/// Requeue interval for a replacement that is not ready.
 const STALLED: Duration = Duration::from_secs(30);
 
-/// When to look again at pods that are being replaced.
+/// When to requeue for pods that are being replaced.
 fn of_rollout(rolled: &Rolled) -> Option<Requeue> {
     match rolled {
         Rolled::Waits(_, _, retry) | Rolled::Asked(_, _, retry) => Some(*retry),
         // Readiness of pods that have no sidecar yet is not watched.
         Rolled::Stalled(_) => Some(Requeue::After(STALLED)),
-        // How long it waits now, the next pass knows.
+        // The next reconcile knows the backoff.
         Rolled::Lost(_) => Some(Requeue::Now),
         Rolled::Untouched | Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Halted(_) => {
             None
@@ -359,7 +361,7 @@ fn of_rollout(rolled: &Rolled) -> Option<Requeue> {
     }
 }
 
-/// That the annotation was given up then, or a pod was evicted: its controller is to be given time.
+/// Records when the annotation was given up or a pod evicted, which gives the controller time to react.
 pub(super) fn released(observed: &Observed, now: Timestamp) -> RolloutStatus {
     let seen = observed.binding.as_ref();
     let seen = seen.and_then(|it| it.unbinding.as_ref());
@@ -372,7 +374,7 @@ pub(super) fn released(observed: &Observed, now: Timestamp) -> RolloutStatus {
     }
 }
 
-/// What the next pass must know of this one's, also after a restart (ROLL-5).
+/// The rollout state that the next reconcile needs, also after a restart (ROLL-5).
 fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<RolloutStatus> {
     let before = observed.previous.rollout.clone();
     let seen = observed.rollout();
@@ -393,7 +395,7 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             stalled: true,
             ..it
         }),
-        // What is taken back was no try without effect (ROLL-5).
+        // An annotation that was taken back does not count as a try without effect (ROLL-5).
         Rolled::Rest | Rolled::Proved | Rolled::Left | Rolled::Lost(_) => None,
         Rolled::Halted(_) => Some(RolloutStatus {
             value: wanted()?,
@@ -406,7 +408,7 @@ fn rollout(observed: &Observed, ensured: &Ensured, now: Timestamp) -> Option<Rol
             let value = wanted()?;
             let before = before.filter(|it| it.value == value);
             let tries = before.as_ref().map_or(0, |it| it.tries);
-            // An eviction is no try of the annotation: that one may follow (SAFE-13).
+            // An eviction does not count as a try of the annotation, which may still follow (SAFE-13).
             let annotated = i32::from(*by == By::Annotation);
             let evicted = before.filter(|_| *by == By::Eviction);
             let at_once = observed.actor.annotations.roll_now;

@@ -1,4 +1,5 @@
-//! Conditions: reason, message and generation are those of this pass, the time only moves with the status.
+//! Conditions: reason, message and generation come from this reconcile; the transition time changes only with the
+//! status.
 
 use std::fmt::Display;
 
@@ -9,7 +10,7 @@ use crate::fault::Reason;
 use crate::reconcile::model::condition_types::READY;
 use crate::reconcile::model::observed::Observed;
 
-/// The conditions of a status in the making.
+/// The conditions of a status under construction.
 pub(super) struct Conditions {
     pub(super) list: Vec<Condition>,
     generation: i64,
@@ -17,7 +18,7 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// The stored ones, to be changed.
+    /// Starts from the stored conditions.
     pub(super) fn of(observed: &Observed, now: Timestamp) -> Self {
         Self {
             list: observed.previous.conditions.clone(),
@@ -26,7 +27,7 @@ impl Conditions {
         }
     }
 
-    /// Reason, message and generation are always those of this pass; the time only moves with the status
+    /// Takes reason, message and generation from this reconcile; the transition time changes only with the status
     /// (STA-7).
     pub(super) fn set(
         &mut self,
@@ -64,12 +65,13 @@ impl Conditions {
         }
     }
 
-    /// What nobody asks for any more is not told.
+    /// Removes a condition that no longer applies.
     pub(super) fn remove(&mut self, kind: &str) {
         self.list.retain(|condition| condition.type_ != kind);
     }
 
-    /// STA-8: true when all others are, else the first that is not speaks. Those of `also` need not be there.
+    /// Sets `Ready`: true if all others are, else with reason and message of the first that is not. Those of `also` are
+    /// optional (STA-8).
     pub(super) fn set_ready(&mut self, needed: &[&str], also: &[&str], paused: bool) {
         let find = |kind: &&str| self.list.iter().find(|c| c.type_ == *kind).cloned();
         let is_true = |c: &Condition| c.status == "True";

@@ -1,4 +1,4 @@
-//! What is told of an actor on its way out.
+//! The status of an actor being deleted.
 
 use asya_shared::api::{AsyncActorStatus, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,17 +11,17 @@ use crate::reconcile::desired::drain::Drain;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
 
-/// What holds an actor on its way out.
+/// What blocks the deletion.
 #[derive(Default)]
 pub(super) struct Blocked<'a> {
-    /// Its queue.
+    /// A fault of the queue.
     pub(super) queue: Option<&'a Fault>,
-    /// Anything else.
+    /// Any other fault.
     pub(super) otherwise: Option<&'a Fault>,
 }
 
 impl<'a> Blocked<'a> {
-    /// What a pass over its way out met.
+    /// Classifies the fault of a deletion.
     pub(super) fn by(fault: Option<&'a Fault>) -> Self {
         let unbinds = |fault: &&Fault| fault.reason == Reason::UnbindBlocked;
         Self {
@@ -31,7 +31,7 @@ impl<'a> Blocked<'a> {
     }
 }
 
-/// The status of an actor that goes.
+/// Builds the status of an actor being deleted.
 pub(super) fn of_deletion(
     observed: &Observed,
     blocked: &Blocked<'_>,
@@ -54,7 +54,7 @@ pub(super) fn of_deletion(
     };
     conditions.set(READY, Some(false), reason, text);
     if matches!(observed.drain, Some(Drain::Confirms(_))) {
-        // To the second, as it is stored.
+        // Second precision, as stored.
         let since = Timestamp::from_second(now.as_second()).unwrap_or(now);
         status.queue_released_since.get_or_insert(Time(since));
     }
@@ -62,7 +62,7 @@ pub(super) fn of_deletion(
         status.rollout = Some(binding::released(observed, now));
     }
     status.conditions = conditions.list;
-    // Written with what changes anyway (FW-25).
+    // A changed inventory alone is not worth a write (FW-25).
     if status != observed.previous {
         status.inventory = inventory::of_deletion(observed, deleted);
     }

@@ -1,4 +1,4 @@
-//! What is told of an actor whose deletion waits for its queue to be empty (QUE-40 to QUE-43).
+//! Reports an actor whose deletion waits until its queue is empty (QUE-40 to QUE-43).
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::finalizers::{FOREGROUND, has};
 use crate::telemetry::events::EventReason;
 
-/// How often the messages are counted.
+/// How often messages are counted.
 const COUNTED: Duration = Duration::from_secs(15);
 
-/// Turns the report on an actor that works into that of one which goes when its queue is empty.
+/// Turns the report of a working actor into that of an actor to be deleted once its queue is empty.
 pub(super) fn tell(report: &mut Report, observed: &Observed, held: &Held, now: Timestamp) {
     let (reason, note) = match observed.deletion.queue {
         QueueDeletionPolicy::Drain => (Reason::QueueDraining, EventReason::QueueDraining),

@@ -1,4 +1,4 @@
-//! Every object that we made for an actor (FW-25).
+//! All objects that we created for an actor (FW-25).
 
 use asya_shared::api::InventoryEntry;
 
@@ -10,15 +10,16 @@ use crate::record::WorkloadRecord;
 
 const DELETING: &str = "Deleting";
 
-/// What status remembers: answers to applies, never what a watch shows, where a rival's write would pass for ours.
+/// Builds the inventory from the responses to applies, never from watches, where a write of another manager would pass
+/// for ours.
 pub(super) fn inventory(observed: &Observed, ensured: &Ensured) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
     let wanted = ensured.workload.as_deref();
     let workloads = Workloads {
         wanted,
-        // Not removed before the wanted one is there (WRK-6).
+        // Not deleted before the wanted workload exists (WRK-6).
         former_goes: wanted.is_some(),
-        // One that was lost is made again without asking for its queue (QUE-4).
+        // A lost workload is recreated without waiting for its queue (QUE-4).
         lost_counts: wanted.is_none(),
     };
     follow(&mut entries, |entry| standing(observed, &workloads, entry));
@@ -42,7 +43,8 @@ pub(super) fn inventory(observed: &Observed, ensured: &Ensured) -> Vec<Inventory
     entries
 }
 
-/// The same at the actor's end, after a pass that deleted the objects of these kinds: each goes when its turn comes.
+/// Builds the inventory of an actor being deleted, after a reconcile that deleted the objects of these kinds; the
+/// others are deleted in their turn.
 pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<InventoryEntry> {
     let mut entries = observed.previous.inventory.clone();
     let former = observed.former.as_ref();
@@ -60,7 +62,7 @@ pub(super) fn of_deletion(observed: &Observed, deleted: &[&str]) -> Vec<Inventor
     entries
 }
 
-/// Brings entries to what became of their objects.
+/// Updates the phase of each entry, and drops the entries of deleted objects.
 fn follow(
     entries: &mut Vec<InventoryEntry>,
     mut standing: impl FnMut(&InventoryEntry) -> Standing,
@@ -76,7 +78,7 @@ fn follow(
     });
 }
 
-/// What is known of workloads.
+/// Facts about the workloads.
 struct Workloads<'a> {
     wanted: Option<&'a WorkloadRecord>,
     former_goes: bool,

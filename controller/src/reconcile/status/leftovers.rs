@@ -1,9 +1,9 @@
-//! Fields of a status that another wrote: an apply leaves what it does not name to its owner, and the former
-//! operator, which owned all of it, is gone (WRK-7).
+//! Finds status fields written by the former operator: an apply leaves fields that it does not name to their owner, and
+//! that operator no longer runs (WRK-7).
 
 use serde_json::{Map, Value};
 
-/// What a merge patch must say so that `stored` becomes `sent`; `None` when it is that already.
+/// Returns the merge patch that turns `stored` into `sent`; `None` if it is that already.
 pub(super) fn removal(sent: &Value, stored: &Value) -> Option<Value> {
     let (Value::Object(wanted), Value::Object(found)) = (sent, stored) else {
         return (sent != stored).then(|| sent.clone());
@@ -27,7 +27,7 @@ mod tests {
 
     /// WRK-7
     #[test]
-    fn exactly_what_was_not_sent_is_removed() {
+    fn only_fields_that_were_not_sent_are_removed() {
         let sent =
             json!({"status": "Running", "queue": {"name": "q"}, "conditions": [{"type": "Ready"}]});
         assert_eq!(removal(&sent, &sent), None);

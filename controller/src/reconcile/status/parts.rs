@@ -1,10 +1,10 @@
-//! Parts of a status that both modes have.
+//! Parts of the status that both modes share.
 
 use std::time::Duration;
 
 use asya_shared::api::{AsyncActorStatus, ObjectReference, State};
 
-use crate::broker::depths::Told;
+use crate::broker::depths::ReportedDepth;
 use crate::fault::Requeue;
 use crate::reconcile::model::condition_types::{READY, TRANSPORT_READY};
 use crate::reconcile::model::observed::Observed;
@@ -12,19 +12,19 @@ use crate::reconcile::model::outcome::{Ensured, QueueState};
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
 
-/// What a pass has to tell, and when it should be followed by another.
+/// The status of a reconcile, and when to requeue.
 #[derive(Debug)]
 pub struct Report {
-    /// The whole status.
     pub status: AsyncActorStatus,
-    /// When to look again.
+    /// When to requeue.
     pub retry: Requeue,
-    /// What is worth an Event once the status tells it.
+    /// Events to record once the status is written.
     pub notes: Vec<(EventReason, String)>,
 }
 
-/// FW-21: a fact of its own, because conditions steer nothing (FW-30). While pods of an older template work, the actor
-/// is not ready with this spec. One that is going has none any more that it could become ready with.
+/// The generation with which the actor was ready. A field of its own, because conditions must not drive decisions
+/// (FW-30). While pods of an older template run, the actor is not ready with this spec; an actor being deleted keeps
+/// the generation recorded before (FW-21).
 pub fn ready_generation(observed: &Observed, status: &AsyncActorStatus) -> Option<i64> {
     let annotations = &observed.actor.annotations;
     let generation = observed.actor.generation;
@@ -39,21 +39,21 @@ pub fn ready_generation(observed: &Observed, status: &AsyncActorStatus) -> Optio
     known.or(reached).filter(|_| annotations.once)
 }
 
-/// How long a pod may run without being ready; `None` is for ever.
+/// How long a pod may run without being ready; `None` is unlimited.
 pub fn unready_limit(observed: &Observed) -> Option<Duration> {
     let default = observed.deadlines.unready;
     let desired = observed.desired.as_ref();
     desired.map_or(default, |desired| desired.spec.readiness_limit(default))
 }
 
-/// How long a change may go on without progress; `None` is for ever.
+/// How long a change may go on without progress; `None` is unlimited.
 pub fn progress_limit(observed: &Observed) -> Option<Duration> {
     let desired = observed.desired.as_ref().ok()?;
     let seconds = desired.spec.timeout_in_force().progress?;
     Some(Duration::from_secs(seconds.into()))
 }
 
-/// An object of the actor's name.
+/// Reference to an object with the actor's name.
 pub fn reference(observed: &Observed, version: &str, kind: &str) -> ObjectReference {
     let Key { namespace, name } = observed.key();
     ObjectReference {
@@ -64,15 +64,15 @@ pub fn reference(observed: &Observed, version: &str, kind: &str) -> ObjectRefere
     }
 }
 
-/// QUE-20: about as many as there are.
+/// Approximate message counts (QUE-20).
 pub fn messages(observed: &Observed, ensured: &Ensured) -> (Option<i64>, Option<i64>) {
     let previous = &observed.previous;
     match (observed.depth, &ensured.queue) {
-        (Told::Depth(depth), _) => (count(depth.queued), count(depth.processing)),
-        (Told::Nothing, _) => (None, None),
-        // What is new is empty: nobody needs to ask.
-        (Told::AsBefore, QueueState::Created(_)) => (Some(0), Some(0)),
-        (Told::AsBefore, _) => (previous.queued_messages, previous.processing_messages),
+        (ReportedDepth::Depth(depth), _) => (count(depth.queued), count(depth.processing)),
+        (ReportedDepth::Nothing, _) => (None, None),
+        // A new queue is empty.
+        (ReportedDepth::AsBefore, QueueState::Created(_)) => (Some(0), Some(0)),
+        (ReportedDepth::AsBefore, _) => (previous.queued_messages, previous.processing_messages),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn count(messages: u64) -> Option<i64> {
     i64::try_from(messages).ok()
 }
 
-/// `readySummary` and `transportStatus` are read off the conditions (STA-10).
+/// Derives `readySummary` and `transportStatus` from the conditions (STA-10).
 pub fn summarize_conditions(status: &mut AsyncActorStatus, expected: &[&str]) {
     let find = |kind: &str| status.conditions.iter().find(|c| c.type_ == kind);
     let is_true = |kind: &str| find(kind).is_some_and(|c| c.status == "True");

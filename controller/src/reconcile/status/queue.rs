@@ -1,4 +1,4 @@
-//! What status tells of the actor's queue and of those that it left.
+//! The actor's queue and its retired queues in the status.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::reconcile::model::outcome::{Ensured, QueueState};
 use crate::reconcile::plan::retired;
 use crate::telemetry::events::EventReason;
 
-/// A queue that was just retired is looked at next.
+/// Requeue interval for a queue that was just retired.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// What follows from what is told of the queues.
+/// What follows from the reported queues.
 pub(super) struct Told {
-    /// When to look again.
+    /// When to requeue.
     pub(super) retry: Option<Requeue>,
-    /// What is worth an Event.
+    /// Events to record.
     pub(super) notes: Vec<(EventReason, String)>,
 }
 
@@ -66,7 +66,7 @@ fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
     else {
         let lost = observed.queues.verified.as_ref();
         let lost = lost.is_some_and(|known| matches!(known.hold, Hold::Lost(_)));
-        // Its owner may delete it: it is looked at again before it is believed to be there.
+        // Its owner may delete it, so verify it again before relying on it.
         return previous.cloned().map(|queue| QueueStatus {
             verified_generation: queue.verified_generation.filter(|_| !lost),
             ..queue
@@ -76,7 +76,7 @@ fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
     let known = previous.filter(|queue| is_same(queue, &wanted));
     let serving = serving(ensured);
     let url = serving.and_then(|serving| serving.url.clone());
-    // Only what the broker said in this pass was verified for the configuration of now.
+    // Only a broker's response in this reconcile verifies the current configuration.
     let hash = match serving {
         Some(_) => Some(desired.queue_hash.clone()),
         None => known.and_then(|known| known.verified_hash.clone()),
@@ -90,8 +90,8 @@ fn queue_status(observed: &Observed, ensured: &Ensured) -> Option<QueueStatus> {
     })
 }
 
-/// Dead letter queues of its own that it has had at any time, under whatever name of its transport; `now`
-/// it has one as that asks for (QUE-14).
+/// All dead letter queues that the queue ever had of its own, under any name of its transport, plus the one that `now`
+/// configures (QUE-14).
 fn dead_letters(observed: &Observed, wanted: &QueueStatus, now: Option<&Desired>) -> Vec<String> {
     let known = &observed.queues;
     let known = known.verified.iter().chain(&known.retired);
@@ -104,7 +104,7 @@ fn dead_letters(observed: &Observed, wanted: &QueueStatus, now: Option<&Desired>
     all
 }
 
-/// RMQ-5: told once for a queue and a configuration, for it stays so.
+/// Reported once per queue and configuration, because it does not change (RMQ-5).
 fn limit_inactive(
     observed: &Observed,
     ensured: &Ensured,

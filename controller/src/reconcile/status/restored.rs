@@ -1,4 +1,4 @@
-//! What is told of others who change the objects of an actor whose workload we make (WRK-8).
+//! Reports others that change the objects of a standalone actor (WRK-8).
 
 use asya_shared::api::AsyncActorStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -11,13 +11,13 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Ensured;
 use crate::telemetry::events::EventReason;
 
-/// What there is to do about it after the pass.
+/// The requeues and Events that follow.
 pub(super) struct OfRivals {
     pub(super) retry: Vec<Requeue>,
     pub(super) notes: Vec<(EventReason, String)>,
 }
 
-/// Tells how often that was so.
+/// Writes the conflicts, their count and the time of the last one.
 pub(super) fn tell(
     status: &mut AsyncActorStatus,
     observed: &Observed,
@@ -42,7 +42,7 @@ pub(super) fn tell(
     }
 }
 
-/// Condition `Conflict`, which is there while what others change is left to them for a while.
+/// Condition `Conflict`, present while changes of others are not restored for a while.
 pub(super) fn set(status: &mut AsyncActorStatus, observed: &Observed, now: Timestamp) {
     let mut conditions = Conditions::of(observed, now);
     conditions.list = std::mem::take(&mut status.conditions);

@@ -1,4 +1,4 @@
-//! What status tells of scaling.
+//! Scaling in the status.
 
 use asya_shared::api::{AsyncActorStatus, ScalingMode};
 use asya_shared::scaling::{KEDA_GROUP, KEDA_VERSION};
@@ -13,7 +13,7 @@ use crate::scaling::autoscalers::Autoscalers;
 use crate::scaling::ready::{ScalingReady, scaling_ready};
 use crate::scaling::replicas::{LastScale, hpa_of};
 
-/// The HPA that KEDA made for the actor, while scaling is on.
+/// The HPA that KEDA created for the actor, while scaling is on.
 pub(super) fn hpa<'a>(observed: &'a Observed, ensured: &Ensured) -> Option<&'a HpaRecord> {
     let scaled_object = ensured.scaling.as_ref()?.scaled_object.as_ref()?;
     hpa_of(scaled_object, &observed.scaling.hpas).map(|hpa| &**hpa)
@@ -41,8 +41,8 @@ pub(super) fn judge(
     Some(scaling_ready(fault, found, hpa, limit, last, now))
 }
 
-/// Condition `ScalingReady` of an actor whose scaling is off, and whose workload somebody else scales all the same: its
-/// number of pods is left to them, because two that set it would take turns for ever (SAFE-25).
+/// Condition `ScalingReady` of an actor whose scaling is off while another autoscaler scales its workload. The number
+/// of pods is left to that autoscaler, because two writers would alternate forever (SAFE-25).
 pub(super) fn by_others(observed: &Observed, ensured: &Ensured) -> Option<ScalingReady> {
     let own = observed.standalone().filter(|own| own.scaling.is_none())?;
     let (seen, name) = (&observed.scaling, &*observed.key().name);
@@ -81,7 +81,7 @@ pub(super) fn by_others(observed: &Observed, ensured: &Ensured) -> Option<Scalin
     })
 }
 
-/// When to look again because of scaling; `told` is the status of this pass.
+/// When to requeue because of scaling; `told` is the new status.
 pub(super) fn again(
     observed: &Observed,
     ensured: &Ensured,
@@ -93,10 +93,10 @@ pub(super) fn again(
     let timers = [ready.and_then(|it| it.again), ensured.released_by];
     let timers = timers.into_iter().flatten();
     let timers = timers.filter_map(move |at| at.duration_since(now).try_into().ok());
-    // What KEDA could not be told in this pass it can in the next.
+    // The queue's URL has just changed in the status, so the next reconcile can configure KEDA.
     let found = fault.is_some_and(|fault| fault.reason == Reason::QueueURLUnknown)
         && url(&observed.previous) != url(told);
-    // A dry run that was passed in this pass opens the way to the first ScaledObject in the next.
+    // A dry run passed in this reconcile lets the next one create the first `ScaledObject`.
     let proved = ready.is_some_and(|it| it.reason == Reason::NotProven)
         && matches!(*ensured.rolled, Rolled::Proved);
     fault
@@ -110,7 +110,7 @@ fn url(status: &AsyncActorStatus) -> Option<&String> {
     status.queue.as_ref()?.url.as_ref()
 }
 
-/// Who decides the number of pods, and within which limits.
+/// Writes who decides the number of pods, and within which limits.
 pub(super) fn tell(status: &mut AsyncActorStatus, observed: &Observed, ensured: &Ensured) {
     let Ok(desired) = &observed.desired else {
         let previous = &observed.previous;

@@ -1,4 +1,4 @@
-//! Numbers of pods alone are worth no write while pods start: the next one tells them, too.
+//! While pods start, their counts alone are not worth a write: the next write includes them.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::reconcile::model::observed::Observed;
 
-/// From a pod's creation, which is told to the second, until its numbers are written. Most pods have
-/// started by then, so that a new actor's status is written when it begins and when it runs.
+/// Time from a pod's creation, which has second precision, until the counts are written. Most pods have started by the
+/// end of it, so that a new actor's status is written when it begins and when it runs.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// How long the status is left as it stands, because a pod has just been made and nothing but the number
-/// of pods differs; `None` when there is nothing to wait for.
+/// How long to hold the status back, because a pod was just created and nothing but the number of pods differs; `None`
+/// if there is nothing to wait for.
 pub(super) fn wait(
     observed: &Observed,
     status: &AsyncActorStatus,

@@ -30,7 +30,7 @@ fn lives() -> Observed {
     observed(&actor(&json!({}), &spec(&json!({})), &json!({})))
 }
 
-/// After a pass that found or made everything.
+/// Outcome of a reconcile that found or created everything.
 fn running(observed: &Observed) -> Ensured {
     let found = workload(&deployment(observed));
     let hash = observed
@@ -103,7 +103,7 @@ fn running_actor_shows_counts_summaries_and_three_true_conditions() {
 
 /// STA-7
 #[test]
-fn time_of_a_condition_moves_with_its_status_alone() {
+fn transition_time_changes_only_with_the_status() {
     let mut observed = lives();
     observed.previous = report(&observed, running(&observed)).status;
     let later = at("2026-01-01T00:09:00Z");
@@ -170,7 +170,7 @@ fn queue_of_disabled_management_is_only_validated() {
 
 /// VAL-19, VAL-20
 #[test]
-fn unusable_spec_is_told_where_its_fault_lies() {
+fn invalid_spec_is_reported_on_the_condition_it_concerns() {
     let told = |extra| {
         let observed = observed(&actor(&json!({}), &spec(&extra), &json!({})));
         report(&observed, Ensured::default())
@@ -278,7 +278,7 @@ fn time_without_progress_counts_from_the_last_ready_pod_or_spec() {
 
 /// STA-7, FW-31
 #[test]
-fn an_api_server_that_keeps_failing_is_told() {
+fn persistent_api_server_failure_is_reported() {
     let seen = lives();
     let answer = Status::failure("failed calling webhook \"policy\"", "InternalError");
     let failure = || Error::Api(kube::Error::Api(answer.clone().with_code(500).boxed()));
@@ -300,7 +300,7 @@ fn an_api_server_that_keeps_failing_is_told() {
 
 /// FIN-2, FIN-3
 #[test]
-fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
+fn deleted_actor_is_terminating_and_reports_what_blocks_it() {
     let mut observed = lives();
     observed.previous = report(&observed, running(&observed)).status;
     let told = |fault| {
@@ -337,7 +337,7 @@ fn actor_that_goes_is_terminating_and_tells_what_holds_it() {
 
 /// STA-4
 #[test]
-fn pods_of_an_older_template_make_a_rollout() {
+fn pods_of_an_older_template_count_as_a_rollout() {
     let mut observed = lives();
     observed.pods = vec![pod("old", "another-template")];
     assert_eq!(
@@ -359,7 +359,7 @@ fn pods_of_an_older_template_make_a_rollout() {
 
 /// STA-4, FW-22
 #[test]
-fn workload_that_goes_so_that_another_takes_its_place_is_not_called_running() {
+fn workload_being_replaced_is_not_reported_as_running() {
     let mut observed = lives();
     let mut goes = deployment(&observed);
     goes["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -376,7 +376,7 @@ fn workload_that_goes_so_that_another_takes_its_place_is_not_called_running() {
 
 /// WRK-5, STA-6
 #[test]
-fn number_of_pods_alone_is_told_once_the_youngest_is_ten_seconds_old() {
+fn pod_counts_alone_are_written_once_the_youngest_pod_is_ten_seconds_old() {
     let mut observed = lives();
     let mut deployment = deployment(&observed);
     deployment["status"] = json!({"replicas": 1, "readyReplicas": 0, "updatedReplicas": 1});

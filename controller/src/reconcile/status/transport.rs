@@ -1,4 +1,4 @@
-//! Condition `TransportReady`: what a pass, or else the last one that asked the broker, knows of the queue.
+//! Condition `TransportReady`, from this reconcile or from the last one that asked the broker.
 
 use super::conditions::Conditions;
 use crate::fault::{Fault, Reason};
@@ -6,7 +6,7 @@ use crate::reconcile::model::condition_types::TRANSPORT_READY;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{Ensured, QueueState};
 
-/// What is wrong with the transport, and what with the spec, as far as this pass has seen.
+/// Returns the faults of the transport and of the spec that this reconcile found.
 pub(super) fn faults<'a>(
     observed: &'a Observed,
     ensured: &'a Ensured,
@@ -19,8 +19,8 @@ pub(super) fn faults<'a>(
     }
 }
 
-/// Why the queue cannot be used: where nobody asked the broker, as a paused actor's pass does not, what
-/// `TransportReady` said before stands, and STATUS agrees with it (STA-4, row 3).
+/// Returns why the queue cannot be used. Where the broker was not asked, as for a paused actor, the previous
+/// `TransportReady` is kept, and STATUS agrees with it (STA-4, row 3).
 pub(super) fn wrong<'a>(
     observed: &'a Observed,
     ensured: &Ensured,
@@ -65,7 +65,7 @@ pub(super) fn tell(
     }
 }
 
-/// Whether the pass knows nothing new of the queue.
+/// Returns whether this reconcile learned nothing new about the queue.
 fn keeps(ensured: &Ensured) -> bool {
     matches!(
         ensured.queue,
@@ -73,7 +73,7 @@ fn keeps(ensured: &Ensured) -> bool {
     )
 }
 
-/// Whether a stored reason is one that the spec alone tells, of which every pass knows whether it still holds.
+/// Returns whether a stored reason depends on the spec alone, so that every reconcile knows whether it still holds.
 fn is_of_spec(reason: &str) -> bool {
     [Reason::InvalidTransport, Reason::QueueConflict]
         .iter()

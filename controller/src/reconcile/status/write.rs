@@ -1,4 +1,4 @@
-//! The write of a status.
+//! Writes the status.
 
 use asya_shared::api::{AsyncActorStatus, State};
 use asya_shared::names::{GROUP, manager};
@@ -12,10 +12,10 @@ use super::leftovers;
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::model::observed::Observed;
-use crate::record::{ActorRecord, Seen};
+use crate::record::{ActorRecord, Projected};
 
-/// Tells that an actor goes before the last thing of it does, if nobody could know so far: another finalizer may hold
-/// it for long (FIN-2).
+/// Reports the deletion before its last step if no status has reported it yet, because another finalizer may hold the
+/// actor for long (FIN-2).
 ///
 /// # Errors
 /// When the API server fails, or the actor has changed.
@@ -29,7 +29,7 @@ pub async fn announce_end(
     }
     let status = of_deletion(observed, &Blocked::default(), &[], false, now);
     match write(context, &observed.actor, &status).await {
-        // One that was stored before the CRD had its rules may not be written at all, and goes all the same.
+        // An actor stored before the CRD had its validation rules may reject every write, and is deleted all the same.
         Err(Error::Api(kube::Error::Api(refusal))) if refusal.code == 422 => return Ok(()),
         written => written?,
     }
@@ -37,14 +37,14 @@ pub async fn announce_end(
     Ok(())
 }
 
-/// The version is sent along: what was read is what is reported on.
+/// Sends the `resourceVersion`, so that the status describes the version that was read.
 pub(super) async fn write(
     context: &Context,
     actor: &ActorRecord,
     status: &AsyncActorStatus,
 ) -> Result<(), Error> {
     let key = &actor.metadata.key;
-    let api: Api<Seen<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
+    let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
     let newest = context
         .stores
         .actors
@@ -73,10 +73,10 @@ pub(super) async fn write(
     }
 }
 
-/// What stands beside what was just applied is nobody's any more (WRK-7).
+/// Removes stored fields that were not just applied, because no one maintains them any more (WRK-7).
 async fn remove_leftovers(
     context: &Context,
-    api: &Api<Seen<ActorRecord>>,
+    api: &Api<Projected<ActorRecord>>,
     stored: &ActorRecord,
     status: &AsyncActorStatus,
 ) -> Result<(), Error> {

@@ -1,4 +1,4 @@
-//! Observed actors for the tests of plan and report.
+//! Fixtures for the tests of plan and report.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::claims::Claims;
-use crate::broker::depths::Told;
+use crate::broker::depths::ReportedDepth;
 use crate::broker::health::{Moment, QueueRechecks};
 use crate::broker::looks::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
@@ -18,7 +18,7 @@ use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Applier;
 use crate::cluster::keda::Keda;
 use crate::cluster::objects::Objects;
-use crate::cluster::rollouts::Rollouts;
+use crate::cluster::rollouts::WorkloadRollouts;
 use crate::cluster::workload::Workloads;
 use crate::context::{Context, Deadlines, Installation, Stores};
 use crate::pods::refusals::Refusals;
@@ -27,7 +27,7 @@ use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::child::{Child, Ownership};
 use crate::reconcile::model::known_queues::KnownQueues;
 use crate::reconcile::model::observed::{DeletionPolicy, Observed, QueueSeen, ScalingSeen};
-use crate::record::{OfKind, PodRecord, Record, Seen, WorkloadRecord};
+use crate::record::{OfKind, PodRecord, Projected, Record, WorkloadRecord};
 use crate::runtime_script::config_map::RuntimeScript;
 use crate::telemetry::events::Events;
 use crate::telemetry::metrics::Metrics;
@@ -40,16 +40,16 @@ const DEADLINES: Deadlines = Deadlines {
 };
 
 pub(crate) fn record<R: Record>(object: &Value) -> Arc<R> {
-    let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
     seen.record
 }
 
-/// What a pass works with where no API server answers, and nothing was shown yet.
+/// A context whose API server does not answer and whose stores are empty.
 pub(crate) fn context() -> Context {
     context_with(|_| None)
 }
 
-/// The same, where the API server answers some requests, given as `METHOD /path`, with a status and an object.
+/// A context whose API server answers some requests, given as `METHOD /path`, with a status and an object.
 pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context {
     let server = tower::service_fn(
         move |request: http::Request<kube::client::Body>| async move {
@@ -88,7 +88,7 @@ pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context
         claims: Claims::default(),
         bindings: Arc::default(),
         rollout_slots: RolloutSlots::new(1),
-        rollouts: Rollouts::new(1),
+        rollouts: WorkloadRollouts::new(1),
         brokers,
         queue_rechecks: QueueRechecks::default(),
         retired_queue_schedule: RetiredQueueSchedule::new(Duration::ZERO),
@@ -102,7 +102,8 @@ pub(crate) fn context_with(answers: fn(&str) -> Option<(u16, Value)>) -> Context
 }
 
 /// An installation with the transports `mq`, `twin` (the same broker) and `other` (RabbitMQ), `aws` (SQS), `fixed`
-/// (without autoCreate) and `dead` (a classic queue has no delivery limit there).
+/// (without autoCreate), `off` (disabled) and `dead` (with a dead letter queue, although its classic queues have no
+/// delivery limit).
 pub(crate) fn installation() -> Installation {
     let config = json!({"transports": {
         "mq": {"type": "rabbitmq", "enabled": true, "config": {"host": "broker"}},
@@ -136,7 +137,7 @@ pub(crate) fn spec(extra: &Value) -> Value {
     spec
 }
 
-/// Actor `ns/a` with our finalizer, as the API server shows it.
+/// Actor `ns/a` with our finalizer, as the API server returns it.
 pub(crate) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
     let mut object = json!({
         "metadata": {"name": "a", "namespace": "ns", "uid": "actor-uid", "resourceVersion": "5", "generation": 2, "finalizers": ["asya.sh/finalizer"]},
@@ -150,7 +151,7 @@ pub(crate) fn actor(metadata: &Value, spec: &Value, status: &Value) -> Value {
     object
 }
 
-/// Status of a binding of Deployment `web` without pods that a dry run has shown to work.
+/// Status of a binding to Deployment `web` without pods, whose dry run passed.
 pub(crate) fn proved_status() -> Value {
     let spec = json!({
         "transport": "mq",
@@ -164,7 +165,7 @@ pub(crate) fn proved_status() -> Value {
     })
 }
 
-/// What a pass over that actor sees when nothing else exists.
+/// The observed state of that actor when nothing else exists.
 pub(crate) fn observed(actor: &Value) -> Observed {
     let actor = record(actor);
     let previous = actor_status(&actor);
@@ -193,7 +194,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         pods: Vec::new(),
         binding: None,
         queue: QueueSeen::NotAsked,
-        depth: Told::AsBefore,
+        depth: ReportedDepth::AsBefore,
         ownership: Ownership {
             actor: Arc::clone(&actor),
             adopts: false,
@@ -212,7 +213,7 @@ fn actor_status(actor: &crate::record::ActorRecord) -> asya_shared::api::AsyncAc
         .unwrap_or_default()
 }
 
-/// The actor's Deployment as the API server shows it after our apply.
+/// The actor's Deployment as the API server returns it after our apply.
 pub(crate) fn deployment(observed: &Observed) -> Value {
     let hash = observed
         .standalone()
@@ -242,7 +243,7 @@ pub(crate) fn workload(object: &Value) -> Arc<WorkloadRecord> {
     Arc::clone(&record::<OfKind<Deployment>>(object).record)
 }
 
-/// The same as a `StatefulSet`.
+/// The same object as a `StatefulSet`.
 pub(crate) fn stateful_set(object: &Value) -> Arc<WorkloadRecord> {
     Arc::clone(&record::<OfKind<StatefulSet>>(object).record)
 }

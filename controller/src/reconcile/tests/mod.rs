@@ -1,3 +1,3 @@
-//! What the tests of a reconcile share.
+//! Shared test fixtures of the reconciler.
 
 pub mod fixtures;

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::ChildRecord;
 use crate::record::TriggerAuthentication;
-use crate::record::{Enqueue, Key, Record, Seen};
+use crate::record::{Enqueue, Key, Projected, Record};
 
 fn decode(metadata: &Value) -> ChildRecord<TriggerAuthentication> {
     let mut object = json!({
@@ -13,7 +13,7 @@ fn decode(metadata: &Value) -> ChildRecord<TriggerAuthentication> {
         .as_object_mut()
         .unwrap()
         .extend(metadata.as_object().unwrap().clone());
-    let seen: Seen<ChildRecord<TriggerAuthentication>> =
+    let seen: Projected<ChildRecord<TriggerAuthentication>> =
         serde_json::from_str(&object.to_string()).unwrap();
     std::sync::Arc::into_inner(seen.record).unwrap()
 }
@@ -34,7 +34,7 @@ fn drift_shows_in_what_we_own() {
 }
 
 #[test]
-fn owner_or_label_tells_whom_it_concerns() {
+fn owner_or_else_label_names_the_actor_to_enqueue() {
     let owner = json!([{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": "u-a", "controller": true}]);
     let actor = |name: &str| Enqueue::Actor(Key::new("ns", name));
     assert_eq!(

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::PodEventRecord;
-use crate::record::{Class, Key, Seen};
+use crate::record::{Class, Key, Projected};
 
 fn event(fields: &Value) -> PodEventRecord {
     let mut object = json!({
@@ -13,13 +13,13 @@ fn event(fields: &Value) -> PodEventRecord {
         .as_object_mut()
         .unwrap()
         .extend(fields.as_object().unwrap().clone());
-    let seen: Seen<PodEventRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<PodEventRecord> = serde_json::from_str(&object.to_string()).unwrap();
     (*seen.record).clone()
 }
 
 /// STA-2
 #[test]
-fn failed_mount_of_a_missing_config_map_or_secret_is_a_config_error_and_any_other_a_volume_error() {
+fn failed_mount_is_a_config_error_only_if_a_config_map_or_secret_is_missing() {
     use Class::{ConfigError, VolumeError};
     for (reason, message, wanted) in [
         (
@@ -119,7 +119,7 @@ fn failed_mount_of_a_missing_config_map_or_secret_is_a_config_error_and_any_othe
 }
 
 #[test]
-fn an_event_was_told_last_at_the_latest_of_its_times() {
+fn event_was_last_observed_at_its_latest_timestamp() {
     for (fields, wanted) in [
         (json!({}), "2026-01-01T00:00:01Z"),
         (
@@ -140,9 +140,9 @@ fn an_event_was_told_last_at_the_latest_of_its_times() {
 }
 
 #[test]
-fn an_event_that_tells_nothing_is_decoded() {
+fn event_without_optional_fields_decodes() {
     let bare =
         json!({"metadata": {"name": "e", "namespace": "ns", "uid": "e", "resourceVersion": "7"}});
-    let seen: Seen<PodEventRecord> = serde_json::from_str(&bare.to_string()).unwrap();
+    let seen: Projected<PodEventRecord> = serde_json::from_str(&bare.to_string()).unwrap();
     assert_eq!(seen.record.problem, None);
 }

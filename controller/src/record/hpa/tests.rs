@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
 
 use super::HpaRecord;
-use crate::record::{Enqueue, Key, Record, Seen};
+use crate::record::{Enqueue, Key, Projected, Record};
 
 fn decode(object: &Value) -> HpaRecord {
-    let seen: Seen<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<HpaRecord> = serde_json::from_str(&object.to_string()).unwrap();
     std::sync::Arc::into_inner(seen.record).unwrap()
 }
 
-/// As KEDA and the HPA controller leave one.
+/// An HPA as KEDA and the HPA controller write it.
 fn of_keda() -> Value {
     json!({
         "metadata": {
@@ -41,9 +41,9 @@ fn record_holds_target_owner_and_what_is_asked_for() {
     assert_eq!((record.desired, record.inactive), (3, None));
 }
 
-/// KEDA-11: what the HPA controller writes at every look makes no difference.
+/// What the HPA controller writes at every sync does not enqueue a reconcile (KEDA-11).
 #[test]
-fn measurements_make_no_difference() {
+fn measurements_do_not_affect_equality() {
     let mut later = of_keda();
     later["status"]["currentMetrics"][0]["external"]["current"]["averageValue"] = json!("8");
     later["status"]["currentReplicas"] = json!(3);
@@ -54,7 +54,7 @@ fn measurements_make_no_difference() {
 
 /// KEDA-10
 #[test]
-fn hpa_that_does_not_scale_says_why_and_since_when() {
+fn inactive_hpa_reports_reason_and_transition_time() {
     let mut object = of_keda();
     let condition = &mut object["status"]["conditions"][1];
     condition["status"] = json!("False");
@@ -71,9 +71,9 @@ fn hpa_that_does_not_scale_says_why_and_since_when() {
     );
 }
 
-/// KEDA-10: an HPA that finds no pods wakes nobody.
+/// An HPA whose workload has no pods does not enqueue a reconcile (KEDA-10).
 #[test]
-fn hpa_without_pods_is_as_one_that_has_not_looked() {
+fn hpa_without_pods_equals_one_not_evaluated_yet() {
     let mut new = of_keda();
     new["status"] = json!({"desiredReplicas": 0});
     let mut asleep = new.clone();
@@ -83,9 +83,9 @@ fn hpa_without_pods_is_as_one_that_has_not_looked() {
     assert_eq!(decode(&asleep), decode(&new));
 }
 
-/// KEDA-9: a rival is found by what it scales.
+/// A competing HPA is found by its scale target (KEDA-9).
 #[test]
-fn label_counts_only_on_keda_s_own() {
+fn actor_label_counts_only_on_hpas_owned_by_keda() {
     let actor = |name: &str| Enqueue::Actor(Key::new("ns", name));
     assert_eq!(decode(&of_keda()).concerns(), actor("a"));
     let mut rival = of_keda();
@@ -94,7 +94,7 @@ fn label_counts_only_on_keda_s_own() {
 }
 
 #[test]
-fn new_hpa_without_a_status_is_a_record_too() {
+fn hpa_without_status_decodes() {
     let mut object = of_keda();
     object.as_object_mut().unwrap().remove("status");
     let record = decode(&object);

@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
 
 use super::{KedaReady, ScaledObjectRecord};
-use crate::record::{Enqueue, Key, Seen};
+use crate::record::{Enqueue, Key, Projected};
 
 fn decode(object: &Value) -> ScaledObjectRecord {
-    let seen: Seen<ScaledObjectRecord> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<ScaledObjectRecord> = serde_json::from_str(&object.to_string()).unwrap();
     std::sync::Arc::into_inner(seen.record).unwrap()
 }
 
-/// As KEDA leaves one of ours.
+/// A `ScaledObject` of ours as KEDA updates it.
 fn ours() -> Value {
     json!({
         "metadata": {
@@ -50,9 +50,9 @@ fn record_holds_target_hpa_and_what_we_own() {
     assert_eq!((record.ready, record.paused), (KedaReady::True, false));
 }
 
-/// KEDA-11: KEDA writes these at every look at the queue.
+/// KEDA writes these fields every time it polls the queue (KEDA-11).
 #[test]
-fn activity_and_time_of_activity_make_no_difference() {
+fn activity_does_not_affect_equality() {
     let mut later = ours();
     later["status"]["lastActiveTime"] = json!("2026-01-01T00:00:10Z");
     later["status"]["conditions"][1]["status"] = json!("True");
@@ -76,7 +76,7 @@ fn activity_and_time_of_activity_make_no_difference() {
 
 /// KEDA-10
 #[test]
-fn readiness_is_what_keda_says_and_no_guess() {
+fn readiness_is_reported_by_keda_and_never_guessed() {
     for (conditions, wanted) in [
         (json!([]), KedaReady::Unknown),
         (json!(null), KedaReady::Unknown),
@@ -103,9 +103,9 @@ fn readiness_is_what_keda_says_and_no_guess() {
     }
 }
 
-/// KEDA-9: two versions of a kind are one object, and a missing kind is a Deployment to KEDA.
+/// All versions of a kind are the same object, and KEDA defaults a missing kind to Deployment (KEDA-9).
 #[test]
-fn target_is_free_of_version_and_complete() {
+fn target_ignores_the_version_and_defaults_the_kind() {
     let target = |reference: Value| {
         let mut object = ours();
         object["spec"]["scaleTargetRef"] = reference;
@@ -126,9 +126,9 @@ fn target_is_free_of_version_and_complete() {
     );
 }
 
-/// KEDA-9: a rival is found by what it scales.
+/// A competing `ScaledObject` is found by its scale target (KEDA-9).
 #[test]
-fn ours_concerns_its_actor_and_a_rival_that_of_its_target() {
+fn competing_object_concerns_the_actor_of_its_target() {
     assert_eq!(
         super::Record::concerns(&decode(&ours())),
         Enqueue::Actor(Key::new("ns", "a"))
@@ -144,9 +144,9 @@ fn ours_concerns_its_actor_and_a_rival_that_of_its_target() {
     );
 }
 
-/// KEDA-7: what the user tells KEDA by annotation.
+/// Annotations by which a user pauses KEDA (KEDA-7).
 #[test]
-fn pause_is_read_as_keda_reads_it() {
+fn pause_annotations_are_parsed_as_keda_does() {
     let paused = |annotations: Value| {
         let mut object = ours();
         object["metadata"]["annotations"] = annotations;
@@ -163,7 +163,7 @@ fn pause_is_read_as_keda_reads_it() {
 }
 
 #[test]
-fn bare_object_is_a_record_too() {
+fn scaled_object_without_optional_fields_decodes() {
     let bare =
         json!({"metadata": {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "1"}});
     assert_eq!(&*decode(&bare).target.name, "");

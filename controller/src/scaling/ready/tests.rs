@@ -50,7 +50,7 @@ fn judge_within(
 
 /// KEDA-10: the table of the condition.
 #[test]
-fn condition_says_what_keda_and_the_hpa_say() {
+fn condition_reflects_keda_and_the_hpa() {
     let long_ago = "2026-01-01T00:00:00Z";
     let active = hpa_says("True", "ValidMetricFound", long_ago);
     let failing = hpa_says("False", "FailedGetExternalMetric", long_ago);
@@ -113,7 +113,7 @@ fn condition_says_what_keda_and_the_hpa_say() {
 
 /// KEDA-10
 #[test]
-fn texts_of_keda_and_the_hpa_reach_the_user() {
+fn messages_of_keda_and_the_hpa_are_passed_on() {
     let active = hpa_says("True", "ValidMetricFound", NOW);
     assert!(
         judge(&keda_says("False"), &active, None)
@@ -130,7 +130,7 @@ fn texts_of_keda_and_the_hpa_reach_the_user() {
 
 /// KEDA-10, STA-6
 #[test]
-fn metrics_may_be_missing_for_two_minutes_and_a_timer_ends_them() {
+fn missing_metrics_are_tolerated_until_a_deadline() {
     let failing = hpa_says("False", "FailedGetExternalMetric", "2026-01-01T00:00:01Z");
     let judged = judge(&keda_says("True"), &failing, None);
     assert_eq!(judged.reason, Reason::ScaledObjectReady);
@@ -155,10 +155,10 @@ fn how_long_metrics_may_be_missing_is_a_setting() {
     );
 }
 
-/// KEDA-10: the HPA controller keeps the time at which scaling stopped at 0, hours ago, when metrics then
-/// fail at 1.
+/// KEDA-10: if metrics fail after a scale-up from 0, the HPA keeps the transition time of when scaling stopped at 0,
+/// hours ago.
 #[test]
-fn time_asleep_is_no_time_without_metrics() {
+fn time_at_zero_replicas_does_not_count_as_missing_metrics() {
     let failing = hpa_says("False", "FailedGetExternalMetric", "2025-12-31T00:00:00Z");
     let judged = judge(&keda_says("True"), &failing, Some("2026-01-01T00:01:50Z"));
     assert_eq!(judged.reason, Reason::ScaledObjectReady);
@@ -169,7 +169,7 @@ fn time_asleep_is_no_time_without_metrics() {
 
 /// KEDA-9
 #[test]
-fn refusal_of_the_plan_speaks_first() {
+fn fault_of_the_plan_takes_precedence() {
     let fault = Fault::until_change(Reason::RivalAutoscaler, "web scales it");
     let object = scaled_object(&keda_says("True"));
     let judged = scaling_ready(Some(&fault), Some(&object), None, None, None, at(NOW));
@@ -180,7 +180,7 @@ fn refusal_of_the_plan_speaks_first() {
 }
 
 #[test]
-fn nothing_is_claimed_before_the_object_is_there() {
+fn condition_is_unknown_until_the_scaled_object_exists() {
     let going = scaled_object(&json!({"metadata": {"deletionTimestamp": NOW}}));
     for object in [None, Some(&*going)] {
         let judged = scaling_ready(None, object, None, None, None, at(NOW));
@@ -188,9 +188,9 @@ fn nothing_is_claimed_before_the_object_is_there() {
     }
 }
 
-/// KEDA-7: the pause is the user's, and no failure.
+/// KEDA-7: the user paused scaling, so it is no failure.
 #[test]
-fn pause_is_told_and_counts_as_ready() {
+fn pause_is_reported_and_counts_as_ready() {
     let mut object = keda_says("True");
     object["metadata"] = json!({"annotations": {"autoscaling.keda.sh/paused": "true"}});
     let judged = scaling_ready(

@@ -12,7 +12,7 @@ fn at(time: &str) -> Timestamp {
 
 /// KEDA-11
 #[test]
-fn number_of_the_hpa_counts_while_there_are_pods() {
+fn number_of_the_hpa_counts_while_the_workload_has_pods() {
     let asks = |desired: i32| hpa(&json!({"status": {"desiredReplicas": desired}}));
     for (workload, autoscaler, wanted) in [
         (0, Some(3), 0),
@@ -29,7 +29,7 @@ fn number_of_the_hpa_counts_while_there_are_pods() {
 
 /// KEDA-11
 #[test]
-fn hpa_is_found_by_the_name_that_keda_tells_or_its_default() {
+fn hpa_is_found_by_its_name_in_status_or_the_default() {
     let told = scaled_object(&json!({"status": {"hpaName": "x"}}));
     let silent = scaled_object(&json!({}));
     let named = |name: &str| hpa(&json!({"metadata": {"name": name}}));
@@ -56,7 +56,7 @@ fn status(desired: Option<i32>) -> AsyncActorStatus {
 
 /// STA-9
 #[test]
-fn change_of_the_desired_number_is_told_with_its_direction() {
+fn change_of_the_desired_number_is_reported_with_its_direction() {
     let now = at("2026-01-01T00:00:09.7Z");
     let told = |direction: &str| LastScale {
         time: Some(Time(at("2026-01-01T00:00:09Z"))),

@@ -1,15 +1,15 @@
-//! KEDA's objects as the watches show them, for the tests of plan, condition and replicas.
+//! Cached objects of KEDA for the tests of plan, condition and replicas.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::record::{
-    ChildRecord, HpaRecord, Record, ScaledObjectRecord, Seen, TriggerAuthentication,
+    ChildRecord, HpaRecord, Projected, Record, ScaledObjectRecord, TriggerAuthentication,
 };
 
 fn record<R: Record>(object: &Value) -> Arc<R> {
-    let seen: Seen<R> = serde_json::from_str(&object.to_string()).unwrap();
+    let seen: Projected<R> = serde_json::from_str(&object.to_string()).unwrap();
     seen.record
 }
 
@@ -34,7 +34,7 @@ fn applied(name: &str, uid: &str) -> Value {
     }})
 }
 
-/// Actor `a`'s `ScaledObject`, with these fields besides.
+/// Actor `a`'s `ScaledObject`, with `extra` merged in.
 pub fn scaled_object(extra: &Value) -> Arc<ScaledObjectRecord> {
     let mut object = applied("a", "u-so");
     object["spec"] =
@@ -43,14 +43,14 @@ pub fn scaled_object(extra: &Value) -> Arc<ScaledObjectRecord> {
     record(&object)
 }
 
-/// Actor `a`'s `TriggerAuthentication`, with these fields besides.
+/// Actor `a`'s `TriggerAuthentication`, with `extra` merged in.
 pub fn trigger_authentication(extra: &Value) -> Arc<ChildRecord<TriggerAuthentication>> {
     let mut object = applied("a-trigger-auth", "u-ta");
     merge(&mut object, extra);
     record(&object)
 }
 
-/// The HPA that KEDA made for [`scaled_object`], with these fields besides.
+/// The HPA that KEDA created for [`scaled_object`], with `extra` merged in.
 pub fn hpa(extra: &Value) -> Arc<HpaRecord> {
     let mut object = json!({
         "metadata": {

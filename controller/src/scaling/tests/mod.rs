@@ -1,3 +1,3 @@
-//! What the tests of scaling share.
+//! Fixtures shared by the tests of scaling.
 
 pub mod fixtures;

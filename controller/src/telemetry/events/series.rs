@@ -1,6 +1,6 @@
-//! What was told lately: who repeats the same is counted up, who tells something else is heard (OPS-7).
+//! Deduplicates Events: a repeated one is counted in a series, any other is a new Event (OPS-7).
 //!
-//! The note of an Event can never change, so a new text is a new Event.
+//! The note of an Event is immutable, so a new text is a new Event.
 
 use std::collections::HashMap;
 
@@ -8,46 +8,44 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::EventReason;
 
-/// The same again within this time is a series: as long as Kubernetes' own components take it.
+/// A repetition within this time continues the series, as it does for Kubernetes' own components.
 const SERIES: SignedDuration = SignedDuration::from_mins(6);
 
-/// So many Events an actor may cause at once, …
+/// How many Event writes an actor may cause at once, …
 const BURST: u32 = 25;
 
-/// … and one more after each of these: a fault whose text never stays the same floods nobody.
+/// … plus one for each of these intervals, so that a fault whose text keeps changing causes no flood.
 const REFILL: SignedDuration = SignedDuration::from_mins(5);
 
-/// With fewer entries nothing is searched for those that have ended.
+/// Below this many entries, ended ones are not swept.
 const SWEEP: usize = 1024;
 
-/// What is told: the same is the same of the same actor, in the same words.
+/// Identity of a series: the same actor, reason and text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Topic {
-    /// Uid of the actor.
+    /// Uid of the actor, or of another object concerned.
     pub actor: Box<str>,
-    /// What happened.
     pub note: EventReason,
-    /// In words.
     pub text: Box<str>,
 }
 
-/// How something is told.
+/// How to write an Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Telling {
-    /// By an Event of its own.
+    /// As a new Event.
     First,
-    /// By counting up the Event of this name.
+    /// By incrementing the count of an existing Event.
     Again {
-        /// Of the Event.
+        /// Name of that Event.
         name: String,
-        /// How often it was told, this time included.
+        /// Occurrences, this one included.
         count: i32,
     },
-    /// Not at all: the actor has told too much.
+    /// Not at all: the actor has exhausted its budget.
     Silence,
 }
 
-/// What was told lately, and how much each actor may still tell.
+/// Recent Events, and the remaining budget of each actor.
 #[derive(Debug)]
 pub struct Series {
     told: HashMap<Topic, Told>,
@@ -79,7 +77,7 @@ impl Default for Series {
 }
 
 impl Series {
-    /// Decides how `topic` is told at `now`; an Event of its own is to be called `name`.
+    /// Decides how to write `topic` at `now`; a new Event would be called `name`.
     pub fn next(&mut self, topic: &Topic, name: &str, now: Timestamp) -> Telling {
         if self.told.len().max(self.budgets.len()) >= self.sweep_at {
             self.sweep(now);
@@ -105,7 +103,7 @@ impl Series {
         Telling::First
     }
 
-    /// The Event is gone and was made anew as `name`.
+    /// Restarts a series whose Event was deleted, with the new Event `name`.
     pub fn begin_anew(&mut self, topic: &Topic, name: &str) {
         if let Some(told) = self.told.get_mut(topic) {
             name.clone_into(&mut told.name);
@@ -113,7 +111,7 @@ impl Series {
         }
     }
 
-    /// What could not be told is new the next time.
+    /// Forgets a series whose write failed, so that the next occurrence is a new Event.
     pub fn forget(&mut self, topic: &Topic) {
         self.told.remove(topic);
     }

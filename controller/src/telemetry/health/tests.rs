@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use super::*;
 
-/// The probes that tell of it.
+/// Routes of the probes that report `readiness`.
 fn routes(readiness: &Readiness) -> Router {
     let readiness = readiness.clone();
     asya_process::probes::routes(move || readiness.pending())
@@ -26,7 +26,7 @@ async fn get(readiness: &Readiness, path: &str) -> (u16, String) {
 
 /// OPS-6
 #[tokio::test]
-async fn readiness_lists_what_is_pending_until_nothing_is() {
+async fn readyz_lists_the_pending_gates() {
     let readiness = Readiness::default();
     let actors = readiness.gate("watch AsyncActor");
     let pods = readiness.gate("watch Pod");
@@ -52,7 +52,7 @@ async fn readiness_lists_what_is_pending_until_nothing_is() {
 
 /// ADM-29
 #[tokio::test]
-async fn a_process_that_has_not_said_what_it_waits_for_is_not_ready() {
+async fn process_is_not_ready_before_its_gates_are_registered() {
     let readiness = Readiness::starting();
     let starting = "process: starting".to_owned();
     assert_eq!(get(&readiness, "/readyz").await, (503, starting));
@@ -66,7 +66,7 @@ async fn a_process_that_has_not_said_what_it_waits_for_is_not_ready() {
 
 /// FW-4
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_readiness_goes_on_when_all_gates_are_ready_at_once() {
+async fn readiness_is_reached_once_all_gates_are_ready_at_the_same_time() {
     let readiness = Readiness::default();
     let (actors, pods) = (
         readiness.gate("watch AsyncActor"),
@@ -77,7 +77,7 @@ async fn who_waits_for_readiness_goes_on_when_all_gates_are_ready_at_once() {
     actors.ready();
     actors.not_ready("the connection broke");
     pods.ready();
-    // Paused time moves on only when nobody can go on.
+    // Paused time advances only once no task can make progress.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waiting.is_finished());
     actors.ready();
@@ -89,7 +89,7 @@ async fn who_waits_for_readiness_goes_on_when_all_gates_are_ready_at_once() {
 
 /// OPS-6
 #[tokio::test]
-async fn a_process_that_is_not_ready_is_alive() {
+async fn unready_process_is_alive() {
     let readiness = Readiness::default();
     let _gate = readiness.gate("watch AsyncActor");
     assert_eq!(get(&readiness, "/healthz").await, (200, "ok".to_owned()));
@@ -98,7 +98,7 @@ async fn a_process_that_is_not_ready_is_alive() {
 
 /// OPS-1
 #[tokio::test]
-async fn an_address_that_is_taken_or_wrong_is_named_with_its_flag() {
+async fn bind_error_names_the_address_and_its_flag() {
     let holder = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let taken = holder.local_addr().unwrap().to_string();
     for address in [taken.as_str(), "127.0.0.1:99999", ":none", "8080", ""] {
@@ -113,6 +113,6 @@ async fn an_address_that_is_taken_or_wrong_is_named_with_its_flag() {
 
 /// OPS-1
 #[tokio::test]
-async fn an_address_of_0_switches_the_server_off() {
+async fn address_0_disables_the_server() {
     assert!(bind("0", "--metrics-bind-address").await.unwrap().is_none());
 }

@@ -1,4 +1,4 @@
-//! What is told of passes and of the queue in which they wait, in the words of Kubernetes' own controllers.
+//! Metrics of reconciles and of the work queue, named as in Kubernetes' own controllers.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -16,21 +16,21 @@ use tokio::time::Instant;
 use super::{Metrics, gauge, of};
 use crate::work_queue::{Numbers, Observer, WorkQueue};
 
-/// Seconds; the bounds below and above a usual pass, and those of a broker that hangs.
+/// Seconds: finer and coarser than a usual reconcile, up to one that waits for a hanging broker.
 const PASS_BUCKETS: [f64; 12] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
 ];
-/// Seconds; a queue that keeps up stays below the first, and one pass's gap is 1 s.
+/// Seconds: a queue that keeps up stays below the first; reconciles of one actor are at least 1 s apart.
 const WAIT_BUCKETS: [f64; 9] = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0];
 
-/// Ends of a pass: nothing to do until an event, looks again by itself, failed.
+/// Results of a reconcile: nothing to do until an event, requeued, failed.
 const SUCCESS: &str = "success";
 const REQUEUE_AFTER: &str = "requeue_after";
 const ERROR: &str = "error";
 
-/// Named as by Kubernetes' `controller-runtime`, whose dashboards users have.
+/// Named as in Kubernetes' `controller-runtime`, whose dashboards users have.
 pub(super) struct Passes {
-    /// By result, in its words.
+    /// By `result`, with the values of `controller-runtime`.
     ended: Family<[(&'static str, &'static str); 1], Counter>,
     errors: Counter,
     given_up: Counter,
@@ -78,7 +78,7 @@ impl Passes {
     }
 }
 
-/// Named as by Kubernetes' `client-go`.
+/// Named as in Kubernetes' `client-go`.
 pub(super) struct Queue {
     depth: Gauge,
     waited: Histogram,
@@ -102,7 +102,7 @@ impl Queue {
 }
 
 impl Metrics {
-    /// Starts the clock of a pass.
+    /// Starts timing a reconcile.
     #[must_use]
     pub fn pass(self: &Arc<Self>) -> Pass {
         Pass {
@@ -112,12 +112,12 @@ impl Metrics {
         }
     }
 
-    /// The last attempt of a pass failed (FW-6).
+    /// Counts a failed last attempt (FW-6).
     pub fn gave_up(&self) {
         self.passes.given_up.inc();
     }
 
-    /// Tells of this queue how full it is.
+    /// Refreshes the gauges of this queue before each scrape.
     pub fn watch_queue<K>(&self, queue: &WorkQueue<K>)
     where
         K: Ord + Hash + Clone + Send + Debug + 'static,
@@ -146,7 +146,7 @@ impl Observer for Metrics {
     }
 }
 
-/// A pass under way. It is timed, and counted as failed, also when it panics or is cut off.
+/// A reconcile in flight. It is always timed, and counts as failed if it panics or is cancelled.
 pub struct Pass {
     metrics: Arc<Metrics>,
     started: Instant,
@@ -154,17 +154,17 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Nothing is left to do until an event.
+    /// Ends it with nothing to do until an event.
     pub fn succeeded(self) {
         self.end(SUCCESS);
     }
 
-    /// All is well, and the actor is looked at again by itself.
+    /// Ends it without a failure; the actor is requeued.
     pub fn looks_again(self) {
         self.end(REQUEUE_AFTER);
     }
 
-    /// Something failed that is no state of the actor.
+    /// Ends it with a failure that is not a state of the actor.
     pub fn failed(mut self, kind: &str) {
         self.count_failure(kind);
     }

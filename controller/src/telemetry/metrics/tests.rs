@@ -10,7 +10,7 @@ use super::pass::Pass;
 use super::*;
 use crate::work_queue::{Observer, Settings, WorkQueue};
 
-/// The value of a series, by its name with labels as it stands in the text.
+/// Value of a series, given its name and labels as exposed.
 fn value(metrics: &Metrics, series: &str) -> Option<String> {
     let text = metrics.text().unwrap();
     let value = text
@@ -19,7 +19,7 @@ fn value(metrics: &Metrics, series: &str) -> Option<String> {
     value.map(str::to_owned)
 }
 
-/// Name and label keys of a line.
+/// Name and label keys of an exposed line.
 fn shape(line: &str) -> String {
     let Some((name, rest)) = line.split_once('{') else {
         return line.split(' ').next().unwrap().to_owned();
@@ -98,7 +98,7 @@ fn every_metric_has_its_name_and_labels() {
 
 /// OPS-4
 #[test]
-fn series_hold_what_they_were_told() {
+fn series_expose_the_recorded_values() {
     let metrics = Metrics::new();
     metrics.actors([("rabbitmq", "Running", 3), ("sqs", "Napping", 1)]);
     metrics.broker_request("rabbitmq", "declare", "201");
@@ -156,7 +156,7 @@ fn series_hold_what_they_were_told() {
 
 /// OPS-4
 #[test]
-fn actors_that_left_a_status_leave_no_series() {
+fn status_without_actors_has_no_series() {
     let metrics = Metrics::new();
     metrics.actors([("sqs", "Creating", 1)]);
     metrics.actors([("sqs", "Running", 1)]);
@@ -190,7 +190,7 @@ async fn gauges_are_read_at_each_scrape() {
 
 /// OPS-4
 #[tokio::test(start_paused = true)]
-async fn a_pass_is_timed_and_counted_by_its_end() {
+async fn reconcile_is_timed_and_counted_by_result() {
     let metrics = Arc::new(Metrics::new());
     for end in [Pass::succeeded, Pass::succeeded, Pass::looks_again] {
         let pass = metrics.pass();
@@ -222,7 +222,7 @@ fn failures(metrics: &Metrics, kind: &str) -> Option<String> {
 
 /// OPS-4
 #[tokio::test]
-async fn a_pass_that_panics_counts_as_failed() {
+async fn panicking_reconcile_counts_as_failed() {
     let metrics = Arc::new(Metrics::new());
     let pass = metrics.pass();
     let task = tokio::spawn(async move {
@@ -237,7 +237,7 @@ async fn a_pass_that_panics_counts_as_failed() {
 
 /// FW-15
 #[test]
-fn the_work_queue_tells_how_it_goes() {
+fn work_queue_events_are_counted() {
     let metrics = Metrics::new();
     metrics.started(Duration::from_millis(1500));
     metrics.retried();

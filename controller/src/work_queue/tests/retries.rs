@@ -1,4 +1,4 @@
-//! What follows a failed run.
+//! Retries of failed runs.
 
 use super::*;
 
@@ -7,7 +7,7 @@ use super::*;
 async fn failures_back_off_per_key_and_a_success_resets() {
     let bench = Bench::new(settings(), |_, nth| async move {
         if [6, 8].contains(&nth) {
-            Outcome::Done
+            RunOutcome::Done
         } else {
             FAILED
         }
@@ -36,9 +36,9 @@ async fn an_error_may_carry_its_own_delay() {
     let bench = Bench::new(settings(), |_, nth| async move {
         let after = (nth == 1).then(|| Duration::from_secs(65));
         if nth < 3 {
-            Outcome::Failed { after, timer: None }
+            RunOutcome::Failed { after, timer: None }
         } else {
-            Outcome::Done
+            RunOutcome::Done
         }
     });
     bench.queue.now("a");
@@ -51,7 +51,7 @@ async fn an_error_may_carry_its_own_delay() {
 async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
     let seconds = Duration::from_secs;
     let bench = Bench::new(settings(), move |_, nth| async move {
-        Outcome::Failed {
+        RunOutcome::Failed {
             after: Some(seconds(60)),
             timer: (nth < 3).then(|| seconds(if nth == 1 { 20 } else { 90 })),
         }
@@ -72,7 +72,7 @@ async fn a_timer_of_a_failed_run_is_kept_and_is_no_attempt() {
 
     let few = settings_with(|settings| settings.retry.attempts = 1);
     let bench = Bench::new(few, move |_, _| async move {
-        Outcome::Failed {
+        RunOutcome::Failed {
             after: None,
             timer: Some(seconds(30)),
         }
@@ -113,7 +113,7 @@ async fn an_event_between_retries_runs_at_once_and_is_not_an_attempt() {
 async fn the_last_attempt_is_known_and_after_it_only_an_event_starts_a_run() {
     let bench = Bench::new(
         settings_with(|s| s.retry.attempts = 2),
-        |_, nth| async move { if nth == 4 { Outcome::Done } else { FAILED } },
+        |_, nth| async move { if nth == 4 { RunOutcome::Done } else { FAILED } },
     );
     bench.queue.now("a");
     for at in [100_000, 200_000, 300_000] {
@@ -138,7 +138,7 @@ async fn a_panic_is_a_failure_of_its_key_only() {
         async move {
             sleep(Duration::from_millis(10)).await;
             assert!(key != "later" || nth > 0, "after it");
-            Outcome::Done
+            RunOutcome::Done
         }
     });
     for key in ["at once", "later", "fine"] {
@@ -154,8 +154,10 @@ async fn a_panic_is_a_failure_of_its_key_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_longer_than_any_process_lives_is_fine() {
-    let bench = Bench::new(settings(), |_, _| async { Outcome::Again(Duration::MAX) });
+async fn extreme_delay_does_not_overflow() {
+    let bench = Bench::new(settings(), |_, _| async {
+        RunOutcome::Again(Duration::MAX)
+    });
     bench.queue.now("a");
     bench.until(60_000).await;
     assert_eq!(bench.queue.numbers().waiting, 1);
@@ -163,7 +165,7 @@ async fn a_delay_longer_than_any_process_lives_is_fine() {
 
 /// FW-6
 #[test]
-fn chance_takes_at_most_its_part_off_a_delay() {
+fn jitter_subtracts_at_most_its_fraction() {
     let backoff = Backoff::default();
     let delays: Vec<_> = (0..100).map(|_| backoff.delay(3)).collect();
     let (least, most) = (Duration::from_millis(3200), Duration::from_secs(4));

@@ -8,7 +8,7 @@ fn peer(last: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, last).into()
 }
 
-/// The connection has had a request answered, well or not.
+/// Completes a request on the connection, with or without success.
 fn answered(connection: &Connection, well: bool) {
     let answering = connection.activity.begin(Instant::now());
     if well {
@@ -22,7 +22,7 @@ fn is_open(connection: &Connection) -> bool {
 
 /// ADM-20
 #[tokio::test(start_paused = true)]
-async fn silent_connections_make_room_before_idle_ones_and_idle_ones_before_busy_ones() {
+async fn silent_connections_are_evicted_before_idle_and_idle_before_busy_ones() {
     let all = Connections::new(4);
     let admit = |last| all.admit(peer(last), Instant::now());
     let busy = admit(1).unwrap();
@@ -40,7 +40,7 @@ async fn silent_connections_make_room_before_idle_ones_and_idle_ones_before_busy
     let second = admit(2).unwrap();
     assert_eq!([&refused, &silent].map(is_open), [false, false]);
     assert_eq!([&busy, &idle, &first, &second].map(is_open), [true; 4]);
-    // Those that came just now may still be about to ask: the peer that has more of them pays.
+    // Fresh connections may still send a request: the peer that holds more of them loses one.
     let third = admit(3).unwrap();
     assert_eq!(
         [&idle, &first, &second, &third].map(is_open),
@@ -63,7 +63,7 @@ async fn silent_connections_make_room_before_idle_ones_and_idle_ones_before_busy
 
 /// ADM-20
 #[tokio::test(start_paused = true)]
-async fn a_client_whose_requests_fill_all_places_gets_no_more_and_pays_for_others() {
+async fn client_whose_requests_fill_the_limit_is_refused_and_evicted_for_others() {
     let all = Connections::new(3);
     let greedy: Vec<_> = (0..3)
         .map(|_| all.admit(peer(1), Instant::now()).unwrap())
@@ -85,7 +85,7 @@ async fn a_client_whose_requests_fill_all_places_gets_no_more_and_pays_for_other
 
 /// ADM-20, ADM-23
 #[tokio::test(start_paused = true)]
-async fn clients_that_proved_who_they_are_lose_nothing_to_others() {
+async fn authenticated_clients_are_not_evicted_for_others() {
     let all = Connections::new(2);
     let known = all.admit(peer(1), Instant::now()).unwrap();
     assert!(known.known(1, true, Instant::now()));
@@ -100,7 +100,7 @@ async fn clients_that_proved_who_they_are_lose_nothing_to_others() {
 
 /// ADM-20
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_weighs_more_closes_more_others_and_never_itself() {
+async fn heavier_connection_evicts_others_and_never_itself() {
     let all = Connections::new(4);
     let others: Vec<_> = (0..3)
         .map(|_| all.admit(peer(1), Instant::now()).unwrap())
@@ -116,7 +116,7 @@ async fn a_connection_that_weighs_more_closes_more_others_and_never_itself() {
 
 /// ADM-21
 #[tokio::test(start_paused = true)]
-async fn requests_that_do_not_arrive_cost_their_connection() {
+async fn connections_with_overdue_requests_are_closed() {
     let all = Connections::new(9);
     let admit = || all.admit(peer(1), Instant::now()).unwrap();
     let (silent, idle, slow) = (admit(), admit(), admit());

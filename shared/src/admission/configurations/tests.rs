@@ -38,7 +38,7 @@ fn condition<'a>(entry: &'a Value, name: &str) -> &'a str {
 
 /// CFG-2
 #[test]
-fn without_a_binding_there_is_an_object_without_an_entry() {
+fn without_bindings_there_is_one_object_without_entries() {
     let objects = rules(&[]).objects;
     assert_eq!(objects.len(), 1);
     assert_eq!(objects[0].metadata.name.as_deref(), Some("asya-injector"));
@@ -47,7 +47,7 @@ fn without_a_binding_there_is_an_object_without_an_entry() {
 
 /// CFG-3
 #[test]
-fn bindings_of_a_family_share_an_entry_that_asks_for_their_namespaces_and_names() {
+fn bindings_of_a_family_share_an_entry_limited_to_their_namespaces_and_names() {
     let workspace = |namespace: &str, name: &str| {
         labelled(namespace, Family::Kaito, &[("kaito.sh/workspace", name)])
     };
@@ -92,7 +92,7 @@ fn bindings_of_a_family_share_an_entry_that_asks_for_their_namespaces_and_names(
 
 /// CFG-3
 #[test]
-fn label_without_a_single_value_or_with_too_many_is_asked_for_by_its_key() {
+fn label_without_usable_values_is_required_by_key_only() {
     let exists = json!({"key": "ray.io/cluster", "operator": "Exists"});
     let of = |bindings: &[Binding]| {
         let entry = entry(bindings, "ray.inject.asya.sh");
@@ -111,7 +111,7 @@ fn label_without_a_single_value_or_with_too_many_is_asked_for_by_its_key() {
 
 /// CFG-3
 #[test]
-fn too_many_names_of_owners_leave_their_kinds() {
+fn too_many_owner_names_are_reduced_to_their_kinds() {
     let named = |count: usize, length: usize| -> Vec<Binding> {
         let name = |n: usize| format!("{n:0>length$}");
         (0..count).map(|n| plain("a", &name(n))).collect()
@@ -131,7 +131,7 @@ fn too_many_names_of_owners_leave_their_kinds() {
 
 /// CFG-3, CFG-8
 #[test]
-fn required_binding_has_an_entry_of_its_own_that_fails_only_once_it_is_proved() {
+fn required_binding_has_its_own_entry_that_fails_closed_once_proved() {
     let binding = labelled(
         "models",
         Family::Kserve,
@@ -172,7 +172,7 @@ fn required_binding_has_an_entry_of_its_own_that_fails_only_once_it_is_proved() 
 
 /// CFG-4
 #[test]
-fn all_entries_ask_for_new_pods_and_give_up_after_five_seconds() {
+fn all_entries_match_pod_creation_and_time_out_after_five_seconds() {
     let all = entries(&[plain("a", "web"), required(plain("a", "must"), true)]);
     assert_eq!(all.len(), 2);
     for entry in all.iter().map(|entry| json!(entry)) {
@@ -215,7 +215,7 @@ fn all_entries_ask_for_new_pods_and_give_up_after_five_seconds() {
 
 /// CFG-5
 #[test]
-fn own_namespace_and_those_of_kubernetes_are_excluded_twice() {
+fn system_namespaces_and_our_own_are_excluded_twice() {
     let excluded = [
         "asya-system",
         "kube-system",
@@ -241,9 +241,9 @@ fn own_namespace_and_those_of_kubernetes_are_excluded_twice() {
     }
 }
 
-/// A text that no object can have as its name would end the expression or make the API server refuse them all.
+/// A name that no object can have could break out of the CEL string, or make the API server reject all entries.
 #[test]
-fn name_that_no_object_can_have_is_left_out() {
+fn impossible_name_is_left_out() {
     let evil = "x'] || true || ['";
     let bindings = [plain("a", evil), required(plain("a", evil), true)];
     assert_eq!(names(&bindings), [""; 0]);
@@ -271,7 +271,7 @@ fn name_that_no_object_can_have_is_left_out() {
 
 /// CFG-7
 #[test]
-fn required_entries_fill_one_object_after_the_other_and_the_surplus_stays_open() {
+fn required_entries_fill_objects_in_turn_and_the_surplus_stays_fail_open() {
     let bindings = |count: usize| -> Vec<Binding> {
         let one = |n: usize| required(plain("a", &format!("w{n}")), true);
         (0..count).map(one).chain([plain("a", "web")]).collect()
@@ -348,7 +348,7 @@ fn a_thousand_bindings_in_two_hundred_namespaces_fit_into_half_a_mebibyte() {
 
 /// CFG-1, AVL-5
 #[test]
-fn objects_go_with_their_anchor() {
+fn configurations_are_owned_by_the_anchor() {
     let owned = |metadata: Value| {
         assert_eq!(
             metadata["ownerReferences"],
@@ -365,7 +365,7 @@ fn objects_go_with_their_anchor() {
 
 /// VAC-8
 #[test]
-fn actors_are_validated_when_their_spec_changes_and_never_held_up() {
+fn actors_are_validated_on_spec_changes_and_fail_open() {
     let object = json!(validating(&settings()));
     assert_eq!(object["metadata"]["name"], "asya-validator");
     let entries = object["webhooks"].as_array().unwrap();
@@ -388,7 +388,7 @@ fn actors_are_validated_when_their_spec_changes_and_never_held_up() {
     assert!(changes.contains("generation") && changes.contains("'asya.sh/reconcile'"));
 }
 
-/// The same bindings make the same objects, whatever their order; a rule of several owners asks for all of them.
+/// The order of bindings does not affect the objects, and a rule with several owners covers all of them.
 #[test]
 fn expressions_do_not_depend_on_the_order_of_bindings() {
     let any_of = Binding {
@@ -435,7 +435,7 @@ fn expressions_do_not_depend_on_the_order_of_bindings() {
 
 /// SAFE-32
 #[test]
-fn only_pods_of_known_clusters_of_a_required_ray_service_may_fail_closed() {
+fn only_pods_of_known_ray_clusters_may_fail_closed() {
     let target =
         serde_json::json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
     let target = serde_json::from_value(target).unwrap();

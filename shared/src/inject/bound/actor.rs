@@ -12,74 +12,74 @@ use crate::config::{Settings, TransportsConfig};
 use crate::resolve::{PodMatch, is_open_ended, pods_of};
 use crate::validate::{Subject, Write, check, joined};
 
-/// A binding, with everything that a review needs of it.
+/// A binding, with everything that a review needs.
 #[derive(Debug, PartialEq)]
 pub struct BoundActor {
     /// Namespace of the actor and of its pods.
     pub namespace: String,
-    /// Its name.
+    /// Name of the actor.
     pub name: String,
-    /// Its uid.
+    /// UID of the actor.
     pub uid: String,
-    /// When it was created: of two that match a pod, the older counts (BIND-45).
+    /// Creation time: if two actors match a pod, the older one wins (BIND-45).
     pub created: Option<Time>,
-    /// Its pods.
+    /// Which pods it binds.
     pub pods: PodMatch,
-    /// Whether no pod may start without the sidecar.
+    /// Whether its pods must not start without the sidecar.
     pub required: bool,
-    /// Its pods may belong to objects that its own webhook entry does not name yet, so the entry of the optional ones is
-    /// asked about them, too (SAFE-32).
+    /// Whether its pods may belong to objects that its own webhook entry does not name yet. The entry of the optional
+    /// bindings then sends such pods, too (SAFE-32).
     pub open_ended: bool,
-    /// Whether pods get it yet, while the binding is in force.
+    /// Whether a dry run allows injection; only relevant while the binding is in force.
     pub gate: Gate,
-    /// Whether pods get something from it.
+    /// Whether, and how, pods are injected.
     pub state: State,
 }
 
-/// Whether pods get something from a binding.
+/// Whether, and how, a binding injects pods.
 #[derive(Debug, PartialEq)]
 pub enum State {
-    /// They get this.
+    /// Pods are injected according to this plan.
     InForce(Box<BoundPlan>),
-    /// They pass untouched, for this reason.
+    /// Pods are admitted unchanged, for this reason.
     NotInForce(Reason),
-    /// Its spec or its transport cannot be used; what to do about it.
+    /// The spec or the transport is unusable; the text says what to do about it.
     Unusable(String),
 }
 
-/// What a [`BoundActor`] is made from.
+/// Inputs of a [`BoundActor`].
 #[derive(Clone, Copy)]
 pub struct ActorInputs<'a> {
     /// Namespace of the actor.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the actor.
     pub name: &'a str,
-    /// Its uid.
+    /// UID of the actor.
     pub uid: &'a str,
-    /// When it was created.
+    /// When the actor was created.
     pub created: Option<&'a Time>,
-    /// Whether it is being deleted.
+    /// Whether the actor is being deleted.
     pub deleting: bool,
-    /// Its spec.
+    /// Spec of the actor.
     pub spec: &'a AsyncActorSpec,
-    /// Its annotation `eks.amazonaws.com/role-arn`.
+    /// The actor's `eks.amazonaws.com/role-arn` annotation.
     pub role_arn: Option<&'a str>,
-    /// Whether its status has `boundSince` (BIND-3).
+    /// Whether `status.boundSince` is set (BIND-3).
     pub bound: bool,
-    /// Its `status.injection`.
+    /// The actor's `status.injection`.
     pub injection: Option<&'a InjectionStatus>,
-    /// Its `status.resolvedTarget`.
+    /// The actor's `status.resolvedTarget`.
     pub resolved: Option<&'a ResolvedTarget>,
     /// The configured transports.
     pub transports: &'a TransportsConfig,
     /// The operator's settings.
     pub settings: &'a Settings,
-    /// Hash of the `ConfigMap` with script and adapters, as mounted (ROLL-8).
+    /// Hash of the `ConfigMap` with runtime script and adapters, as mounted (ROLL-8).
     pub scripts_hash: &'a str,
 }
 
 impl BoundActor {
-    /// The binding, if the actor is one of a kind that can be bound.
+    /// Builds the binding; `None` for a standalone actor.
     #[must_use]
     pub fn new(inputs: &ActorInputs<'_>) -> Option<Self> {
         let Ok(ModeSpec::Binding(binding)) = inputs.spec.mode() else {
@@ -103,7 +103,7 @@ impl BoundActor {
         })
     }
 
-    /// The path that serves it.
+    /// The webhook path that serves this actor.
     #[must_use]
     pub fn path(&self) -> ReviewPath {
         if self.required {
@@ -113,13 +113,13 @@ impl BoundActor {
         }
     }
 
-    /// Whether reviews that come by this path are its own.
+    /// Whether this actor handles reviews that come in on this path.
     #[must_use]
     pub fn is_served_by(&self, path: ReviewPath) -> bool {
         path == self.path() || (self.open_ended && path == ReviewPath::Optional)
     }
 
-    /// What its pods get, while it is in force.
+    /// The plan, while the binding is in force.
     #[must_use]
     pub fn plan(&self) -> Option<&BoundPlan> {
         match &self.state {
@@ -128,7 +128,7 @@ impl BoundActor {
         }
     }
 
-    /// Sorts the older of two first.
+    /// Sort key: the older actor first.
     pub(super) fn age(&self) -> impl Ord + '_ {
         (self.created.is_none(), &self.created, &self.uid)
     }

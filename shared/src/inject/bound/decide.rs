@@ -11,8 +11,8 @@ use super::restore::{damaged, is_volume};
 use super::{Action, BoundActor, Decision, Patch, Path, PodView, Reason, ReviewPath};
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 
-/// What to answer to the creation of a pod. `actors` are the bindings of its namespace; the request, its kind and its
-/// namespace have been judged (row 1).
+/// Decides about the creation of a pod. `actors` are the bindings of its namespace; the caller has already checked the
+/// request, its kind and its namespace (row 1).
 pub fn decide<'a>(
     actors: impl IntoIterator<Item = &'a BoundActor>,
     path: ReviewPath,
@@ -112,7 +112,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     answer(reason, action, warnings)
 }
 
-/// Row 4.
+/// Whether the pod cannot run the sidecar at all (row 4).
 pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
     if pod.label(label::INJECT) == Some("false") {
         Some((
@@ -139,8 +139,8 @@ pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
     }
 }
 
-/// Why a pod that could get the sidecar does not get it yet: an optional binding must never keep a pod from starting that
-/// would start without it (SAFE-1). A pod that has the sidecar already, because this is the second call for it, keeps it.
+/// Why a pod that could get the sidecar does not get it yet: an optional binding must never keep a pod from starting
+/// that would start without it (SAFE-1). A pod that has the sidecar already, because of reinvocation, keeps it.
 fn held(actor: &BoundActor, pod: &PodView<'_>, ours: &Ours) -> Option<(Reason, String)> {
     if pod.is_probe_of(&actor.uid) || !ours.has_no_container() {
         return None;
@@ -162,7 +162,7 @@ fn held(actor: &BoundActor, pod: &PodView<'_>, ours: &Ours) -> Option<(Reason, S
     }
 }
 
-/// A pod that gets no sidecar is told why; where one is required, it is refused.
+/// Leaves a pod without the sidecar and says why; rejects it if the sidecar is required.
 fn left_alone<'a>(
     actor: &'a BoundActor,
     pod: &PodView<'_>,
@@ -187,7 +187,7 @@ fn left_alone<'a>(
         } else {
             Action::Mark(patch)
         };
-        // who opted out knows
+        // opting out is deliberate, so do not warn
         let is_wished = reason == Reason::OptedOut;
         (action, if is_wished { Vec::new() } else { vec![text] })
     };
@@ -213,7 +213,7 @@ fn patch(
         (RUNTIME_CONTAINER, List::Containers, runtime),
         (SIDECAR_CONTAINER, plan.sidecar_list, sidecar),
     ];
-    // in this order no index moves before it is used: what stays, what goes (from the end), what comes
+    // ordered so that no index shifts before it is used: first replace, then remove from the end, then append
     let mut missing = Vec::new();
     let mut kept = Vec::new();
     for (name, list, made) in wanted {
@@ -288,7 +288,7 @@ fn restore_volumes(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, ours:
     }
 }
 
-/// Labels and annotations (BIND-22).
+/// Sets labels and annotations (BIND-22).
 fn tell(patch: &mut Patch, pod: &PodView<'_>, plan: &BoundPlan, hash: &str) {
     let labels: Vec<_> = plan
         .labels
@@ -326,7 +326,7 @@ fn annotate(patch: &mut Patch, pod: &PodView<'_>, wanted: &[(&str, &str)]) {
     });
 }
 
-/// Entries of labels or annotations, which may not be there yet (INJ-5).
+/// Sets labels or annotations; creates the map if it is missing (INJ-5).
 fn entries<'p>(
     patch: &mut Patch,
     pod: &PodView<'_>,

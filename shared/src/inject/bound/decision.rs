@@ -1,82 +1,82 @@
-//! What a review of a pod comes to (INJ-1).
+//! The outcome of a pod review (INJ-1).
 
 use std::fmt;
 
 use super::{BoundActor, Patch};
 
-/// What to answer, and why.
+/// The outcome of a review, and its reason.
 #[derive(Debug, PartialEq)]
 pub struct Decision<'a> {
-    /// The actor whose pod it is.
+    /// The actor that binds the pod, if any.
     pub actor: Option<&'a BoundActor>,
-    /// The row that matched: a metric's label and an Event's reason.
+    /// The row that matched; used as metric label and Event reason.
     pub reason: Reason,
-    /// The answer.
+    /// How to answer the API server.
     pub action: Action,
-    /// What whoever creates the pod should know.
+    /// Warnings for the client that creates the pod.
     pub warnings: Vec<String>,
 }
 
-/// The answer to a review.
+/// How to answer a review.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// The pod passes as it is.
+    /// Admit the pod unchanged.
     Allow,
-    /// The pod passes and is told only why it was left alone.
+    /// Admit the pod without the sidecar, annotated with the reason.
     Mark(Patch),
-    /// The pod passes with the actor's containers.
+    /// Admit the pod with the actor's containers.
     Inject(Patch),
-    /// The pod is refused, with this text.
+    /// Reject the pod with this message.
     Deny(String),
 }
 
-/// Why a review was answered so. Names are stable.
+/// The reason for a [`Decision`]. The names are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Row 1: nothing of ours is done in this namespace, or to this request.
+    /// Row 1: the namespace or the request is out of scope.
     NotServed,
-    /// The pod cannot be read (ADM-3).
+    /// The pod cannot be decoded (ADM-3).
     Unreadable,
-    /// Row 2: no actor's pod.
+    /// Row 2: no actor binds the pod.
     NoActor,
-    /// The other path serves this actor (INJ-2).
+    /// The other webhook path serves this actor (INJ-2).
     OtherPath,
     /// Row 3: the actor is being deleted.
     ActorDeleting,
-    /// Row 3: queue and runtime of the actor are not there yet.
+    /// Row 3: the actor's queue and runtime script are not ready yet.
     NotBoundYet,
-    /// Row 3: the actor's containers stand in the template.
+    /// Row 3: the actor's containers are in the pod template.
     StrategyTemplate,
-    /// The actor's spec, or its transport, cannot be used.
+    /// The actor's spec or its transport is unusable.
     ActorUnusable,
-    /// Row 4: the pod's label says no.
+    /// Row 4: the pod opts out by label.
     OptedOut,
-    /// Row 4: the host's network would be shared.
+    /// Row 4: the pod uses the host network.
     HostNetwork,
-    /// Row 4: a pod for Windows.
+    /// Row 4: a Windows pod.
     Windows,
-    /// Row 4: a queue worker never completes.
+    /// Row 4: the restart policy is not `Always`, but a queue worker never completes.
     RestartPolicy,
-    /// Row 5: nothing is missing.
+    /// Row 5: the pod is already complete.
     AlreadyInjected,
-    /// Row 6: of another spec, actor or release.
+    /// Row 6: the pod was injected for another spec, actor or release.
     Replaced,
-    /// Row 6: something of ours had been taken away.
+    /// Row 6: a part that we had injected was missing or changed.
     Restored,
-    /// Row 7: something else stands under our names.
+    /// Row 7: the pod uses one of our container or volume names for something else.
     SpecConflict,
-    /// Nothing says where the model answers (BIND-23).
+    /// The model's URL is unknown (BIND-23).
     TargetUrlUnknown,
-    /// Row 8: no dry run has succeeded with the sidecar of today (SAFE-1).
+    /// Row 8: no dry run has succeeded with the current sidecar (SAFE-1).
     NotProved,
-    /// Row 8: the API server refuses pods with the sidecar.
+    /// Row 8: the API server rejects pods with the sidecar.
     ProbeRejected,
-    /// Row 9.
+    /// Row 9: the pod gets the sidecar.
     Injected,
 }
 
 impl Reason {
-    /// All of them: the values of a metric's label.
+    /// All reasons, as values of the metric label.
     pub const ALL: [Self; 20] = [
         Self::NotServed,
         Self::Unreadable,
@@ -100,7 +100,7 @@ impl Reason {
         Self::Injected,
     ];
 
-    /// The reason as metrics, Events, annotations and status write it.
+    /// The reason as used in metrics, Events, annotations and status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -134,7 +134,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Which of the two paths of the webhook a review came by; each handles the actors of its policy only (INJ-2).
+/// The webhook path that a review came in on. Each path handles only the actors of its failure policy (INJ-2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewPath {
     /// `/mutate/pods`, failure policy Ignore.

@@ -1,17 +1,17 @@
-//! What our containers must know of the pod that they go into.
+//! Properties of the pod that our containers depend on.
 
 use super::resources::Quality;
 
-/// The sidecar's metrics; its own default is the model's port in `KServe` and Knative (BIND-24).
+/// Port of the sidecar's metrics. The sidecar's own default is the model's port in `KServe` and Knative (BIND-24).
 pub(super) const METRICS_PORT: u16 = 18_080;
-/// The user of our containers where the pod names none (BIND-26).
+/// User of our containers where the pod sets none (BIND-26).
 pub(super) const USER: i64 = 65_532;
 
-/// What our containers must know of a pod.
+/// Properties of a pod that our containers depend on.
 pub(super) struct Facts {
     pub(super) target_url: String,
     pub(super) handler: String,
-    /// `None`: the actor says it.
+    /// `None`: the actor sets it.
     pub(super) metrics_port: Option<u16>,
     /// `None`: the platform chooses.
     pub(super) user: Option<i64>,
@@ -19,7 +19,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// What stands for all pods in a hash.
+    /// Placeholder values for a hash that must not depend on the pod.
     pub(super) fn of_no_pod() -> Self {
         Self {
             target_url: String::new(),

@@ -1,24 +1,25 @@
-//! Whether pods of a binding get the sidecar yet (SAFE-1).
+//! Gates injection until a dry run has succeeded (SAFE-1).
 
 use crate::api::InjectionStatus;
 
-/// Whether pods of a binding get the sidecar, as the last dry run of one has shown.
+/// Whether pods of a binding get the sidecar, according to the last dry run.
 ///
-/// A pod with the sidecar that the API server refuses is a pod that the target lacks. Nothing but a dry run tells in
-/// advance: quotas, `LimitRange`s, policies and Pod Security are all asked after us.
+/// If the API server rejects a pod because of the sidecar, the target loses that pod. Only a dry run can show this in
+/// advance: quotas, `LimitRange`s, policies and Pod Security are all evaluated after our webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Pods with it are admitted, or the status is from a release that did not ask.
+    /// A dry run has succeeded, or the status is from a release without dry runs.
     Open,
-    /// No dry run with this part has succeeded yet.
+    /// No dry run with this hash has succeeded yet.
     Unproved,
-    /// The API server refuses them, with this answer.
+    /// The API server rejects such pods, with this message.
     Refused(String),
 }
 
 impl Gate {
-    /// What a status says of pods with this actor's part of the hash. A status without the field is from an earlier
-    /// release, which injected once `boundSince` was set: an upgrade must not stop that before a dry run tells otherwise.
+    /// Reads the gate for the actor part of the hash from status. A status without the field is from an earlier
+    /// release, which injected as soon as `boundSince` was set; an upgrade must not stop that before a dry run has
+    /// failed.
     #[must_use]
     pub fn of(status: Option<&InjectionStatus>, part: &str) -> Self {
         let Some(status) = status else {
@@ -42,7 +43,7 @@ mod tests {
 
     /// SAFE-1, SAFE-3
     #[test]
-    fn only_the_part_that_was_proved_passes_the_gate() {
+    fn gate_opens_only_for_the_hash_that_a_dry_run_has_proved() {
         let text = |text: &str| Some(text.to_owned());
         let status = |proved: Option<&str>, refused: Option<&str>| InjectionStatus {
             proved: proved.and_then(text),

@@ -1,7 +1,7 @@
-//! Whether a reference to an image was only led elsewhere: to a mirror of its registry, or to its digest (INJ-8).
+//! Whether an image reference was only redirected: to a mirror registry, or pinned to a digest (INJ-8).
 
-/// Whether `found` means the image `made`. Webhooks of clusters without a way to the public registries put a mirror's
-/// address in place of the registry or before it, and others add the digest of a tag.
+/// Whether `found` refers to the image `made`. In air-gapped clusters webhooks replace the registry by a mirror or
+/// prefix it with one; others add the digest of a tag.
 pub(super) fn is_same(made: &str, found: &str) -> bool {
     let found = match found.split_once('@') {
         Some((tagged, _)) if !made.contains('@') => tagged,
@@ -11,7 +11,7 @@ pub(super) fn is_same(made: &str, found: &str) -> bool {
     found == made || without_registry(found) == path || found.ends_with(&format!("/{path}"))
 }
 
-/// The first part is a registry's address if it looks like that of a host.
+/// Strips the first component if it looks like a registry host.
 fn without_registry(image: &str) -> &str {
     match image.split_once('/') {
         Some((host, path)) if host.contains(['.', ':']) || host == "localhost" => path,
@@ -25,7 +25,7 @@ mod tests {
 
     /// INJ-8
     #[test]
-    fn image_of_a_mirror_or_with_its_digest_is_the_same_and_another_is_not() {
+    fn mirrored_or_digest_pinned_image_is_the_same() {
         let made = "ghcr.io/asya/sidecar:1.2";
         for found in [
             made,

@@ -1,5 +1,5 @@
-//! What stands in the pod template of a workload where pods get nothing at their creation (BIND-50): what the webhook would
-//! add to a pod of that template.
+//! Injection into the pod template of a workload instead of into pods at creation (BIND-50): the same parts that the
+//! webhook would add to a pod of that template.
 
 use serde_json::{Map, Value, json};
 
@@ -14,10 +14,11 @@ use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, label};
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
 impl BoundPlan {
-    /// The part of a pod template that is ours, and nothing else of it. What stands there of us already counts for nothing.
+    /// Renders our part of a pod template, and only that. Ignores what an earlier apply for this actor has put into the
+    /// template.
     ///
     /// # Errors
-    /// Why pods of this template get no sidecar, and what to do.
+    /// The reason why pods of this template cannot get the sidecar, and how to fix it.
     pub fn in_template(&self, template: &Value) -> Result<Value, (Reason, String)> {
         let mut theirs = template.clone();
         let by = template.pointer("/metadata/annotations");
@@ -62,7 +63,7 @@ impl BoundPlan {
     }
 }
 
-/// Takes everything that bears our names out of a pod template; lists and maps that then are empty go, too.
+/// Removes everything with our names from a pod template, and the lists and maps that are empty afterwards.
 pub fn without_ours(template: &mut Value) {
     let is_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
     let is_volume = |name: &str| volume_names().any(|it| it == name);

@@ -1,8 +1,8 @@
-//! What pods of other controllers get from a binding (spec binding, section 3), and the patch that gets a given pod
-//! there (spec admission, section 2).
+//! What a binding adds to pods created by other controllers (spec binding, section 3), and the JSON Patch that adds it
+//! (spec admission, section 2).
 //!
-//! A [`BoundActor`] is made when an actor changes, and holds everything that does not depend on the pod. A review is
-//! then [`PodView::decode`] and [`decide`]: a function of pod, actor and settings alone.
+//! A [`BoundActor`] is built when an actor changes and holds everything that does not depend on the pod. A review is
+//! then [`PodView::decode`] followed by [`decide`], which is a pure function of the pod and the actors.
 
 mod actor;
 mod decide;

@@ -1,4 +1,4 @@
-//! Names of variables and volumes of a bound pod.
+//! Environment variables and volumes of a bound pod.
 
 use crate::names::{
     BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONFIG_MAP,
@@ -8,7 +8,7 @@ pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
 pub(super) const TARGET_URL: &str = "ASYA_TARGET_URL";
 pub(super) const HANDLER: &str = "ASYA_HANDLER";
 
-/// Names of every volume that a plan may have.
+/// Every volume name that a plan may use.
 pub(super) fn volume_names() -> impl Iterator<Item = &'static str> {
     [
         BOUND_SOCKET_VOLUME,

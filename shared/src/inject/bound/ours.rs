@@ -1,4 +1,4 @@
-//! What a pod has under our names.
+//! Containers and volumes of a pod that have our names.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,14 +8,14 @@ use super::names::volume_names;
 use super::pod::PodView;
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 
-/// The containers and volumes of a pod that bear our names.
+/// The containers and volumes of a pod that have our names.
 #[derive(Default)]
 pub(super) struct Ours {
     pub(super) containers: Vec<Placed>,
     pub(super) volumes: Vec<Item>,
 }
 
-/// A container in one of the pod's lists.
+/// A container in one of the pod's container lists.
 pub(super) struct Placed {
     pub(super) list: List,
     pub(super) index: usize,
@@ -23,14 +23,14 @@ pub(super) struct Placed {
     pub(super) value: Value,
 }
 
-/// A volume.
+/// A volume of the pod.
 pub(super) struct Item {
     pub(super) index: usize,
     pub(super) name: String,
     pub(super) value: Value,
 }
 
-/// A list of containers.
+/// One of the pod's container lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     Containers,
@@ -64,10 +64,10 @@ struct Spec<'a> {
 }
 
 impl Ours {
-    /// Finds them. The pod is read a second time only where there are any.
+    /// Collects them. Only a pod that has any is parsed a second time.
     ///
     /// # Errors
-    /// None that a pod can cause that was read once.
+    /// Never for a pod that [`PodView::decode`] has read.
     pub(super) fn of(pod: &PodView<'_>) -> Result<Self, serde_json::Error> {
         let is_container = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
         let is_volume = |name: &str| volume_names().any(|it| it == name);
@@ -122,7 +122,7 @@ impl Ours {
         self.containers.iter().find(|it| it.name == container)
     }
 
-    /// One of them, as messages name it.
+    /// Names one of them for a message.
     pub(super) fn any(&self) -> Option<String> {
         let container = self.containers.first();
         let volume = self.volumes.first();
@@ -131,13 +131,13 @@ impl Ours {
             .or_else(|| volume.map(|it| format!("volume {}", it.name)))
     }
 
-    /// Whether neither container is there: what remains tells nothing (INJ-9).
+    /// Whether both containers are missing; the remaining annotations then prove nothing (INJ-9).
     pub(super) fn has_no_container(&self) -> bool {
         self.containers.is_empty()
     }
 }
 
-/// The text of a container's variable, as the program sees it.
+/// The value of a container's environment variable, as the process sees it.
 pub(super) fn variable(container: &Value, name: &str) -> Option<String> {
     let env = container.get("env")?.as_array()?;
     let entry = env.iter().rfind(|entry| entry["name"] == name)?;

@@ -1,50 +1,50 @@
-//! JSON Patches that are built, operation by operation (INJ-4).
+//! Builds JSON Patches operation by operation (INJ-4).
 
 use serde::Serialize;
 use serde_json::Value;
 
-/// A JSON Patch (RFC 6902) of a pod. It adds, and replaces or removes nothing but what is ours.
+/// A JSON Patch (RFC 6902) for a pod. It only adds, or replaces and removes what we own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Patch(Vec<Operation>);
 
-/// One step of a patch.
+/// One operation of a patch.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum Operation {
-    /// A member or an item that is not there.
+    /// Adds a member or list item that does not exist yet.
     Add {
-        /// Where.
+        /// Where to add it.
         path: Path,
-        /// What.
+        /// The new value.
         value: Value,
     },
-    /// One of ours that is there.
+    /// Replaces an existing member or item of ours.
     Replace {
-        /// Where.
+        /// Location of the value to replace.
         path: Path,
-        /// What.
+        /// The new value.
         value: Value,
     },
-    /// One of ours that goes.
+    /// Removes a member or item of ours.
     Remove {
-        /// Where.
+        /// Location of the value to remove.
         path: Path,
     },
 }
 
-/// A JSON Pointer (RFC 6901) with at least one token: no mistake can make it the whole pod.
+/// A JSON Pointer (RFC 6901) with at least one token, so that it can never refer to the whole pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Path(String);
 
 impl Path {
-    /// A member of the pod.
+    /// A top-level member of the pod.
     pub(super) fn of(token: &str) -> Self {
         Self(String::new()).then(token)
     }
 
-    /// A member of what is there.
+    /// A member of the object at this path.
     pub(super) fn then(mut self, token: &str) -> Self {
         self.0.push('/');
         for c in token.chars() {
@@ -57,34 +57,34 @@ impl Path {
         self
     }
 
-    /// An item of the list that is there.
+    /// An item of the list at this path.
     pub(super) fn item(self, index: usize) -> Self {
         self.then(&index.to_string())
     }
 
-    /// The end of the list that is there.
+    /// The end of the list at this path.
     pub(super) fn end(self) -> Self {
         self.then("-")
     }
 }
 
 impl Patch {
-    /// Its operations, in order.
+    /// The operations, in order.
     #[must_use]
     pub fn operations(&self) -> &[Operation] {
         &self.0
     }
 
-    /// Whether it changes nothing.
+    /// Whether the patch changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The patch as an admission response carries it, before base64 (ADM-2).
+    /// Serialises the patch for an admission response, before base64 encoding (ADM-2).
     ///
     /// # Errors
-    /// None that a patch of ours can cause: its keys are texts.
+    /// Never for a patch built here: all its keys are strings.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }

@@ -1,4 +1,4 @@
-//! What a pod of a binding gets (BIND-20 to BIND-28).
+//! What a binding adds to a pod (BIND-20 to BIND-28).
 
 use std::fmt;
 
@@ -20,76 +20,76 @@ use crate::resolve::{Family, Resolver, adapter_of, resolver};
 use crate::transport::text;
 
 const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
-/// How long adapters try, in seconds; 0 is without limit. The sidecar hangs up at that time.
+/// How long the adapters wait for the model, in seconds; 0 means no limit. The sidecar times out at the same moment.
 const TARGET_TIMEOUT: &str = "ASYA_TARGET_TIMEOUT";
-/// A model may load for long, and nothing tells the sidecar when it will be done.
+/// Loading a model can take long, and the sidecar cannot tell how long.
 const READY_TIMEOUT: (&str, &str) = ("ASYA_RUNTIME_READY_TIMEOUT", "1h");
 
 const ROLE_TOKEN_DIR: &str = "/var/run/secrets/asya.sh/role";
 const ROLE_TOKEN_FILE: &str = "token";
 const ROLE_TOKEN_SECONDS: u32 = 86_400;
 
-/// What a [`BoundPlan`] is made from.
+/// Inputs of a [`BoundPlan`].
 #[derive(Clone, Copy)]
 pub struct PlanInputs<'a> {
     /// Namespace of the actor.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the actor.
     pub actor: &'a str,
-    /// Its uid.
+    /// UID of the actor.
     pub uid: &'a str,
-    /// Its spec.
+    /// Spec of the actor.
     pub spec: &'a AsyncActorSpec,
-    /// Its annotation `eks.amazonaws.com/role-arn`.
+    /// The actor's `eks.amazonaws.com/role-arn` annotation.
     pub role_arn: Option<&'a str>,
-    /// The transport that it names.
+    /// The transport that the actor uses.
     pub transport: &'a Transport,
     /// The operator's settings.
     pub settings: &'a Settings,
-    /// Hash of the `ConfigMap` with script and adapters, as mounted (ROLL-8).
+    /// Hash of the `ConfigMap` with runtime script and adapters, as mounted (ROLL-8).
     pub scripts_hash: &'a str,
 }
 
-/// What the pods of one actor get, as far as it does not depend on the pod.
+/// What the pods of one actor get, as far as it does not depend on the individual pod.
 #[derive(Clone)]
 pub struct BoundPlan {
     pub(super) uid: String,
     pub(super) hash: InjectedHash,
-    /// Where the sidecar stands.
+    /// The container list that the sidecar is added to.
     pub(super) sidecar_list: List,
     pub(super) volumes: Vec<Value>,
     pub(super) grace_seconds: u32,
-    /// Where the model answers, if the actor says it.
+    /// The model's URL, if the actor sets it.
     pub(super) target_url: Option<String>,
-    /// What calls it, if the actor says it.
+    /// The handler that calls the model, if the actor sets it.
     pub(super) handler: Option<String>,
-    /// Whether the actor says where the sidecar serves its metrics.
+    /// Whether the actor sets the sidecar's metrics address.
     pub(super) metrics_given: bool,
-    /// The user of both containers, if the actor says it.
+    /// The user that both containers run as, if the actor sets it.
     pub(super) user: Option<i64>,
     pub(super) openshift: bool,
     pub(super) resolver: &'static dyn Resolver,
-    /// The adapter, if the target says it.
+    /// The adapter, if the target determines it.
     pub(super) adapter: Option<&'static str>,
     pub(super) labels: [(&'static str, String); 2],
     runtime: Value,
     sidecar: Value,
     resources: [Option<Resources>; 2],
-    /// What both get where a quota of the namespace requires limits and nobody has set them.
+    /// Limits that a quota of the namespace requires; set on both containers where the user has set none.
     limits: Vec<(String, Value)>,
 }
 
-/// What is told on a pod of how it was made (INJ-9, ROLL-8). Written as `<actor>.<platform>`.
+/// The hash annotation of an injected pod, written as `<actor>.<platform>` (INJ-9, ROLL-8).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InjectedHash {
-    /// Of what the actor and its transport say: another one makes pods roll.
+    /// Hash of the actor's and its transport's settings: a change rolls the pods.
     pub actor: String,
-    /// Of what the operator's release and settings say: another one makes pods outdated, and rolls none.
+    /// Hash of the operator's release and settings: a change marks pods as outdated but rolls none.
     pub platform: String,
 }
 
 impl InjectedHash {
-    /// Reads what a pod says.
+    /// Parses the annotation of a pod.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (actor, platform) = text.split_once('.')?;
@@ -107,7 +107,7 @@ impl fmt::Display for InjectedHash {
 }
 
 impl BoundPlan {
-    /// The plan of a binding; `None` for an actor of the other mode, and for a kind that cannot be bound.
+    /// Plans a binding; `None` for a standalone actor.
     #[must_use]
     pub fn new(inputs: &PlanInputs<'_>) -> Option<Self> {
         let Ok(ModeSpec::Binding(binding)) = inputs.spec.mode() else {
@@ -116,7 +116,7 @@ impl BoundPlan {
         let target = binding.target;
         let resolver = resolver(target.group(), &target.kind);
         let family = Family::of_target(target);
-        // a KServe server answers under the name of its InferenceService
+        // KServe serves the model under the name of its InferenceService
         let model = (family == Family::Kserve).then_some(target.name.as_str());
         let role = inputs.transport.role_of_pods(inputs.role_arn);
         let sidecar = inputs.spec.sidecar_in_force();
@@ -165,16 +165,16 @@ impl BoundPlan {
         Some(plan)
     }
 
-    /// With what is known of the target since it was resolved. A pod that was told otherwise before keeps that, and is
-    /// not outdated by it.
+    /// Adds what resolving the target has shown. Not part of the hash: a pod that was injected with other values keeps
+    /// them and is not outdated.
     #[must_use]
     pub fn for_target(mut self, resolved: Option<&ResolvedTarget>) -> Self {
         self.adapter = adapter_of(resolved);
         self
     }
 
-    /// With limits on these resources, which quotas of the namespace require; how much is the installation's to say. Pods
-    /// that were made without them are not outdated by it.
+    /// Adds limits for the resources whose limits a quota of the namespace requires; the installation's settings
+    /// determine the amounts. Not part of the hash: pods without these limits are not outdated.
     #[must_use]
     pub fn with_limits(mut self, names: &[String], installed: &Resources) -> Self {
         let limits = names.iter();
@@ -184,13 +184,13 @@ impl BoundPlan {
         self
     }
 
-    /// How pods are told apart that this plan made.
+    /// The hash by which pods made from this plan are recognised.
     #[must_use]
     pub fn hash(&self) -> &InjectedHash {
         &self.hash
     }
 
-    /// Runtime and sidecar for a pod of which this is known.
+    /// The runtime and sidecar containers for a pod with these facts.
     pub(super) fn containers(&self, pod: &Facts) -> [Value; 2] {
         let [runtime_resources, sidecar_resources] = &self.resources;
         let resources =
@@ -214,7 +214,7 @@ impl BoundPlan {
     }
 }
 
-/// Two plans are the same when they make the same of every pod.
+/// Plans are equal if they produce the same containers for every pod.
 impl PartialEq for BoundPlan {
     fn eq(&self, other: &Self) -> bool {
         self.uid == other.uid
@@ -227,7 +227,7 @@ impl PartialEq for BoundPlan {
 }
 
 impl fmt::Debug for BoundPlan {
-    /// No environment: it may hold what is nobody's business.
+    /// Leaves out the environment, which may hold sensitive values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BoundPlan")
             .field("uid", &self.uid)
@@ -236,7 +236,8 @@ impl fmt::Debug for BoundPlan {
     }
 }
 
-/// Of the inputs, not of what is made from them: a release that makes more of them restarts no model (ROLL-8).
+/// Hashes the inputs rather than the resulting containers, so that an upgrade that renders them differently restarts no
+/// model (ROLL-8).
 fn actor_part(
     inputs: &PlanInputs<'_>,
     runtime: &RuntimeInForce<'_>,
@@ -270,8 +271,8 @@ fn actor_part(
     }))
 }
 
-/// Variables of transports that count among what makes pods roll. The list is closed: one that a later release adds is
-/// part of the platform (SAFE-35), unless a user gives its value, which then gets a key of its own above.
+/// The transport variables whose change rolls pods. The list is closed: a variable that a later release adds belongs to
+/// the platform part (SAFE-35), unless a user sets its value, which then gets a key of its own above.
 const COUNTED: [&str; 15] = [
     "ASYA_TRANSPORT",
     "ASYA_RABBITMQ_HOST",
@@ -290,7 +291,7 @@ const COUNTED: [&str; 15] = [
     "AWS_SECRET_ACCESS_KEY",
 ];
 
-/// Those of a transport's variables that count.
+/// Keeps only the variables listed in [`COUNTED`].
 pub(super) fn counted(mut env: Vec<EnvVar>) -> Vec<EnvVar> {
     env.retain(|it| COUNTED.contains(&&*it.name));
     env
@@ -328,7 +329,7 @@ fn runtime_container(
         env.extend(model.map(|model| json!(text(TARGET_MODEL, model))));
         let seconds = inputs.spec.timeout_in_force().processing.unwrap_or(0);
         env.push(json!(text(TARGET_TIMEOUT, &seconds.to_string())));
-        // a model's answer has no route
+        // a model's response carries no route
         env.push(runtime::without_validation());
         for entry in runtime.env {
             put(env, json!(entry), BY_NAME);
@@ -369,7 +370,7 @@ fn sidecar_container(inputs: &PlanInputs<'_>, runtime: &Value, role: Option<&str
     container
 }
 
-/// What Pod Security `restricted` asks for, and a root file system that nobody writes (BIND-26).
+/// What Pod Security `restricted` requires, plus a read-only root file system (BIND-26).
 fn security_context(user: Option<i64>) -> Value {
     let mut context = sidecar::restricted();
     context["readOnlyRootFilesystem"] = json!(true);
@@ -380,7 +381,7 @@ fn security_context(user: Option<i64>) -> Value {
     context
 }
 
-/// Fills a variable that stands there empty.
+/// Sets the value of a variable that the container already has as a placeholder.
 fn set(container: &mut Value, name: &str, value: &str) {
     let env = container["env"].as_array_mut().into_iter().flatten();
     for entry in env.filter(|entry| entry["name"] == name) {

@@ -1,4 +1,4 @@
-//! A pod as a review carries it: decoded borrowed, and only what decides (ADM-8).
+//! A pod in an admission review, decoded by borrowing and only as far as decisions need it (ADM-8).
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::names::annotation;
 use crate::quantity::Quantity;
 use crate::resolve::{ContainerShape, Controller, DEFAULT_CONTAINER};
 
-/// What of a pod decides. Everything else stays in the text that it was read from.
+/// The fields of a pod that decisions depend on. Everything else stays undecoded in the raw text.
 #[derive(Debug)]
 pub struct PodView<'a> {
     pub(super) raw: &'a str,
@@ -119,7 +119,7 @@ struct Port {
     host_port: Option<u16>,
 }
 
-/// Amounts of cpu and memory.
+/// CPU and memory amounts.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Resources {
     #[serde(default)]
@@ -156,10 +156,10 @@ struct SecurityContext {
 }
 
 impl<'a> PodView<'a> {
-    /// Reads a pod.
+    /// Decodes a pod.
     ///
     /// # Errors
-    /// When it is not of the shape of a pod.
+    /// When the JSON does not have the shape of a pod.
     pub fn decode(raw: &'a str) -> Result<Self, serde_json::Error> {
         let Pod { metadata, spec } = serde_json::from_str(raw)?;
         Ok(Self {
@@ -170,15 +170,15 @@ impl<'a> PodView<'a> {
         })
     }
 
-    /// Nothing of the pod is going to be stored, if so.
+    /// Marks the review as a dry run, in which the pod is not persisted.
     #[must_use]
     pub fn in_dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// Whether it is the probe of the actor with this uid (SAFE-2). Whoever copies the annotation into a pod that is to run
-    /// gets nothing by it.
+    /// Whether it is the probe of the actor with this UID (SAFE-2). The annotation has no effect on a pod that is
+    /// persisted.
     pub(super) fn is_probe_of(&self, uid: &str) -> bool {
         self.dry_run && self.annotation(annotation::PROBE) == Some(uid)
     }
@@ -195,7 +195,7 @@ impl<'a> PodView<'a> {
             .map(|(_, value)| value.as_ref())
     }
 
-    /// The pod's controller owner: where an Event about the pod can be told before it has a name (OBS-2).
+    /// The pod's controller owner, on which an Event can be recorded while the pod has no name yet (OBS-2).
     #[must_use]
     pub fn controller(&self) -> Option<Controller<'_>> {
         self.controller_reference().map(|owner| Controller {
@@ -205,7 +205,7 @@ impl<'a> PodView<'a> {
         })
     }
 
-    /// The uid of [`PodView::controller`].
+    /// The UID of [`PodView::controller`].
     #[must_use]
     pub fn controller_uid(&self) -> Option<&str> {
         self.controller_reference().map(|owner| owner.uid.as_ref())
@@ -229,7 +229,7 @@ impl<'a> PodView<'a> {
         os == Some("windows") || node == Some("windows")
     }
 
-    /// The API server writes the default into it.
+    /// The API server defaults an unset policy to `Always`.
     pub(super) fn restarts_always(&self) -> bool {
         matches!(self.spec.restart_policy.as_ref(), "" | "Always")
     }
@@ -238,13 +238,13 @@ impl<'a> PodView<'a> {
         self.spec.security_context.as_ref()?.run_as_user
     }
 
-    /// Both lists.
+    /// The containers of both lists.
     pub(super) fn containers(&self) -> impl Iterator<Item = &Container<'a>> {
         let init = self.spec.init_containers.as_deref().unwrap_or_default();
         self.spec.containers.iter().chain(init)
     }
 
-    /// Whether a container says that this port is its own.
+    /// Whether a container declares this port.
     pub(super) fn declares(&self, port: u16) -> bool {
         self.containers()
             .flat_map(|it| it.ports.iter().flatten())
@@ -276,7 +276,7 @@ impl Container<'_> {
     }
 }
 
-/// A text that is not copied unless it holds escapes; null is an empty one.
+/// A string that borrows unless it contains escapes; null reads as empty.
 #[derive(Debug, Default)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
@@ -312,7 +312,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Labels in the order in which they stand.
+/// The labels, in their original order.
 #[derive(Debug, Default)]
 pub(super) struct Labels<'a>(Vec<(Text<'a>, Text<'a>)>);
 
@@ -338,7 +338,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Labels<'a> {
     }
 }
 
-/// The few annotations that decide; others may be large.
+/// Only the annotations that decisions depend on; others may be large.
 #[derive(Debug, Default)]
 pub(super) struct Annotations<'a>([Option<Text<'a>>; Annotations::WANTED.len()]);
 
@@ -382,7 +382,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Annotations<'a> {
     }
 }
 
-/// An amount as text or number; one that cannot be read is none.
+/// A quantity as string or number; `None` if it cannot be parsed.
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(Quantity::of(&value))

@@ -1,4 +1,4 @@
-//! Reads off a pod what our containers must know of it.
+//! Derives from a pod what our containers must know of it.
 
 use super::facts::{Facts, METRICS_PORT, USER};
 use super::names::{HANDLER, METRICS_ADDR, TARGET_URL};
@@ -10,8 +10,9 @@ use crate::names::{ADAPTERS, RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use crate::resolve::{ContainerShape, DEFAULT_CONTAINER};
 
 impl Facts {
-    /// What a plan's containers must know of a pod. What they were told of it when they were put there stays as long
-    /// as it can: others may have put containers before the model's since. `None`: nothing says where the model answers.
+    /// Derives the facts from a pod. Values that an earlier injection has set (`standing`) are kept where possible,
+    /// because other controllers may since have put containers before the model's. `None` if the model's URL cannot be
+    /// determined.
     pub(super) fn of(pod: &PodView<'_>, plan: &BoundPlan, standing: Option<&Ours>) -> Option<Self> {
         let told = |container: &str, name: &str| {
             standing
@@ -66,7 +67,7 @@ fn metrics_port(pod: &PodView<'_>, told: Option<u16>) -> u16 {
         .unwrap_or(METRICS_PORT)
 }
 
-/// One for both: the socket is its owner's. Root is none that we may be.
+/// Both containers run as the same user, because only the socket's owner can use it. They never run as root.
 fn user(pod: &PodView<'_>, plan: &BoundPlan) -> Option<i64> {
     let of_pod = pod.run_as_user().filter(|user| *user != 0);
     match (plan.user, of_pod) {

@@ -1,4 +1,4 @@
-//! Cpu and memory of our containers in pods of others (BIND-27).
+//! CPU and memory of our containers in other controllers' pods (BIND-27).
 
 use serde_json::{Map, Value, json};
 
@@ -7,23 +7,23 @@ use crate::api::Resources;
 use crate::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER};
 use crate::quantity::Quantity;
 
-/// Without a request the owner's cpu autoscaler fails for the whole pod, and a large one dilutes its utilisation.
+/// An HPA on CPU fails for a pod with a container that has no request, and a large request dilutes its utilisation.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "32Mi")];
-/// In a Guaranteed pod a request is a limit, too, so it must be enough.
+/// In a Guaranteed pod the request is also the limit, so it must suffice.
 const GUARANTEED: [(&str, &str); 2] = [("cpu", "100m"), ("memory", "128Mi")];
 
-/// What a pod is promised, as far as our containers can take it away.
+/// The quality of service of a pod, which our containers must preserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quality {
-    /// Every container has limits that are its requests.
+    /// Every container has limits equal to its requests.
     Guaranteed,
-    /// Amounts are set for the pod as a whole; what a container requests must fit in.
+    /// Resources are set at pod level; the containers' requests must fit in.
     OfThePod,
-    /// Anything else.
+    /// Burstable or `BestEffort`.
     Other,
 }
 
-/// The quality of a pod without our containers.
+/// The quality of service of a pod, ignoring our containers.
 pub(super) fn quality(pod: &PodView<'_>) -> Quality {
     if pod.spec.resources.is_some() {
         return Quality::OfThePod;
@@ -46,14 +46,14 @@ fn is_guaranteed(container: &Container<'_>) -> bool {
     let requests = resources
         .and_then(|it| it.requests.as_ref())
         .unwrap_or(&none);
-    // a request that is not said is the limit
+    // an omitted request defaults to the limit
     let fixed = |limit: Option<Quantity>, request: Option<Quantity>| {
         limit.is_some_and(Quantity::is_positive) && request.is_none_or(|it| Some(it) == limit)
     };
     fixed(limits.cpu, requests.cpu) && fixed(limits.memory, requests.memory)
 }
 
-/// The limit on a resource that a container of ours gets where a quota requires one.
+/// The limit to set on a container of ours where a quota requires one.
 pub(super) fn limit(name: &str, installed: &Resources) -> Option<Value> {
     let set = installed.0.get("limits").and_then(|all| all.get(name));
     let enough = || GUARANTEED.iter().find(|(known, _)| *known == name);
@@ -62,7 +62,7 @@ pub(super) fn limit(name: &str, installed: &Resources) -> Option<Value> {
         .or_else(|| Some(json!(enough()?.1)))
 }
 
-/// What a container of ours gets in a pod of this quality; `given` is what the user says, `limits` what quotas require.
+/// The resources of a container of ours; `given` is set by the user, `limits` are required by quotas.
 pub(super) fn of(given: Option<&Resources>, quality: Quality, limits: &[(String, Value)]) -> Value {
     let mut resources = given.map(|it| it.0.clone()).unwrap_or_default();
     let said = |resources: &Map<String, Value>, list: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! Whether our containers are what we made them, whatever others added (INJ-8).
+//! Whether our containers are as we made them, apart from what others have added (INJ-8).
 
 use serde_json::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::inject::keyed::{BY_MOUNT_PATH, BY_NAME, Key, put};
 use crate::inject::object_at;
 use crate::quantity::Quantity;
 
-/// The fields that must be as we made them. Others, such as the pull policy, belong to whoever changes them: the
-/// API server's own plugins do, and would refuse the pod if they were changed back.
+/// The fields that must be as we made them. Others, such as the pull policy, may be changed: the API server's own
+/// admission plugins do so and would reject the pod if we changed them back.
 const FIELDS: [&str; 6] = [
     "image",
     "command",
@@ -18,7 +18,7 @@ const FIELDS: [&str; 6] = [
     "restartPolicy",
 ];
 
-/// The fields of a container that are not as `made`, as they must be: with ours, and with what others added.
+/// The fields of a container that differ from `made`, with the value to restore: ours, merged with what others added.
 pub(super) fn damaged(made: &Value, found: &Value) -> Vec<(&'static str, Value)> {
     let of = |container: &Value, field: &str| container.get(field).cloned().unwrap_or_default();
     FIELDS
@@ -37,7 +37,7 @@ pub(super) fn damaged(made: &Value, found: &Value) -> Vec<(&'static str, Value)>
         .collect()
 }
 
-/// Whether `found` is `made` and perhaps more. What is empty may be left out: Kubernetes does so.
+/// Whether `found` contains `made`. Empty values may be missing, because Kubernetes omits them.
 pub(super) fn holds(made: &Value, found: &Value) -> bool {
     match (made, found) {
         (Value::Object(made), Value::Object(found)) => made
@@ -55,7 +55,7 @@ pub(super) fn holds(made: &Value, found: &Value) -> bool {
     }
 }
 
-/// Whether `found` is the volume `made`. Of which kind it is only its key tells, whose value may be empty.
+/// Whether `found` is the volume `made`. Only the key tells the volume type, and its value may be empty.
 pub(super) fn is_volume(made: &Value, found: &Value) -> bool {
     let kinds = made.as_object().into_iter().flat_map(Map::keys);
     let has = |kind: &String| found.get(kind).is_some_and(|it| !it.is_null());
@@ -78,11 +78,11 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// The list with our items in it, if it is without one.
+/// The list with our items merged in, or `None` if it already has all of them.
 fn keyed(made: &Value, found: &Value, by: Key) -> Option<Value> {
     let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
     let (made, found) = (items(made), items(found));
-    // the last of a key counts
+    // the last item of a key wins
     let stands = |item: &Value| {
         let same = found.iter().rfind(|other| by.of(other) == by.of(item));
         same.is_some_and(|other| holds(item, other) && has_source(item) == has_source(other))
@@ -97,18 +97,18 @@ fn keyed(made: &Value, found: &Value, by: Key) -> Option<Value> {
     Some(Value::Array(restored))
 }
 
-/// A variable whose text is empty and one whose text comes from elsewhere look alike.
+/// Tells an empty value from one with a `valueFrom`, which are otherwise alike.
 fn has_source(item: &Value) -> bool {
     item.get("valueFrom").is_some_and(|it| !it.is_null())
 }
 
-/// The amounts with ours in them, if one differs. The API server writes them in another way.
+/// The amounts with ours merged in, or `None` if none differs. The API server may have normalised them.
 fn amounts(made: &Value, found: &Value) -> Option<Value> {
     let mut restored = found.as_object().cloned().unwrap_or_default();
     let mut differs = false;
     for (list, made) in made.as_object().into_iter().flatten() {
         let Some(made) = made.as_object() else {
-            // claims
+            // resource claims are a list
             if !holds(made, found.get(list).unwrap_or(&Value::Null)) {
                 restored.insert(list.clone(), made.clone());
                 differs = true;

@@ -1,4 +1,4 @@
-//! What tests of several modules need.
+//! Fixtures shared by the tests of several modules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -28,7 +28,7 @@ pub(crate) struct Binding {
 }
 
 impl Binding {
-    /// With these fields in its spec.
+    /// A binding with these fields in its spec.
     pub(crate) fn new(spec: &Value) -> Self {
         let mut all = json!({
             "transport": "rabbit",
@@ -85,7 +85,7 @@ impl Binding {
     }
 }
 
-/// A pod of Deployment `phi` as a review carries it, with these fields in its spec.
+/// A pod of Deployment `phi` as in a review, with these fields in its spec.
 pub(crate) fn pod(spec: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1",
@@ -107,7 +107,7 @@ pub(crate) fn pod(spec: &Value) -> Value {
     pod
 }
 
-/// The answer of the path that serves the actor.
+/// Reviews a pod on the path that serves the actor.
 pub(crate) fn review<'a>(actor: &'a BoundActor, pod: &Value) -> Decision<'a> {
     review_by(actor.path(), [actor], pod)
 }
@@ -129,7 +129,7 @@ pub(crate) fn patched(pod: &Value, patch: &Patch) -> Value {
     pod
 }
 
-/// The pod after the review.
+/// The pod after its review.
 pub(crate) fn reviewed(actor: &BoundActor, pod: &Value) -> Value {
     match review(actor, pod).action {
         Action::Mark(patch) | Action::Inject(patch) => patched(pod, &patch),
@@ -138,14 +138,14 @@ pub(crate) fn reviewed(actor: &BoundActor, pod: &Value) -> Value {
     }
 }
 
-/// The pod with all that the actor adds.
+/// The pod with everything that the actor adds.
 pub(crate) fn injected(actor: &BoundActor, pod: &Value) -> Value {
     let decision = review(actor, pod);
     assert_eq!(decision.reason, Reason::Injected, "{decision:?}");
     reviewed(actor, pod)
 }
 
-/// A container of either list.
+/// A container from either list.
 pub(crate) fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     let mut found = ["containers", "initContainers"]
         .into_iter()
@@ -157,13 +157,13 @@ pub(crate) fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     one
 }
 
-/// Names in a list of the pod's spec.
+/// The names in a list of the pod's spec.
 pub(crate) fn names<'a>(pod: &'a Value, list: &str) -> Vec<&'a str> {
     let items = pod["spec"][list].as_array().into_iter().flatten();
     items.map(|it| it["name"].as_str().unwrap()).collect()
 }
 
-/// The text of a container's variable.
+/// The value of a container's environment variable.
 pub(crate) fn env<'a>(pod: &'a Value, name: &str, variable: &str) -> Option<&'a str> {
     let env = container(pod, name)["env"].as_array()?;
     let entry = env.iter().find(|it| it["name"] == variable)?;

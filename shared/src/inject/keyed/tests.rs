@@ -10,7 +10,7 @@ fn merged(list: &[Value], item: Value, by: Key) -> Value {
 
 /// POD-7
 #[test]
-fn an_item_takes_the_place_of_the_one_with_its_key() {
+fn item_replaces_the_one_with_the_same_key() {
     let env = [
         json!({"name": "A", "value": "1"}),
         json!({"name": "B", "value": "2"}),
@@ -28,7 +28,7 @@ fn an_item_takes_the_place_of_the_one_with_its_key() {
 
 /// POD-7
 #[test]
-fn a_variable_that_refers_to_others_stays_behind_them() {
+fn variable_that_refers_to_others_comes_after_them() {
     let env = [
         json!({"name": "A", "value": "1"}),
         json!({"name": "B", "value": "2"}),

@@ -12,9 +12,9 @@ fn built(fixture: &Fixture, replicas: Replicas) -> WorkloadObject {
     workload(&fixture.inputs(), "uid-1", replicas)
 }
 
-/// WRK-1, POD-1 to POD-10: the whole of what is applied for an actor as users write it.
+/// The complete object that is applied for a typical actor (WRK-1, POD-1 to POD-10).
 #[test]
-fn deployment_is_the_golden_one() {
+fn deployment_matches_the_golden_file() {
     let mut fixture = Fixture::new(&json!({
         "sidecar": {"image": "me/asya-sidecar:0.3", "env": [{"name": "ASYA_LOG_LEVEL", "value": "debug"}]},
         "timeout": {"processing": 120, "gracefulShutdown": 45},
@@ -63,7 +63,7 @@ fn deployment_is_the_golden_one() {
 
 /// WRK-1
 #[test]
-fn hash_is_that_of_the_object_without_it() {
+fn hash_covers_the_object_without_the_hash_itself() {
     let HashedManifest { mut object, hash } =
         built(&Fixture::new(&json!({})), Replicas::Enforced(1)).kept;
     object["metadata"]
@@ -75,7 +75,7 @@ fn hash_is_that_of_the_object_without_it() {
 
 /// WRK-3
 #[test]
-fn number_of_pods_is_in_object_and_hash_only_while_it_is_ours() {
+fn replicas_are_in_object_and_hash_only_while_we_own_them() {
     let fixture = Fixture::new(&json!({}));
     let one = built(&fixture, Replicas::Enforced(1));
     let two = built(&fixture, Replicas::Enforced(2));
@@ -120,7 +120,7 @@ fn service_account_carries_the_role_of_its_actor() {
     assert_ne!(other.hash, hash);
 }
 
-/// POD-9: a label in the selector must be on the pods, and can never change.
+/// Labels in the selector must be on the pods, and the selector is immutable (POD-9).
 #[test]
 fn selector_finds_the_pods_of_its_own_template() {
     let object = built(&Fixture::new(&json!({})), Replicas::Initial(0))
@@ -141,7 +141,7 @@ fn selector_finds_the_pods_of_its_own_template() {
 
 /// POD-10
 #[test]
-fn grace_is_what_the_pods_really_get() {
+fn grace_seconds_are_those_of_the_pod_template() {
     let template = json!({"spec": {"containers": [], "terminationGracePeriodSeconds": 7}});
     assert_eq!(
         built(&Fixture::with_template(&template), Replicas::Initial(0)).grace_seconds,
@@ -159,7 +159,7 @@ fn grace_is_what_the_pods_really_get() {
 
 /// WRK-2
 #[test]
-fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
+fn stateful_set_starts_pods_in_parallel_and_keeps_its_claims() {
     let claims = json!([{"metadata": {"name": "data"}}]);
     let template = json!({"spec": {"containers": []}});
     let workload =
@@ -200,7 +200,7 @@ fn stateful_set_starts_its_pods_together_and_brings_its_claims() {
 
 /// RUN-1, RUN-2
 #[test]
-fn script_is_shared_by_its_namespace() {
+fn runtime_config_map_is_shared_by_the_namespace() {
     let HashedManifest { object, hash } = runtime_config_map("team-a", "print()", "import os");
     assert_eq!(
         object,

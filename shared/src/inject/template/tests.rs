@@ -11,7 +11,7 @@ mod sidecar_container;
 
 /// API-5
 #[test]
-fn what_the_user_wrote_stays_with_fields_that_we_do_not_know() {
+fn unknown_fields_of_the_user_are_kept() {
     let template = json!({
         "metadata": {"name": "x", "labels": {"team": "nlp"}, "annotations": {"prometheus.io/scrape": "true"}},
         "spec": {
@@ -50,7 +50,7 @@ fn what_the_user_wrote_stays_with_fields_that_we_do_not_know() {
 
 /// API-5, API-6
 #[test]
-fn what_is_not_of_the_expected_shape_is_left_to_the_api_server() {
+fn unexpected_shapes_are_left_to_the_api_server() {
     for template in [json!("text"), json!(null), json!([]), json!(1)] {
         assert_eq!(Fixture::with_template(&template).template(), template);
     }
@@ -138,7 +138,7 @@ fn hash_of_the_template_covers_everything_but_itself() {
 
 /// POD-10
 #[test]
-fn grace_period_is_the_users_then_the_timeout_then_thirty() {
+fn grace_period_prefers_the_users_over_the_timeout_over_thirty_seconds() {
     let grace = |user: Value, timeout: Value| {
         let template = json!({"spec": {"terminationGracePeriodSeconds": user, "containers": []}});
         let spec =
@@ -154,7 +154,7 @@ fn grace_period_is_the_users_then_the_timeout_then_thirty() {
 
 /// POD-6
 #[test]
-fn pods_have_our_volumes_behind_the_users() {
+fn our_volumes_follow_the_users() {
     let template =
         json!({"spec": {"containers": [], "volumes": [{"name": "models", "emptyDir": {}}]}});
     assert_eq!(
@@ -170,7 +170,7 @@ fn pods_have_our_volumes_behind_the_users() {
 
 /// SA-1, SA-2
 #[test]
-fn our_service_account_is_used_where_there_is_one_else_the_users_by_both_names_of_the_field() {
+fn service_account_is_ours_or_else_the_users_in_both_fields() {
     let accounts = |fixture: &Fixture| {
         let template = fixture.template();
         ["serviceAccountName", "serviceAccount"].map(|name| template["spec"][name].clone())

@@ -21,7 +21,7 @@ pub(super) fn deployment(bento: &Value, name: &str) -> Value {
 
 /// RES-2, RES-23
 #[test]
-fn a_bento_deployment_is_its_api_server_and_not_its_runners() {
+fn bento_deployment_resolves_to_its_api_server_without_runners() {
     let target = bento();
     let runner = deployment(&target, "iris-runner-0");
     let it = found(&target, &[&runner, &deployment(&target, "iris")]);
@@ -53,7 +53,7 @@ fn a_bento_deployment_is_its_api_server_and_not_its_runners() {
 
 /// SO-4, RES-23
 #[test]
-fn a_bento_deployment_is_warned_of_and_never_scaled() {
+fn bento_deployment_has_a_warning_and_is_never_scaled() {
     let target = bento();
     let own = deployment(&target, "iris");
     assert_eq!(

@@ -22,7 +22,7 @@ pub(super) fn deployment(owner: &Value, name: &str) -> Value {
 
 /// RES-3, RES-24
 #[test]
-fn an_unknown_kind_is_the_one_workload_below_it() {
+fn unknown_kind_resolves_to_the_only_workload_below_it() {
     let target = thing();
     let own = deployment(&target, "big-abc");
     let it = found(
@@ -71,7 +71,7 @@ fn several_workloads_are_ambiguous_and_none_is_waited_for() {
 
 /// RES-3
 #[test]
-fn the_walk_goes_four_levels_down_and_no_further() {
+fn search_goes_at_most_four_levels_down() {
     let target = thing();
     let mut all = vec![by(&target, knative::service())];
     all.extend(knative::below(&all[0].clone(), "hello", "00001"));
@@ -97,7 +97,7 @@ fn the_walk_goes_four_levels_down_and_no_further() {
 
 /// RES-3
 #[test]
-fn a_circle_of_owners_ends() {
+fn cycle_of_owners_terminates() {
     let target = thing();
     let a = object("serving.knative.dev/v1", "Revision", "a", &json!({}));
     let b = object("serving.knative.dev/v1", "Revision", "b", &json!({}));
@@ -124,7 +124,7 @@ fn leaders(owner: &Value) -> Value {
 
 /// RES-3
 #[test]
-fn of_a_leader_worker_set_the_leaders_are_bound() {
+fn leaders_of_a_leader_worker_set_are_bound() {
     let target = thing();
     let own = leaders(&target);
     let it = found(&target, &[&own]);
@@ -142,13 +142,13 @@ fn of_a_leader_worker_set_the_leaders_are_bound() {
     assert!(has(&it.pods, &leader, ("apps/v1", "StatefulSet", "llm")));
     let worker = [leader[0], ("leaderworkerset.sigs.k8s.io/worker-index", "1")];
     assert!(!has(&it.pods, &worker, ("apps/v1", "StatefulSet", "llm-0")));
-    // named itself, it is its own workload
+    // bound directly, it is its own workload
     assert_eq!(chain(&found(&own, &[])), ["LeaderWorkerSet/llm"]);
 }
 
 /// RES-24
 #[test]
-fn workloads_whose_number_is_not_ours_are_bound_and_not_scaled() {
+fn workloads_whose_replicas_are_not_ours_are_bound_but_not_scaled() {
     for kind in ["DaemonSet", "ReplicaSet"] {
         let target = thing();
         let mut own = deployment(&target, "big");
@@ -165,7 +165,7 @@ fn workloads_whose_number_is_not_ours_are_bound_and_not_scaled() {
 
 /// RES-1
 #[test]
-fn a_workload_without_a_readable_selector_is_waited_for() {
+fn workload_without_a_readable_selector_waits() {
     let target = thing();
     let mut own = deployment(&target, "big");
     own["spec"]["selector"] = json!(7);

@@ -33,7 +33,7 @@ pub(super) fn stateful_set(workspace: &Value) -> Value {
 
 /// RES-2, RES-13
 #[test]
-fn a_workspace_is_the_stateful_set_that_belongs_to_it() {
+fn workspace_resolves_to_the_stateful_set_that_it_owns() {
     let target = workspace();
     let own = stateful_set(&target);
     let mut stranger = stateful_set(&workspace());
@@ -61,7 +61,7 @@ fn a_workspace_is_the_stateful_set_that_belongs_to_it() {
 
 /// RES-13
 #[test]
-fn a_workspace_of_an_older_kaito_is_a_deployment() {
+fn workspace_of_an_older_kaito_resolves_to_a_deployment() {
     let target = workspace();
     let mut own = stateful_set(&target);
     own["kind"] = json!("Deployment");
@@ -90,7 +90,7 @@ fn a_workspace_of_an_older_kaito_is_a_deployment() {
 
 /// RES-5, RES-13
 #[test]
-fn pods_of_a_workspace_are_told_before_it_is_resolved_and_jobs_are_not_theirs() {
+fn pods_of_a_workspace_match_before_it_is_resolved_and_jobs_do_not() {
     let target = workspace();
     let label = [("kaito.sh/workspace", "phi")];
     for pods in [
@@ -106,7 +106,7 @@ fn pods_of_a_workspace_are_told_before_it_is_resolved_and_jobs_are_not_theirs() 
 
 /// RES-13
 #[test]
-fn a_workspace_that_tunes_is_refused() {
+fn tuning_workspace_is_refused() {
     let target = with(workspace(), &json!({"tuning": {"method": "qlora"}}));
     assert_eq!(
         refuses(&target, &[]),
@@ -119,7 +119,7 @@ fn a_workspace_that_tunes_is_refused() {
 
 /// SO-4
 #[test]
-fn a_workspace_scales_where_a_pod_is_a_whole_model() {
+fn workspace_scales_only_if_one_pod_is_a_whole_model() {
     let own = stateful_set(&workspace());
     assert_eq!(
         warnings(&workspace(), &[&own]),
@@ -155,7 +155,7 @@ fn a_workspace_scales_where_a_pod_is_a_whole_model() {
 
 /// RES-13
 #[test]
-fn beside_the_routing_sidecar_the_model_is_on_the_next_port() {
+fn model_behind_the_routing_sidecar_is_on_the_next_port() {
     let server = resolver_of(&workspace());
     let containers = [
         container("phi", Some(5001)),
@@ -253,7 +253,7 @@ fn an_inference_set_without_models_waits_unless_it_is_scaled_to_zero() {
 
 /// SO-4, RES-14
 #[test]
-fn an_inference_set_that_kaito_scales_is_not_scaled_by_us() {
+fn inference_set_scaled_by_kaito_is_not_scaled_by_us() {
     let annotation =
         json!({"metadata": {"annotations": {"scaledobject.kaito.sh/auto-provision": "true"}}});
     let target = with(inference_set(), &annotation);

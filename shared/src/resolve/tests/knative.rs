@@ -17,7 +17,7 @@ pub(super) fn service() -> Value {
     )
 }
 
-/// Configuration, Revision and Deployment of a Revision with this number.
+/// The Configuration, Revision and Deployment of the Revision with this number.
 pub(super) fn below(service: &Value, name: &str, number: &str) -> Vec<Value> {
     let configuration = by(service, object(V, "Configuration", name, &json!({})));
     let revision = format!("{name}-{number}");
@@ -43,7 +43,7 @@ pub(super) fn below(service: &Value, name: &str, number: &str) -> Vec<Value> {
 
 /// RES-2, RES-20, BIND-4
 #[test]
-fn a_knative_service_is_all_its_revisions() {
+fn knative_service_covers_all_its_revisions() {
     let target = service();
     let mut all = below(&target, "hello", "00001");
     all.extend(below(&target, "hello", "00002"));
@@ -85,7 +85,7 @@ fn a_knative_service_is_all_its_revisions() {
 
 /// RES-20
 #[test]
-fn a_knative_service_waits_for_a_revision_of_its_own_that_is_ready() {
+fn knative_service_waits_for_a_ready_revision_that_it_owns() {
     let target = service();
     let mut all = below(&target, "hello", "00002");
     all[2]["metadata"]["ownerReferences"][1]["uid"] = json!("of an earlier Service");
@@ -105,7 +105,7 @@ fn a_knative_service_waits_for_a_revision_of_its_own_that_is_ready() {
 
 /// RES-20, ROLL-3
 #[test]
-fn before_1_22_a_new_revision_is_made_unless_the_service_names_its_revisions() {
+fn before_knative_1_22_pods_roll_by_a_new_revision_or_by_eviction() {
     let target = service();
     let mut all = below(&target, "hello", "00002");
     all[0]["metadata"]["labels"] = json!(null);
@@ -119,7 +119,7 @@ fn before_1_22_a_new_revision_is_made_unless_the_service_names_its_revisions() {
 
 /// RES-20
 #[test]
-fn the_port_is_the_models_behind_knatives_own_proxy() {
+fn port_is_the_models_and_not_that_of_the_queue_proxy() {
     let server = |containers: &[_]| {
         resolver_of(&service())
             .server(containers, None)
@@ -139,7 +139,7 @@ fn the_port_is_the_models_behind_knatives_own_proxy() {
 
 /// RES-4
 #[test]
-fn a_knative_service_of_kserve_advises_to_bind_the_inference_service() {
+fn knative_service_of_kserve_advises_to_bind_the_inference_service() {
     let owner = object(
         "serving.kserve.io/v1beta1",
         "InferenceService",

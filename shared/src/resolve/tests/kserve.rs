@@ -17,7 +17,7 @@ pub(super) fn inference_service(mode: &str) -> Value {
     )
 }
 
-/// What `KServe` makes of a component in mode Standard.
+/// The Deployment that `KServe` creates for a component in mode Standard.
 pub(super) fn deployment(service: &Value, name: &str, component: &str) -> Value {
     let labels = json!({"app": format!("isvc.{name}"), "component": component, "serving.kserve.io/inferenceservice": "iris"});
     let containers = json!([{"name": "kserve-container", "image": "kserve/sklearnserver:v0.20.0"}]);
@@ -32,7 +32,7 @@ const PREDICTOR: [(&str, &str); 3] = [
 
 /// RES-15
 #[test]
-fn in_mode_standard_the_predictors_deployment_is_bound() {
+fn standard_mode_binds_the_deployment_of_the_predictor() {
     for mode in ["Standard", "RawDeployment"] {
         let target = inference_service(mode);
         let own = deployment(&target, "iris-predictor", "predictor");
@@ -67,7 +67,7 @@ fn in_mode_standard_the_predictors_deployment_is_bound() {
 
 /// SO-5
 #[test]
-fn a_class_of_ours_is_told_from_one_of_the_users_by_who_wrote_it() {
+fn our_autoscaler_class_is_recognised_by_field_manager() {
     let target = inference_service("Standard");
     let own = deployment(&target, "iris-predictor", "predictor");
     let by = |manager: &str, field: &str| {
@@ -94,7 +94,7 @@ fn a_class_of_ours_is_told_from_one_of_the_users_by_who_wrote_it() {
 
 /// SAFE-24
 #[test]
-fn pod_template_tells_whether_the_owner_has_followed_a_change_of_the_class() {
+fn pod_template_shows_whether_the_owner_has_followed_the_class() {
     let class = |object: Value, path: &str, entries: &Value| {
         let annotated = json!({"annotations": {"serving.kserve.io/autoscalerClass": "external"}, "managedFields": entries});
         let change = match path {
@@ -125,7 +125,7 @@ fn pod_template_tells_whether_the_owner_has_followed_a_change_of_the_class() {
 
 /// RES-2, RES-15
 #[test]
-fn of_several_deployments_of_the_predictor_the_name_tells_the_one() {
+fn predictor_deployment_is_chosen_by_name_among_several() {
     let target = inference_service("Standard");
     let of = |name: &str| deployment(&target, name, "predictor");
     let resolved = |target: &Value, names: &[&str]| {
@@ -174,7 +174,7 @@ fn an_inference_service_waits_for_its_mode_and_its_deployment() {
 
 /// RES-15
 #[test]
-fn model_mesh_and_modes_that_nobody_knows_are_refused() {
+fn model_mesh_and_unknown_modes_are_refused() {
     let mesh = "InferenceService/iris: its deployment mode is ModelMesh, whose pods serve the models of others, too; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard";
     let asked =
         json!({"metadata": {"annotations": {"serving.kserve.io/deploymentMode": "ModelMesh"}}});
@@ -193,7 +193,7 @@ fn model_mesh_and_modes_that_nobody_knows_are_refused() {
 
 /// SO-4, SO-5
 #[test]
-fn an_inference_service_that_kserve_scales_is_not_scaled_by_us() {
+fn inference_service_scaled_by_kserve_is_not_scaled_by_us() {
     let of_class = |class: &str| {
         let annotations = json!({"serving.kserve.io/autoscalerClass": class});
         with(
@@ -227,7 +227,7 @@ fn an_inference_service_that_kserve_scales_is_not_scaled_by_us() {
 
 /// RES-15
 #[test]
-fn a_canary_is_warned_of() {
+fn canary_has_a_warning() {
     let own = deployment(
         &inference_service("Standard"),
         "iris-predictor",
@@ -250,7 +250,7 @@ fn a_canary_is_warned_of() {
 
 /// RES-15
 #[test]
-fn the_protocol_is_that_of_the_model_or_of_its_server() {
+fn protocol_follows_the_model_or_its_server() {
     let own = deployment(
         &inference_service("Standard"),
         "iris-predictor",
@@ -301,7 +301,7 @@ pub(super) fn on_knative(mode: &str) -> (Value, Vec<Value>) {
 
 /// RES-16, BIND-4
 #[test]
-fn in_mode_knative_every_revision_is_bound() {
+fn knative_mode_binds_every_revision() {
     for mode in ["Knative", "Serverless"] {
         let (target, all) = on_knative(mode);
         let all: Vec<_> = all.iter().collect();
@@ -340,7 +340,7 @@ fn in_mode_knative_every_revision_is_bound() {
 
 /// RES-2, RES-16
 #[test]
-fn in_mode_knative_a_revision_of_that_name_must_belong_to_the_service() {
+fn knative_mode_requires_the_revision_to_belong_to_the_service() {
     let (target, mut all) = on_knative("Knative");
     all.pop();
     assert_eq!(
@@ -356,7 +356,7 @@ fn in_mode_knative_a_revision_of_that_name_must_belong_to_the_service() {
 
 /// SAFE-24
 #[test]
-fn service_that_its_user_has_stopped_says_so_once_its_workload_is_gone() {
+fn stopped_service_is_reported_once_its_workload_is_deleted() {
     let stop = json!({"metadata": {"annotations": {"serving.kserve.io/stop": "true"}}});
     let stopped = with(inference_service("Standard"), &stop);
     let Resolution::Waiting(finding) = resolve(&stopped, &[]) else {

@@ -54,7 +54,7 @@ fn of_pod<'a>(further: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
 
 /// RES-17
 #[test]
-fn an_llm_is_the_workload_that_its_status_calls_primary() {
+fn llm_resolves_to_the_primary_workload_in_its_status() {
     let target = service();
     let prefill = deployment(&target, "qwen-kserve-prefill");
     let own = deployment(&target, "qwen-kserve");
@@ -91,7 +91,7 @@ fn an_llm_is_the_workload_that_its_status_calls_primary() {
 
 /// RES-17
 #[test]
-fn without_tls_an_llm_answers_in_plain_http() {
+fn llm_without_tls_uses_plain_http() {
     let resolver = resolver_of(&service());
     let main = container("main", Some(8000));
     assert_eq!(
@@ -110,7 +110,7 @@ fn without_tls_an_llm_answers_in_plain_http() {
 
 /// RES-17
 #[test]
-fn of_leaders_and_workers_the_leaders_are_bound() {
+fn leaders_of_an_llm_are_bound() {
     let status = json!({"status": {"workloads": {"primary": {"kind": "LeaderWorkerSet", "name": "qwen-kserve-mn", "apiGroup": "leaderworkerset.x-k8s.io"}}}});
     let target = with(service(), &status);
     let own = leaders(&target, "qwen-kserve-mn");
@@ -133,7 +133,7 @@ fn of_leaders_and_workers_the_leaders_are_bound() {
 
 /// RES-2, RES-17
 #[test]
-fn without_a_status_an_llm_is_found_by_name_then_by_label() {
+fn llm_without_status_is_found_by_name_then_by_label() {
     let target = with(service(), &json!({"status": {"workloads": null}}));
     let of = |name| deployment(&target, name);
     let prefill = of("qwen-kserve-prefill");
@@ -164,7 +164,7 @@ fn without_a_status_an_llm_is_found_by_name_then_by_label() {
 
 /// SO-4, RES-17
 #[test]
-fn an_llm_whose_replicas_kserve_keeps_is_not_scaled_by_us() {
+fn llm_with_replicas_kept_by_kserve_is_not_scaled_by_us() {
     let own = deployment(&service(), "qwen-kserve");
     assert_eq!(
         not_scaled(&with(service(), &json!({"spec": {"replicas": 2}})), &[&own]),

@@ -1,10 +1,10 @@
-//! Objects as their controllers write them, and what is asked of a resolution.
+//! Objects as their controllers write them, and helpers to check a resolution.
 
 use serde_json::{Value, json};
 
 use crate::resolve::*;
 
-/// An object with a uid of its own.
+/// An object with its own UID.
 pub(super) fn object(api_version: &str, kind: &str, name: &str, rest: &Value) -> Value {
     let mut object = json!({
         "apiVersion": api_version,
@@ -15,7 +15,7 @@ pub(super) fn object(api_version: &str, kind: &str, name: &str, rest: &Value) ->
     object
 }
 
-/// As a JSON merge patch, without removals.
+/// Applies a JSON merge patch, without removals.
 pub(super) fn merge(object: &mut Value, rest: &Value) {
     match (object, rest) {
         (Value::Object(object), Value::Object(rest)) => {
@@ -32,7 +32,7 @@ pub(super) fn with(mut object: Value, rest: &Value) -> Value {
     object
 }
 
-/// The object, made by a controller for another.
+/// The object with a controller owner reference to the owner.
 pub(super) fn by(owner: &Value, mut object: Value) -> Value {
     object["metadata"]["ownerReferences"] = json!([
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "aside", "uid": "u-0"},
@@ -87,7 +87,7 @@ pub(super) fn resolve(target: &Value, beside: &[&Value]) -> Resolution {
     resolver_of(target).resolve(target, &related(beside))
 }
 
-/// The target that was found; its pods are the same after it was written into status and read back.
+/// The resolved target; also checks that its pods survive a round trip through status.
 pub(super) fn found(target: &Value, beside: &[&Value]) -> Target {
     let found = match resolve(target, beside) {
         Resolution::Found(found) => *found,
@@ -101,7 +101,7 @@ pub(super) fn found(target: &Value, beside: &[&Value]) -> Target {
     found
 }
 
-/// What the target waits for.
+/// The message of a target that must wait.
 pub(super) fn waits(target: &Value, beside: &[&Value]) -> String {
     match resolve(target, beside) {
         Resolution::Waiting(finding) => {
@@ -112,7 +112,7 @@ pub(super) fn waits(target: &Value, beside: &[&Value]) -> String {
     }
 }
 
-/// Why it cannot be bound.
+/// Why the target cannot be bound.
 pub(super) fn refuses(target: &Value, beside: &[&Value]) -> Finding {
     match resolve(target, beside) {
         Resolution::Refused(finding) => finding,
@@ -120,7 +120,7 @@ pub(super) fn refuses(target: &Value, beside: &[&Value]) -> Finding {
     }
 }
 
-/// Why it cannot be scaled.
+/// Why the target cannot be scaled.
 pub(super) fn not_scaled(target: &Value, beside: &[&Value]) -> String {
     match found(target, beside).scale {
         Scale::Refused(finding) => {
@@ -136,7 +136,7 @@ pub(super) fn warnings(target: &Value, beside: &[&Value]) -> Vec<(FindingReason,
     warnings.map(|it| (it.reason, it.message)).collect()
 }
 
-/// What is scaled, as `Kind/name`.
+/// The object to scale, as `Kind/name`.
 pub(super) fn scaled(target: &Value, beside: &[&Value]) -> String {
     let found = found(target, beside);
     found.scale.object().unwrap().to_string()
@@ -151,7 +151,7 @@ pub(super) fn convention(target: &Value) -> PodMatch {
     resolver_of(target).convention(name)
 }
 
-/// Whether a pod with these labels and this controller owner is one of them.
+/// Whether a pod with these labels and this controller owner matches.
 pub(super) fn has(
     pods: &PodMatch,
     labels: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! Objects that are not what they should be.
+//! Malformed objects.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::objects::{related, resolver_of};
 use super::{bento, generic, kaito, knative, kserve, llm, ray, seldon};
 use crate::resolve::*;
 
-/// A target of each kind with what belongs to it, and the fields of it that are read.
+/// A target of each kind with the objects that it owns, and the fields that its resolver reads.
 fn samples() -> Vec<Sample> {
     let mut all = of_kaito_and_kserve();
     all.extend(of_others());
@@ -145,7 +145,7 @@ fn of_others() -> Vec<Sample> {
     ]
 }
 
-/// Puts a value where a pointer leads, and objects on the way.
+/// Sets the value at a pointer, creating parent objects.
 fn put(object: &mut Value, pointer: &str, value: Value) {
     let mut place = object;
     for key in pointer.split('/').skip(1) {
@@ -159,7 +159,7 @@ fn put(object: &mut Value, pointer: &str, value: Value) {
 
 /// RES-1
 #[test]
-fn a_field_of_unexpected_type_makes_only_that_target_wait() {
+fn field_of_unexpected_type_makes_only_that_target_wait() {
     for (target, beside, fields) in samples() {
         let resolver = resolver_of(&target);
         let related = related(&beside.iter().collect::<Vec<_>>());
@@ -169,7 +169,7 @@ fn a_field_of_unexpected_type_makes_only_that_target_wait() {
         );
         for field in fields {
             let kind = target["kind"].as_str().unwrap();
-            // neither a text, nor a whole number, nor a list, nor an object
+            // neither a string, nor an integer, nor a list, nor an object
             let mut broken = target.clone();
             put(&mut broken, field, json!(7.5));
             match resolver.resolve(&broken, &related) {
@@ -193,7 +193,7 @@ fn a_field_of_unexpected_type_makes_only_that_target_wait() {
 
 /// RES-1
 #[test]
-fn what_a_field_should_be_is_told_with_its_path() {
+fn unexpected_type_is_reported_with_the_path_of_the_field() {
     let mut target = ray::cluster();
     put(&mut target, "/spec/enableInTreeAutoscaling", json!("yes"));
     let Resolution::Waiting(finding) = resolver_of(&target).resolve(&target, &Related::default())
@@ -220,7 +220,7 @@ fn what_a_field_should_be_is_told_with_its_path() {
     );
 }
 
-/// A value that nobody expects.
+/// A random value.
 fn garbage(random: &mut fastrand::Rng, depth: u32) -> Value {
     match random.u32(0..if depth == 0 { 7 } else { 9 }) {
         0 => Value::Null,
@@ -247,7 +247,7 @@ fn garbage(random: &mut fastrand::Rng, depth: u32) -> Value {
     }
 }
 
-/// Puts garbage somewhere into a value.
+/// Puts a random value somewhere into a value.
 fn spoil(random: &mut fastrand::Rng, value: &mut Value) {
     let deeper = random.u32(0..6) > 0;
     let place = match value {
@@ -269,7 +269,7 @@ fn spoil(random: &mut fastrand::Rng, value: &mut Value) {
 
 /// RES-1
 #[test]
-fn no_garbage_makes_a_resolver_panic() {
+fn no_malformed_object_makes_a_resolver_panic() {
     let mut random = fastrand::Rng::with_seed(7);
     for (target, beside, _) in samples() {
         let row = resolver_of(&target);
@@ -297,7 +297,7 @@ fn no_garbage_makes_a_resolver_panic() {
                     assert!(!finding.message.is_empty());
                 }
             }
-            // a plain workload whose owner is nonsense
+            // a plain workload with a malformed owner
             for plain in owned {
                 resolver("apps", "Deployment").resolve(&plain, &related);
             }

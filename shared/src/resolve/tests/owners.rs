@@ -1,4 +1,4 @@
-//! Plain workloads that belong to somebody (RES-4).
+//! Plain workloads with an owner (RES-4).
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn why_not(scale: Scale) -> String {
 
 /// RES-4
 #[test]
-fn a_workload_rolls_and_scales_as_its_owners_row_says() {
+fn workload_rolls_and_scales_according_to_its_owner() {
     let owner = kserve::inference_service("Standard");
     let target = kserve::deployment(&owner, "iris-predictor", "predictor");
     let it = found(&target, &[&owner]);
@@ -54,7 +54,7 @@ fn a_workload_rolls_and_scales_as_its_owners_row_says() {
 
 /// RES-4
 #[test]
-fn a_workload_of_an_owner_that_cannot_be_bound_is_refused() {
+fn workload_of_an_unbindable_owner_is_refused() {
     let owner = kserve::inference_service("ModelMesh");
     let target = kserve::deployment(&owner, "iris-predictor", "predictor");
     let Resolution::Refused(finding) = resolve(&target, &[&owner]) else {
@@ -69,7 +69,7 @@ fn a_workload_of_an_owner_that_cannot_be_bound_is_refused() {
 
 /// RES-4
 #[test]
-fn a_workload_that_is_not_its_owners_server_is_bound_with_care() {
+fn workload_other_than_its_owners_server_is_evicted_and_not_scaled() {
     let owner = kserve::inference_service("Standard");
     let target = kserve::deployment(&owner, "iris-transformer", "transformer");
     let it = found(&target, &[&owner]);
@@ -82,7 +82,7 @@ fn a_workload_that_is_not_its_owners_server_is_bound_with_care() {
 
 /// RES-4
 #[test]
-fn an_owner_that_was_not_read_is_treated_with_care() {
+fn workload_of_an_unread_owner_is_evicted_and_not_scaled() {
     let owner = kaito::workspace();
     let target = kaito::stateful_set(&owner);
     let message = "StatefulSet/phi belongs to Workspace/phi, which may set its replicas; set spec.workloadRef to Workspace/phi in a new AsyncActor, or turn spec.scaling off";
@@ -101,7 +101,7 @@ fn an_owner_that_was_not_read_is_treated_with_care() {
 
 /// RES-4
 #[test]
-fn a_revisions_deployment_follows_the_service_at_the_top() {
+fn deployment_of_a_revision_follows_the_topmost_service() {
     let service = knative::service();
     let all = knative::below(&service, "hello", "00002");
     let it = found(&all[0], &[&all[1], &all[2], &service]);
@@ -114,7 +114,7 @@ fn a_revisions_deployment_follows_the_service_at_the_top() {
     assert!(why_not(it.scale).starts_with("InferenceService/iris: Knative scales it"));
     assert!(matches!(it.roll, Roll::Annotate(object, _) if object.kind == "InferenceService"));
 
-    // nothing above the Revision was read
+    // no owner above the Revision was read
     let it = found(&all[0], &[]);
     assert_eq!(it.roll, Roll::Evict);
     assert!(matches!(it.scale, Scale::Refused(_)));
@@ -122,7 +122,7 @@ fn a_revisions_deployment_follows_the_service_at_the_top() {
 
 /// RES-4
 #[test]
-fn one_of_several_deployments_of_seldon_is_not_scaled() {
+fn one_of_several_seldon_deployments_is_not_scaled() {
     let further = json!({"status": {"deploymentStatus": {"iris-green-0-classifier": {}}}});
     let owner = with(seldon::seldon(), &further);
     let target = seldon::deployment(&owner, "iris-default-0-classifier");
@@ -133,7 +133,7 @@ fn one_of_several_deployments_of_seldon_is_not_scaled() {
 
 /// RES-4, RES-24
 #[test]
-fn a_workload_of_an_unknown_owner_is_its_own() {
+fn workload_of_an_unknown_owner_is_its_own() {
     let owner = object("example.org/v1", "Thing", "big", &json!({}));
     let containers = json!([{"name": "main", "image": "me/model:1"}]);
     let target = by(

@@ -22,7 +22,7 @@ const PROXY: &str = "RayCluster/rc: a worker answers on port 8000 only where Ray
 
 /// RES-18, BIND-4
 #[test]
-fn the_workers_of_a_ray_cluster_are_bound_and_its_head_is_not() {
+fn ray_cluster_binds_its_workers_and_not_its_head() {
     let target = cluster();
     let it = found(&target, &[]);
     assert_eq!(it.workload.to_string(), "RayCluster/rc");
@@ -48,7 +48,7 @@ fn the_workers_of_a_ray_cluster_are_bound_and_its_head_is_not() {
 
 /// RES-18
 #[test]
-fn a_ray_cluster_without_workers_is_refused() {
+fn ray_cluster_without_workers_is_refused() {
     for groups in [json!([]), json!(null)] {
         let mut target = cluster();
         target["spec"]["workerGroupSpecs"] = groups;
@@ -60,7 +60,7 @@ fn a_ray_cluster_without_workers_is_refused() {
 
 /// RES-18
 #[test]
-fn rays_own_autoscaler_is_warned_of() {
+fn ray_autoscaler_has_a_warning() {
     let target = with(
         cluster(),
         &json!({"spec": {"enableInTreeAutoscaling": true}}),
@@ -99,7 +99,7 @@ pub(super) fn cluster_of(service: &Value, name: &str) -> Value {
 
 /// RES-2, RES-19
 #[test]
-fn a_ray_service_has_the_workers_of_all_its_clusters() {
+fn ray_service_covers_the_workers_of_all_its_clusters() {
     let target = service();
     let clusters = [
         cluster_of(&target, "rs-9qwzt"),
@@ -127,7 +127,7 @@ fn a_ray_service_has_the_workers_of_all_its_clusters() {
 
 /// RES-19
 #[test]
-fn a_ray_service_is_judged_by_the_cluster_that_it_describes() {
+fn ray_service_is_checked_by_its_cluster_spec() {
     let mut target = service();
     target["spec"]["rayClusterConfig"]["workerGroupSpecs"] = json!([]);
     assert_eq!(
@@ -147,7 +147,7 @@ fn a_ray_service_is_judged_by_the_cluster_that_it_describes() {
 
 /// RES-19
 #[test]
-fn a_proxy_that_runs_on_the_head_only_is_warned_of() {
+fn proxy_on_the_head_only_has_a_warning() {
     let own = cluster_of(&service(), "rs-x7k2p");
     let told = |config: &str| {
         let target = with(service(), &json!({"spec": {"serveConfigV2": config}}));
@@ -176,7 +176,7 @@ fn a_proxy_that_runs_on_the_head_only_is_warned_of() {
 
 /// RES-4
 #[test]
-fn a_cluster_of_a_service_advises_to_bind_the_service() {
+fn ray_cluster_of_a_service_advises_to_bind_the_service() {
     let target = cluster_of(&service(), "rs-x7k2p");
     assert_eq!(
         warnings(&target, &[])[0],
@@ -187,7 +187,7 @@ fn a_cluster_of_a_service_advises_to_bind_the_service() {
     );
 }
 
-/// Whether the workers of a cluster are a binding's, and its head is not.
+/// Whether the workers of a cluster match, and its head does not.
 fn has_workers(pods: &PodMatch, cluster: &'static str) -> bool {
     let owner = ("ray.io/v1", "RayCluster", cluster);
     let [name, worker] = [("ray.io/cluster", cluster), ("ray.io/node-type", "worker")];
@@ -195,9 +195,10 @@ fn has_workers(pods: &PodMatch, cluster: &'static str) -> bool {
     has(pods, &[name, worker], owner)
 }
 
-/// SAFE-30: `llm-train` and a `RayJob` of the service's name look like its own clusters.
+/// A user's `rs-train` and the cluster of a `RayJob` with the service's name look like clusters of the service
+/// (SAFE-30).
 #[test]
-fn a_ray_service_has_no_workers_of_clusters_that_it_does_not_own() {
+fn ray_service_does_not_match_workers_of_clusters_that_it_does_not_own() {
     let target = service();
     let clusters = [
         cluster_of(&target, "rs-9qwzt"),
@@ -243,7 +244,7 @@ fn a_ray_service_has_no_workers_of_clusters_that_it_does_not_own() {
 
 /// SAFE-30, SAFE-31
 #[test]
-fn clusters_of_a_ray_service_are_known_by_their_owner_once_they_are_seen() {
+fn ray_service_clusters_are_matched_by_owner_once_seen() {
     let owner = |kind: &str, name: &str, uid: &str| {
         Some(ObjectRef {
             api_version: "ray.io/v1".to_owned(),
@@ -263,7 +264,7 @@ fn clusters_of_a_ray_service_are_known_by_their_owner_once_they_are_seen() {
     )
     .unwrap();
     let service = |uid| owner("RayService", "rs", uid);
-    // the cluster, its owner as far as the watch shows, what the controller resolved, and whether its workers are bound
+    // the cluster, its owner if the watch has seen one, the resolved status, and whether its workers are bound
     for (cluster, seen, status, bound) in [
         ("rs-00000", Some(service("new")), None, true),
         ("rs-00000", Some(service("new")), Some(&known), true),

@@ -30,7 +30,7 @@ const OWN: &str = "iris-default-0-classifier";
 
 /// RES-2, RES-21
 #[test]
-fn a_seldon_deployment_is_the_deployment_of_its_status_without_explainers() {
+fn seldon_deployment_resolves_to_the_deployment_in_its_status_without_explainers() {
     let target = seldon();
     let explainer = deployment(&target, "iris-default-explainer");
     let it = found(&target, &[&explainer, &deployment(&target, OWN)]);
@@ -77,7 +77,7 @@ fn a_seldon_deployment_is_the_deployment_of_its_status_without_explainers() {
 
 /// RES-21, BIND-4
 #[test]
-fn of_several_deployments_all_pods_are_bound_and_none_is_scaled() {
+fn all_pods_of_several_deployments_are_bound_and_none_is_scaled() {
     let target = with(
         seldon(),
         &json!({"status": {"deploymentStatus": {"iris-green-0-classifier": {}}}}),
@@ -107,7 +107,7 @@ fn of_several_deployments_all_pods_are_bound_and_none_is_scaled() {
 
 /// SO-4, RES-21
 #[test]
-fn a_seldon_deployment_whose_replicas_seldon_sets_is_not_scaled_by_us() {
+fn seldon_deployment_with_replicas_set_by_seldon_is_not_scaled_by_us() {
     for (spec, field) in [
         (json!({"replicas": 1}), "spec.replicas"),
         (
@@ -139,7 +139,7 @@ fn a_seldon_deployment_whose_replicas_seldon_sets_is_not_scaled_by_us() {
 
 /// RES-21
 #[test]
-fn without_seldons_engine_the_model_answers_itself() {
+fn without_the_seldon_engine_the_model_is_called_directly() {
     let server = |containers: &[_]| resolver_of(&seldon()).server(containers, None).url.unwrap();
     assert_eq!(
         server(&[container("classifier", Some(9500))]),
@@ -160,7 +160,7 @@ pub(super) fn of_server(server: &Value, kind: &str) -> Value {
 
 /// RES-22
 #[test]
-fn a_seldon_server_is_its_stateful_set_or_its_deployment() {
+fn seldon_server_resolves_to_its_stateful_set_or_deployment() {
     let target = server();
     for (kind, owner) in [
         ("StatefulSet", ("StatefulSet", "mlserver")),
@@ -211,7 +211,7 @@ pub(super) fn model() -> Value {
 
 /// RES-22
 #[test]
-fn a_seldon_model_is_refused_and_its_server_named() {
+fn seldon_model_is_refused_and_names_its_server() {
     assert_eq!(
         refuses(&model(), &[]),
         Finding::new(

@@ -13,7 +13,7 @@ fn mark(text: &str) -> Mark {
 
 /// QUE-32, QUE-33
 #[test]
-fn marks_tell_the_cluster_and_the_actor_that_a_queue_belongs_to() {
+fn marks_identify_the_owner_of_a_queue() {
     let elsewhere = |cluster: &str| Belongs::Elsewhere(cluster.to_owned());
     let ours = mark("b:foo");
     for (marks, adopts, wanted) in [
@@ -24,7 +24,7 @@ fn marks_tell_the_cluster_and_the_actor_that_a_queue_belongs_to() {
         (&["c:foo"], None, elsewhere("c")),
         (&["c:foo"], Some("a"), elsewhere("c")),
         (&["c:foo"], Some("c"), Belongs::Free),
-        // taken over, but the old mark is still there
+        // taken over, but the old mark still exists
         (&["b:foo", "c:foo"], Some("c"), Belongs::Free),
         // created by two clusters at the same moment
         (&["b:foo", "c:foo"], None, Belongs::Here),

@@ -7,7 +7,7 @@ use crate::config::Transport;
 use crate::config::testing::{rabbitmq, transport};
 use crate::transport::testing::lines;
 
-/// These settings beside the host.
+/// These settings in addition to the host.
 fn with_host(config: &Value) -> Value {
     let mut config = config.clone();
     config["host"] = json!("broker");
@@ -24,7 +24,7 @@ fn both(config: &Value) -> (Transport, RabbitmqConfig) {
 
 /// POD-3
 #[test]
-fn sidecar_is_told_of_rabbitmq_in_this_order() {
+fn sidecar_gets_the_rabbitmq_environment_in_order() {
     let config = at_broker(
         &json!({"passwordSecretRef": {"name": "s", "key": "k"}, "queues": {"autoCreate": false}}),
     );
@@ -51,7 +51,7 @@ fn sidecar_is_told_of_rabbitmq_in_this_order() {
 
 /// POD-3
 #[test]
-fn sidecar_gets_a_url_where_it_cannot_compose_it() {
+fn sidecar_gets_a_url_that_it_cannot_build_itself() {
     let url = |config: &Value| {
         lines(&at_broker(config).sidecar_env())
             .into_iter()
@@ -92,7 +92,7 @@ fn sidecar_gets_a_url_where_it_cannot_compose_it() {
 
 /// POD-3
 #[test]
-fn url_refers_only_to_variables_before_it() {
+fn url_refers_only_to_earlier_variables() {
     let config = at_broker(&json!({"tls": true, "passwordSecretRef": {"name": "s", "key": "k"}}));
     let env = lines(&config.sidecar_env());
     let at = |name: &str| env.iter().position(|line| line.starts_with(name)).unwrap();
@@ -155,7 +155,7 @@ fn rabbitmq_queue_is_durable_and_bound_by_both_keys() {
 
 /// RMQ-5
 #[test]
-fn arguments_of_a_rabbitmq_queue_follow_dlq_and_type() {
+fn arguments_of_a_rabbitmq_queue_depend_on_dlq_and_type() {
     let dead = json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "asya-foo-dlq"});
     let with = |more: Value| {
         let mut all = dead.as_object().unwrap().clone();
@@ -186,7 +186,7 @@ fn arguments_of_a_rabbitmq_queue_follow_dlq_and_type() {
 
 /// RMQ-5
 #[test]
-fn rabbitmq_dead_letter_queue_is_durable_and_forgets_after_its_days() {
+fn rabbitmq_dead_letter_queue_is_durable_and_expires_messages() {
     let dlq = |dlq: Value| declared(&json!({"dlq": dlq})).dlq.unwrap();
     let plain = dlq(json!({"enabled": true}));
     assert_eq!(plain.name, "asya-foo-dlq");
@@ -208,7 +208,7 @@ fn found(queue: &Value) -> FoundQueue {
 /// RMQ-3, RMQ-5
 #[test]
 #[expect(clippy::too_many_lines, reason = "one row per case")]
-fn existing_rabbitmq_queue_serves_or_is_a_mismatch() {
+fn existing_rabbitmq_queue_matches_or_is_a_mismatch() {
     let dead = |more: Value| {
         let mut all =
             json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "asya-foo-dlq"});
@@ -358,7 +358,7 @@ fn existing_rabbitmq_queue_serves_or_is_a_mismatch() {
 
 /// RMQ-3
 #[test]
-fn what_we_create_matches_what_we_want() {
+fn created_queue_matches_its_declaration() {
     for queues in [
         json!({}),
         json!({"type": "quorum"}),

@@ -1,5 +1,5 @@
-//! What an existing SQS queue differs in from the one wanted, and what of it is set in place
-//! (SQS-4 to SQS-7). Messages survive all of it.
+//! How an existing SQS queue differs from the declaration, and what to set in place (SQS-4 to SQS-7). No change loses
+//! messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,52 +12,52 @@ use super::{
     VISIBILITY_TIMEOUT,
 };
 
-/// A queue as SQS shows it.
+/// A queue as SQS returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundQueue {
-    /// Its attributes.
+    /// The queue's attributes.
     pub attributes: BTreeMap<String, String>,
-    /// Its tags.
+    /// The queue's tags.
     pub tags: BTreeMap<String, String>,
 }
 
 /// The actor that a queue's tags name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its namespace.
+    /// Namespace of the actor.
     pub namespace: String,
-    /// Its name.
+    /// Name of the actor.
     pub actor: String,
-    /// Its uid. A restore changes it, so it is no part of the identity (FW-35).
+    /// UID of the actor. It changes on a restore, so it is not part of the identity (FW-35).
     pub uid: String,
 }
 
-/// How a queue at SQS compares with the one wanted.
+/// How an existing queue compares with the declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Comparison {
-    /// It serves.
+    /// The queue can be used.
     Matches,
-    /// It serves once this has been set.
+    /// The queue can be used once these values are set.
     Drifted(Drift),
-    /// It is not ours to change, and differs (SQS-5).
+    /// The queue differs, and we must not change it (SQS-5).
     Mismatch {
-        /// What is wanted, of what differs.
+        /// The declared values that differ.
         wanted: String,
-        /// What is there instead.
+        /// The existing values.
         found: String,
     },
-    /// Its tags say that it is another actor's (SQS-7); by whom it is taken.
+    /// The tags name another owner, given here (SQS-7).
     Taken(String),
-    /// Its tags say that it is another cluster's (QUE-32); by which it is taken.
+    /// The tags name another cluster, given here (QUE-32).
     OfCluster(String),
 }
 
-/// What must be set.
+/// The values to set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// Attributes.
+    /// Attributes to set.
     pub attributes: BTreeMap<&'static str, String>,
-    /// Tags, beside those that are there.
+    /// Tags to add or change.
     pub tags: BTreeMap<String, String>,
 }
 
@@ -68,7 +68,7 @@ struct RedrivePolicy {
     max_receive_count: Count,
 }
 
-/// SQS shows a number, servers that imitate it a text.
+/// SQS returns a number, compatible servers a string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Count {
@@ -100,14 +100,14 @@ impl fmt::Display for Owner {
 }
 
 impl FoundQueue {
-    /// ARN of the queue.
+    /// The queue's ARN.
     #[must_use]
     pub fn arn(&self) -> Option<&str> {
         self.attributes.get("QueueArn").map(String::as_str)
     }
 
-    /// Who owns it, if not `owner`. A queue without our tags is nobody's; a uid is no part of the
-    /// identity (FW-35).
+    /// The owner, if it is not `owner`. A queue without our tags has no owner; the UID is not part of the identity
+    /// (FW-35).
     #[must_use]
     pub fn taken_from(&self, owner: &Owner) -> Option<String> {
         if self.is_dlq() {
@@ -116,8 +116,8 @@ impl FoundQueue {
         self.of_another_actor(owner)
     }
 
-    /// Why it is not `owner`'s to delete; `None` where it is (QUE-34). A queue from before there were marks needs all our
-    /// other tags: where two clusters fought over it, the uid is that of the last one to write.
+    /// Why `owner` must not delete the queue; `None` if it may (QUE-34). A queue from before marks existed must have
+    /// all our other tags: if two clusters have fought over it, the UID is that of the last writer.
     #[must_use]
     pub fn withheld_from(&self, owner: &Owner, cluster: &str) -> Option<NotOurs> {
         let is = |key: &str, wanted: &str| self.tag(key) == Some(wanted);
@@ -136,13 +136,13 @@ impl FoundQueue {
         }
     }
 
-    /// Whether its tags call it a dead letter queue.
+    /// Whether the tags mark it as a dead letter queue.
     #[must_use]
     pub fn is_dlq(&self) -> bool {
         self.tag(TYPE) == Some(DLQ)
     }
 
-    /// Which actor its tags name, if not `owner`; a dead letter queue's name none.
+    /// The actor that the tags name, if it is not `owner`. The tags of a dead letter queue name no actor.
     #[must_use]
     pub fn of_another_actor(&self, owner: &Owner) -> Option<String> {
         let (namespace, actor) = (self.tag(NAMESPACE), self.tag(ACTOR));
@@ -176,7 +176,7 @@ impl FoundQueue {
 }
 
 impl Drift {
-    /// Whether nothing is wrong with the queue but that it has no mark.
+    /// Whether the mark is all that is missing.
     #[must_use]
     pub fn is_only_mark(&self) -> bool {
         self.attributes.is_empty() && self.tags.len() == 1 && self.tags.contains_key(CLUSTER)
@@ -196,8 +196,8 @@ impl Drift {
 }
 
 impl QueueDeclaration {
-    /// Compares what exists with what an actor of `cluster` wants; `dlq_arn` is that of its dead letter queue, where it is
-    /// to have one. Retention is none of it: lowering it would lose messages.
+    /// Compares an existing queue with what an actor of `cluster` wants; `dlq_arn` is the ARN of its dead letter queue,
+    /// if it has one. Ignores the retention period: lowering it would lose messages.
     #[must_use]
     pub fn compare(&self, found: &FoundQueue, dlq_arn: Option<&str>, cluster: &str) -> Comparison {
         if let Some(owner) = found.taken_from(&self.owner) {
@@ -234,13 +234,13 @@ impl QueueDeclaration {
         drift.comparison()
     }
 
-    /// All tags of a new queue of `cluster`.
+    /// All tags for creating the queue from `cluster`.
     #[must_use]
     pub fn tags_with(&self, cluster: &str) -> BTreeMap<String, String> {
         marked(&self.tags, cluster)
     }
 
-    /// All attributes of a new queue.
+    /// All attributes for creating the queue.
     #[must_use]
     pub fn attributes_with(&self, dlq_arn: Option<&str>) -> BTreeMap<&'static str, String> {
         let mut attributes = self.attributes.clone();
@@ -250,13 +250,14 @@ impl QueueDeclaration {
         attributes
     }
 
-    /// Whose it is.
+    /// The actor that owns the queue.
     #[must_use]
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// Without a dead letter queue only the policy that we would have made goes; a user's stays.
+    /// The redrive policy to set, if it must change. Without a dead letter queue only a policy that we would have set
+    /// is removed; a user's policy is kept.
     fn changed_policy(&self, found: &str, dlq_arn: Option<&str>) -> Option<String> {
         let parse = |text: &str| serde_json::from_str::<RedrivePolicy>(text).ok();
         if let Some((dlq, arn)) = self.dlq.as_ref().zip(dlq_arn) {
@@ -269,7 +270,7 @@ impl QueueDeclaration {
     }
 }
 
-/// Whose queues the messages are that failed too often.
+/// What messages name as the owner of a dead letter queue.
 const DEAD_LETTERS: &str = "the dead letter queues";
 
 fn marked(tags: &BTreeMap<String, String>, cluster: &str) -> BTreeMap<String, String> {
@@ -279,14 +280,14 @@ fn marked(tags: &BTreeMap<String, String>, cluster: &str) -> BTreeMap<String, St
 }
 
 impl DlqDeclaration {
-    /// All tags of a new one of `cluster`.
+    /// All tags for creating the queue from `cluster`.
     #[must_use]
     pub fn tags_with(&self, cluster: &str) -> BTreeMap<String, String> {
         marked(&self.tags, cluster)
     }
 
-    /// Compares what exists with what `cluster` wants. Retention is raised, never lowered. One that all queues share
-    /// serves other clusters, too: it is left to the cluster that marked it (QUE-39).
+    /// Compares an existing queue with what `cluster` wants. Retention is raised, never lowered. A shared dead letter
+    /// queue may serve other clusters, too: leave it to the cluster that marked it (QUE-39).
     #[must_use]
     pub fn compare(&self, found: &FoundQueue, cluster: &str) -> Comparison {
         if let Some(actor) = found.tags.get(ACTOR) {

@@ -13,7 +13,7 @@ fn both(config: &Value) -> (Transport, SqsConfig) {
 
 /// POD-4
 #[test]
-fn sidecar_is_told_of_sqs_in_this_order_and_only_what_is_set() {
+fn sidecar_gets_the_sqs_environment_in_order_and_only_what_is_set() {
     let key = |key: &str| json!({"name": "s", "key": key});
     let config = sqs(&json!({
         "region": "eu-central-1", "endpoint": "http://sqs:1", "visibilityTimeout": 60, "waitTimeSeconds": 20,
@@ -59,7 +59,7 @@ fn processing(seconds: Option<u32>) -> TimeoutInForce {
 
 /// SQS-3
 #[test]
-fn messages_stay_hidden_for_twice_the_processing_time() {
+fn visibility_timeout_is_twice_the_processing_time() {
     let unset = sqs(&json!({}));
     let set = sqs(&json!({"visibilityTimeout": 60}));
     let absurd = sqs(&json!({"visibilityTimeout": 50_000}));
@@ -127,7 +127,7 @@ fn sqs_queue_has_attributes_and_tags() {
 
 /// SQS-7
 #[test]
-fn the_endpoint_stands_in_for_the_scheme_and_host_that_sqs_names() {
+fn configured_endpoint_replaces_scheme_and_host_of_the_queue_url() {
     let aws = "https://sqs.eu-central-1.amazonaws.com/123456789012/asya-foo";
     for (endpoint, url, expected) in [
         (
@@ -154,7 +154,7 @@ fn the_endpoint_stands_in_for_the_scheme_and_host_that_sqs_names() {
 
 /// QUE-36
 #[test]
-fn queues_of_two_accounts_are_two_queues() {
+fn queues_of_two_accounts_are_different_queues() {
     let place = |config: Value| sqs(&config).place("asya-foo");
     let key = |name: &str| {
         let key = json!({"name": name, "key": "k"});
@@ -172,7 +172,7 @@ fn queues_of_two_accounts_are_two_queues() {
 
 /// SQS-7, KEDA-4
 #[test]
-fn queue_of_another_account_than_the_configuration_says_is_told() {
+fn queue_in_another_account_than_configured_is_reported() {
     let of = |config: &Value| sqs(config).misplaced("q", "https://sqs/000000000001/q");
     assert_eq!(of(&json!({"accountId": "000000000001"})), None);
     assert_eq!(of(&json!({})), None);

@@ -22,7 +22,7 @@ struct Files {
     lock: PathBuf,
 }
 
-/// One cluster per user: there is nothing to choose between `up` and `down`.
+/// There is one cluster per user, so that `down` needs no argument.
 fn files() -> Result<Files> {
     let cache = cache_folder()?;
     std::fs::create_dir_all(&cache).map_err(|error| trying("make", &cache, error))?;
@@ -40,7 +40,7 @@ fn trying(what: &str, path: &Path, source: std::io::Error) -> Error {
     }
 }
 
-/// The cluster that runs in the background, if it does.
+/// The background cluster, if it is running.
 fn running(files: &Files) -> Option<State> {
     let state = State::read(&files.state).ok()?;
     process::is_running(state.owner, "asya-cluster").then_some(state)

@@ -92,7 +92,7 @@ async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
         "--timeout=120s",
     ];
     cluster.kubectl(&wait).await?;
-    // The watch prints what the wait has seen.
+    // Let the watch print what the wait has already seen.
     tokio::time::sleep(Duration::from_millis(300)).await;
     watch.kill().await;
     say(started, "Running. Its pods and its queue:");
@@ -120,7 +120,7 @@ async fn show_actor(cluster: &RunningCluster, started: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Pods of a workload that is somebody else's come back with the sidecar.
+/// Shows that the pods of a user's own Deployment are replaced with pods that have the sidecar.
 async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> {
     let kubectl = async |args: &[&str]| {
         let args = [&["--namespace", NAMESPACE], args].concat();
@@ -170,7 +170,7 @@ async fn show_binding(cluster: &RunningCluster, started: Instant) -> Result<()> 
     Ok(())
 }
 
-/// Shows a manifest and answers the path of a file with it.
+/// Prints a manifest, writes it to a file and returns the path.
 pub(crate) fn manifest(
     cluster: &RunningCluster,
     started: Instant,

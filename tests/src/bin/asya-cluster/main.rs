@@ -43,7 +43,8 @@ enum Command {
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
-    /// Run a command in a box of namespaces, where a cluster can have a real node; say why not where that is impossible.
+    /// Run a command in a box of namespaces, where a cluster can have a real node; say why not where that is
+    /// impossible.
     Real {
         /// The command, such as `asya-cluster run --real -- COMMAND`.
         #[arg(last = true, required = true)]
@@ -96,7 +97,7 @@ impl With {
         }
     }
 
-    /// Starts a cluster, and the operator by these values.
+    /// Starts a cluster, and the operator with these values.
     async fn start(self, values: Value) -> Result<RunningCluster> {
         self.build().await?;
         let mut cluster = RunningCluster::start(self.options()).await?;
@@ -109,8 +110,7 @@ impl With {
         Ok(cluster)
     }
 
-    /// Builds everything in the foreground, where progress is seen, after a
-    /// look at what nothing here builds.
+    /// Builds everything in the foreground, where progress is visible. Checks first for what cannot be built here.
     async fn build(self) -> Result<()> {
         if !self.no_operator {
             asya_tests::operator::bin_folder()?;
@@ -169,7 +169,7 @@ async fn build_parts(names: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells how to reach a cluster.
+/// Prints how to reach a cluster.
 fn print_addresses(cluster: &Cluster) {
     let State {
         kubeconfig,

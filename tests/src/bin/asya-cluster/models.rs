@@ -1,4 +1,4 @@
-//! The part of the demonstration with models that other systems serve.
+//! The part of the demo in which other systems serve models.
 
 use std::time::Instant;
 
@@ -12,10 +12,11 @@ use crate::demo::{CONTAINERS, NAMESPACE, manifest, say};
 
 const WORKSPACE_AND_ACTOR: &str = include_str!("workspace.yaml");
 const SERVICE_AND_ACTOR: &str = include_str!("inference-service.yaml");
-/// Messages that make three pods: one for each 5.
+/// Enough messages for three pods, at 5 messages per pod.
 const MESSAGES: usize = 12;
 
-/// A Workspace of KAITO's and an `InferenceService` of KServe's get the sidecar; the second follows its queue.
+/// Shows that a KAITO Workspace and a KServe `InferenceService` get the sidecar, and that the second scales with its
+/// queue.
 pub(crate) async fn show(cluster: &RunningCluster, started: Instant) -> Result<()> {
     let kubectl = async |args: &[&str]| {
         let args = [&["--namespace", NAMESPACE], args].concat();

@@ -10,7 +10,7 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     if let Some(reason) = real::impossible().await {
         return Ok(skip(&reason));
     }
-    // In the box there is no network to fetch anything from.
+    // The box has no network, so everything is built before entering it.
     let parts = [
         Part::ControlPlane,
         Part::Tools,
@@ -27,14 +27,14 @@ pub(crate) async fn real(command: &[String]) -> Result<ExitCode> {
     if let Some(reason) = real::insufficient().await {
         return Ok(skip(&reason));
     }
-    // It takes this process's place, and so the signals that are meant for it.
+    // Replaces this process, so that the command receives its signals.
     let error = std::process::Command::new(real::box_script())
         .args(command)
         .exec();
     Err(Error::other(error))
 }
 
-/// Neither passed nor failed.
+/// Reports a skip as success, with the reason.
 fn skip(reason: &str) -> ExitCode {
     println!("skipped: {reason}");
     ExitCode::SUCCESS

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::With;
 
 pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
-    // Scenarios of bad actors have fake pods.
+    // Scenarios of bad actors run on fake pods.
     let values = if with.real {
         json!({})
     } else {
@@ -44,7 +44,7 @@ pub(crate) async fn run(with: With, command: &[String]) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
-/// Where tests of the brokers' clients, which need no Kubernetes, find the brokers.
+/// Broker addresses for the tests of the broker clients, which need no Kubernetes.
 fn brokers(state: &State) -> Vec<(&'static str, String)> {
     let rabbitmq = state.rabbitmq.iter().flat_map(|rabbitmq| {
         let at = |port| format!("{}:{port}", rabbitmq.host);
@@ -61,7 +61,7 @@ fn brokers(state: &State) -> Vec<(&'static str, String)> {
     rabbitmq.chain(sqs).collect()
 }
 
-/// As a shell would tell it.
+/// The exit code as a shell would report it.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| Some(128 + status.signal()?));
     ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))

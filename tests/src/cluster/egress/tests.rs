@@ -10,8 +10,7 @@ use tokio::sync::watch;
 use super::{Backend, listen, set_route};
 use crate::process::Folder;
 
-/// A process behind a Service: it says its name to whoever connects, and
-/// answers readiness on another port.
+/// A process behind a Service: it sends its name on every connection, and serves readiness on another port.
 async fn backend(name: &'static str, ready: StatusCode) -> Backend {
     let main = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let health = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -41,7 +40,7 @@ async fn connect(folder: &Path, target: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_service_leads_to_the_process_that_is_ready() {
+async fn service_routes_to_the_ready_backend() {
     let folder = Folder::create("egress").unwrap();
     let (_client, client) = watch::channel(None);
     let _egress = listen(&folder, client, false).unwrap();
@@ -58,7 +57,7 @@ async fn a_service_leads_to_the_process_that_is_ready() {
 }
 
 #[tokio::test]
-async fn a_service_without_a_ready_process_is_unavailable() {
+async fn service_without_ready_backend_is_unavailable() {
     let folder = Folder::create("egress").unwrap();
     let (_client, client) = watch::channel(None);
     let _egress = listen(&folder, client, false).unwrap();

@@ -1,7 +1,7 @@
 use super::{Listening, on_loopback};
 
 #[test]
-fn every_listener_moves_to_a_loopback_port_of_its_own() {
+fn each_listener_gets_its_own_loopback_port() {
     let mut listening = Listening::new();
     let metrics = on_loopback("--metrics-bind-address=:8080", &mut listening).unwrap();
     let health = on_loopback("--health-probe-bind-address=0.0.0.0:8081", &mut listening).unwrap();
@@ -18,7 +18,7 @@ fn every_listener_moves_to_a_loopback_port_of_its_own() {
 }
 
 #[test]
-fn a_listener_that_is_off_and_other_flags_stay() {
+fn disabled_listeners_and_other_flags_are_kept() {
     let mut listening = Listening::new();
     for word in ["--metrics-bind-address=0", "--leader-elect=true", "run"] {
         assert_eq!(on_loopback(word, &mut listening).unwrap(), word);

@@ -3,7 +3,7 @@ use serde_json::Value;
 use super::OWN;
 
 #[test]
-fn each_crd_of_ours_is_named_as_its_file() {
+fn each_crd_matches_its_file_name() {
     for (name, text) in OWN {
         let crd: Value = serde_saphyr::from_str(text).unwrap();
         let (spec, own) = (&crd["spec"], &crd["metadata"]["name"]);

@@ -7,7 +7,7 @@ fn pod(containers: &Value) -> Value {
 }
 
 #[test]
-fn patch_of_three_keeps_what_others_added_and_removes_what_was_dropped() {
+fn three_way_patch_keeps_additions_of_others_and_removes_dropped_fields() {
     let last = pod(&json!([{"name": "a", "image": "a:1", "env": [{"name": "OLD", "value": "1"}]}]));
     let wanted = pod(&json!([{"name": "a", "image": "a:2"}]));
     let live = pod(&json!([
@@ -22,13 +22,13 @@ fn patch_of_three_keeps_what_others_added_and_removes_what_was_dropped() {
 }
 
 #[test]
-fn patch_of_two_deletes_foreign_items_of_lists_by_their_key() {
+fn two_way_patch_deletes_foreign_list_items_by_key() {
     let live = pod(&json!([{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]));
     let wanted = pod(&json!([{"name": "a", "image": "a:1"}]));
     let deleted = json!([{"$patch": "delete", "name": "b"}]);
     assert_eq!(two_way(&live, &wanted), Some(pod(&deleted)));
     assert_eq!(two_way(&wanted, &wanted), None);
-    // Lists without a key are taken as a whole.
+    // Lists without a merge key are replaced as a whole.
     let (live, wanted) = (json!({"args": ["a", "b"]}), json!({"args": ["a"]}));
     assert_eq!(two_way(&live, &wanted), Some(wanted));
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use super::Folder;
 
 #[test]
-fn folders_that_are_made_at_once_are_distinct_and_stay() {
+fn concurrently_created_folders_are_distinct_and_kept() {
     let threads: Vec<_> = (0..8)
         .map(|_| std::thread::spawn(|| Folder::create("folders").unwrap()))
         .collect();

@@ -1,7 +1,7 @@
 use super::parse;
 
 #[test]
-fn a_line_tells_who_called_what() {
+fn log_line_is_parsed() {
     let line = r#"127.0.0.1 - asya [21/Nov/2026:08:00:01 +0000] "PUT /api/queues/%2F/asya-a HTTP/1.1" 201 0 "" "curl""#;
     let call = parse(line).unwrap();
     assert_eq!(

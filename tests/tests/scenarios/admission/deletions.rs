@@ -1,4 +1,4 @@
-//! Deletions that would take messages with them.
+//! Deletions that would discard messages.
 
 use asya_tests::cluster::{Options, RunningCluster};
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -48,7 +48,7 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
             .await?;
         }
 
-        // As a user sees it.
+        // The message as kubectl shows it.
         let said = eventually("the deletion is refused", WAIT, async || {
             let dry_run = ["delete", "asya", full, "--dry-run=server"];
             match scenario.kubectl(&dry_run).await {
@@ -71,7 +71,7 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
         let found = actors.get(full).await?;
         assert_eq!(found.metadata.deletion_timestamp, None);
 
-        // An empty queue, Drain and the way out.
+        // An empty queue, deletion policy Drain, or a change to Retain: each lets the deletion pass.
         for name in [empty, drains] {
             actors.delete(name, &DeleteParams::default()).await?;
         }
@@ -86,7 +86,7 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
         let left = rabbitmq.messages(&queue, 2 * MESSAGES, true).await?;
         assert_eq!(left.len(), MESSAGES);
 
-        // The API server's own controllers are not asked.
+        // Deletions by the API server's own controllers are not reviewed, so the namespace is not held up.
         let namespaces: Api<Namespace> = Api::all(cluster.client());
         let namespace = scenario.namespace();
         namespaces

@@ -1,4 +1,4 @@
-//! Whoever can reach the webhook's port can neither fill its memory nor keep the API server waiting.
+//! Clients that can reach the webhook's port can neither exhaust its memory nor delay reviews.
 
 mod clients;
 
@@ -29,13 +29,12 @@ const PORT: u16 = 9443;
 const IDLE: usize = 5_000;
 const STREAMS: u32 = 256;
 const BODIES: usize = 40;
-/// For how many pods the attack goes on, at 50 a second.
+/// How many pods are created during the attack, at 50 a second.
 const PODS: usize = 500;
 
 /// ADM-20, ADM-21, ADM-22
 #[tokio::test]
-async fn idle_connections_slow_streams_and_large_bodies_neither_fill_the_webhook_nor_hold_up_reviews()
- {
+async fn flood_neither_exhausts_memory_nor_delays_reviews() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     let operator = Operator::install(&cluster, json!({"webhook": {"replicaCount": 1}}));
@@ -97,7 +96,7 @@ async fn clients(cluster: &RunningCluster, replica: &Instance) -> Result<Clients
     )
 }
 
-/// What the chart allows, in bytes.
+/// The chart's memory limit in bytes.
 async fn memory_limit(cluster: &RunningCluster) -> Result<u64> {
     let deployments = Api::<Deployment>::namespaced(cluster.client(), NAMESPACE);
     let deployment = deployments.get("asya-operator-webhook").await?;
@@ -109,7 +108,7 @@ async fn memory_limit(cluster: &RunningCluster) -> Result<u64> {
     Ok(limit << 20)
 }
 
-/// The most that the process has had in memory since its start, in bytes.
+/// The process's peak resident memory since its start, in bytes.
 fn peak_memory(replica: &Instance) -> Result<u64> {
     let path = format!("/proc/{}/status", replica.process().pid());
     let status = std::fs::read_to_string(path).map_err(Error::other)?;
@@ -119,7 +118,7 @@ fn peak_memory(replica: &Instance) -> Result<u64> {
     Ok(kib << 10)
 }
 
-/// How many reviews of pods the API server has asked for, and how many were answered within a second.
+/// How many pod reviews the API server has requested, and how many took less than a second.
 async fn reviews(scenario: &Scenario) -> Result<(f64, f64)> {
     let metrics = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
     let name = "apiserver_admission_webhook_admission_duration_seconds";

@@ -1,4 +1,4 @@
-//! Reviews go on whatever happens to certificates, replicas, the controller and the configurations.
+//! Reviews succeed throughout changes of certificates, replicas, the controller and the webhook configurations.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,19 @@ use super::{REVIEWS, Stage, WAIT, control, gets_sidecar, pod_of, rotation};
 use crate::binding::{bound_actor, status_is};
 use crate::own_cluster;
 
-/// API servers of a cluster of one learn of a bundle at once.
+/// A single API server picks up a CA bundle at once.
 const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
 const INJECTOR: &str = "asya-operator-injector";
 /// The operator's namespace.
 const HOME: &str = "asya-system";
 /// CFG-9
 const HEALED: Duration = Duration::from_secs(5);
-/// BIND-7
+/// How soon status must follow (BIND-7).
 const TOLD: Duration = Duration::from_secs(2);
 
 /// AVL-3, AVL-6, CERT-2, CERT-3, CERT-4, CFG-9, BIND-7; architecture, section 8
 #[tokio::test]
-async fn no_review_fails_through_rotations_a_rolling_restart_and_the_loss_of_the_leader() {
+async fn rotation_restart_and_leader_loss_fail_no_review() {
     let _turn = own_cluster().await;
     let mut stage = Stage::set(&FLAGS).await.unwrap();
     let _quiet = quiet().await;
@@ -97,7 +97,7 @@ async fn no_review_fails_through_rotations_a_rolling_restart_and_the_loss_of_the
     .await;
 }
 
-/// An actor that binds to a new `StatefulSet`, and injects its pods.
+/// An actor that binds a new `StatefulSet` and injects its pods.
 pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     let name = scenario.name("embed");
     let mut actor = bound_actor(&name, target);
@@ -113,7 +113,7 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
         "spec": {
             "replicas": 1, "serviceName": target,
             "selector": {"matchLabels": labels},
-            // Its first pod never runs.
+            // Unschedulable by design: the first pod never runs.
             "template": {
                 "metadata": {"labels": labels},
                 "spec": {"schedulerName": "nobody", "containers": [container]},
@@ -129,7 +129,7 @@ pub(super) async fn bind(scenario: &Scenario, target: &str) -> Result<String> {
     Ok(name)
 }
 
-/// How many reviews the API server gave up, and went on without.
+/// How many reviews the API server failed open.
 async fn failed_open(scenario: &Scenario) -> Result<f64> {
     let metrics = scenario.kubectl(&["get", "--raw", "/metrics"]).await?;
     let name = "apiserver_admission_webhook_fail_open_count{";
@@ -141,7 +141,8 @@ async fn failed_open(scenario: &Scenario) -> Result<f64> {
         .sum())
 }
 
-/// Deletes the configuration, waits until pods are injected again, and answers how many were not.
+/// Deletes the configuration, waits until pods are injected again, and returns how many were created without the
+/// sidecar.
 async fn without_configuration(stage: &Stage, stream: Stream) -> Result<usize> {
     let injectors: Api<MutatingWebhookConfiguration> = Api::all(stage.cluster.client());
     let deleted = Instant::now();

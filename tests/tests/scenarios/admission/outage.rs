@@ -1,4 +1,4 @@
-//! What goes on while no replica of the webhook answers, and which bindings fail closed then.
+//! While no replica of the webhook answers: what keeps working, and which bindings fail closed.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const INJECTOR: &str = "asya-operator-injector";
 const PROVED: Duration = Duration::from_secs(10);
 /// AVL-4
 const BACK: Duration = Duration::from_secs(10);
-/// A rotation need not wait for API servers of a cluster of one.
+/// A rotation need not wait for more than one API server.
 const FLAGS: [&str; 1] = ["--webhook-ca-spread=2s"];
 
 /// AVL-4, CFG-8, BIND-7
@@ -91,7 +91,7 @@ fn missed(status: &Value) -> Value {
     json!([reason["count"], reason["reason"]])
 }
 
-/// The failure policy of the only entry of a required binding.
+/// The failure policy of a required binding's entry; there is only one.
 async fn policy(scenario: &Scenario) -> Result<Option<String>, kube::Error> {
     let injectors: Api<MutatingWebhookConfiguration> = Api::all(scenario.client());
     let entries = injectors.get(INJECTOR).await?.webhooks;
@@ -132,7 +132,7 @@ async fn only_required_pods_are_refused(scenario: &Scenario) -> Result<()> {
         })
         .await?;
     }
-    // A rule of the webhook's, which nobody enforces now.
+    // Breaks a rule that only the webhook enforces, so it is admitted now.
     let mut actor = minimal_actor(&scenario.name("bad"));
     actor["spec"]["workload"]["template"]["spec"]["containers"][0]["command"] = json!(["sh"]);
     scenario.apply(&actor).await?;
@@ -149,7 +149,7 @@ async fn only_required_pods_are_refused(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// After a restart, a CA and a failure.
+/// The probe is repeated after a restart, a new CA and a failure.
 async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario) -> Result<()> {
     let audit = stage.cluster.audit();
     let user = stage.operator.user();

@@ -42,7 +42,7 @@ fn deployment(name: &str, host_network: bool) -> Value {
     })
 }
 
-/// Waits until the pods of a Deployment are `number`, and each is as `wanted`.
+/// Waits until a Deployment has `number` pods that all satisfy `wanted`.
 async fn pods_are(
     scenario: &Scenario,
     app: &str,
@@ -71,7 +71,7 @@ fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
         .map(String::as_str)
 }
 
-/// Waits for an Event of this reason about an object of this kind.
+/// Waits for an Event with this reason about an object of this kind.
 async fn told(scenario: &Scenario, reason: &str, kind: &str) -> Result<()> {
     let selector = format!("--field-selector=reason={reason},involvedObject.kind={kind}");
     eventually(
@@ -90,7 +90,7 @@ async fn told(scenario: &Scenario, reason: &str, kind: &str) -> Result<()> {
 
 /// INJ-1, INJ-10, OBS-2, ADM-4
 #[tokio::test]
-async fn pods_of_a_bound_deployment_start_with_the_sidecar_and_others_as_they_are() {
+async fn only_pods_of_bound_deployments_are_injected() {
     let _turn = own_cluster().await;
     let stage = Stage::set(&[]).await.unwrap();
     Scenario::run_on(
@@ -108,7 +108,7 @@ async fn pods_of_a_bound_deployment_start_with_the_sidecar_and_others_as_they_ar
             }
             let dry = ["reason=\"Injected\"", "dry_run=\"true\""];
             assert!(stage.webhook.metric(REVIEWS, &dry).await? >= 2.0);
-            // Nobody is told of a dry run: the first Events are those of the real pods.
+            // A dry run emits no Event: the first ones are those of the real pods.
             let events = scenario.kubectl(&["get", "events"]).await?;
             assert!(!events.contains("Injected"), "{events}");
 
@@ -154,7 +154,7 @@ async fn are_told(scenario: &Scenario) -> Result<()> {
     ] {
         told(scenario, reason, kind).await?;
     }
-    // Who asks kubectl about the ReplicaSet is shown it.
+    // The Event is listed for the ReplicaSet, too.
     let sets = scenario.api::<ReplicaSet>();
     let of_model = ListParams::default().labels("app=model");
     let model = sets.list(&of_model).await?.items.into_iter().next();

@@ -1,4 +1,4 @@
-//! Actors that break rules.
+//! Actors that break validation rules.
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
@@ -16,7 +16,7 @@ fn object(value: Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
 }
 
-/// What the API server says to a write that it refuses.
+/// The API server's response to a write that it refuses.
 fn refusal<T>(answer: kube::Result<T>) -> kube::core::Status {
     match answer {
         Err(kube::Error::Api(status)) => *status,
@@ -36,7 +36,7 @@ fn bad_actor(name: &str) -> Value {
 
 /// VAC-1, VAC-3, VAC-4, VAC-8, ADM-1, ADM-5, ADM-6, AVL-4, FW-21
 #[tokio::test]
-async fn webhook_refuses_a_bad_actor_with_all_errors_and_never_holds_up_its_end() {
+async fn invalid_actor_is_refused_with_all_errors_and_stays_deletable() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "admission", async |scenario| {
@@ -44,7 +44,7 @@ async fn webhook_refuses_a_bad_actor_with_all_errors_and_never_holds_up_its_end(
         let _controller = operator.start("controller").await?;
         let actors = scenario.actors();
         let name = scenario.name("bad");
-        // No replica answers yet, which holds up nobody.
+        // No replica is up yet: the write must succeed.
         let mut stored = bad_actor(&name);
         stored["metadata"]["finalizers"] = json!(["example.com/held"]);
         actors
@@ -62,7 +62,7 @@ async fn webhook_refuses_a_bad_actor_with_all_errors_and_never_holds_up_its_end(
     .await;
 }
 
-/// `stored` is a bad actor that is older than the webhook.
+/// `stored` names an invalid actor that predates the webhook.
 async fn refuses(scenario: &Scenario, webhook: &Webhook, stored: &str) -> Result<()> {
     let actors = scenario.actors();
     let other = scenario.name("other");
@@ -89,7 +89,7 @@ async fn refuses(scenario: &Scenario, webhook: &Webhook, stored: &str) -> Result
     let good = object(minimal_actor(&other));
     actors.create(&PostParams::default(), &good).await?;
 
-    // Also where nothing but an annotation changes.
+    // An update that only changes an annotation is validated, too.
     for annotation in ["asya.sh/reconcile", "asya.sh/paused"] {
         let misspelt = json!({"metadata": {"annotations": {annotation: "Nonsense"}}});
         let change = Patch::Merge(misspelt);
@@ -98,7 +98,7 @@ async fn refuses(scenario: &Scenario, webhook: &Webhook, stored: &str) -> Result
         assert!(text.contains("unknown value"), "{text}");
     }
 
-    // What is stored can be labelled, paused and deleted, whatever its spec.
+    // A stored actor can be labelled, paused and deleted, however invalid its spec is.
     let merge = async |changes: Value| {
         let changes = Patch::Merge(changes);
         actors

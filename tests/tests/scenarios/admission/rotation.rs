@@ -1,4 +1,4 @@
-//! A rotation of the webhook's CA, brought about from outside.
+//! A rotation of the webhook's CA, forced from outside.
 
 use asya_certs::bundle::Bundle;
 use asya_certs::data::AUTHORITY_KEY;
@@ -14,7 +14,7 @@ use super::WAIT;
 
 const SECRET: &str = "asya-operator-webhook-tls";
 
-/// Brings about a new CA, and waits until it signs what is served.
+/// Forces a new CA, and waits until it has signed the serving certificate.
 pub(super) async fn of(operator: &Operator) -> Result<()> {
     let secrets: Api<TlsSecret> =
         Api::namespaced(operator.cluster().client(), operator.namespace());
@@ -35,7 +35,7 @@ pub(super) async fn of(operator: &Operator) -> Result<()> {
             .ok()
     };
     let before = signer(&secret.bundle());
-    // Who lost the key of its CA needs another.
+    // Without its key a CA cannot sign, so it is replaced.
     secret.data.set(AUTHORITY_KEY, "lost");
     secrets
         .replace(SECRET, &PostParams::default(), &secret)

@@ -1,4 +1,4 @@
-//! Pods that are created one after the other, whatever else happens.
+//! Pods created continuously while other things change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,12 +16,12 @@ use tokio::task::JoinHandle;
 
 /// 50 pods a second.
 const PACE: Duration = Duration::from_millis(20);
-/// The number of the first one.
+/// Number of the first pod.
 const FIRST: usize = 1000;
-/// Creations under way at a time.
+/// Most creations in flight.
 const AT_ONCE: usize = 100;
 
-/// One pod.
+/// A pod that was created or refused.
 #[derive(Clone, Debug)]
 pub(super) struct Made {
     pub(super) sent: Instant,
@@ -30,7 +30,7 @@ pub(super) struct Made {
     pub(super) injected: Result<bool, String>,
 }
 
-/// Creates pods of a `StatefulSet` until it is dropped.
+/// Creates pods of a `StatefulSet` until dropped.
 pub(super) struct Stream {
     made: Arc<Mutex<Vec<Made>>>,
     task: JoinHandle<()>,
@@ -43,7 +43,7 @@ impl Drop for Stream {
 }
 
 impl Stream {
-    /// Of a `StatefulSet` whose first pod never runs: its controller gets no further, and lets later ones be.
+    /// The first pod of `owner` never runs, so that its controller creates no more and leaves these pods alone.
     pub(super) async fn start(scenario: &Scenario, owner: &str) -> Result<Self> {
         let sets = scenario.api::<StatefulSet>();
         let uid = sets.get(owner).await?.metadata.uid;
@@ -69,12 +69,12 @@ impl Stream {
         Ok(Self { made, task })
     }
 
-    /// All so far.
+    /// Pods so far.
     pub(super) fn made(&self) -> Vec<Made> {
         lock(&self.made).clone()
     }
 
-    /// Waits until so many more were created.
+    /// Waits until this many more pods were created.
     pub(super) async fn goes_on(&self, more: usize) -> Result<()> {
         let before = lock(&self.made).len();
         eventually("pods are created", Duration::from_secs(30), async || {
@@ -84,7 +84,7 @@ impl Stream {
         .await
     }
 
-    /// Ends it, and waits for those under way.
+    /// Stops, and waits for the creations in flight.
     pub(super) async fn end(self) -> Result<Vec<Made>> {
         self.task.abort();
         eventually(
@@ -131,7 +131,7 @@ fn lock(made: &Mutex<Vec<Made>>) -> MutexGuard<'_, Vec<Made>> {
     made.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Fails when one was refused or came back without the sidecar.
+/// Fails if a pod was refused or lacks the sidecar.
 pub(super) fn all_injected(made: &[Made]) -> Result<()> {
     let bad: Vec<_> = made.iter().filter(|it| it.injected != Ok(true)).collect();
     if bad.is_empty() {

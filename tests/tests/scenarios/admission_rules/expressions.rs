@@ -1,4 +1,4 @@
-//! The expressions of the webhook configurations, evaluated by the API server on odd pods.
+//! The match conditions of the webhook configurations, evaluated by the API server on odd pods.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 use super::SOON;
 
 const PODS: usize = 10_000;
-/// The API server's count of expressions that failed.
+/// The API server's count of match conditions that failed to evaluate.
 const ERRORS: &str = "apiserver_admission_match_condition_evaluation_errors_total";
-/// And of conditions that kept a webhook from being called.
+/// The API server's count of match conditions that kept a webhook from being called.
 const EXCLUSIONS: &str = "apiserver_admission_match_condition_exclusions_total";
 
-/// Bindings that use every kind of condition.
+/// Bindings that together use every kind of match condition.
 fn bindings(namespace: &str) -> Vec<Binding> {
     let kind = |group, kind| GroupKind { group, kind };
     let rules = [
@@ -62,7 +62,8 @@ fn bindings(namespace: &str) -> Vec<Binding> {
         .collect()
 }
 
-/// Ours, failing closed, and calling nobody: a last condition is never so. An error before it is counted all the same.
+/// Our configuration with failure policy Fail, which never calls the webhook: its last match condition is always false.
+/// An expression that fails before that is still counted.
 fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
     let settings = Settings {
         release: name.to_owned(),
@@ -90,7 +91,7 @@ fn configuration(namespace: &str, name: &str) -> MutatingWebhookConfiguration {
     object
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -106,7 +107,7 @@ impl Dice {
         all[self.roll(all.len())].clone()
     }
 
-    /// An object with some of these keys, each with one of its values.
+    /// An object with a random subset of these keys, each with one of its values.
     fn object(&mut self, keys: &[(&str, &[Value])]) -> Value {
         let mut object = json!({});
         for (key, values) in keys {
@@ -184,7 +185,7 @@ impl Dice {
     }
 }
 
-/// The sum of a metric of the API server over our entries.
+/// The sum of an API server metric over our entries.
 async fn metric(client: &Client, name: &str) -> Result<f64> {
     let request = http::Request::get("/metrics")
         .body(Vec::new())
@@ -198,7 +199,8 @@ async fn metric(client: &Client, name: &str) -> Result<f64> {
         .sum())
 }
 
-/// A pod as the API server would make it; whether it is refused as invalid does not matter here.
+/// Dry-runs the creation of a pod, so that the API server evaluates the expressions; whether the pod is refused as
+/// invalid does not matter here.
 async fn create(client: &Client, namespace: &str, pod: &Value) -> Result<()> {
     let path = format!("/api/v1/namespaces/{namespace}/pods?dryRun=All");
     let request = http::Request::post(path)

@@ -1,4 +1,4 @@
-//! Others that write to the webhook configurations and do not stop.
+//! Other controllers that keep writing to the webhook configurations.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use super::{SOON, Stage, VALIDATOR};
 use crate::own_cluster;
 use crate::steady::Writes;
 
-/// How long they fight: long enough that a restoration a second would be told from one that slows down.
+/// How long the contention lasts: long enough to tell one restoration a second from backoff.
 const FIGHT: Duration = Duration::from_secs(45);
 
 /// CFG-9, ADM-24
 #[tokio::test]
-async fn added_terms_stay_and_a_rival_that_takes_everything_back_is_answered_less_and_less_often() {
+async fn added_terms_are_kept_and_contention_backs_off() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "rivals", async |_| {
@@ -48,7 +48,7 @@ async fn added_terms_stay_and_a_rival_that_takes_everything_back_is_answered_les
             Ok(all.len())
         };
 
-        // As AKS' admissions enforcer does.
+        // As the AKS admissions enforcer does.
         let mark = writes.audit.mark().await?;
         let terms = json!([
             {"key": "control-plane", "operator": "DoesNotExist"},
@@ -60,7 +60,7 @@ async fn added_terms_stay_and_a_rival_that_takes_everything_back_is_answered_les
             &json!({"matchExpressions": terms}),
         )
         .await?;
-        // Something else is restored at once, so the terms have been seen by then.
+        // Other edits are reverted at once, so once this one is, the added terms have been observed, too.
         edit(&validators, "timeoutSeconds", &json!(9)).await?;
         eventually("an edit is undone", SOON, async || {
             let entry = entry(&validators).await?;
@@ -92,13 +92,12 @@ async fn added_terms_stay_and_a_rival_that_takes_everything_back_is_answered_les
     .await;
 }
 
-/// The validator's only entry.
 async fn entry(validators: &Api<ValidatingWebhookConfiguration>) -> Result<Value, kube::Error> {
     let found = json!(validators.get(VALIDATOR).await?);
     Ok(found["webhooks"][0].clone())
 }
 
-/// Changes a field of it, as another.
+/// Changes a field of the validator's entry as another field manager.
 async fn edit(
     validators: &Api<ValidatingWebhookConfiguration>,
     field: &str,

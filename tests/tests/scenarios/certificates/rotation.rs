@@ -1,4 +1,4 @@
-//! Rotations in seconds, seen by a client that trusts what the webhook configurations would say.
+//! Rotations within seconds, observed by a client that trusts the bundle in the webhook configurations.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::{SOON, Stage, names};
 
-/// Lives that end while a test waits.
+/// Validities short enough to expire during a test.
 const SHORT: [&str; 3] = [
     "--webhook-certificate-life=8s",
     "--webhook-ca-life=24s",
     "--webhook-certificate-check=100ms",
 ];
-/// So many must be trusted that were not before.
+/// How many new CAs must become trusted.
 const CAS: usize = 3;
-/// A client like an API server with 50 reviews a second.
+/// The pace of an API server with 50 reviews a second.
 const PACE: Duration = Duration::from_millis(20);
-/// An API server learns of a bundle so late at most; they get two seconds.
+/// The most by which an API server lags behind the bundle; it is given two seconds.
 const LATE: Duration = Duration::from_millis(500);
 
-/// CERT-3, CERT-4, CERT-5, CERT-7: every handshake succeeds while the Secret is lost, and CAs and leaves come and go.
+/// CERT-3, CERT-4, CERT-5, CERT-7: every handshake succeeds while the Secret is lost and CAs and leaves are rotated.
 pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
     let port = serve(stage.replica.clone()).await?;
     let name = names(stage.operator.namespace()).swap_remove(0);
     let mut bundle = Bundle::read(stage).await?;
     let before: BTreeSet<_> = bundle.fingerprints.iter().copied().collect();
-    // Certificates of a year are not followed by such of seconds.
+    // Start without certificates: those valid for a year would not be rotated within seconds.
     stage
         .secrets
         .delete(super::SECRET, &DeleteParams::default())
@@ -76,7 +76,7 @@ pub(super) async fn reaches_every_handshake(stage: &Stage) -> Result<()> {
     stage.nothing_leaked(&[&instance]).await
 }
 
-/// Waits until the configurations trust what the Secret holds, and the replicas are told so.
+/// Waits until the configurations trust the Secret's CAs, and the replicas have been informed.
 pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
     eventually("every caBundle is the Secret's", SOON, async || {
         let held = stage.secret().await?.bundle().authorities;
@@ -93,7 +93,7 @@ pub(super) async fn is_applied(stage: &Stage) -> Result<()> {
     .await
 }
 
-/// What an API server trusts.
+/// The CAs that an API server trusts.
 struct Bundle {
     roots: Vec<CertificateDer<'static>>,
     fingerprints: Vec<Fingerprint>,
@@ -117,7 +117,7 @@ impl Bundle {
     }
 }
 
-/// What replicas are told of it.
+/// The fingerprints that the controller publishes to the replicas.
 async fn told(stage: &Stage) -> Result<Trusted> {
     let (client, namespace) = (stage.cluster.client(), stage.operator.namespace());
     let maps = Api::<ConfigMap>::namespaced(client, namespace);
@@ -126,7 +126,7 @@ async fn told(stage: &Stage) -> Result<Trusted> {
     Ok(Trusted::read(facts.trusted.iter().map(String::as_str)))
 }
 
-/// A webhook that accepts connections and says nothing.
+/// A webhook that accepts connections and never responds.
 async fn serve(certificates: Certificates) -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
@@ -142,7 +142,7 @@ async fn serve(certificates: Certificates) -> Result<u16> {
     Ok(port)
 }
 
-/// Connects as an API server does, and tells by which leaf.
+/// Connects as an API server does, and returns the leaf that was served.
 async fn handshake(
     port: u16,
     name: &str,

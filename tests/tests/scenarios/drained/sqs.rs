@@ -1,4 +1,4 @@
-//! The same at SQS, which counts messages only about right.
+//! The same on SQS, whose message counts are approximate.
 
 use asya_tests::scenario::Scenario;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -9,7 +9,7 @@ use crate::binding::{condition, status_is};
 
 /// QUE-40, QUE-42
 #[tokio::test]
-async fn actors_at_sqs_go_when_no_message_was_counted_twice() {
+async fn sqs_actors_are_deleted_after_two_empty_counts() {
     Scenario::run_patiently("drainsqs", async |scenario| {
         let sqs = scenario.cluster().sqs()?;
         let policies = ["Drain", "DeleteIfEmpty"];
@@ -27,7 +27,7 @@ async fn actors_at_sqs_go_when_no_message_was_counted_twice() {
         for (name, reason) in names.iter().zip(["QueueDraining", "QueueNotEmpty"]) {
             waits(scenario, name, reason).await?;
         }
-        // What a pod works on is not done yet.
+        // A message in flight is not processed yet.
         let draining = format!("asya-{}", names[0]);
         assert_eq!(sqs.receive_all(&draining).await?.len(), MESSAGES);
         let text = format!("{MESSAGES} messages (0 waiting, {MESSAGES} unacknowledged)");

@@ -1,4 +1,4 @@
-//! SIM-7, SIM-8
+//! The simulators of Argo CD and of a controller that reverts annotations (SIM-7, SIM-8).
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub(super) fn manifest(name: &str, replicas: Option<i64>) -> Value {
 
 /// SIM-7
 #[tokio::test]
-async fn argo_takes_back_what_its_manifest_says_and_no_more() {
+async fn argo_reverts_only_what_its_manifest_sets() {
     Scenario::run("sim-argo", async |scenario| {
         for (name, replicas, gone) in [("without", None, &[][..]), ("with", Some(2), &["replicas"])]
         {
@@ -67,7 +67,7 @@ async fn argo_takes_back_what_its_manifest_says_and_no_more() {
 
 /// SIM-7
 #[tokio::test]
-async fn argo_that_replaces_leaves_nothing_of_others() {
+async fn argo_with_replace_removes_all_foreign_entries() {
     Scenario::run("sim-argo-replace", async |scenario| {
         let manifest = manifest("model", Some(2));
         let owner = Owner::start(scenario, Argo::new(manifest, Sync::Replace));
@@ -82,7 +82,7 @@ async fn argo_that_replaces_leaves_nothing_of_others() {
 
 /// SIM-8
 #[tokio::test]
-async fn reverter_removes_annotations_that_it_does_not_know_from_templates() {
+async fn reverter_removes_unknown_annotations_from_templates() {
     Scenario::run("sim-reverter", async |scenario| {
         let hand = somebody(scenario);
         hand.create(DEPLOYMENT, &manifest("model", None)).await?;

@@ -1,4 +1,4 @@
-//! CONF-10: owner and operator live beside each other, with strategy Pod and without scaling.
+//! CONF-10: owner and operator coexist, with strategy Pod and without scaling.
 
 mod claimed;
 mod restart;
@@ -22,11 +22,11 @@ use super::argo::manifest;
 use super::{SOON, edit, somebody};
 use crate::binding::{condition, status_is};
 
-/// How often an owner looks.
+/// How often an owner reconciles.
 const ROUNDS: usize = 200;
-/// So often a pod is replaced meanwhile.
+/// How often a pod is replaced meanwhile.
 const REPLACED: usize = 4;
-/// Five tries, with the waits between them.
+/// Five attempts, and the backoff between them.
 pub(super) const GIVEN_UP: Duration = Duration::from_mins(2);
 
 /// A target with an owner, and an actor that binds it.
@@ -41,7 +41,7 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Binds a target, and has all its pods anew.
+    /// Binds a target, and replaces all its pods.
     async fn set(
         scenario: &'a Scenario,
         target: (Kind, &str),
@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// Has all pods anew.
+    /// Replaces all pods.
     async fn anew(&self) -> Result<()> {
         for pod in self.of_target().await? {
             self.hand.delete(Kind::POD, &pod).await?;
@@ -104,12 +104,12 @@ impl<'a> Stage<'a> {
     /// Pods of the target that are not being deleted.
     async fn of_target(&self) -> Result<Vec<Value>> {
         let mut pods = self.hand.list(Kind::POD).await?;
-        // A head of Ray is none.
+        // The head of a Ray cluster is not among them.
         pods.retain(|pod| pod["metadata"]["labels"]["ray.io/node-type"] != "head");
         Ok(pods)
     }
 
-    /// Waits until a further pod of the target would have the sidecar; it is only tried.
+    /// Waits until a dry run of another pod of the target gets the sidecar.
     async fn injects(&self) -> Result<()> {
         let dry_run = PostParams {
             dry_run: true,
@@ -137,7 +137,7 @@ impl<'a> Stage<'a> {
         .await
     }
 
-    /// Waits until all pods are there and have the sidecar, and status tells so.
+    /// Waits until all pods exist with the sidecar, and status reports so.
     async fn all_injected(&self) -> Result<Value> {
         let all =
             json!({"matched": self.pods, "injected": self.pods, "notInjected": 0, "outdated": 0});
@@ -160,7 +160,7 @@ impl<'a> Stage<'a> {
         Ok(status)
     }
 
-    /// The same, once a pod has gone.
+    /// The same, after deleting a pod.
     async fn next_is_injected(&self) -> Result<()> {
         if let Some(pod) = self.of_target().await?.first() {
             self.hand.delete(Kind::POD, pod).await?;
@@ -168,7 +168,7 @@ impl<'a> Stage<'a> {
         self.all_injected().await.map(drop)
     }
 
-    /// The owner looks again and again, while pods go and, by `change`, come by another template.
+    /// The owner reconciles repeatedly while pods are deleted and `change` rolls out another template.
     async fn stands(&self, owner: &Owner, change: impl AsyncFn() -> Result<()>) -> Result<()> {
         for turn in 0..REPLACED {
             if turn == REPLACED / 2 {
@@ -186,7 +186,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Nothing in the pod specs of the workload is ours.
+    /// Nothing in the workload's pod spec is ours.
     async fn pod_spec_is_not_ours(&self) -> Result<()> {
         let (kind, name) = &self.workload;
         let live = self.hand.get(*kind, name).await?.unwrap_or_default();
@@ -208,13 +208,13 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// How often we wrote on the target or its workload.
+    /// How often we wrote to the target or its workload.
     async fn writes_of_ours(&self) -> Result<usize> {
         let user = self.scenario.cluster().operator_user()?;
         self.writes_by(&user).await
     }
 
-    /// How often this user did.
+    /// How often this user wrote to them.
     async fn writes_by(&self, user: &str) -> Result<usize> {
         let cluster = self.scenario.cluster();
         let namespace = self.scenario.namespace();
@@ -236,7 +236,7 @@ fn has_sidecar(spec: &Value) -> bool {
 
 /// CONF-10, SIM-7
 #[tokio::test]
-async fn argo_and_operator_live_beside_each_other() {
+async fn argo_and_operator_coexist() {
     Scenario::run("beside-argo", async |scenario| {
         let manifest = manifest("model", Some(2));
         let owner = Owner::start(scenario, Argo::new(manifest, Sync::Apply));
@@ -246,21 +246,21 @@ async fn argo_and_operator_live_beside_each_other() {
         let other = json!({"spec": {"template": {"metadata": {"annotations": {"team": "b"}}}}});
         let change = async || edit(scenario, Kind::DEPLOYMENT, "model", &other).await;
         stage.stands(&owner, change).await?;
-        // To make it, and to take somebody's change back.
+        // One to create it, one to revert the user's change.
         assert_eq!(owner.changes(Kind::DEPLOYMENT), 2);
         Ok(())
     })
     .await;
 }
 
-/// A manifest of which only those pods are ready that a scenario makes so: no rollout gets anywhere, and old pods stay.
+/// A manifest whose pods become ready only when the scenario makes them: rollouts do not progress, and old pods stay.
 fn slow() -> Value {
     let mut manifest = manifest("model", Some(2));
     manifest["spec"]["template"]["metadata"]["labels"]["kwok.test/mode"] = json!("hold");
     manifest
 }
 
-/// Makes the pods ready that there are now.
+/// Makes the current pods ready.
 async fn settle(scenario: &Scenario) -> Result<()> {
     let hand = somebody(scenario);
     let pods = eventually("both pods have a node", SOON, async || {
@@ -283,13 +283,13 @@ async fn settle(scenario: &Scenario) -> Result<()> {
     .await
 }
 
-/// The only conflict that status tells.
+/// The only conflict in status.
 pub(super) fn conflict(status: &Value) -> &Value {
     assert!(status["conflicts"][1].is_null(), "{status}");
     &status["conflicts"][0]
 }
 
-/// Where an owner takes back whatever we write, it is tried five times, and new pods have the sidecar all the same.
+/// Where an owner reverts every write of ours, we make five attempts, and new pods have the sidecar all the same.
 async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> {
     let workload = (Kind::DEPLOYMENT, "model".to_owned());
     let stage = Stage::bind(scenario, (Kind::DEPLOYMENT, "model"), workload, 2).await?;
@@ -309,11 +309,11 @@ async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> 
     let text = status["conditions"].to_string();
     let told = format!("Deployment/model: {field} was lost 5 times to {rival}; ");
     assert!(text.contains(&told), "{text}");
-    // And whose it is.
+    // Five attempts, and one write of who binds the target.
     assert_eq!(stage.writes_of_ours().await?, 5 + 1);
     scenario.event("BindingConflict", SOON).await?;
 
-    // Nobody misses the annotation any more.
+    // Once all pods have been replaced, the annotation is not needed.
     stage.anew().await?;
     for _ in 0..REPLACED {
         owner.rounds(ROUNDS / REPLACED).await?;
@@ -332,7 +332,7 @@ async fn against(scenario: &Scenario, owner: &Owner, rival: &str) -> Result<()> 
 
 /// CONF-2, CONF-8, CONF-9, CONF-10, SIM-7
 #[tokio::test]
-async fn argo_that_replaces_does_not_keep_the_sidecar_out() {
+async fn argo_with_replace_does_not_prevent_injection() {
     Scenario::run("against-replace", async |scenario| {
         let owner = Owner::start(scenario, Argo::new(slow(), Sync::Replace));
         owner.rounds(1).await?;
@@ -344,12 +344,12 @@ async fn argo_that_replaces_does_not_keep_the_sidecar_out() {
 
 /// CONF-2, CONF-8, CONF-9, CONF-10, SIM-8
 #[tokio::test]
-async fn reverter_does_not_keep_the_sidecar_out() {
+async fn reverter_does_not_prevent_injection() {
     Scenario::run("against-reverter", async |scenario| {
         let owner = Owner::start(scenario, Reverter::new(vec!["team"]));
         somebody(scenario).create(Kind::DEPLOYMENT, &slow()).await?;
         settle(scenario).await?;
-        // Who only removes what others wrote leaves no trace of its own.
+        // A controller that only removes fields leaves no entry in `managedFields`.
         against(scenario, &owner, "probably somebody (Update)").await
     })
     .await;

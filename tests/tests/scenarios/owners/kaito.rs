@@ -1,4 +1,4 @@
-//! SIM-3
+//! The simulator of KAITO (SIM-3).
 
 use asya_tests::Result;
 use asya_tests::owners::Kind;
@@ -59,7 +59,7 @@ async fn kaito_leaves_everything_until_its_revision_changes() {
 
 /// SIM-3
 #[tokio::test]
-async fn kaito_is_refused_for_ever_where_a_foreign_container_mounts_a_foreign_volume() {
+async fn kaito_stays_refused_while_a_foreign_container_mounts_a_foreign_volume() {
     Scenario::run("sim-kaito-422", async |scenario| {
         let target = workspace("phi", "phi-4");
         let owner = owner_of(scenario, Kaito, (WORKSPACE, &target)).await?;
@@ -84,7 +84,7 @@ async fn kaito_is_refused_for_ever_where_a_foreign_container_mounts_a_foreign_vo
     .await;
 }
 
-/// What the API server says to a write that it refuses.
+/// The API server's response to a write that it refuses.
 fn refusal<T>(answer: Result<T>) -> Status {
     match answer {
         Err(asya_tests::Error::Kubernetes(kube::Error::Api(status))) => *status,

@@ -1,4 +1,4 @@
-//! SIM-4
+//! The simulators of Knative (SIM-4).
 
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
@@ -65,7 +65,7 @@ async fn knative_leaves_a_deployment_until_the_hash_of_what_it_wants_changes() {
 
 /// SIM-4
 #[tokio::test]
-async fn older_knative_takes_back_containers_or_the_whole_template_at_each_look() {
+async fn older_knative_reverts_containers_or_template_on_each_reconcile() {
     Scenario::run("sim-knative-old", async |scenario| {
         for (release, gone) in [
             (Release::Containers, &TAKEN_BACK[..]),
@@ -107,7 +107,7 @@ async fn older_knative_takes_back_containers_or_the_whole_template_at_each_look(
 
 /// SIM-4
 #[tokio::test]
-async fn knatives_autoscaler_takes_back_replicas_by_itself() {
+async fn knative_autoscaler_reverts_replicas() {
     Scenario::run("sim-kpa", async |scenario| {
         let owner = start(scenario, Release::Hashed).await?;
         let autoscaler = Owner::start(scenario, Kpa { replicas: 1 });

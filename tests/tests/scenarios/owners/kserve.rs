@@ -1,4 +1,4 @@
-//! SIM-1
+//! The simulator of `KServe` (SIM-1).
 
 use asya_tests::owners::Kind;
 use asya_tests::owners::Verb;
@@ -14,7 +14,7 @@ const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
 /// SIM-1
 #[tokio::test]
-async fn kserve_takes_back_all_of_a_template_and_replicas_only_without_an_autoscaler() {
+async fn kserve_reverts_templates_and_without_an_autoscaler_replicas() {
     Scenario::run("sim-kserve", async |scenario| {
         let class = json!({AUTOSCALER_CLASS: "none"});
         let target = inference_service("iris", &class);
@@ -41,7 +41,7 @@ async fn kserve_takes_back_all_of_a_template_and_replicas_only_without_an_autosc
         owner.rounds(1).await?;
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
 
-        // It does not look at metadata, and takes that back when it writes for another reason.
+        // The owner does not compare metadata, and reverts them only when it writes for another reason.
         let foreign = json!({"metadata": {"annotations": {"foreign.example.com/x": "yes"}}});
         edit(scenario, DEPLOYMENT, &name, &foreign).await?;
         let before = owner.changes(DEPLOYMENT);
@@ -63,7 +63,7 @@ async fn kserve_takes_back_all_of_a_template_and_replicas_only_without_an_autosc
 
 /// SIM-1
 #[tokio::test]
-async fn kserve_makes_an_hpa_unless_somebody_else_scales_and_hands_annotations_down() {
+async fn kserve_creates_an_hpa_unless_scaled_externally() {
     Scenario::run("sim-kserve-hpa", async |scenario| {
         let annotations = json!({"team": "a", "autoscaling.knative.dev/min-scale": "1"});
         let target = inference_service("iris", &annotations);

@@ -1,4 +1,4 @@
-//! SIM-5
+//! The simulators of Seldon and Yatai (SIM-5).
 
 use asya_tests::owners::seldon::{SELDON_DEPLOYMENT, Seldon, deployment_of, seldon_deployment};
 use asya_tests::owners::seldon2::{SERVER, Seldon2, server};
@@ -11,7 +11,7 @@ use super::{ALL, edit, intrude, left, owner_of, somebody};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
-/// Gives the first container another image than its owner wants.
+/// Sets another image on the first container than its owner wants.
 async fn swap_image(hand: &Hand, deployment: &str) -> asya_tests::Result<()> {
     let live = hand.get(DEPLOYMENT, deployment).await?.unwrap();
     let name = &live["spec"]["template"]["spec"]["containers"][0]["name"];
@@ -39,7 +39,7 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 2);
 
-        // What it no longer wants is a difference, too.
+        // A field that the owner no longer wants counts as a difference, too.
         intrude(scenario, DEPLOYMENT, &name).await?;
         let ports = json!({"spec": {"predictors": [{
             "name": "default", "graph": {"name": "classifier"},
@@ -58,7 +58,7 @@ async fn seldon_leaves_everything_until_a_field_of_its_own_differs() {
 
 /// SIM-5
 #[tokio::test]
-async fn seldon_takes_replicas_back_where_it_sets_them_and_scales_where_it_is_told_to() {
+async fn seldon_reverts_replicas_only_where_it_sets_them() {
     Scenario::run("sim-seldon-2", async |scenario| {
         let target = seldon_deployment("fixed", &json!({"replicas": 2}));
         let owner = owner_of(scenario, Seldon, (SELDON_DEPLOYMENT, &target)).await?;
@@ -112,7 +112,7 @@ async fn yatai_rolls_by_its_extra_metadata_and_always_has_an_hpa() {
 
 /// SIM-5
 #[tokio::test]
-async fn seldon_2_takes_replicas_back_and_everything_else_with_them() {
+async fn seldon_2_reverts_replicas_and_everything_else() {
     Scenario::run("sim-seldon2", async |scenario| {
         let target = server("mlserver", "mlserver:1");
         let owner = owner_of(scenario, Seldon2, (SERVER, &target)).await?;
@@ -128,7 +128,7 @@ async fn seldon_2_takes_replicas_back_and_everything_else_with_them() {
         assert_eq!(left(scenario, kind, "mlserver").await?, [].into());
         assert_eq!(owner.changes(kind), 2);
 
-        // By its `/scale`, as KEDA does.
+        // Through its `/scale` subresource, as KEDA does.
         let hand = somebody(scenario);
         let live = hand.get(SERVER, "mlserver").await?.unwrap();
         hand.scale(SERVER, &live, 3).await?;

@@ -1,4 +1,4 @@
-//! SIM-2
+//! The simulator of the `LLMInferenceService` controller (SIM-2).
 
 use asya_tests::Result;
 use asya_tests::owners::Kind;
@@ -14,7 +14,7 @@ const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
 /// SIM-2
 #[tokio::test]
-async fn llmisvc_wants_its_very_pod_spec_and_bears_additions_to_all_else() {
+async fn llmisvc_tolerates_additions_only_outside_the_pod_spec() {
     Scenario::run("sim-llmisvc", async |scenario| {
         let target = llm_inference_service("qwen");
         let owner = owner_of(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await?;
@@ -35,7 +35,7 @@ async fn llmisvc_wants_its_very_pod_spec_and_bears_additions_to_all_else() {
         assert_eq!(left(scenario, DEPLOYMENT, &name).await?, ["replicas"].into());
         assert_eq!(owner.changes(DEPLOYMENT), 2);
 
-        // Of the pod spec not even more of a map is borne.
+        // In the pod spec, not even an additional map entry is tolerated.
         let more = json!({"spec": {"template": {"spec": {"nodeSelector": {"kubernetes.io/os": "linux"}}}}});
         edit(scenario, DEPLOYMENT, &name, &more).await?;
         owner.rounds(1).await?;
@@ -43,7 +43,7 @@ async fn llmisvc_wants_its_very_pod_spec_and_bears_additions_to_all_else() {
         assert_eq!(live["spec"]["template"]["spec"].get("nodeSelector"), None);
         assert_eq!(owner.changes(DEPLOYMENT), 3);
 
-        // A key that is added rolls; one that is taken away does not.
+        // An added key rolls the pods; a removed one does not.
         let with = |value: &Value| json!({"spec": {"annotations": {"roll": value}}});
         let annotations = async || -> Result<Value> {
             let live = somebody.get(DEPLOYMENT, &name).await?.unwrap();

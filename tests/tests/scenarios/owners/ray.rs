@@ -1,4 +1,4 @@
-//! SIM-6
+//! The simulators of `KubeRay` (SIM-6).
 
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
@@ -23,7 +23,7 @@ async fn workers(hand: &Hand) -> Result<Vec<String>> {
 
 /// SIM-6
 #[tokio::test]
-async fn kuberay_counts_pods_and_never_looks_into_them() {
+async fn kuberay_counts_pods_without_comparing_them() {
     Scenario::run("sim-ray", async |scenario| {
         let target = ray_cluster("batch", 3);
         let owner = owner_of(scenario, RayClusters, (RAY_CLUSTER, &target)).await?;

@@ -1,4 +1,4 @@
-//! SIM-9
+//! The simulator of a webhook that removes the sidecar (SIM-9).
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
             json!({"metadata": {"name": name}, "spec": {"containers": containers}})
         };
         let mut tries = 0;
-        // A configuration takes a moment to be in force.
+        // A webhook configuration takes a moment to become effective.
         let kept = eventually("the sidecar is gone", SOON, async || {
             tries += 1;
             let made = hand
@@ -61,7 +61,7 @@ async fn stripper_removes_the_sidecar_from_new_pods_and_nothing_else() {
     .await;
 }
 
-/// Lets all pods of the namespace come anew.
+/// Recreates all pods of the namespace.
 async fn anew(scenario: &Scenario) -> Result<()> {
     let hand = somebody(scenario);
     for pod in hand.list(Kind::POD).await? {
@@ -70,7 +70,7 @@ async fn anew(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// Binds a Deployment of two pods, and waits until the webhook is asked about its pods and the stripper after it.
+/// Binds a Deployment of two pods, and waits until the webhook and then the stripper are called for its pods.
 async fn bind(scenario: &Scenario, stripper: &Stripper) -> Result<String> {
     let deployment = model("model", 2)?;
     let api = scenario.api::<Deployment>();
@@ -99,10 +99,10 @@ fn reasons(status: &Value) -> Value {
 
 /// SIM-9, BIND-7, INJ-12
 #[tokio::test]
-async fn sidecar_that_another_webhook_removes_is_told_as_removed_by_another() {
+async fn sidecar_removed_by_another_webhook_is_reported() {
     Scenario::run("stripped", async |scenario| {
         let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
-        // The probe passes, so that pods get the sidecar and lose it.
+        // Let the probe pass, so that pods get the sidecar and lose it.
         stripper.spare_tries();
         let actor = bind(scenario, &stripper).await?;
         let status = status_is(scenario, &actor, "both are told", SOON, |status| {
@@ -132,7 +132,7 @@ async fn sidecar_that_another_webhook_removes_is_told_as_removed_by_another() {
 
 /// SIM-9, INJ-10
 #[tokio::test]
-async fn sidecar_is_put_back_where_the_webhook_that_removes_it_is_asked_but_once() {
+async fn sidecar_is_reinjected_if_the_stripper_is_not_reinvoked() {
     Scenario::run("stripped-once", async |scenario| {
         let stripper = Stripper::start(scenario, Reinvoked::Never).await?;
         let actor = bind(scenario, &stripper).await?;
@@ -147,9 +147,9 @@ async fn sidecar_is_put_back_where_the_webhook_that_removes_it_is_asked_but_once
     .await;
 }
 
-/// SIM-9, ROLL-5, BIND-7: a dry run does not show it, so it is learnt by what replaces pods.
+/// SIM-9, ROLL-5, BIND-7: a dry run does not reveal the removal, so the operator learns of it from replaced pods.
 #[tokio::test]
-async fn rollout_ends_where_replacements_lose_their_sidecar_and_begins_anew_with_a_new_spec() {
+async fn rollout_stops_if_replacements_lose_the_sidecar_until_the_spec_changes() {
     Scenario::run("stripped-rollout", async |scenario| {
         let stripper = Stripper::start(scenario, Reinvoked::IfNeeded).await?;
         stripper.spare_tries();
@@ -187,7 +187,7 @@ async fn rollout_ends_where_replacements_lose_their_sidecar_and_begins_anew_with
     .await;
 }
 
-/// How pods of a required binding are treated when nobody answers; `None`: it has no entry of its own.
+/// The failure policy of a required binding's own entry; `None` if there is no such entry.
 async fn policy(scenario: &Scenario, actor: &str) -> Result<Option<String>, kube::Error> {
     let injectors: Api<MutatingWebhookConfiguration> = Api::all(scenario.client());
     let entries = injectors.get("asya-operator-injector").await?.webhooks;

@@ -1,4 +1,4 @@
-//! Strategy Template: the sidecar stands in the target's pod template.
+//! Strategy Template: the sidecar is part of the target's pod template.
 
 use asya_shared::names::annotation;
 use asya_tests::Result;
@@ -19,7 +19,7 @@ use crate::binding::{bound_actor, condition, status_is};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
 
-/// An actor that binds Deployment "model" by its template.
+/// An actor that binds Deployment "model" through its template.
 async fn bind(scenario: &Scenario) -> Result<String> {
     let name = scenario.name("actor");
     let mut actor = bound_actor(&name, "model");
@@ -29,7 +29,7 @@ async fn bind(scenario: &Scenario) -> Result<String> {
     Ok(name)
 }
 
-/// The same, and waits until all pods have the sidecar.
+/// The same, once all pods have the sidecar.
 async fn bind_all(scenario: &Scenario) -> Result<String> {
     let name = bind(scenario).await?;
     status_is(scenario, &name, "all pods have it", SOON, |status| {
@@ -39,7 +39,7 @@ async fn bind_all(scenario: &Scenario) -> Result<String> {
     Ok(name)
 }
 
-/// Lets a Workspace own the Deployment.
+/// Makes a Workspace own the Deployment.
 async fn is_owned(scenario: &Scenario, hand: &Hand) -> Result<()> {
     let phi = hand.create(WORKSPACE, &workspace("phi", "phi-4")).await?;
     let reference = json!({
@@ -63,7 +63,7 @@ fn names(spec: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Waits until all pods have these containers.
+/// Waits until all pods have exactly these containers.
 async fn pods_have(hand: &Hand, wanted: &[&str]) -> Result<()> {
     eventually("all pods are as the template says", SOON, async || {
         let pods = hand.list(Kind::POD).await?;
@@ -75,7 +75,7 @@ async fn pods_have(hand: &Hand, wanted: &[&str]) -> Result<()> {
 
 /// BIND-50, BIND-8, BIND-43
 #[tokio::test]
-async fn sidecar_stands_in_the_template_until_the_actor_goes() {
+async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
     Scenario::run("in-template", async |scenario| {
         let hand = somebody(scenario);
         hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
@@ -93,7 +93,7 @@ async fn sidecar_stands_in_the_template_until_the_actor_goes() {
         assert_eq!(names(&template(&hand).await?["spec"]), all);
         pods_have(&hand, &all).await?;
 
-        // What others change there changes nothing of ours, and starts no write.
+        // Other changes of the Deployment leave our part alone and cause no write.
         let audit = scenario.cluster().audit();
         let (mark, user) = (audit.mark().await?, scenario.cluster().operator_user()?);
         let other = json!({"metadata": {"labels": {"team": "b"}}, "spec": {"replicas": 3}});
@@ -125,7 +125,7 @@ async fn sidecar_stands_in_the_template_until_the_actor_goes() {
 
 /// BIND-50
 #[tokio::test]
-async fn sidecar_leaves_the_template_when_an_owner_comes() {
+async fn sidecar_is_removed_from_a_template_that_gets_an_owner() {
     Scenario::run("template-owned", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE]).await?;
         let hand = somebody(scenario);
@@ -150,7 +150,7 @@ async fn sidecar_leaves_the_template_when_an_owner_comes() {
 
 /// BIND-45, BIND-50
 #[tokio::test]
-async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
+async fn sidecar_is_removed_when_an_older_actor_binds_the_template() {
     Scenario::run("template-ceded", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE]).await?;
         let hand = somebody(scenario);
@@ -182,7 +182,7 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
         let before = template(&hand).await?;
         let name = bind_all(scenario).await?;
 
-        // The older one finds the template as the younger one has made it.
+        // Pause both, so that the older actor later finds the template as the younger one left it.
         for actor in [&older, &name] {
             let paused = format!("{}=true", annotation::PAUSED);
             scenario
@@ -224,7 +224,7 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
         pods_have(&hand, &["model", "asya-runtime", "asya-sidecar"]).await?;
         assert_eq!(rollouts().await?, "3", "one restart more");
 
-        // And goes without a trace.
+        // Deleting the younger actor leaves no trace.
         scenario
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
@@ -238,7 +238,7 @@ async fn sidecar_leaves_the_template_when_an_older_actor_comes_to_bind_it() {
 
 /// CONF-1, CONF-8, CONF-10
 #[tokio::test]
-async fn template_that_an_owner_takes_back_is_written_five_times() {
+async fn reverted_template_is_written_five_times() {
     Scenario::run("template-replaced", async |scenario| {
         let owner = Owner::start(
             scenario,
@@ -268,7 +268,7 @@ async fn template_that_an_owner_takes_back_is_written_five_times() {
         let audit = scenario.cluster().audit();
         let mut writes = audit.writes_in(since, scenario.namespace()).await?;
         writes.retain(|it| it.resource == "deployments" && it.user == user);
-        // Each is tried first; and whose it is.
+        // Each attempt is a dry run and a write; one more write records who binds the target.
         assert!(writes.len() <= 10 + 1, "{writes:?}");
         owner.rounds(10).await?;
         let hand = somebody(scenario);
@@ -278,9 +278,9 @@ async fn template_that_an_owner_takes_back_is_written_five_times() {
     .await;
 }
 
-/// CONF-7, CONF-10: what a tool for images forces in our container stays its own, and it is named.
+/// CONF-7, CONF-10: an image that another tool forces in our container is kept, and the tool is named.
 #[tokio::test]
-async fn field_that_another_forces_in_our_part_of_the_template_stays_and_its_owner_is_named() {
+async fn forced_field_in_our_part_of_the_template_is_kept_and_reported() {
     Scenario::run("template-forced", async |scenario| {
         let hand = somebody(scenario);
         hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
@@ -313,7 +313,7 @@ async fn field_that_another_forces_in_our_part_of_the_template_stays_and_its_own
         assert_eq!(names(spec), ["model", "asya-runtime", "asya-sidecar"]);
         assert_eq!(spec["containers"][2]["image"], "mirror/sidecar:9");
 
-        // And goes with the actor, but for what is not ours.
+        // Our part is removed with the actor; the other manager's field stays.
         scenario
             .kubectl(&["delete", "asya", &name, "--wait=false"])
             .await?;
@@ -326,7 +326,7 @@ async fn field_that_another_forces_in_our_part_of_the_template_stays_and_its_own
     .await;
 }
 
-/// SAFE-39, BIND-50: the rollout of a template whose pods are refused would never end.
+/// SAFE-39, BIND-50: a template whose pods are refused would never complete its rollout.
 #[tokio::test]
 async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room() {
     Scenario::run("template-refused", async |scenario| {
@@ -334,7 +334,7 @@ async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room(
         let mut deployment = manifest("model", Some(2));
         let memory = json!({"limits": {"memory": "64Mi"}});
         deployment["spec"]["template"]["spec"]["containers"][0]["resources"] = memory;
-        // Room for twice as many pods, and not for one sidecar.
+        // Room for twice the pods, but not for one sidecar.
         let quota = |memory: &str| {
             serde_json::from_value::<ResourceQuota>(json!({
                 "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": memory}},
@@ -360,7 +360,7 @@ async fn template_whose_pods_a_quota_refuses_is_not_written_until_there_is_room(
         };
         let status = status_is(scenario, &name, "it is refused", SOON, refused).await?;
         assert_eq!(status["template"], Value::Null, "{status}");
-        // A further look at the target changes nothing.
+        // Another reconcile of the target changes nothing.
         let labelled = json!({"metadata": {"labels": {"team": "b"}}});
         edit(scenario, DEPLOYMENT, "model", &labelled).await?;
         status_is(scenario, &name, "it still is", SOON, refused).await?;

@@ -1,4 +1,4 @@
-//! Somebody comes just before us.
+//! Another writer acts just before us.
 
 use asya_shared::names::MANAGED_BY;
 use asya_shared::scaling::trigger_authentication_name;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::{SOON, foreign_deployment, told};
 use crate::{api, minimal_actor, own_cluster};
 
-/// An object of somebody's that comes between, what its path ends with, and which condition is to tell of it.
+/// An object that another writer creates first, the end of its request path, and the condition that must report it.
 type Other = (Value, &'static str, &'static str);
 
 fn others(actor: &str) -> Result<[Other; 3]> {
@@ -38,7 +38,7 @@ fn others(actor: &str) -> Result<[Other; 3]> {
     ])
 }
 
-/// An operator of its own, whose requests to the API server a proxy can hold.
+/// A dedicated operator whose API requests a proxy can hold back.
 async fn behind_a_proxy(cluster: &RunningCluster) -> Result<(CountingProxy, Instance)> {
     let proxy = CountingProxy::to_api_server(cluster).await?;
     let operator = Operator::install(cluster, json!({})).await?;
@@ -53,7 +53,7 @@ async fn behind_a_proxy(cluster: &RunningCluster) -> Result<(CountingProxy, Inst
 
 /// SA-3
 #[tokio::test]
-async fn object_that_comes_in_place_of_ours_just_before_ours_is_changed_is_left_alone() {
+async fn object_replaced_just_before_an_update_is_left_alone() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok((*cluster).clone()), "replaced", async |scenario| {
@@ -76,7 +76,7 @@ async fn object_that_comes_in_place_of_ours_just_before_ours_is_changed_is_left_
         let mut theirs = foreign_deployment(&name)?;
         let before = deployments.get(&name).await?;
         if let (Some(theirs), Some(before)) = (&mut theirs.spec, before.spec) {
-            // Else the API server refuses ours for that alone.
+            // Otherwise the API server would refuse our update for the immutable selector.
             theirs.template.metadata = before.template.metadata;
             theirs.selector = before.selector;
         }
@@ -99,7 +99,7 @@ async fn object_that_comes_in_place_of_ours_just_before_ours_is_changed_is_left_
 
 /// SA-3
 #[tokio::test]
-async fn object_that_comes_just_before_ours_would_be_made_is_left_alone() {
+async fn object_created_just_before_ours_is_left_alone() {
     let _turn = own_cluster().await;
     let options = Options {
         keda: true,

@@ -1,4 +1,4 @@
-//! What the operator's account cannot do, by RBAC or by the guard.
+//! What RBAC or the admission guard denies to the operator's account.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{minimal_actor, own_cluster};
 const SOON: Duration = Duration::from_mins(1);
 const CONTROLLER: &str = "system:serviceaccount:asya-system:asya-operator";
 
-/// Runs kubectl with the controller's rights, and answers what it says: the refusal where there is one.
+/// Runs kubectl with the controller's rights, and returns its output or the error.
 async fn as_controller(scenario: &Scenario, args: &[&str]) -> Result<String> {
     let user = format!("--as={CONTROLLER}");
     let answer = scenario.kubectl(&[args, &[&user]].concat()).await;

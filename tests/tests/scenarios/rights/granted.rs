@@ -1,4 +1,4 @@
-//! What docs/security.md says of the rights of both programs, and what the API server says.
+//! Compares the rights of both programs in docs/security.md with those that the API server grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::own_cluster;
 
 const PAGE: &str = include_str!("../../../../docs/security.md");
 const HOME: &str = "asya-system";
-/// Names another chart, whose rights with everything on are printed as the column "before".
+/// Path of another chart, whose rights with everything enabled are printed as the column "before".
 const BEFORE: &str = "ASYA_RIGHTS_BEFORE";
 const PROGRAMS: [&str; 2] = ["asya-operator", "asya-operator-webhook"];
 const COLUMNS: [&str; 3] = ["off", "on", "narrow"];
@@ -32,7 +32,7 @@ const KINDS: [&str; 12] = [
     "leaderWorkerSets",
     "others",
 ];
-/// As tables list them.
+/// In the order of the tables.
 const VERBS: [&str; 9] = [
     "get",
     "list",
@@ -45,9 +45,9 @@ const VERBS: [&str; 9] = [
     "*",
 ];
 
-/// Verbs by resource, names included, and by where they hold.
+/// Verbs by resource (including resource names) and by the scope in which they are granted.
 type Rights = BTreeMap<String, BTreeMap<String, BTreeSet<&'static str>>>;
-/// What a table's row says of a resource: before, and in each column of today.
+/// A resource's row in a table: the column "before", and the current ones.
 type Row = [String; 4];
 
 fn values(column: &str, namespace: &str) -> Value {
@@ -68,7 +68,7 @@ fn values(column: &str, namespace: &str) -> Value {
     }
 }
 
-/// The rights that `auth can-i --list` shows, one for each resource and name.
+/// The rights in the output of `auth can-i --list`, one for each resource and name.
 fn parsed(list: &str) -> BTreeSet<(String, &'static str)> {
     let mut found = BTreeSet::new();
     for line in list.lines().skip(1) {
@@ -97,7 +97,7 @@ fn parsed(list: &str) -> BTreeSet<(String, &'static str)> {
     found
 }
 
-/// The rights of a program, less those of any account, in a namespace of actors, in another, and at home.
+/// A program's rights beyond those of any service account: in a namespace of actors, in another one, and in its own.
 async fn rights_of(scenario: &Scenario, program: &str) -> Result<Rights> {
     let mut by_right: BTreeMap<_, BTreeSet<&str>> = BTreeMap::new();
     for (place, namespace) in [
@@ -153,7 +153,7 @@ fn cell(rights: &Rights, resource: &str) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Installs what a chart says of rights, answers those of both programs, and takes it away again.
+/// Installs the chart's RBAC objects, returns the rights of both programs, and uninstalls them.
 async fn installed(scenario: &Scenario, (chart, column): (&Path, &str)) -> Result<Vec<Rights>> {
     let mut command = vec!["template", "--show-only", "templates/serviceaccount.yaml"];
     command.extend(["--show-only", "templates/rbac.yaml"]);
@@ -177,7 +177,7 @@ async fn installed(scenario: &Scenario, (chart, column): (&Path, &str)) -> Resul
     Ok(all)
 }
 
-/// The table of a program in the page: what it says of each resource.
+/// A program's table in the page: the row of each resource.
 fn told(program: &str) -> BTreeMap<String, (Row, String)> {
     let heading = format!("### Rights of `{program}`\n");
     let (_, section) = PAGE
@@ -221,7 +221,7 @@ fn printed(rows: &BTreeMap<String, (Row, String)>) -> String {
     lines.join("\n")
 }
 
-/// SEC-10..SEC-13: what is granted is what the page says, each right with its reason.
+/// SEC-10..SEC-13: the page lists exactly the granted rights, each with its reason.
 #[tokio::test]
 async fn page_about_security_tells_the_rights_of_both_programs() {
     let _turn = own_cluster().await;

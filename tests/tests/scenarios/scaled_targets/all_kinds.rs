@@ -1,4 +1,4 @@
-//! Every kind that can be scaled, each with its controller, side by side.
+//! Every scalable kind, each with its controller, side by side.
 
 use std::time::Duration;
 
@@ -26,11 +26,11 @@ use crate::binding::{bound_actor, condition, model, status_is};
 use crate::own_cluster;
 use crate::scaling::{SOON, of_keda};
 
-/// A target, and what of it is scaled.
+/// A target, and the object that is scaled for it.
 struct Case {
     target: (Kind, Value),
     scaled: (Kind, String),
-    /// What its actor asks for besides.
+    /// Additional fields of its actor's spec.
     spec: Value,
 }
 
@@ -66,7 +66,7 @@ impl Case {
     }
 }
 
-/// One of each kind, with more than one pod where it is the kind that says how many.
+/// One target of each kind, with more than one pod where the kind has a replica count.
 fn all() -> Result<Vec<Case>> {
     let deployment = serde_json::to_value(model("web", 2)?)?;
     let mut set = serde_json::to_value(model("set", 2)?)?;
@@ -108,7 +108,7 @@ fn all() -> Result<Vec<Case>> {
     ])
 }
 
-/// The controllers of all these kinds, and their objects; they end with what is answered.
+/// Creates the targets and starts their controllers, which stop when the result is dropped.
 async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Owner>> {
     let own = cases.iter().map(|case| case.target.0);
     let own: Vec<_> = own.filter(|kind| kind.group != "apps").collect();
@@ -138,13 +138,13 @@ async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Owner>> {
     Ok(owners)
 }
 
-/// RES-10, RES-24, SO-4: what is left out below is left out of scaling.
+/// RES-10, RES-24, SO-4: exactly the kinds that are never scaled are missing below.
 #[test]
 fn every_kind_that_can_be_scaled_is_among_these() {
     let cases = all().unwrap();
     for kind in known_kinds() {
         let never = resolver(kind.group, kind.kind).never_scaled().is_some();
-        // It is bound by its Server.
+        // A Model is bound through its Server.
         let has_pods = kind.kind != "Model";
         let among = cases.iter().any(|case| {
             let found = case.target.0;
@@ -171,7 +171,7 @@ async fn every_kind_serves_until_a_pod_with_the_sidecar_is_ready_and_the_cooldow
     .await;
 }
 
-/// SAFE-20, SAFE-21: nobody takes pods from a model because messages could not be taken anyway.
+/// SAFE-20, SAFE-21: a model keeps its pods while these could not receive messages anyway.
 #[tokio::test]
 async fn nothing_is_scaled_while_the_webhook_is_away_and_all_is_when_it_is_back() {
     let _turn = own_cluster().await;

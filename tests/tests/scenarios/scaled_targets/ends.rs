@@ -1,4 +1,4 @@
-//! How the scaling of a target that has no pods ends.
+//! How scaling ends for a target without pods.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::binding::{condition, status_is};
 use crate::scaling::SOON;
 use crate::targets::systems::bind_as;
 
-/// An actor whose queue scales this target, and where that is asleep.
+/// An actor that scales this target, once it has scaled it to zero.
 async fn asleep(
     scenario: &Scenario,
     rule: impl Rule,
@@ -36,7 +36,7 @@ async fn asleep(
     Ok((owner, name))
 }
 
-/// Pods that controllers made meanwhile.
+/// Pods that controllers created meanwhile.
 async fn pods_made(scenario: &Scenario, since: asya_tests::audit::Mark) -> Result<usize> {
     let cluster = scenario.cluster();
     let ours = cluster.operator_user()?;
@@ -50,7 +50,7 @@ async fn pods_made(scenario: &Scenario, since: asya_tests::audit::Mark) -> Resul
     Ok(made.count())
 }
 
-/// SAFE-24, SO-5, SO-6: KServe writes its Deployment when it is told that nobody else scales it any more.
+/// SAFE-24, SO-5, SO-6: `KServe` updates its Deployment when nothing else scales it any more.
 #[tokio::test]
 async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off() {
     Scenario::run("off-iris", async |scenario| {
@@ -80,7 +80,7 @@ async fn inference_service_at_zero_starts_one_pod_when_scaling_is_switched_off()
     .await;
 }
 
-/// Stops a target, deletes its actor, and sees both go as they should.
+/// Stops a target, deletes its actor, and checks that both are cleaned up.
 async fn goes_while_stopped(
     scenario: &Scenario,
     rule: impl Rule,

@@ -1,4 +1,4 @@
-//! Kinds that scale, each from none to many and back.
+//! Scalable kinds, each from zero to many pods and back.
 
 use asya_tests::Result;
 use asya_tests::owners::inference_set::{INFERENCE_SET, InferenceSets, inference_set};
@@ -12,7 +12,7 @@ use crate::binding::{condition, model, status_is};
 use crate::scaling::SOON;
 use crate::targets::systems::bind_as;
 
-/// One message makes a pod, twelve make three, none leaves none.
+/// One message starts a pod, twelve start three, and none leaves none.
 async fn follows_its_queue(scenario: &Scenario, (kind, target): (Kind, &str)) -> Result<()> {
     let name = scenario.name("bound");
     let mut actor = scaled_actor(&name, target);
@@ -70,9 +70,9 @@ async fn inference_set_follows_its_queue_from_none_to_many_and_back() {
     .await;
 }
 
-/// RES-14, ROLL-2, BIND-5: nothing stands that tells what its pods are like.
+/// RES-14, ROLL-2, BIND-5: there is no object that shows what its pods look like.
 #[tokio::test]
-async fn inference_set_at_zero_is_tried_with_a_pod_that_restricted_namespaces_take() {
+async fn inference_set_at_zero_is_probed_with_a_restricted_pod() {
     Scenario::run("phis-at-zero", async |scenario| {
         let restricted = "pod-security.kubernetes.io/enforce=restricted";
         let label = ["label", "namespace", scenario.namespace(), restricted];

@@ -1,4 +1,4 @@
-//! A target that serves is not scaled before its pods are known to take messages.
+//! A target that serves is not scaled down before its pods are known to receive messages.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::binding::{bound_actor, model, status_is};
 use crate::scaling::{SOON, of_keda};
 use crate::targets::systems::bind_as;
 
-/// Long enough to be told from none, by an audit log of whole seconds.
+/// Long enough to be measured by an audit log with a resolution of one second.
 pub(super) const COOLDOWN: Duration = Duration::from_secs(20);
 pub(super) const NAPS: Duration = Duration::from_mins(3);
-/// KEDA and the operator would act several times meanwhile.
+/// KEDA and the operator would act several times within this time.
 pub(super) const QUIET: Duration = Duration::from_secs(20);
 
 pub(super) fn scaling(cooldown: Duration) -> Value {
@@ -33,7 +33,7 @@ pub(super) fn scaling(cooldown: Duration) -> Value {
     })
 }
 
-/// What is scaled.
+/// The object that is scaled.
 pub(super) type Scaled<'a> = (Kind, &'a str);
 
 async fn asked(hand: &Hand, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
@@ -41,7 +41,7 @@ async fn asked(hand: &Hand, (kind, name): Scaled<'_>) -> Result<Option<i64>> {
     Ok(live.and_then(|it| it["spec"]["replicas"].as_i64()))
 }
 
-/// Does this while looking on: the target never asks for fewer pods than before.
+/// Awaits `work` and checks meanwhile that the target never asks for fewer pods than before.
 pub(super) async fn serves_during<T>(
     hand: &Hand,
     scaled: Scaled<'_>,
@@ -61,7 +61,7 @@ pub(super) async fn serves_during<T>(
     }
 }
 
-/// When the first pod became Ready that has the sidecar of this actor.
+/// When the first pod with this actor's sidecar became Ready.
 async fn first_ready(scenario: &Scenario, actor: &str) -> Result<Option<Timestamp>> {
     let its = ListParams::default().labels(&format!("asya.sh/actor={actor}"));
     let pods = scenario.api::<Pod>().list(&its).await?;
@@ -77,7 +77,7 @@ async fn first_ready(scenario: &Scenario, actor: &str) -> Result<Option<Timestam
     Ok(ready.min())
 }
 
-/// SAFE-20, SAFE-22: first a Ready pod with the sidecar, then the `ScaledObject`, then the cooldown, then 0.
+/// SAFE-20, SAFE-22: first a Ready pod with the sidecar, then the `ScaledObject`, then the cooldown, then zero.
 pub(super) async fn is_scaled_in_order(
     scenario: &Scenario,
     name: &str,

@@ -1,4 +1,4 @@
-//! Steps between one pod and many are the HPA's, by what the user told it.
+//! The HPA scales between one and many pods by the behavior that the user configures.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::create;
 use crate::binding::{bound_actor, condition, status_is};
 use crate::scaling::SOON;
 
-/// The HPA controller of the test looks every 2 s.
+/// The test's HPA controller evaluates every 2 s.
 const PERIOD: Duration = Duration::from_secs(12);
 const LOOKS: Duration = Duration::from_secs(2);
 const PODS: i32 = 4;
@@ -50,7 +50,7 @@ async fn target_with_many_pods_loses_them_by_the_steps_that_the_user_asks_for_an
         }
         let pods: Vec<_> = seen.iter().map(|(_, pods)| *pods).collect();
         assert_eq!(pods, [4, 3, 2, 1], "one at a time");
-        // The first step is as late as the first pod with the sidecar.
+        // Skip the first step: it depends on when the first pod got the sidecar.
         for step in seen.windows(2).skip(1) {
             let apart = step[1].0 - step[0].0;
             assert!(apart + LOOKS >= PERIOD, "{apart:?} between {pods:?}");

@@ -1,4 +1,4 @@
-//! What goes as it should: an actor comes, runs, changes, and goes.
+//! The normal life of an actor: created, running, updated, deleted.
 
 use asya_tests::Result;
 use asya_tests::eventually::{NotYet, check, eventually};
@@ -10,7 +10,7 @@ use super::{Case, SOON, Told, actor, kubelet, workload};
 
 /// STA-4, STA-6
 #[tokio::test]
-async fn creating_is_told_of_a_new_actor() {
+async fn creating_is_reported_for_a_new_actor() {
     Case::run("Creating", async |case| {
         let name = case.scenario.name("new");
         let told = workload("Creating", "Progressing");
@@ -23,7 +23,7 @@ async fn creating_is_told_of_a_new_actor() {
 
 /// STA-4, STA-6, API-7
 #[tokio::test]
-async fn running_is_told_and_kubectl_shows_it() {
+async fn running_is_reported_and_shown_by_kubectl() {
     Case::run("Running", async |case| {
         let name = case.scenario.name("starts");
         case.apply(&actor(&name, "hold", 1)).await?;
@@ -60,7 +60,7 @@ async fn runs(case: &Case<'_>, mode: &str, replicas: i32) -> Result<(String, Val
 
 /// STA-4, STA-6
 #[tokio::test]
-async fn updating_is_told_of_another_template() {
+async fn updating_is_reported_for_a_new_template() {
     Case::run("Updating", async |case| {
         let (name, mut actor) = runs(case, "ready", 1).await?;
         let template = &mut actor["spec"]["workload"]["template"];
@@ -74,7 +74,7 @@ async fn updating_is_told_of_another_template() {
 
 /// STA-4 row 10, WRK-2
 #[tokio::test]
-async fn restart_and_fewer_pods_of_a_stateful_set_are_told_as_what_they_are() {
+async fn restart_and_scale_down_of_a_stateful_set_are_distinguished() {
     Case::watch("sets", async |case| {
         let scenario = case.scenario;
         let name = scenario.name("set");
@@ -125,7 +125,7 @@ async fn restart_and_fewer_pods_of_a_stateful_set_are_told_as_what_they_are() {
 
 /// STA-4, STA-6
 #[tokio::test]
-async fn scaling_up_is_told_of_more_replicas() {
+async fn scaling_up_is_reported_for_more_replicas() {
     Case::run("ScalingUp", async |case| {
         let (name, mut actor) = runs(case, "ready", 1).await?;
         actor["spec"]["workload"]["replicas"] = json!(3);
@@ -138,7 +138,7 @@ async fn scaling_up_is_told_of_more_replicas() {
 
 /// STA-4, STA-6
 #[tokio::test]
-async fn scaling_down_is_told_of_fewer_replicas() {
+async fn scaling_down_is_reported_for_fewer_replicas() {
     Case::run("ScalingDown", async |case| {
         let (name, mut actor) = runs(case, "slowstop", 3).await?;
         actor["spec"]["workload"]["replicas"] = json!(1);
@@ -151,7 +151,7 @@ async fn scaling_down_is_told_of_fewer_replicas() {
 
 /// STA-4, STA-6, FIN-1, FIN-2
 #[tokio::test]
-async fn terminating_is_told_and_ours_ends_before_another_finalizer() {
+async fn terminating_is_reported_and_does_not_wait_for_other_finalizers() {
     Case::run("Terminating", async |case| {
         let scenario = case.scenario;
         let name = scenario.name("goes");
@@ -193,7 +193,8 @@ async fn terminating_is_told_and_ours_ends_before_another_finalizer() {
         let left = scenario.api::<Deployment>().get_opt(&name).await?;
         assert!(left.is_none(), "the Deployment is still there");
 
-        // Never put back: that is refused for an object that goes, for ever.
+        // The finalizer is not added back: for an object that is being deleted the API server would refuse that
+        // forever.
         let label = Patch::Merge(json!({"metadata": {"annotations": {"asya.sh/paused": "false"}}}));
         actors.patch(&name, &PatchParams::default(), &label).await?;
         let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));

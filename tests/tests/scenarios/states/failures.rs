@@ -1,4 +1,4 @@
-//! What keeps an actor's pods from working.
+//! Failures that keep an actor's pods from working.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::{Case, SOON, Told, actor, kubelet, workload};
 /// The default of `controller.unreadyDeadline`.
 const UNREADY: SignedDuration = SignedDuration::from_mins(5);
 
-/// An actor of two containers and perhaps a third, one of which waits for this reason.
+/// An actor with two containers and possibly a third, one of which is waiting for this reason.
 async fn container_waits(
     case: &Case<'_>,
     told: Told,
@@ -45,7 +45,7 @@ async fn container_waits(
 
 /// STA-2, STA-3, STA-6
 #[tokio::test]
-async fn image_pull_error_is_told() {
+async fn image_pull_error_is_reported() {
     Case::run("ImagePullError", async |case| {
         let told = workload("ImagePullError", "ImagePullError");
         container_waits(case, told, "asya-runtime", "ImagePullBackOff").await
@@ -55,7 +55,7 @@ async fn image_pull_error_is_told() {
 
 /// STA-2, STA-3, STA-6
 #[tokio::test]
-async fn runtime_error_is_told() {
+async fn runtime_error_is_reported() {
     Case::run("RuntimeError", async |case| {
         let told = workload("RuntimeError", "RuntimeError");
         container_waits(case, told, "asya-runtime", "CrashLoopBackOff").await
@@ -65,7 +65,7 @@ async fn runtime_error_is_told() {
 
 /// STA-2, STA-3, STA-6
 #[tokio::test]
-async fn sidecar_error_is_told() {
+async fn sidecar_error_is_reported() {
     Case::run("SidecarError", async |case| {
         let told = workload("SidecarError", "SidecarError");
         container_waits(case, told, "asya-sidecar", "CrashLoopBackOff").await
@@ -75,7 +75,7 @@ async fn sidecar_error_is_told() {
 
 /// STA-2, STA-3, STA-6, VAL-19
 #[tokio::test]
-async fn workload_error_is_told_of_another_container_and_of_a_bad_spec() {
+async fn workload_error_is_reported_for_other_containers_and_invalid_specs() {
     Case::run("WorkloadError", async |case| {
         let told = workload("WorkloadError", "WorkloadError");
         container_waits(case, told, "helper", "RunContainerError").await?;
@@ -94,7 +94,7 @@ async fn workload_error_is_told_of_another_container_and_of_a_bad_spec() {
 
 /// STA-2, STA-6
 #[tokio::test]
-async fn pending_resources_is_told_of_a_node_and_of_a_quota() {
+async fn pending_resources_is_reported_for_nodes_and_quotas() {
     Case::run("PendingResources", async |case| {
         let told = workload("PendingResources", "PendingResources");
         let name = case.scenario.name("nodes");
@@ -126,7 +126,7 @@ async fn pending_resources_is_told_of_a_node_and_of_a_quota() {
         let message = case.witness.message(&name, "WorkloadReady")?;
         assert!(message.contains("exceeded quota: none"), "{message}");
         quotas.delete("none", &DeleteParams::default()).await?;
-        // Its controller tries again when it is told to look.
+        // A change of the StatefulSet makes its controller retry at once.
         let again = Patch::Merge(json!({"metadata": {"labels": {"example.com/look": "again"}}}));
         let sets = case.scenario.api::<StatefulSet>();
         sets.patch(&name, &PatchParams::default(), &again).await?;
@@ -137,7 +137,7 @@ async fn pending_resources_is_told_of_a_node_and_of_a_quota() {
 
 /// STA-4, STA-6, FW-26
 #[tokio::test]
-async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_never_comes() {
+async fn degraded_is_reported_if_one_of_two_pods_does_not_work() {
     Case::run("Degraded", async |case| {
         let scenario = case.scenario;
         let half = async |base: &str, progress: Option<i64>| {
@@ -161,7 +161,7 @@ async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_nev
             .await?;
 
         let (name, second) = half("unready", None).await?;
-        // The API server keeps whole seconds.
+        // The API server stores whole seconds.
         let ends =
             Timestamp::from_second(Timestamp::now().as_second() + 4).map_err(Error::other)?;
         let unready = kubelet::unready_since(&second, ends - UNREADY);
@@ -181,7 +181,7 @@ async fn degraded_is_told_of_one_pod_of_two_that_crashes_never_gets_ready_or_nev
     .await;
 }
 
-/// A time is a cause, too.
+/// Waits for a point in time, as the cause of a status.
 async fn until(time: Timestamp) -> Result<()> {
     let left = Duration::try_from(time.duration_since(Timestamp::now())).unwrap_or_default();
     tokio::time::sleep_until((Instant::now() + left).into()).await;
@@ -190,7 +190,7 @@ async fn until(time: Timestamp) -> Result<()> {
 
 /// VAL-20, STA-6
 #[tokio::test]
-async fn transport_error_is_told_of_a_new_actor_and_of_a_running_one() {
+async fn transport_error_is_reported_for_new_and_running_actors() {
     Case::run("TransportError", async |case| {
         let told = Told {
             state: "TransportError",

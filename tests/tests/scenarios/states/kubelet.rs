@@ -1,4 +1,4 @@
-//! What a kubelet says of a pod, written in its place: the pods are of mode `hold`, which kwok leaves alone.
+//! Pod statuses as a kubelet would report them, written by the scenario: the pods have mode `hold`, which kwok ignores.
 
 use asya_tests::eventually::{NotYet, eventually};
 use asya_tests::scenario::Scenario;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::SOON;
 
-/// The pods of an actor, once there are so many and each has its node; ordered by name.
+/// Waits until an actor has `count` pods that are assigned to nodes; returns them ordered by name.
 pub(super) async fn pods(scenario: &Scenario, actor: &str, count: usize) -> Result<Vec<Pod>> {
     let params = ListParams::default().labels(&format!("asya.sh/asya={actor}"));
     eventually(format_args!("{count} pods of {actor}"), SOON, async || {
@@ -30,13 +30,12 @@ pub(super) async fn pods(scenario: &Scenario, actor: &str, count: usize) -> Resu
     .await
 }
 
-/// The only pod of an actor.
 pub(super) async fn pod(scenario: &Scenario, actor: &str) -> Result<Pod> {
     let mut pods = pods(scenario, actor, 1).await?;
     Ok(pods.remove(0))
 }
 
-/// Writes a pod's status.
+/// Patches a pod's status.
 pub(super) async fn says(scenario: &Scenario, pod: &Pod, status: Value) -> Result<()> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let patch = Patch::Merge(json!({"status": status}));
@@ -46,7 +45,7 @@ pub(super) async fn says(scenario: &Scenario, pod: &Pod, status: Value) -> Resul
     Ok(())
 }
 
-/// Both containers run, and the pod takes work.
+/// Both containers run, and the pod is Ready.
 pub(super) fn ready(pod: &Pod) -> Value {
     let running = |_: &str| json!({"running": {"startedAt": Timestamp::now()}});
     status(
@@ -57,7 +56,7 @@ pub(super) fn ready(pod: &Pod) -> Value {
     )
 }
 
-/// Both containers run, but the pod takes no work since then.
+/// Both containers run, but the pod has not been Ready since then.
 pub(super) fn unready_since(pod: &Pod, since: Timestamp) -> Value {
     let running = |_: &str| json!({"running": {"startedAt": since}});
     status(
@@ -68,7 +67,7 @@ pub(super) fn unready_since(pod: &Pod, since: Timestamp) -> Value {
     )
 }
 
-/// The volumes are there; one container waits for this reason, the others for it.
+/// Volumes are mounted; one container waits for this reason, and the others wait with it.
 pub(super) fn waiting(pod: &Pod, container: &str, reason: &str) -> Value {
     let state = |name: &str| {
         let reason = if name == container {
@@ -86,7 +85,7 @@ pub(super) fn waiting(pod: &Pod, container: &str, reason: &str) -> Value {
     )
 }
 
-/// The kubelet has begun with the pod: its volumes come first.
+/// The kubelet has started on the pod; volumes come first.
 pub(super) fn creating(pod: &Pod) -> Value {
     let state = |_: &str| json!({"waiting": {"reason": "ContainerCreating"}});
     status(
@@ -124,7 +123,7 @@ fn conditions(mounted: bool, ready: Option<bool>, since: Timestamp) -> Value {
     all.into()
 }
 
-/// Tells, by an Event, that a volume of a pod cannot be mounted.
+/// Creates an Event which reports that a volume of a pod cannot be mounted.
 pub(super) async fn complains(
     scenario: &Scenario,
     pod: &Pod,
@@ -151,7 +150,7 @@ pub(super) async fn complains(
     Ok(())
 }
 
-/// Ends when the last of the pods that an actor has now is gone.
+/// Returns a future that completes when the last of the actor's current pods is deleted.
 pub(super) async fn last_goes(
     scenario: &Scenario,
     actor: &str,

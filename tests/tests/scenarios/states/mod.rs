@@ -1,7 +1,7 @@
-//! STATUS tells each of its 17 values, with the reason, within two seconds of its cause (STA-4 to STA-6).
+//! STATUS reports each of its 17 values, with the reason, within two seconds of the cause (STA-4 to STA-6).
 //!
-//! A cause is a write: its moment is when the API server has answered. What a kubelet would say of a pod that
-//! cannot run is written by the scenario, everything else by the cluster itself.
+//! A cause is a write, and it is timed from the API server's response. The scenario writes what a kubelet would report
+//! of a pod that cannot run; the cluster itself writes everything else.
 
 mod changes;
 mod failures;
@@ -29,7 +29,7 @@ const SOON: Duration = Duration::from_secs(30);
 /// STA-6
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A value of STATUS, and the condition that goes with it.
+/// A value of STATUS, and the condition that explains it.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     state: &'static str,
@@ -46,15 +46,14 @@ fn workload(state: &'static str, reason: &'static str) -> Told {
     }
 }
 
-/// A scenario in which somebody watches actors.
+/// A scenario that watches actors.
 struct Case<'a> {
     scenario: &'a Scenario,
     witness: Witness,
 }
 
 impl Case<'_> {
-    /// Runs the scenario of one value. Nobody else uses the cluster meanwhile, and none starts:
-    /// a figure of a machine that is busy with something else says nothing.
+    /// Runs the scenario of one value, alone on the cluster: latencies measured on a busy machine mean nothing.
     async fn run(state: &'static str, body: impl AsyncFnOnce(&Case<'_>) -> Result<()>) {
         let _ended = Ended::of(state);
         Scenario::run_alone(&state.to_lowercase(), async |scenario| {
@@ -73,7 +72,7 @@ impl Case<'_> {
         .await;
     }
 
-    /// Runs the scenario of one value on a cluster of its own, with an operator.
+    /// Runs the scenario of one value on a dedicated cluster with an operator.
     async fn run_on_its_own(
         state: &'static str,
         options: Options,
@@ -92,7 +91,7 @@ impl Case<'_> {
         .await;
     }
 
-    /// Does what must make STATUS so, and holds the operator to its limit.
+    /// Applies the cause of a STATUS, and checks that it follows within the limit.
     async fn tells(
         &self,
         told: Told,
@@ -108,12 +107,12 @@ impl Case<'_> {
         Ok(())
     }
 
-    /// Waits until STATUS is so, whenever that began.
+    /// Waits until STATUS has this value, without a limit on its latency.
     async fn is(&self, told: Told, actor: &str) -> Result<()> {
         self.witness.first(0, actor, told, SOON).await.map(drop)
     }
 
-    /// Applies an actor; the API server's answer is the end of it.
+    /// Applies an actor; done when the API server has responded.
     async fn apply(&self, actor: &Value) -> Result<()> {
         let name = actor["metadata"]["name"].as_str().unwrap_or_default();
         let params = PatchParams::apply("scenario").force();
@@ -123,7 +122,7 @@ impl Case<'_> {
     }
 }
 
-/// An actor with so many pods, all of which fare as `mode` says.
+/// An actor with this many pods, which all behave as `mode` says.
 fn actor(name: &str, mode: &str, replicas: i32) -> Value {
     let mut actor = minimal_actor(name);
     let workload = &mut actor["spec"]["workload"];

@@ -1,4 +1,4 @@
-//! What scaling by KEDA brings, on clusters of their own: KEDA comes while one of them runs.
+//! States caused by scaling with KEDA, on dedicated clusters: on one of them KEDA is installed while it runs.
 
 use asya_tests::cluster::Options;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Case, Told, actor, kubelet, workload};
 
-/// An actor that KEDA scales, and looks at every second.
+/// An actor that KEDA scales, polled every second.
 fn scaled(name: &str) -> Value {
     let mut actor = actor(name, "slowstop", 1);
     actor["spec"]["scaling"] =
@@ -26,7 +26,7 @@ fn scaling(state: &'static str, reason: &'static str) -> Told {
 
 /// STA-4, STA-5, STA-6
 #[tokio::test]
-async fn napping_is_told_of_a_new_actor_and_of_one_whose_last_pod_has_gone() {
+async fn napping_is_reported_for_new_and_scaled_down_actors() {
     let options = Options {
         keda: true,
         ..Options::default()
@@ -56,7 +56,7 @@ async fn napping_is_told_of_a_new_actor_and_of_one_whose_last_pod_has_gone() {
 
 /// KEDA-9, STA-4, STA-6
 #[tokio::test]
-async fn scaling_error_is_told_without_keda_and_beside_a_rival() {
+async fn scaling_error_is_reported_without_keda_or_with_a_rival() {
     Case::run_on_its_own("ScalingError", Options::default(), async |case, cluster| {
         let name = case.scenario.name("scales");
         let told = scaling("ScalingError", "KedaNotInstalled");

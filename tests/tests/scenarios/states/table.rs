@@ -37,10 +37,10 @@ struct Table {
     ended: Vec<&'static str>,
 }
 
-/// Notes a latency.
+/// Records a latency.
 ///
 /// # Panics
-/// When it is too long.
+/// If it exceeds the limit.
 pub(super) fn enter(told: Told, why: &'static str, latency: Duration) {
     eprintln!(
         "{}, {}: told {latency:?} after {why}",
@@ -56,7 +56,7 @@ pub(super) fn enter(told: Told, why: &'static str, latency: Duration) {
     );
 }
 
-/// The end of one state's scenario, whatever its result: the last of all prints the table.
+/// Marks the end of a state's scenario, whatever its result: the last one prints the table.
 pub(super) struct Ended(&'static str);
 
 impl Ended {
@@ -71,7 +71,7 @@ impl Drop for Ended {
         let mut table = TABLE.lock().unwrap_or_else(PoisonError::into_inner);
         table.ended.push(self.0);
         if STATES.iter().all(|state| table.ended.contains(state)) {
-            // Not captured, as what a test prints is.
+            // Written directly, since the test harness captures `eprintln!`.
             let _ = std::io::stderr().write_all(table.text().as_bytes());
         }
     }

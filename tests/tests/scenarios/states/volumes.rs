@@ -1,4 +1,4 @@
-//! Pods whose volumes cannot be mounted: of these the kubelet tells by Events alone.
+//! Pods whose volumes cannot be mounted, which the kubelet reports by Events only.
 
 use asya_tests::Result;
 use serde_json::json;
@@ -11,7 +11,7 @@ const CREATING: Told = Told {
     reason: "Progressing",
 };
 
-/// An actor whose only pod cannot be mounted, for that the kubelet's Event tells; then it runs.
+/// An actor whose only pod has a volume that cannot be mounted, as the kubelet's Event reports; later it runs.
 async fn cannot_mount(
     case: &Case<'_>,
     name: &str,
@@ -40,7 +40,7 @@ async fn cannot_mount(
 
 /// STA-2, STA-3, STA-6
 #[tokio::test]
-async fn config_error_is_told_of_a_container_and_of_a_mount() {
+async fn config_error_is_reported_for_containers_and_mounts() {
     Case::run("ConfigError", async |case| {
         let told = workload("ConfigError", "ConfigError");
         let name = case.scenario.name("mount");
@@ -65,7 +65,7 @@ async fn config_error_is_told_of_a_container_and_of_a_mount() {
 
 /// STA-2, STA-3, STA-6
 #[tokio::test]
-async fn volume_error_is_told_of_a_mount_an_attachment_a_device_and_a_claim() {
+async fn volume_error_is_reported_for_every_volume_failure() {
     Case::run("VolumeError", async |case| {
         let told = workload("VolumeError", "VolumeError");
         for (base, why, event, wanted) in [

@@ -1,4 +1,4 @@
-//! Somebody who watches the actors of a namespace, and remembers when what was seen.
+//! Watches a namespace's actors, and records when each status was observed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::Told;
 
-/// Ends its watch when it is dropped.
+/// Stops watching when dropped.
 pub(super) struct Witness {
     seen: Arc<Mutex<Vec<Sighting>>>,
     watch: JoinHandle<()>,
@@ -26,7 +26,7 @@ struct Sighting {
 }
 
 impl Witness {
-    /// Watches from now on.
+    /// Starts watching.
     pub(super) async fn start(actors: &Api<DynamicObject>) -> Result<Self> {
         let events = actors.watch(&WatchParams::default(), "0").await?;
         let seen: Arc<Mutex<Vec<Sighting>>> = Arc::default();
@@ -49,12 +49,12 @@ impl Witness {
         Ok(Self { seen, watch })
     }
 
-    /// What has been seen by now comes before this.
+    /// Marks the end of what has been observed so far.
     pub(super) fn mark(&self) -> usize {
         self.with(Vec::len)
     }
 
-    /// When an actor's status was first seen to tell this, after a mark.
+    /// When an actor's status was first observed to be this, after a mark.
     pub(super) async fn first(
         &self,
         mark: usize,
@@ -82,7 +82,7 @@ impl Witness {
         .await
     }
 
-    /// What an actor's condition says, as it was seen last.
+    /// The last observed message of an actor's condition.
     pub(super) fn message(&self, actor: &str, condition: &str) -> Result<String> {
         self.with(|seen| {
             let last = seen.iter().rfind(|seen| seen.actor == actor)?;
@@ -92,7 +92,7 @@ impl Witness {
         .ok_or_else(|| Error::Other(format!("{actor} has no condition {condition}")))
     }
 
-    /// What an actor's status was seen to be after a mark, one after the other.
+    /// The sequence of an actor's observed states after a mark.
     pub(super) fn states(&self, mark: usize, actor: &str) -> Vec<String> {
         let mut states = self.with(|seen| -> Vec<String> {
             let of_actor = seen.iter().skip(mark).filter(|seen| seen.actor == actor);

@@ -1,4 +1,4 @@
-//! How bindings end whose targets or pods are unlike those that a rollout has been through.
+//! How bindings end if the target or its pods did not take part in a regular rollout.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use crate::binding::{bound_actor, condition, model, status_is};
 
 const WAIT: Duration = Duration::from_mins(1);
-/// The operator looks at pods that are to go every 2 s at the latest.
+/// While pods are to be replaced, the operator checks them at least every 2 s.
 const LOOKED: Duration = Duration::from_secs(5);
 
 /// BIND-43
 #[tokio::test]
-async fn actor_of_a_target_that_cannot_be_bound_goes_at_once() {
+async fn actor_of_an_unbindable_target_is_deleted_at_once() {
     Scenario::run("ends-refused", async |scenario| {
         crds::install(scenario.cluster(), &[WORKSPACE]).await?;
         let mut tuned = workspace("phi", "phi-4");
@@ -51,7 +51,7 @@ async fn actor_of_a_target_that_cannot_be_bound_goes_at_once() {
     .await;
 }
 
-/// Containers of pods that stay, by the name of the pod.
+/// The pods that are not being deleted, with whether they have the sidecar.
 async fn pods(scenario: &Scenario) -> Result<Vec<(String, bool)>, kube::Error> {
     let pods = scenario
         .api::<Pod>()
@@ -71,16 +71,16 @@ async fn pods(scenario: &Scenario) -> Result<Vec<(String, bool)>, kube::Error> {
         .collect())
 }
 
-/// Lets all pods that wait become ready.
+/// Makes all waiting pods ready.
 async fn become_ready(scenario: &Scenario) -> Result<()> {
     let unlabel = format!("{MODE}-");
     let label = ["label", "pods", "--selector=app=web", &unlabel];
     scenario.kubectl(&label).await.map(drop)
 }
 
-/// BIND-43, ROLL-4: nothing was annotated that could be taken back.
+/// BIND-43, ROLL-4: no annotation was written, so none can be removed.
 #[tokio::test]
-async fn pods_that_began_with_the_sidecar_lose_it_as_those_before_are_replaced() {
+async fn injected_pods_are_replaced_without_the_sidecar_when_unbound() {
     Scenario::run("ends-born", async |scenario| {
         let name = scenario.name("born");
         let mut actor = bound_actor(&name, "web");

@@ -1,4 +1,4 @@
-//! Nothing of a user's goes with an actor.
+//! Nothing of the user's is deleted with an actor.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use crate::apply_all;
 use crate::binding::{bound_actor, condition, model};
 
-/// All of them at once.
+/// Allows for all targets at once.
 const SOON: Duration = Duration::from_mins(2);
 /// Kinds of the systems that actors bind to.
 const SYSTEMS: [Kind; 12] = [
@@ -42,7 +42,7 @@ const SYSTEMS: [Kind; 12] = [
     BENTO_DEPLOYMENT,
 ];
 
-/// One target of each kind, and how many pods it gets.
+/// One target of each kind, and its number of pods.
 fn targets() -> Result<Vec<(Kind, Value, i64)>> {
     let mut set = serde_json::to_value(model("set", 2)?)?;
     set["spec"]["serviceName"] = json!("set");
@@ -85,7 +85,7 @@ fn owners(scenario: &Scenario) -> Vec<Owner> {
     ]
 }
 
-/// Uid and spec of all that there is; of pods the uid alone.
+/// Uid and spec of every object; of pods only the uid.
 async fn shown(hand: &Hand) -> Result<BTreeMap<String, Value>> {
     let mut shown = BTreeMap::new();
     let more = [Kind::DEPLOYMENT, Kind::STATEFUL_SET, Kind::HPA, Kind::POD];
@@ -113,7 +113,7 @@ async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
         hand.create(*kind, target).await?;
     }
     let _owners = owners(scenario);
-    // With the heads of both clusters of Ray.
+    // Plus the heads of both Ray clusters.
     let pods = targets.iter().map(|(.., pods)| pods).sum::<i64>() + 2;
     eventually("all pods run", SOON, async || {
         let found = hand.list(Kind::POD).await.map_err(NotYet::new)?;
@@ -130,7 +130,7 @@ async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
         actor["spec"]["workloadRef"] = json!({
             "apiVersion": kind.api_version(), "kind": kind.kind, "name": target,
         });
-        // Pods stay what they are, and so show what is done to them.
+        // With `OnRestart` pods are not replaced by us, so any change of them shows.
         actor["spec"]["binding"] = json!({"rollout": "OnRestart"});
         actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
         pods.insert(scenario.name(target), *count);
@@ -169,7 +169,7 @@ async fn nothing_goes(scenario: &Scenario, cascade: &str) -> Result<()> {
 
 /// BIND-43, BIND-47
 #[tokio::test]
-async fn actors_that_are_deleted_in_the_foreground_take_nothing_with_them_whatever_they_bind() {
+async fn foreground_deletion_keeps_every_kind_of_target() {
     Scenario::run("kept-foreground", async |scenario| {
         nothing_goes(scenario, "--cascade=foreground").await
     })
@@ -178,7 +178,7 @@ async fn actors_that_are_deleted_in_the_foreground_take_nothing_with_them_whatev
 
 /// BIND-43, BIND-47
 #[tokio::test]
-async fn actors_that_are_deleted_in_the_background_take_nothing_with_them_whatever_they_bind() {
+async fn background_deletion_keeps_every_kind_of_target() {
     Scenario::run("kept-background", async |scenario| {
         nothing_goes(scenario, "--cascade=background").await
     })

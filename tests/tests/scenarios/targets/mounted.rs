@@ -1,4 +1,4 @@
-//! What pods mount of ours, after their actor.
+//! Our objects that pods still mount after their actor is deleted.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::replaced::{all_injected, with_sidecar};
 use crate::binding::{bound_actor, model, status_is};
 
 const REPLACED: Duration = Duration::from_mins(3);
-/// The controller looks every two minutes.
+/// The controller sweeps every two minutes.
 const SWEPT: Duration = Duration::from_mins(5);
 
 /// SAFE-33, RUN-2

@@ -1,4 +1,4 @@
-//! What holds up a rollout, or the end of a binding, and what ends that.
+//! What holds up a rollout or the end of a binding, and what resolves that.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::rolling::containers;
 use crate::binding::{bound_actor, condition, model, status_is};
 
-/// A budget is looked at every 10 s.
+/// A disruption budget is checked every 10 s.
 const ROLLED: Duration = Duration::from_mins(2);
 
 async fn create(scenario: &Scenario, replicas: i32, extra: &Value) -> Result<Deployment> {
@@ -77,7 +77,7 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
 
 /// BIND-44, ROLL-6
 #[tokio::test]
-async fn actor_stays_while_pods_keep_its_sidecar_unless_it_is_told_to_leave_them() {
+async fn deletion_waits_for_pods_with_the_sidecar_unless_told_to_leave_them() {
     Scenario::run("unbind-blocked", async |scenario| {
         let (name, deployments) = (scenario.name("blocked"), scenario.api::<Deployment>());
         create(scenario, 1, &json!({})).await?;
@@ -118,7 +118,7 @@ async fn actor_stays_while_pods_keep_its_sidecar_unless_it_is_told_to_leave_them
 
 /// ROLL-7
 #[tokio::test]
-async fn that_pods_with_gpus_are_replaced_is_said_before() {
+async fn replacement_of_gpu_pods_is_announced() {
     Scenario::run("gpus", async |scenario| {
         let name = scenario.name("gpus");
         let limits = json!({"limits": {"nvidia.com/gpu": "1"}});

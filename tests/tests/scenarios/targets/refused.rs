@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use super::rolling::containers;
 use crate::binding::{bound_actor, condition, model, status_is};
 
-/// The machine is shared.
+/// Allows for a shared machine.
 const SOON: Duration = Duration::from_mins(2);
 const ROUNDS: usize = 20;
 const MODEL: [&str; 1] = ["model"];
 
-/// A target and a Deployment that nobody binds, which shows what would be without us.
+/// A target and an identical Deployment without a binding, which shows how the target would fare without us.
 struct Twins<'a> {
     scenario: &'a Scenario,
 }
@@ -51,7 +51,7 @@ impl Twins<'_> {
         Ok(live.filter_map(|pod| pod.metadata.name).collect())
     }
 
-    /// As many pods are ready, and none is on its way.
+    /// Waits until both have equally many ready pods, and no rollout in progress.
     async fn are_alike(&self, what: &str) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
         eventually(
@@ -90,7 +90,7 @@ impl Twins<'_> {
         .await
     }
 
-    /// The pods of both are replaced, scaled and rolled out, in turns.
+    /// Replaces, scales and rolls out the pods of both in turns.
     async fn live(&self, rounds: usize) -> Result<()> {
         let deployments = self.scenario.api::<Deployment>();
         for round in 0..rounds {
@@ -109,7 +109,7 @@ impl Twins<'_> {
                         deployments.patch(name, &params, &scale).await?;
                     }
                     _ => {
-                        // As `kubectl rollout restart` does, which refuses a second one within a second.
+                        // As `kubectl rollout restart` does, which refuses a second restart within the same second.
                         let annotations =
                             json!({"kubectl.kubernetes.io/restartedAt": format!("round {round}")});
                         let template = json!({"metadata": {"annotations": annotations}});
@@ -133,7 +133,7 @@ async fn is_refused(scenario: &Scenario, name: &str) -> Result<Value> {
     Ok(status)
 }
 
-/// What the target's controller says of pods that it cannot make.
+/// Errors of the target's controller when creating pods.
 async fn failures(scenario: &Scenario) -> Result<Vec<String>, kube::Error> {
     let list = ListParams::default().fields("reason=FailedCreate");
     let events = scenario.api::<Event>().list(&list).await?;
@@ -144,7 +144,7 @@ async fn failures(scenario: &Scenario) -> Result<Vec<String>, kube::Error> {
     Ok(about.filter_map(|event| event.message).collect())
 }
 
-/// With `required: true` a replacement is refused, and who wonders finds us.
+/// With `required: true` a replacement is refused, and the error message names us.
 async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) -> Result<()> {
     let required = json!({"spec": {"binding": {"required": true}}});
     let patch = serde_json::to_string(&required)?;
@@ -176,7 +176,7 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
 async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
     Scenario::run("refused-quota", async |scenario| {
         let name = scenario.name("quota");
-        // Three pods of each, and twice as many while they are rolled out: pods that are going still count.
+        // Three pods for each Deployment, and twice as many during rollouts: terminating pods still count.
         let quota: ResourceQuota = serde_json::from_value(json!({
             "metadata": {"name": "tight"}, "spec": {"hard": {"limits.memory": "3Gi"}},
         }))?;
@@ -185,7 +185,7 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
         let twins = Twins { scenario };
         twins.make(&json!({"limits": {"memory": "256Mi"}})).await?;
         let mut actor = bound_actor(&name, "web");
-        // More than the quota: no state of the target leaves room for it.
+        // Exceeds the whole quota, so no state of the target leaves room for it.
         actor["spec"]["sidecar"] =
             json!({"resources": {"limits": {"memory": "4Gi"}, "requests": {"memory": "32Mi"}}});
         nothing_gets_worse(scenario, &name, &actor).await?;
@@ -195,7 +195,7 @@ async fn quota_without_room_for_the_sidecar_costs_the_target_no_pod() {
     .await;
 }
 
-/// A namespace where nothing but the sidecar is too much, through all that a target goes through.
+/// A namespace where only the sidecar is too much, through everything that a target goes through.
 async fn nothing_gets_worse(scenario: &Scenario, name: &str, actor: &Value) -> Result<()> {
     scenario.apply(actor).await?;
     is_refused(scenario, name).await?;
@@ -255,7 +255,7 @@ async fn limit_range_that_asks_for_more_than_the_sidecar_does_costs_the_target_n
             .await?;
         nothing_gets_worse(scenario, &name, &bound_actor(&name, "web")).await?;
 
-        // What the target asks for is not what is refused: with enough for the sidecar, it gets it.
+        // The target itself is not refused: with sufficient requests for the sidecar it is injected.
         let enough = json!({"requests": {"memory": "64Mi"}});
         let patch =
             json!({"spec": {"sidecar": {"resources": enough}, "runtime": {"resources": enough}}});
@@ -309,7 +309,7 @@ impl NoLatest<'_> {
         let new = PostParams::default();
         Api::all(client.clone()).create(&new, &policy).await?;
         Api::all(client).create(&new, &binding).await?;
-        // The API server reads policies a moment later.
+        // A policy takes effect a moment later.
         let mut bad = serde_json::to_value(model("bad", 0)?)?["spec"]["template"].take();
         bad["metadata"]["name"] = json!("bad");
         bad["spec"]["containers"][0]["image"] = json!("model:latest");
@@ -381,7 +381,7 @@ async fn policy_that_comes_later_is_noticed_at_the_first_pod_that_it_refuses() {
         twins.live(6).await?;
 
         policy.remove().await?;
-        // Whatever changes in the namespace asks again: nothing else has to wait for the next look.
+        // Any change of the namespace triggers another dry run, so there is no need to wait for the periodic one.
         let labels = Patch::Merge(json!({"metadata": {"labels": {"policy": "none"}}}));
         let namespaces = Api::<Namespace>::all(scenario.client());
         let namespace = scenario.namespace();

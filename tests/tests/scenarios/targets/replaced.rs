@@ -1,4 +1,4 @@
-//! Pods of systems' own kinds that are replaced: by eviction, and by what makes an owner roll them.
+//! Pods of third-party kinds that are replaced: by eviction, or by a change that makes their owner roll them.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use serde_json::{Value, json};
 use super::systems::{bind, bind_as};
 use crate::binding::{condition, status_is};
 
-/// One pod after the other, each until its replacement is ready.
+/// Pods are replaced one by one, each once the previous replacement is ready.
 const REPLACED: Duration = Duration::from_mins(3);
 
 pub(super) fn all_injected(status: &Value) -> bool {
     condition(status, "Injected") == ("True", "AllPodsInjected") && status["rollout"].is_null()
 }
 
-/// Pods that stay and have, or have not, the sidecar.
+/// Pods that are not being deleted and have, or lack, the sidecar.
 pub(super) async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String>> {
     let pods = hand.list(Kind::POD).await?;
     let has = |pod: &Value| {
@@ -37,7 +37,7 @@ pub(super) async fn with_sidecar(hand: &Hand, wanted: bool) -> Result<Vec<String
         .collect())
 }
 
-/// Writes in the scenario's namespace; those of the operator are marked.
+/// Writes in the scenario's namespace, each with whether it is the operator's.
 pub(super) async fn writes(scenario: &Scenario, mark: Mark) -> Result<Vec<(bool, Write)>> {
     let cluster = scenario.cluster();
     let user = cluster.operator_user()?;
@@ -51,7 +51,7 @@ pub(super) async fn writes(scenario: &Scenario, mark: Mark) -> Result<Vec<(bool,
 
 /// ROLL-4, SIM-6, BIND-43
 #[tokio::test]
-async fn workers_of_a_ray_cluster_are_evicted_one_after_the_other() {
+async fn ray_cluster_workers_are_evicted_one_by_one() {
     const WORKERS: usize = 3;
     Scenario::run("evicted", async |scenario| {
         let target = ray_cluster("batch", 3);
@@ -101,7 +101,7 @@ async fn workers_of_a_ray_cluster_are_evicted_one_after_the_other() {
 
 /// BIND-43, ROLL-3, SIM-2
 #[tokio::test]
-async fn pods_of_an_llm_inference_service_lose_the_sidecar_by_another_value_which_goes_at_last() {
+async fn llm_inference_service_loses_the_sidecar_by_a_changed_annotation() {
     Scenario::run("unbound-llm", async |scenario| {
         let target = llm_inference_service("qwen");
         let (owner, name) = bind(scenario, LlmIsvc, (LLM_INFERENCE_SERVICE, &target)).await?;
@@ -120,7 +120,7 @@ async fn pods_of_an_llm_inference_service_lose_the_sidecar_by_another_value_whic
         let left = live().await?.unwrap_or_default();
         assert!(!left["spec"].to_string().contains("asya.sh"), "{left}");
         assert_eq!(left["spec"]["template"], bound["spec"]["template"]);
-        // What its owner was told on the way.
+        // The values that the owner passed on to the template.
         let told = owner.writes().into_iter().filter_map(|write| {
             let annotations = write.body.pointer("/spec/template/metadata/annotations")?;
             Some(annotations["asya.sh/roll"].clone())
@@ -134,7 +134,7 @@ async fn pods_of_an_llm_inference_service_lose_the_sidecar_by_another_value_whic
 
 /// SO-5, ROLL-3, BIND-43, SIM-1
 #[tokio::test]
-async fn kserve_is_told_that_the_queue_scales_by_one_patch_and_has_its_autoscaler_back_by_one() {
+async fn kserve_autoscaler_is_disabled_and_restored_by_one_patch_each() {
     Scenario::run("claimed", async |scenario| {
         let target = inference_service("iris", &json!({}));
         let mark = scenario.cluster().audit().mark().await?;
@@ -196,7 +196,7 @@ async fn kserve_is_told_that_the_queue_scales_by_one_patch_and_has_its_autoscale
 
 /// SO-4, SO-5
 #[tokio::test]
-async fn autoscaler_class_of_the_user_stays_what_it_is() {
+async fn autoscaler_class_of_a_user_is_kept() {
     Scenario::run("class", async |scenario| {
         let class = json!({AUTOSCALER_CLASS: "hpa"});
         let target = inference_service("iris", &class);

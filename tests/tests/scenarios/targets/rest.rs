@@ -1,4 +1,4 @@
-//! Bindings at rest: neither a restart nor what concerns nobody lets the operator do anything.
+//! Bindings at rest: neither a restart nor unrelated changes make the operator act.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ const SOON: Duration = Duration::from_mins(2);
 /// Bindings in each state.
 const EACH: usize = 5;
 
-/// A state that a binding can be in, and by which of its conditions it is known.
+/// A state of a binding, and the condition that identifies it.
 struct State {
     name: &'static str,
     told: (&'static str, &'static str),
-    /// Pods that are asked for; `None`: there is no target.
+    /// Replicas of the target; `None` if there is no target.
     replicas: Option<i32>,
-    /// Of the actor's spec.
+    /// Merged into the actor's spec.
     spec: Value,
-    /// Of the target's spec, once it has its pods.
+    /// Merged into the target's spec once its pods exist.
     then: Value,
 }
 
@@ -86,7 +86,7 @@ async fn all_have_pods(scenario: &Scenario) -> Result<()> {
     .await
 }
 
-/// Makes targets and actors of a state, and answers the actors' names.
+/// Creates the targets and actors of a state, and returns the actors' names.
 async fn set(scenario: &Scenario, state: &State) -> Result<Vec<String>> {
     let deployments = scenario.api::<Deployment>();
     let (mut actors, mut names) = (Vec::new(), Vec::new());
@@ -133,7 +133,7 @@ async fn all_told(
     .await
 }
 
-/// Further actors of targets that are bound, and bound ones that go and may not.
+/// Adds second actors of bound targets, and bound actors whose deletion is blocked.
 async fn set_by_others(scenario: &Scenario) -> Result<()> {
     older_than_the_next(scenario, &scenario.name("rolled-0")).await?;
     let of = |n: usize| (scenario.name(&format!("second-{n}")), format!("rolled-{n}"));
@@ -213,7 +213,7 @@ async fn restart_with_fifty_bindings_in_every_state_writes_nothing() {
     .await;
 }
 
-/// Waits until so many passes have been made, and tells how many there were then.
+/// Waits for at least this many reconciles, and returns their number.
 async fn passes(instance: &Instance, at_least: f64) -> Result<f64> {
     eventually(format_args!("{at_least} passes"), SOON, async || {
         let passes = instance.metric(PASSES).await.map_err(NotYet::new)?;
@@ -223,11 +223,11 @@ async fn passes(instance: &Instance, at_least: f64) -> Result<f64> {
     .await
 }
 
-/// An operator that has nothing to do, and a binding.
+/// An operator at rest, with one binding.
 async fn at_rest(scenario: &Scenario, cluster: &Cluster) -> Result<(Instance, Webhook, f64)> {
     let operator = Operator::install(cluster, unvalidated()).await?;
     let instance = operator.start("operator").await?;
-    // Without it the dry run of a pod would be tried again and again.
+    // Without a webhook the dry run of a pod would be retried over and over.
     let webhook = Webhook::start(&operator).await?;
     let (name, deployments) = (scenario.name("bound"), scenario.api::<Deployment>());
     let new = PostParams::default();
@@ -261,7 +261,7 @@ async fn label(scenario: &Scenario, name: &str, round: usize) -> Result<()> {
 
 /// BIND-60
 #[tokio::test]
-async fn updates_of_a_thousand_workloads_that_nobody_binds_start_no_pass() {
+async fn updates_of_unbound_workloads_cause_no_reconcile() {
     const UNBOUND: usize = 1000;
     const UPDATES: usize = 20;
     let _turn = own_cluster().await;
@@ -280,7 +280,7 @@ async fn updates_of_a_thousand_workloads_that_nobody_binds_start_no_pass() {
             }
         })
         .await;
-        // What follows them in the same watch: an update of the one that is bound is one pass, and the next another.
+        // Later events of the same watch: each of two updates of the bound workload causes exactly one reconcile.
         for further in 1..=2_u8 {
             label(scenario, "bound", further.into()).await?;
             let expected = before + f64::from(further);

@@ -1,4 +1,4 @@
-//! Pods that ran before a binding, and what is left of it afterwards.
+//! Pods that ran before a binding, and what is left afterwards.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use crate::binding::{bound_actor, condition, model, status_is};
 
 const PODS: usize = 5;
-/// All pods are replaced one after another.
+/// All pods are replaced one by one.
 const ROLLED: Duration = Duration::from_mins(2);
-/// BIND-7
+/// How soon status must follow (BIND-7).
 const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
-/// Names of the containers of each pod of the model that stays.
+/// The container names of each of the model's pods that is not being deleted.
 pub(super) async fn containers(scenario: &Scenario, app: &str) -> Result<Vec<Vec<String>>> {
     let selector = ListParams::default().labels(&format!("app={app}"));
     let pods = scenario.api::<Pod>().list(&selector).await?;
@@ -47,7 +47,7 @@ async fn pods_have(scenario: &Scenario, app: &str, names: &[&str]) -> Result<()>
     .await
 }
 
-/// What a user would see changed.
+/// What a user would see change.
 fn shown(deployment: &Deployment) -> Value {
     let spec = serde_json::to_value(&deployment.spec).unwrap();
     let metadata = &deployment.metadata;
@@ -58,7 +58,7 @@ fn shown(deployment: &Deployment) -> Value {
     json!([spec, metadata.labels, metadata.owner_references, ours])
 }
 
-/// It is in the pod template; all else that was written is who binds (BIND-47).
+/// The annotation is in the pod template; the only other write records who binds the target (BIND-47).
 async fn one_annotation_was_written(
     scenario: &Scenario,
     (actor, after): (&str, &Deployment),
@@ -83,7 +83,7 @@ async fn one_annotation_was_written(
     Ok(())
 }
 
-/// Somebody deletes a pod, which is replaced.
+/// Deletes a pod, which is then replaced.
 async fn replace_one(scenario: &Scenario) -> Result<()> {
     let selector = ListParams::default().labels("app=web");
     let pods = scenario.api::<Pod>();
@@ -102,7 +102,7 @@ async fn replace_one(scenario: &Scenario) -> Result<()> {
 
 /// ROLL-1, ROLL-2, ROLL-3, BIND-7, BIND-43, BIND-47
 #[tokio::test]
-async fn a_running_deployment_is_rolled_once_and_left_as_it_was() {
+async fn running_deployment_is_rolled_once_and_restored() {
     Scenario::run("rolled", async |scenario| {
         let (name, deployments) = (scenario.name("rolled"), scenario.api::<Deployment>());
         let replicas = i32::try_from(PODS).unwrap();
@@ -160,7 +160,7 @@ async fn a_running_deployment_is_rolled_once_and_left_as_it_was() {
 
 /// BIND-43, BIND-47
 #[tokio::test]
-async fn foreground_deletion_of_an_actor_deletes_nothing_of_a_user() {
+async fn foreground_deletion_of_an_actor_keeps_the_users_objects() {
     Scenario::run("foreground", async |scenario| {
         let (name, deployments) = (scenario.name("foreground"), scenario.api::<Deployment>());
         deployments

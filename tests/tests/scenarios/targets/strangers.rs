@@ -1,4 +1,4 @@
-//! Clusters of Ray that look like those of a bound service, and are not.
+//! Ray clusters that look like those of a bound service, but are not.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::systems::bind;
 use crate::binding::status_is;
 
 const SOON: Duration = Duration::from_mins(1);
-/// One pod after the other, each until its replacement is ready.
+/// Pods are replaced one by one, each once the previous replacement is ready.
 const REPLACED: Duration = Duration::from_mins(4);
 
-/// Names of the workers of clusters that the service `llm` owns, or that it does not.
+/// Names of the workers in clusters that the service `llm` owns, or does not own.
 async fn workers(hand: &Hand, of_service: bool) -> Result<BTreeSet<String>> {
     let clusters = hand.list(RAY_CLUSTER).await?;
     let owned = |it: &&Value| it["metadata"]["ownerReferences"][0]["kind"] == "RayService";
@@ -48,7 +48,7 @@ async fn has_workers(hand: &Hand, of_service: bool, count: usize) -> Result<BTre
     .await
 }
 
-/// A `RayCluster` of the user's with the service's prefix, one with the five characters that `KubeRay` adds, and a
+/// A user's `RayCluster` with the service's prefix, one with the five-character suffix that `KubeRay` adds, and a
 /// `RayJob` with the service's name.
 async fn strangers(hand: &Hand) -> Result<()> {
     for (kind, made) in [
@@ -82,7 +82,7 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
         assert_eq!(with_sidecar(hand, true).await?.len(), 2);
         assert_eq!(workers(hand, false).await?, before, "nobody was evicted");
 
-        // Born while the service is bound: as one more worker, and as more clusters.
+        // Pods created while the service is bound: an additional worker, and additional clusters.
         let more = json!({"spec": cluster_spec("ray:1", 4)});
         crate::owners::edit(scenario, RAY_CLUSTER, "llm-train", &more).await?;
         user.create(RAY_CLUSTER, &ray_cluster("llm-00000", 1))
@@ -91,7 +91,7 @@ async fn clusters_that_only_look_like_a_ray_services_keep_their_pods_and_get_no_
         let injected: BTreeSet<_> = with_sidecar(hand, true).await?.into_iter().collect();
         assert_eq!(injected, own, "no other pod is injected");
 
-        // A new cluster of the service: its workers are injected at birth, or replaced.
+        // A new cluster of the service: its workers are injected on creation, or replaced.
         let next = json!({"spec": ray_service("llm", "ray:2", 2)["spec"]});
         crate::owners::edit(scenario, RAY_SERVICE, "llm", &next).await?;
         eventually(

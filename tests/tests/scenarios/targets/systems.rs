@@ -1,4 +1,4 @@
-//! Targets of KAITO, KServe and KubeRay: their true kinds where the true CRDs are there, made by simulators.
+//! Targets of KAITO, KServe and KubeRay: real CRDs, with simulated controllers.
 
 use asya_tests::Result;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::SOON;
 use crate::binding::{bound_actor, condition, status_is};
 
-/// A target that its owner has seen, and an actor that is bound to it by another version of its kind.
+/// Creates a target, lets its owner reconcile it, and binds it by another version of its kind.
 pub(super) async fn bind(
     scenario: &Scenario,
     rule: impl Rule,
@@ -20,7 +20,7 @@ pub(super) async fn bind(
     bind_as(scenario, rule, made, &json!({})).await
 }
 
-/// The same, with more in the actor's spec.
+/// The same, with additional fields in the actor's spec.
 pub(crate) async fn bind_as(
     scenario: &Scenario,
     rule: impl Rule,
@@ -46,7 +46,7 @@ pub(crate) async fn bind_as(
     Ok((owner, name))
 }
 
-/// Waits until so many pods are told of a workload.
+/// Waits until status reports this owner chain and number of pods.
 async fn is_bound(scenario: &Scenario, actor: &str, chain: &Value, pods: i64) -> Result<Value> {
     status_is(scenario, actor, "it is bound", SOON, |status| {
         condition(status, "TargetResolved") == ("True", "Resolved")
@@ -89,7 +89,7 @@ async fn inference_service_is_bound_by_its_deployment() {
 
 /// RES-18
 #[tokio::test]
-async fn workers_of_a_ray_cluster_are_its_pods_and_its_head_is_not() {
+async fn only_workers_of_a_ray_cluster_are_bound() {
     Scenario::run("bound-ray", async |scenario| {
         let target = ray_cluster("batch", 3);
         let (_owner, name) = bind(scenario, RayClusters, (RAY_CLUSTER, &target)).await?;

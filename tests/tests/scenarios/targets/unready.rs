@@ -1,4 +1,4 @@
-//! Targets whose replacements never become ready: they lose one pod, and no more.
+//! Targets whose replacements never become ready lose one pod at most.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use crate::binding::{bound_actor, condition, model, status_is};
 const WAIT: Duration = Duration::from_mins(3);
 /// `timeout.progress` of the actors, instead of 10 minutes.
 const PROGRESS: Duration = Duration::from_secs(20);
-/// As 20 minutes are to these 10.
+/// Twice the progress timeout, like 20 minutes to the default of 10.
 const WATCHED: Duration = Duration::from_secs(40);
 const PODS: usize = 3;
 
-/// A target whose new pods are held back.
+/// A target whose new pods do not become ready until released.
 struct Held<'a> {
     scenario: &'a Scenario,
     selector: &'static str,
 }
 
-/// A pod that stays.
+/// A pod that is not being deleted.
 #[derive(Debug)]
 struct Seen {
     ready: bool,
@@ -56,7 +56,7 @@ impl Held<'_> {
             .collect())
     }
 
-    /// Lets all pods that wait become ready.
+    /// Makes all waiting pods ready.
     async fn release(&self) -> Result<()> {
         let unlabel = format!("{MODE}-");
         let selector = format!("--selector={}", self.selector);
@@ -74,7 +74,7 @@ impl Held<'_> {
         .await
     }
 
-    /// Never are more than one of them not ready, until this is so and then for some time.
+    /// Checks that at most one pod is not ready, until `is_so` holds and for some time after that.
     async fn loses_at_most_one(
         &self,
         what: &str,
@@ -94,7 +94,7 @@ impl Held<'_> {
         .await
     }
 
-    /// All that waits is let go, until every pod has the sidecar, or none.
+    /// Releases waiting pods until all have the sidecar, or none has.
     async fn goes_on(&self, with_sidecar: bool) -> Result<()> {
         eventually("the others follow", WAIT, async || {
             self.release().await.map_err(NotYet::new)?;
@@ -107,7 +107,7 @@ impl Held<'_> {
         .await
     }
 
-    /// Binds, and unbinds again, while no replacement becomes ready.
+    /// Binds and unbinds the target while no replacement becomes ready.
     async fn bound_and_unbound(&self, actor: &str) -> Result<()> {
         let scenario = self.scenario;
         let told = |kind: &'static str, reason: &'static str| {
@@ -171,7 +171,7 @@ async fn deployment_keeps_its_pods_while_no_replacement_becomes_ready() {
     .await;
 }
 
-/// SAFE-11, SAFE-14: its own strategy would end them all.
+/// SAFE-11, SAFE-14: its own strategy would terminate all of them at once.
 #[tokio::test]
 async fn deployment_that_recreates_its_pods_loses_one_while_no_replacement_becomes_ready() {
     Scenario::run("unready-recreated", async |scenario| {
@@ -243,7 +243,7 @@ async fn ray_cluster_loses_one_worker_while_no_replacement_becomes_ready() {
     .await;
 }
 
-/// SAFE-10: an evicted pod stays listed and is replaced by another; it is none that lacks the sidecar.
+/// SAFE-10: an evicted pod stays listed and has a replacement; it does not count as one without the sidecar.
 #[tokio::test]
 async fn finished_pod_makes_no_rollout() {
     Scenario::run("finished", async |scenario| {

@@ -1,4 +1,4 @@
-//! What concerns more than one actor.
+//! Conflicts between actors.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn on(spec: &Value, transport: &str) -> Value {
     spec
 }
 
-/// VAC-1, VAC-4: the example of the specification, but for the kind.
+/// VAC-1, VAC-4: the example in the specification, except for the kind.
 #[test]
 fn conflicts_name_the_other_actor() {
     let world = World::new(Mode::Enforce);
@@ -61,7 +61,7 @@ fn a_queue_or_dead_letter_queue_is_taken_at_its_broker_only() {
     }
 }
 
-/// VAC-4: of several that want a name, the one that owns it is named.
+/// VAC-4: of several claimants of a name, its owner is reported.
 #[test]
 fn the_owner_of_a_contested_name_is_the_oldest() {
     let world = World::new(Mode::Enforce);
@@ -76,7 +76,7 @@ fn the_owner_of_a_contested_name_is_the_oldest() {
 
 /// ADM-6
 #[test]
-fn conflicts_are_looked_for_where_their_input_changed() {
+fn conflicts_are_checked_only_for_changed_fields() {
     let world = World::new(Mode::Enforce);
     world.knows(&actor("other", "phi3", &standalone("mq")));
     let old = actor("models", "phi3", &standalone("mq"));
@@ -89,9 +89,9 @@ fn conflicts_are_looked_for_where_their_input_changed() {
     assert!(refusal(&verdict).contains("belongs to other/phi3"));
 }
 
-/// VAC-4: an actor is not its own rival, not even the one that had its name before.
+/// VAC-4: an actor does not conflict with an earlier actor of its own name either.
 #[test]
-fn an_actor_does_not_contradict_itself() {
+fn actor_does_not_conflict_with_itself() {
     let world = World::new(Mode::Enforce);
     world.knows(&actor("models", "phi3", &binding("Deployment", "m")));
     let mut again = actor("models", "phi3", &binding("Deployment", "m"));
@@ -101,7 +101,7 @@ fn an_actor_does_not_contradict_itself() {
 
 /// VAC-4, BIND-45
 #[test]
-fn a_target_is_bound_once_also_by_what_it_led_to() {
+fn target_is_bound_once_including_what_it_resolves_to() {
     let world = World::new(Mode::Enforce);
     let mut first = actor("models", "first", &binding("Deployment", "phi-3"));
     let chain = ["Deployment/phi-3", "StatefulSet/phi-3-set"];
@@ -123,7 +123,7 @@ fn a_target_is_bound_once_also_by_what_it_led_to() {
             assert_eq!(verdict.reason, Reason::Valid, "{namespace} {kind}/{name}");
         }
     }
-    // The version of a target does not count, its group does.
+    // The API version of a target is ignored, its group is not.
     let mut other = binding("Deployment", "phi-3");
     other["workloadRef"]["apiVersion"] = json!("apps/v1beta1");
     assert_eq!(
@@ -182,7 +182,7 @@ async fn without_contact_conflicts_become_warnings() {
              nameTemplate (not refused: the webhook has no contact with the API server, this may be out of date)"
         ]
     );
-    // What an actor shows by itself is refused all the same.
+    // An actor that is invalid by itself is denied all the same.
     assert_eq!(world.create(&bad).reason, Reason::Invalid);
     world.judge.contact.heard();
     assert_eq!(world.create(&rival).reason, Reason::Invalid);

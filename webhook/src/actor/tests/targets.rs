@@ -1,4 +1,4 @@
-//! What is known of a target's kind.
+//! Checks of a target by its kind.
 
 use asya_shared::admission::facts::{Facts, UnreadableKind};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ fn a_kind_that_is_not_installed_is_a_warning() {
 
 /// RES-24
 #[test]
-fn a_kind_that_nobody_knows_is_admitted() {
+fn unknown_kind_is_admitted() {
     let verdict = told(Facts::default()).create(&actor("models", "a", &quiet("DaemonSet")));
     assert_eq!(verdict.reason, Reason::Valid);
 }
@@ -104,7 +104,7 @@ fn what_a_new_binding_does_to_pods_is_a_warning() {
 
 /// VAC-6
 #[test]
-fn scaling_asked_of_a_kind_that_cannot_scale_is_a_warning_with_the_remedy() {
+fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
     let mut ray = quiet("RayCluster");
     ray["workloadRef"]["apiVersion"] = json!("ray.io/v1");
     let scaling = |spec: &Value| {
@@ -132,7 +132,7 @@ fn scaling_asked_of_a_kind_that_cannot_scale_is_a_warning_with_the_remedy() {
 
 /// SAFE-23
 #[test]
-fn who_lets_a_queue_scale_a_target_is_warned_when_the_first_pods_can_go() {
+fn new_scaling_warns_when_the_first_pods_can_be_removed() {
     let world = told(Facts::default());
     let mut spec = quiet("Deployment");
     let old = actor("models", "a", &spec);

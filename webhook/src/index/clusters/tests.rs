@@ -25,7 +25,7 @@ fn owner(kind: &str, uid: &str) -> ObjectRef {
     }
 }
 
-/// The actor of a worker of this cluster, if it is anybody's.
+/// Whether a worker pod of this cluster belongs to a binding.
 fn binds(index: &Index, cluster: &str) -> bool {
     let pod = json!({
         "metadata": {
@@ -45,7 +45,7 @@ fn binds(index: &Index, cluster: &str) -> bool {
     decision.actor.is_some()
 }
 
-/// SAFE-30, SAFE-31: known clusters follow the watch, and a change of them the bindings.
+/// SAFE-30, SAFE-31: the index follows the watch, and bindings are rendered again when clusters change.
 #[test]
 fn workers_are_bound_by_the_owner_of_their_cluster() {
     let index = Index::new(platform());
@@ -72,20 +72,20 @@ fn workers_are_bound_by_the_owner_of_their_cluster() {
     index.relisted_clusters();
     assert_eq!(bound(&["llm-early", "llm-x7k2p"]), [false, true]);
 
-    // Without a watch, what the controller has resolved counts.
+    // Without a watch, the controller's resolution counts.
     index.forget_clusters();
     assert!(!binds(&index, "llm-x7k2p"));
     let resolved = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm", "uid": "s", "chain": ["RayService/llm", "RayCluster/llm-x7k2p"]});
     index.show(&actor(&json!({"resolvedTarget": resolved})).actor);
     assert_eq!(bound(&["llm-x7k2p", "llm-early"]), [true, false]);
-    // The service of now is another than that of the cluster.
+    // The current service is not the one that owns the cluster.
     show("llm-x7k2p", Some(owner("RayService", "former")));
     assert!(!binds(&index, "llm-x7k2p"));
 }
 
 /// SAFE-31
 #[test]
-fn clusters_are_asked_for_while_a_service_is_bound() {
+fn clusters_are_wanted_while_a_service_is_bound() {
     let index = Index::new(platform());
     let wanted = index.wants_clusters();
     assert!(!*wanted.borrow());

@@ -40,7 +40,7 @@ async fn until(holds: impl AsyncFn() -> bool) {
 
 /// SAFE-31, RES-5
 #[tokio::test(start_paused = true)]
-async fn clusters_are_watched_while_a_service_is_bound_and_not_without() {
+async fn clusters_are_watched_only_while_a_service_is_bound() {
     let (fake, index) = (Fake::default(), Arc::new(Index::new(platform())));
     *fake.listed.lock().await = vec![cluster("llm-listed")];
     let following = tokio::spawn(follow(fake.client(&Contact::default()), Arc::clone(&index)));

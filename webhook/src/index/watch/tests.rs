@@ -58,7 +58,7 @@ async fn the_index_follows_lists_and_events() {
 
 /// VAC-5
 #[tokio::test(start_paused = true)]
-async fn contact_is_what_the_api_server_answers_also_while_nothing_happens() {
+async fn contact_is_kept_while_nothing_changes() {
     let world = World::start(Fake::default()).await;
     assert!(world.contact.is_lost() && world.contact.age().is_none());
     world
@@ -66,7 +66,7 @@ async fn contact_is_what_the_api_server_answers_also_while_nothing_happens() {
         .await;
     assert!(!world.contact.is_lost());
 
-    // Each watch ends by itself, and the next one is an answer.
+    // Each watch ends by itself, and starting the next one counts as a response.
     for _ in 0..5 {
         tokio::time::sleep(Duration::from_secs(20)).await;
         let asked = world.fake.asked();
@@ -81,7 +81,7 @@ async fn contact_is_what_the_api_server_answers_also_while_nothing_happens() {
     assert!(!world.contact.is_lost());
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(world.contact.is_lost());
-    // What is known stays known.
+    // The index keeps what it knows.
     assert_eq!(world.index.len(), 1);
 
     *world.fake.down.lock().await = None;
@@ -91,7 +91,7 @@ async fn contact_is_what_the_api_server_answers_also_while_nothing_happens() {
 
 /// AVL-2: the CRD is not there yet.
 #[tokio::test(start_paused = true)]
-async fn what_is_in_the_way_of_the_first_list_is_told() {
+async fn failure_of_the_first_list_is_reported() {
     let fake = Fake::default();
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
     let world = World::start(fake).await;
@@ -104,7 +104,7 @@ async fn what_is_in_the_way_of_the_first_list_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_is_tried_less_and_less_often() {
+async fn failed_list_is_retried_with_backoff() {
     let fake = Fake::default();
     *fake.down.lock().await = Some(StatusCode::NOT_FOUND);
     let world = World::start(fake).await;

@@ -1,4 +1,4 @@
-//! What claims cost where many actors share one dead letter queue.
+//! Cost of claims when many actors share one dead letter queue.
 
 use std::time::{Duration, Instant};
 
@@ -6,9 +6,9 @@ use asya_shared::config::TransportsConfig;
 use serde_json::json;
 
 use super::super::Claims;
-use crate::record::{ActorRecord, Key, Seen};
+use crate::record::{ActorRecord, Key, Projected};
 
-/// Divided into worlds of different sizes, so that all of them need the same memory and make the same number of calls.
+/// Split into worlds of different sizes, so that memory and number of calls stay the same.
 const ACTORS: usize = 50_000;
 
 fn transports() -> TransportsConfig {
@@ -17,7 +17,7 @@ fn transports() -> TransportsConfig {
     TransportsConfig::parse(&json!({"transports": transports}).to_string()).unwrap()
 }
 
-fn actors(number: usize) -> Vec<(Key, Seen<ActorRecord>)> {
+fn actors(number: usize) -> Vec<(Key, Projected<ActorRecord>)> {
     let actor = |number| {
         let name = format!("a{number}");
         let object = json!({
@@ -32,9 +32,8 @@ fn actors(number: usize) -> Vec<(Key, Seen<ActorRecord>)> {
     (0..number).map(actor).collect()
 }
 
-/// Takes all actors, in worlds of that size, and then asks of each who goes before it, as each count of the messages
-/// does.
-fn cost(actors: &[(Key, Seen<ActorRecord>)], size: usize) -> Duration {
+/// Adds all actors, in worlds of `size`, then asks for each one which actor precedes it, as every message count does.
+fn cost(actors: &[(Key, Projected<ActorRecord>)], size: usize) -> Duration {
     let transports = transports();
     let began = Instant::now();
     let worlds = actors.chunks(size).map(|actors| {

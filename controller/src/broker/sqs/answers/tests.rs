@@ -2,7 +2,7 @@ use super::*;
 
 /// SQS-8
 #[test]
-fn every_answer_of_sqs_has_its_meaning() {
+fn sqs_error_codes_are_classified() {
     use Meaning::{Absent, AuthFailed, DeletedRecently, Invalid, NameExists, Throttled, Unknown};
     for (code, status, wanted) in [
         ("com.amazonaws.sqs#QueueDoesNotExist", 400, Absent),

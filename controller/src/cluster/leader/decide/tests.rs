@@ -20,7 +20,7 @@ fn lease<'a>(holder: &'a str, version: &'a str, seconds: u64) -> View<'a> {
     }
 }
 
-/// What `ME` decides, look by look.
+/// The decisions of `ME`, observation by observation.
 fn decisions(looks: &[(u64, Option<View<'_>>)]) -> Vec<Decision> {
     let mut observed = None;
     let look = |(at, lease): &(u64, _)| decide(*lease, ME, &mut observed, after(*at));
@@ -39,7 +39,7 @@ fn a_missing_lease_is_created() {
 }
 
 #[test]
-fn nobodys_lease_is_taken_at_once() {
+fn lease_without_a_holder_is_taken_at_once() {
     assert_eq!(
         decisions(&[(0, Some(lease("", "1", 10)))]),
         [Decision::Take]
@@ -47,7 +47,7 @@ fn nobodys_lease_is_taken_at_once() {
 }
 
 #[test]
-fn a_lease_that_its_holder_gives_back_is_taken_at_once() {
+fn released_lease_is_taken_at_once() {
     let looks = [
         (0, Some(lease("other", "1", 10))),
         (1, Some(lease("", "2", 10))),
@@ -65,7 +65,7 @@ fn our_lease_is_renewed_whatever_its_age() {
 }
 
 #[test]
-fn the_same_pod_in_its_former_life_is_another() {
+fn previous_process_of_the_same_pod_is_another_holder() {
     let (former, now) = (
         super::super::identity("pod-0"),
         super::super::identity("pod-0"),
@@ -77,7 +77,7 @@ fn the_same_pod_in_its_former_life_is_another() {
 }
 
 #[test]
-fn a_lease_is_taken_when_it_did_not_change_for_its_duration() {
+fn lease_unchanged_for_its_duration_is_taken() {
     let seen = Some(lease("other", "1", 10));
     let looks = [(0, seen), (1, seen), (9, seen), (10, seen)];
     let wanted = [
@@ -90,7 +90,7 @@ fn a_lease_is_taken_when_it_did_not_change_for_its_duration() {
 }
 
 #[test]
-fn the_next_look_is_not_later_than_the_end_of_the_lease() {
+fn next_read_is_no_later_than_the_lease_expiry() {
     let mut observed = None;
     let seen = Some(lease("other", "1", 10));
     decide(seen, ME, &mut observed, after(0));
@@ -125,7 +125,7 @@ fn the_holders_own_duration_counts() {
 }
 
 #[test]
-fn a_lease_deleted_under_its_holder_is_created_only_when_it_would_have_run_out() {
+fn deleted_lease_is_not_recreated_before_it_would_have_expired() {
     let looks = [(0, Some(lease("other", "1", 10))), (1, None), (10, None)];
     assert_eq!(
         decisions(&looks),
@@ -144,7 +144,7 @@ fn the_holder_creates_a_deleted_lease_again_at_once() {
 }
 
 #[test]
-fn a_lease_without_holder_or_duration_is_understood() {
+fn lease_without_holder_or_duration_is_handled() {
     let mut record = Lease::default();
     assert_eq!(
         (View::of(&record).holder, View::of(&record).duration),

@@ -1,4 +1,4 @@
-//! An API server in memory that knows one lease.
+//! An in-memory API server with one lease.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use kube::client::Body;
 use tokio::time::sleep;
 use tower::BoxError;
 
-/// What a client gets of the server.
+/// State of a client's connection to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Link {
     Works,
-    /// Requests get lost.
+    /// Requests are lost.
     Silent,
-    /// Writes take effect, and their answers get lost.
+    /// Writes take effect, but their responses are lost.
     LosesAnswers,
-    /// The server answers with this code and does nothing.
+    /// The server responds with this status code and does nothing.
     Fails(u16),
 }
 
@@ -35,7 +35,7 @@ struct State {
 }
 
 impl Server {
-    /// A client with a link of its own, to be broken by the test.
+    /// A client with a link of its own, which the test can break.
     pub(super) fn client(&self) -> (Client, Arc<Mutex<Link>>) {
         let link = Arc::new(Mutex::new(Link::Works));
         let (server, own) = (self.clone(), Arc::clone(&link));
@@ -46,7 +46,7 @@ impl Server {
         (Client::new(service, "asya-system"), link)
     }
 
-    /// The lease as it is now.
+    /// The current lease.
     pub(super) fn lease(&self) -> Option<Lease> {
         self.state().lease.clone()
     }
@@ -60,7 +60,7 @@ impl Server {
         self.state().writes
     }
 
-    /// What somebody else does to the lease.
+    /// Replaces the lease, as another process would.
     pub(super) fn put(&self, lease: Option<Lease>) {
         self.state().store(lease);
     }
@@ -70,7 +70,7 @@ impl Server {
     }
 
     async fn serve(&self, request: Request<Body>, link: Link) -> Response<Body> {
-        // Both ways take time, so that the requests of several clients overlap.
+        // Requests and responses take time, so that those of several clients overlap.
         sleep(Duration::from_millis(5)).await;
         if link == Link::Silent {
             std::future::pending::<()>().await;

@@ -15,12 +15,12 @@ use tower::BoxError;
 use super::*;
 
 const WATCH: Duration = Duration::from_secs(50);
-/// etcd keeps no version that is older.
+/// etcd keeps no older versions.
 const COMPACTED: Duration = Duration::from_mins(5);
 
 const GONE: &str = r#"{"type": "ERROR", "object": {"status": "Failure", "code": 410, "reason": "Expired", "message": "old"}}"#;
 
-/// The body of an answer.
+/// Body of a response.
 enum Answer {
     Text(Bytes),
     /// Of a watch that shows nothing until it ends.
@@ -43,10 +43,10 @@ impl hyper::body::Body for Answer {
     }
 }
 
-/// An API server in a quiet cluster: its version grows by one a second, and none of its Events is selected.
+/// An API server in a quiet cluster: its version grows by one per second, and no Event matches the selector.
 struct Server {
     began: Instant,
-    /// Lists that it was asked for: how many objects, and by which selector.
+    /// Lists that were requested: their limit, and whether they had a selector.
     lists: Mutex<Vec<(String, bool)>>,
 }
 
@@ -67,7 +67,7 @@ impl Server {
         Client::new(answer, "default")
     }
 
-    /// What it says; nothing for a watch that shows nothing.
+    /// The response to a request; `None` for a watch that shows nothing.
     fn answer(&self, query: &str) -> Option<String> {
         let said = |name: &str| {
             let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -143,7 +143,7 @@ fn name_of(event: &Event<Told>) -> &'static str {
 
 /// OPS-27
 #[tokio::test(start_paused = true)]
-async fn a_version_that_was_compacted_all_the_same_is_listed_anew() {
+async fn compacted_version_causes_a_relist() {
     let version = Version::now("5".to_owned());
     let (told, next) = taken::<Told>(serde_json::from_str(GONE).unwrap(), version);
     assert!(matches!(told, Some(Err(Error::WatchError(_)))));
@@ -151,7 +151,7 @@ async fn a_version_that_was_compacted_all_the_same_is_listed_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_came_meanwhile_is_younger_than_what_was_asked_for() {
+async fn newer_of_the_seen_and_the_read_version_is_used() {
     let began = Instant::now();
     for (seen, young, wanted) in [
         ("5", Some("9"), "9"),

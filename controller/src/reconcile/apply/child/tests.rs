@@ -8,7 +8,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Child, Error, Fault, Key, Step, apply_child};
+use super::{Child, ChildStep, Error, Fault, Key, apply_child};
 use crate::cluster::impersonation::Applier;
 use crate::cluster::objects::Objects;
 use crate::fault::Reason;
@@ -17,10 +17,10 @@ use crate::record::ChildRecord;
 
 type Accounts = Objects<ChildRecord<ServiceAccount>>;
 
-/// What was asked for, with the version that a write named.
+/// Methods of the requests received, with the `resourceVersion` that each one carried.
 type Asked = Arc<Mutex<Vec<(Method, Value)>>>;
 
-/// A server that refuses the creation of an object by `code` and shows what has its name.
+/// A server that rejects the creation of an object with `code`, and returns `found` as the object of that name.
 fn server(code: u16, found: &Value) -> (Accounts, Asked) {
     let asked = Asked::default();
     let (told, found) = (Arc::clone(&asked), found.clone());
@@ -60,7 +60,7 @@ fn account(controller: &str) -> Value {
     }})
 }
 
-/// What came of an apply of what no watch shows, and how often the server was asked.
+/// Applies a child that no watch shows. Returns the result and the number of requests.
 async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error>, usize) {
     let (accounts, asked) = server(code, found);
     let observed = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
@@ -68,7 +68,7 @@ async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error
         object: account("actor-uid"),
         hash: "h".to_owned(),
     };
-    let step = (&Step::Apply { take_over: None }, &wanted);
+    let step = (&ChildStep::Apply { take_over: None }, &wanted);
     let key = Key::new("ns", "asya-a");
     let applied = apply_child(&observed, (&accounts, &Child::Absent), &key, step).await;
     let asked = asked.lock().unwrap().clone();
@@ -78,7 +78,7 @@ async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error
 
 /// SA-3
 #[tokio::test]
-async fn whatever_refuses_a_creation_an_object_that_has_the_name_is_told() {
+async fn rejected_creation_reports_a_foreign_object_and_applies_ours() {
     for code in [409, 403, 422, 400] {
         let (applied, _) = attempt(code, &account("other")).await;
         assert_eq!(
@@ -94,7 +94,7 @@ async fn whatever_refuses_a_creation_an_object_that_has_the_name_is_told() {
 
 /// SA-3, FW-31
 #[tokio::test]
-async fn refusal_of_a_creation_is_told_where_nothing_has_the_name() {
+async fn rejected_creation_is_reported_if_the_name_is_free() {
     let (applied, _) = attempt(409, &Value::Null).await;
     assert!(matches!(applied, Err(Error::Stale(_))), "it came and went");
     let (applied, _) = attempt(403, &Value::Null).await;

@@ -6,7 +6,7 @@ use crate::reconcile::model::rollout::RolloutSeen;
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, proved_status};
 use crate::record::Key;
 
-/// An actor that binds Deployment `web`, with this about dry runs in its status, and a pod for the next one.
+/// An actor that binds Deployment `web`, with `injection` in its status and a pod for the next dry run.
 fn bound(injection: Option<Value>) -> Observed {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let spec = json!({"transport": "mq", "workloadRef": target});
@@ -57,9 +57,9 @@ const REFUSED: Answers = |asked| {
     answer(asked, 403, refused)
 };
 
-/// ROLL-2: the other replicas of the webhook may not have read it yet.
+/// ROLL-2: other replicas of the webhook may not have read the status yet.
 #[tokio::test]
-async fn no_pod_is_replaced_in_the_moment_in_which_the_gate_was_opened() {
+async fn rollout_waits_until_all_webhook_replicas_can_see_the_open_gate() {
     let hash = hash();
     let part = hash.split('.').next();
     let act = Rolling::Act(Act::Annotate("v".to_owned()));
@@ -82,7 +82,7 @@ async fn no_pod_is_replaced_in_the_moment_in_which_the_gate_was_opened() {
 
 /// SAFE-1, ROLL-2
 #[tokio::test]
-async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_sidecar() {
+async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_sidecar() {
     let part = hash();
     let part = part.split('.').next();
     let refused = json!({"refused": part, "message": "exceeded quota"});
@@ -90,7 +90,7 @@ async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_side
         (None, INJECTED, None),
         (None, BARE, Some(Some(Reason::ProbeFailed))),
         (None, REFUSED, Some(None)),
-        // Nobody needs to be asked.
+        // No dry run is needed.
         (Some(refused), NOBODY, Some(None)),
         (Some(json!({})), NOBODY, Some(Some(Reason::ProbeFailed))),
     ] {
@@ -107,7 +107,7 @@ async fn no_pod_is_replaced_unless_a_dry_run_shows_that_what_comes_gets_the_side
                 None
             }
             Err(Rolled::Waits(reason, text, _)) => {
-                // Without an answer of the webhook there is no rollout to wait for.
+                // The message mentions the webhook only if a dry run was made.
                 let asks = ensured.probe.outcome != Probed::Untried;
                 assert_eq!(text.contains("waiting for the webhook"), asks, "{text}");
                 Some(Some(reason))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Segment, missing, of, of_refusal};
 
-/// As an API server writes them.
+/// A `managedFields` entry as an API server writes it.
 fn entry(
     (manager, operation): (&str, &str),
     subresource: &str,
@@ -41,7 +41,7 @@ fn container(name: &str) -> Vec<Segment> {
     path
 }
 
-/// A Deployment that kubectl made, with its controller's own entry, newest last.
+/// A Deployment created by kubectl, with its controller's own entry, newest last.
 fn deployment() -> Vec<ManagedFieldsEntry> {
     let containers = json!({"k:{\"name\":\"model\"}": {".": {}, "f:image": {}, "f:name": {}}});
     let annotations = json!({"f:annotations": {".": {}, "f:team": {}}, "f:labels": {"f:app": {}}});
@@ -72,7 +72,7 @@ fn told(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<String> {
 
 /// CONF-8
 #[test]
-fn the_newest_that_owns_the_field_is_the_rival_and_we_are_not() {
+fn newest_other_owner_of_the_field_is_the_rival() {
     let mut entries = deployment();
     let annotation = in_template(
         &json!({"f:annotations": {"f:asya.sh/roll": {}}}),
@@ -90,7 +90,7 @@ fn the_newest_that_owns_the_field_is_the_rival_and_we_are_not() {
 
 /// CONF-8
 #[test]
-fn for_a_field_that_was_removed_it_is_probably_who_owns_the_nearest_parent() {
+fn owner_of_the_nearest_parent_is_the_likely_rival_for_a_removed_field() {
     let creator = Some("probably kubectl-create (Update)");
     let mut entries = deployment();
     assert_eq!(told(&entries, &roll()).as_deref(), creator);
@@ -120,7 +120,7 @@ fn for_a_field_that_was_removed_it_is_probably_who_owns_the_nearest_parent() {
 
 /// CONF-8
 #[test]
-fn who_owns_a_list_as_a_whole_owns_what_is_in_it() {
+fn owner_of_an_atomic_list_owns_its_items() {
     let atomic = json!({"f:spec": {"f:workerGroupSpecs": {}}});
     let entries = [
         entry(
@@ -138,7 +138,7 @@ fn who_owns_a_list_as_a_whole_owns_what_is_in_it() {
 
 /// CONF-8
 #[test]
-fn items_are_told_by_their_keys_in_any_order_and_subresources_own_what_they_set() {
+fn items_match_by_keys_in_any_order_and_subresources_own_what_they_set() {
     let ports = json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}}}}});
     let replicas = json!({"f:spec": {"f:replicas": {}}});
     let entries = [
@@ -154,7 +154,7 @@ fn items_are_told_by_their_keys_in_any_order_and_subresources_own_what_they_set(
 
 /// CONF-5, CONF-8
 #[test]
-fn the_field_that_an_applier_has_lost_is_the_first_that_it_does_not_own() {
+fn lost_field_is_the_first_that_the_applier_no_longer_owns() {
     let wanted = json!({
         "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": {"name": "a", "namespace": "ns", "labels": {"asya.sh/actor": "a"}},
@@ -184,7 +184,7 @@ fn the_field_that_an_applier_has_lost_is_the_first_that_it_does_not_own() {
 
 /// CONF-7
 #[test]
-fn a_refusal_of_an_apply_names_the_rivals() {
+fn rejected_apply_names_the_rivals() {
     let status = |causes: Value| -> Status {
         serde_json::from_value(json!({
             "status": "Failure", "code": 409, "reason": "Conflict", "message": "Apply failed with 1 conflict",

@@ -35,7 +35,7 @@ fn lost(rival: Option<&str>) -> FieldEvent {
 
 fn then(before: &[BindingConflict], part: Part, news: FieldEvent) -> Vec<BindingConflict> {
     let after = follow(before, Some(UID), &[(part, news)], BASE, at(1_500));
-    // As the next process reads it.
+    // As the next process would read it.
     serde_json::from_value(json!(after)).unwrap()
 }
 
@@ -67,7 +67,7 @@ fn a_restart_resumes_each_state() {
 
 /// BIND-41, CONF-6
 #[test]
-fn losses_of_all_fields_are_counted_until_there_is_another_target() {
+fn losses_of_all_fields_are_counted_per_target() {
     let mut entries = then(&[], Part::Roll, lost(Some("argocd")));
     entries = then(&entries, Part::ScaledObject, lost(None));
     entries = then(&entries, Part::Roll, lost(None));
@@ -83,7 +83,7 @@ fn losses_of_all_fields_are_counted_until_there_is_another_target() {
 
 /// CONF-6
 #[test]
-fn a_loss_is_news_once() {
+fn loss_is_reported_once() {
     let first = then(&[], Part::Roll, lost(None));
     let second = then(&first, Part::Roll, lost(None));
     let other = then(&second, Part::ScaledObject, lost(None));
@@ -101,7 +101,7 @@ fn a_loss_is_news_once() {
 
 /// CONF-5
 #[test]
-fn losses_of_a_field_that_stands_for_long_are_forgotten() {
+fn losses_are_forgotten_after_a_field_was_left_alone_for_long() {
     let part = Part::ScaledObject;
     let entries = then(&[], part, lost(None));
     let at_minute = |minute: i64| forgiven(&entries, UID, part, at(1_000 + minute * 60_000));
@@ -115,7 +115,7 @@ fn losses_of_a_field_that_stands_for_long_are_forgotten() {
 
 /// CONF-9
 #[test]
-fn people_are_told_what_was_lost_to_whom_what_stops_and_what_to_do() {
+fn message_names_the_field_the_rival_the_consequence_and_the_remedy() {
     let mut entries = then(&[], Part::Roll, lost(Some("argocd-controller (Update)")));
     let first = told(&entries, false).unwrap();
     assert_eq!(
@@ -153,7 +153,7 @@ fn people_are_told_what_was_lost_to_whom_what_stops_and_what_to_do() {
 
 /// CONF-2, CONF-9
 #[test]
-fn a_loss_after_which_pods_are_evicted_is_the_last_whatever_its_number() {
+fn loss_that_leads_to_eviction_is_final_whatever_its_number() {
     let FieldEvent::Lost(loss) = lost(None) else {
         panic!()
     };

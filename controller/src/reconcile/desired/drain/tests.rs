@@ -4,7 +4,7 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Counted, Drain, Facts, Held, Messages, decide, may_roll, text};
+use super::{Counted, Drain, DrainFacts, Held, Messages, decide, may_roll, text};
 use crate::broker::Depth;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::plan::decision::{Plan, Rest};
@@ -36,7 +36,7 @@ fn unknown() -> Messages {
     })
 }
 
-/// The decision on queues `a`, `b`, … when status has said so many seconds ago that nothing is waited for any more.
+/// The decision on queues `a`, `b`, … if the deletion was released this many seconds ago, according to status.
 fn of(messages: &[Messages], released: Option<i64>) -> Drain {
     let names = ["a", "b", "c"].into_iter().map(queue);
     let queues = names.zip(messages).map(|(queue, messages)| Counted {
@@ -44,7 +44,7 @@ fn of(messages: &[Messages], released: Option<i64>) -> Drain {
         messages: messages.clone(),
     });
     let now = Timestamp::from_second(1000).unwrap();
-    decide(&Facts {
+    decide(&DrainFacts {
         queues: &queues.collect::<Vec<_>>(),
         released: released.map(|ago| Timestamp::from_second(1000 - ago).unwrap()),
         lag: LAG,
@@ -54,7 +54,7 @@ fn of(messages: &[Messages], released: Option<i64>) -> Drain {
 
 /// QUE-40, QUE-42
 #[test]
-fn actor_goes_when_no_queue_of_its_holds_a_message_twice_in_a_row() {
+fn actor_is_torn_down_when_its_queues_were_empty_twice_in_a_row() {
     let confirms = |seconds| Drain::Confirms(Duration::from_secs(seconds));
     for (messages, released, wanted) in [
         (vec![], None, confirms(10)),
@@ -82,7 +82,7 @@ fn actor_goes_when_no_queue_of_its_holds_a_message_twice_in_a_row() {
 
 /// QUE-42, FIN-3
 #[test]
-fn messages_that_nobody_can_count_hold_the_actor_until_its_pods_are_going() {
+fn uncountable_messages_hold_the_actor_until_it_is_released() {
     for messages in [unknown(), Messages::Uncounted] {
         let Drain::Works(held) = of(&[holds(0, 0), messages.clone()], None) else {
             panic!("{messages:?}")
@@ -95,7 +95,7 @@ fn messages_that_nobody_can_count_hold_the_actor_until_its_pods_are_going() {
 
 /// QUE-40
 #[test]
-fn messages_are_told_by_queue_and_number() {
+fn messages_are_reported_by_queue_and_number() {
     for (queued, processing, wanted) in [
         (1, 0, "1 message"),
         (12, 0, "12 messages"),
@@ -125,7 +125,7 @@ fn plan_of(drain: Option<Drain>, metadata: &Value) -> Plan {
 
 /// QUE-40, QUE-41
 #[test]
-fn nothing_is_taken_down_before_the_queue_is_empty() {
+fn nothing_is_torn_down_before_the_queue_is_empty() {
     let works = || Some(Drain::Works(Held::default()));
     let Plan::Ensure(plan) = plan_of(works(), &json!({})) else {
         panic!("its pods are to work")
@@ -165,7 +165,7 @@ fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
 
 /// QUE-43
 #[test]
-fn what_the_garbage_collector_deletes_is_made_again_once_its_finalizer_is_off() {
+fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
     let works = || Some(Drain::Works(Held::default()));
     let plan = plan_of(works(), &finalizers);

@@ -61,7 +61,7 @@ fn count(marked: Vec<Arc<PodRecord>>, bare: Vec<Arc<UninjectedPodRecord>>) -> Co
 
 /// BIND-7, BIND-8
 #[test]
-fn every_pod_without_a_sidecar_has_its_reason() {
+fn every_pod_without_a_sidecar_is_counted_under_a_reason() {
     let skipped = |reason: &str| json!({"annotations": {"asya.sh/not-injected": reason}});
     let table = [
         (
@@ -126,7 +126,7 @@ fn every_pod_without_a_sidecar_has_its_reason() {
 
 /// BIND-8
 #[test]
-fn pod_counts_as_injected_by_its_mark_and_both_containers() {
+fn pod_is_injected_if_it_has_the_mark_and_both_containers() {
     let native = marked("native", UID, &["model", "asya-runtime"], &["asya-sidecar"]);
     let counted = count(vec![marked("p", UID, &BOTH, &[]), native], vec![]);
     assert_eq!(
@@ -145,7 +145,7 @@ fn pod_counts_as_injected_by_its_mark_and_both_containers() {
 
 /// QUE-11: the condition does not change with every pod.
 #[test]
-fn pods_are_counted_in_status_and_named_by_the_first_of_them() {
+fn status_counts_all_pods_and_names_the_first_few() {
     let names = ["d", "b", "a", "c"];
     let pods = names
         .iter()
@@ -162,7 +162,7 @@ fn pods_are_counted_in_status_and_named_by_the_first_of_them() {
 }
 
 #[test]
-fn pod_on_its_way_out_exists_and_counts_for_nothing_else() {
+fn terminating_pod_counts_only_in_the_total() {
     let leaving = json!({"deletionTimestamp": AFTER});
     let counted = count(vec![], vec![bare("p", BEFORE, &leaving)]);
     assert_eq!((counted.total, counted.pods.matched), (1, 0));
@@ -171,7 +171,7 @@ fn pod_on_its_way_out_exists_and_counts_for_nothing_else() {
 
 /// SAFE-18
 #[test]
-fn pods_with_the_label_of_another_actor_or_with_nothing_but_the_label_count_too() {
+fn pods_labelled_for_another_actor_or_without_a_sidecar_count_too() {
     let labels = |extra: &Value| {
         let mut labels = json!({"labels": {"asya.sh/asya": "other"}});
         let all = labels.as_object_mut().unwrap();
@@ -202,7 +202,7 @@ fn pods_with_the_label_of_another_actor_or_with_nothing_but_the_label_count_too(
 
 /// SAFE-10
 #[test]
-fn pod_that_the_api_server_no_longer_has_is_not_to_be_replaced() {
+fn pod_missing_from_the_api_server_is_not_replaced() {
     let pods = ["gone", "stays"].map(|name| bare(name, BEFORE, &json!({})));
     let mut counted = count(vec![], pods.to_vec());
     assert_eq!(counted.lacking.len(), 2);
@@ -217,7 +217,7 @@ fn pod_that_the_api_server_no_longer_has_is_not_to_be_replaced() {
 
 /// SAFE-3
 #[test]
-fn pods_with_the_part_of_today_are_told_from_others_whichever_actor_they_were_given_it_by() {
+fn pods_with_the_current_actor_part_are_counted_for_any_actor() {
     for (by, containers, admitted) in [
         (UID, &BOTH[..], 1),
         ("former-uid", &BOTH[..], 1),

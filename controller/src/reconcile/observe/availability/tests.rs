@@ -24,7 +24,7 @@ fn pod(name: &str, cluster: &str, extra: &Value) -> Pod {
 
 /// SAFE-11
 #[test]
-fn pods_of_the_target_that_stay_are_counted_whether_they_are_ready_or_not() {
+fn availability_counts_ready_and_unready_pods_but_not_terminating_ones() {
     let expected = resolver("ray.io", "RayCluster").convention("rc");
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     let going = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
@@ -48,7 +48,7 @@ fn pods_of_the_target_that_stay_are_counted_whether_they_are_ready_or_not() {
 
 /// SAFE-11
 #[test]
-fn clusters_of_a_ray_service_tell_how_many_workers_there_should_be() {
+fn ray_service_takes_its_worker_count_from_its_clusters() {
     let cluster = json!({
         "apiVersion": "ray.io/v1", "kind": "RayCluster",
         "metadata": {
@@ -85,10 +85,10 @@ fn clusters_of_a_ray_service_tell_how_many_workers_there_should_be() {
     assert_eq!(clusters(&target, &known).count(), 0);
 }
 
-/// SAFE-10: an evicted pod stays listed, and is not ready.
+/// SAFE-10: an evicted pod stays listed and is not ready.
 #[tokio::test]
-async fn finished_pod_is_none_that_a_rollout_waits_for() {
-    // The API server's part: it selects by the phase.
+async fn rollout_does_not_wait_for_a_finished_pod() {
+    // Like the API server, filter by phase as the field selector asks.
     let server = tower::service_fn(|request: http::Request<kube::client::Body>| async move {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let unfinished = ["Succeeded", "Failed"].map(|it| format!("status.phase%21%3D{it}"));

@@ -26,7 +26,7 @@ fn pods() -> PodMatch {
 
 /// ROLL-2, SAFE-7, BIND-45
 #[test]
-fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
+fn probe_pod_has_the_labels_owner_and_requests_of_the_target() {
     let body = deployment();
     let specimen = Specimen::of(&pods(), Family::Generic).unwrap();
     let claims = json!([{"metadata": {"name": "data"}}]);
@@ -49,7 +49,7 @@ fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
     );
     assert_eq!(pod["metadata"]["generateName"], "asya-probe-");
 
-    // What another actor has put there goes when this one's sidecar comes.
+    // Another actor's sidecar is removed before this actor's is injected.
     let mut templated = body["spec"]["template"].clone();
     templated["metadata"]["labels"]["asya.sh/asya"] = json!("other");
     let containers = templated["spec"]["containers"].as_array_mut().unwrap();
@@ -64,13 +64,13 @@ fn the_probe_is_a_pod_of_the_target_that_asks_for_what_the_target_asks_for() {
     let pod = least_of(&made_up).unwrap();
     let labels = &pod["metadata"]["labels"];
     assert_eq!(labels["inferenceset.kaito.sh/created-by"], "phis");
-    // By it the API server picks what it asks the webhook about.
+    // The API server selects pods for the webhook by this label.
     assert_eq!(labels["kaito.sh/workspace"], "asya-proof");
 }
 
 /// ROLL-2, SAFE-7
 #[test]
-fn a_pod_that_runs_is_copied_without_what_only_a_running_one_has() {
+fn probe_copied_from_a_running_pod_drops_runtime_only_fields() {
     let worker = json!({
         "metadata": {
             "labels": {"ray.io/cluster": "rc"}, "annotations": {"asya.sh/injected-by": "x", "a": "b"},

@@ -3,7 +3,7 @@ use asya_shared::resolve::{ObjectRef, Related, Resolution, resolver};
 use kube::api::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
-use super::{Asked, Live, see, unavailable};
+use super::{Live, RolloutQuery, see, unavailable};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::{Counted, OutdatedPod};
@@ -37,7 +37,7 @@ fn live(body: &Value) -> Live {
 
 /// ROLL-2, ROLL-4, ROLL-6
 #[test]
-fn what_a_rollout_would_meet_is_read_off_the_workload() {
+fn rollout_state_is_read_from_the_workload() {
     let none = json!({});
     let still = live(&deployment(&none, &none));
     assert!(!still.rolling && !still.paused && still.gpus && still.lowers);
@@ -86,7 +86,7 @@ fn percentages_are_rounded_down() {
     assert!(unavailable(Some(&json!(1)), 1) && !unavailable(Some(&json!(0)), 9));
 }
 
-/// The API server: Deployment `web`, in whose template another actor's sidecar stands, and the one pod that is left of it.
+/// The API server: serves Deployment `web`, whose template contains another actor's sidecar, and its one remaining pod.
 fn served(asked: &str) -> Option<(u16, Value)> {
     let (none, list) = (json!({}), |items| json!({"metadata": {}, "items": items}));
     let answer = match asked {
@@ -108,7 +108,7 @@ fn served(asked: &str) -> Option<(u16, Value)> {
     Some((200, answer))
 }
 
-/// What a look shows of a rollout of Deployment `web`, whose watch still has pods `stays` and `gone`.
+/// The observed rollout of Deployment `web`, whose watch still shows pods `stays` and `gone`.
 async fn looked() -> RolloutSeen {
     let context = context_with(served);
     let kind = GroupVersionKind::gvk("apps", "v1", "Deployment");
@@ -137,7 +137,7 @@ async fn looked() -> RolloutSeen {
         older: lacking.to_vec(),
         ..Counted::default()
     };
-    let asked = Asked {
+    let asked = RolloutQuery {
         rollout: BindingRollout::Always,
         proved: true,
         due: false,
@@ -149,7 +149,7 @@ async fn looked() -> RolloutSeen {
 
 /// SAFE-10
 #[tokio::test]
-async fn pods_that_the_api_server_no_longer_has_are_not_replaced() {
+async fn pods_missing_from_the_api_server_are_not_replaced() {
     let counted = looked().await.counted;
     for pods in [&counted.lacking, &counted.older] {
         let uids: Vec<_> = pods.iter().map(|pod| &*pod.uid).collect();
@@ -159,7 +159,7 @@ async fn pods_that_the_api_server_no_longer_has_are_not_replaced() {
 
 /// BIND-45
 #[tokio::test]
-async fn dry_run_is_of_a_pod_without_the_sidecar_of_another_actor() {
+async fn dry_run_pod_has_no_sidecar_of_another_actor() {
     let pod = looked().await.probe.unwrap();
     let containers = pod["spec"]["containers"].as_array().unwrap();
     let names: Vec<_> = containers.iter().map(|it| &it["name"]).collect();

@@ -19,12 +19,12 @@ use crate::reconcile::plan::scaling::ScalingPlan;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::wake::Waking;
-use crate::reconcile::plan::{Step, plan};
+use crate::reconcile::plan::{ChildStep, plan};
 use crate::reconcile::tests::fixtures::{actor, observed, proved_status, record};
 use crate::record::{ActorRecord, UninjectedPodRecord};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
-const APPLY: Step = Step::Apply { take_over: None };
+const APPLY: ChildStep = ChildStep::Apply { take_over: None };
 
 fn deployment() -> Target {
     let object = json!({
@@ -85,7 +85,7 @@ fn wanted(seen: &Observed) -> ScalingPlan {
 
 /// SO-1, SO-2
 #[test]
-fn scaled_object_is_made_for_the_workload_of_the_target() {
+fn scaled_object_is_created_for_the_workload_of_the_target() {
     let seen = scaling(Ok(deployment()));
     let plan = wanted(&seen);
     assert_eq!((plan.scaled_object, plan.fault), (APPLY, None));
@@ -108,7 +108,7 @@ fn scaled_object_is_made_for_the_workload_of_the_target() {
 
 /// SAFE-20, SAFE-21
 #[test]
-fn nothing_scales_a_target_for_the_first_time_whose_pods_do_not_have_the_sidecar() {
+fn first_scaled_object_waits_until_pods_have_the_sidecar() {
     let bare = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1", "creationTimestamp": "1970-01-01T00:00:00Z"}});
     let serves = || {
         let mut seen = scaling(Ok(deployment()));
@@ -117,15 +117,15 @@ fn nothing_scales_a_target_for_the_first_time_whose_pods_do_not_have_the_sidecar
         seen
     };
     let plan = wanted(&serves());
-    assert_eq!((plan.scaled_object, plan.fault), (Step::Wait, None));
+    assert_eq!((plan.scaled_object, plan.fault), (ChildStep::Wait, None));
     assert!(plan.waits_for.unwrap().contains("Ready, has the sidecar"));
 
     let mut unproved = scaling(Ok(deployment()));
     unproved.previous.injection = None;
-    assert_eq!(wanted(&unproved).scaled_object, Step::Wait);
+    assert_eq!(wanted(&unproved).scaled_object, ChildStep::Wait);
     let mut unlisted = scaling(Ok(deployment()));
     unlisted.binding.as_mut().unwrap().pods = None;
-    assert_eq!(wanted(&unlisted).scaled_object, Step::Wait);
+    assert_eq!(wanted(&unlisted).scaled_object, ChildStep::Wait);
 
     let mut exists = serves();
     exists.previous.injection = None;
@@ -137,7 +137,7 @@ fn nothing_scales_a_target_for_the_first_time_whose_pods_do_not_have_the_sidecar
 
 /// SAFE-20, KEDA-9
 #[test]
-fn what_keeps_scaling_from_working_at_all_is_told_before_what_it_waits_for() {
+fn scaling_fault_takes_precedence_over_what_scaling_waits_for() {
     let mut seen = scaling(Ok(deployment()));
     seen.previous.conditions.clear();
     seen.scaling.installed = false;
@@ -150,7 +150,7 @@ fn what_keeps_scaling_from_working_at_all_is_told_before_what_it_waits_for() {
 
 /// SAFE-27, FW-21
 #[test]
-fn binding_that_is_reconciled_once_writes_nothing_to_its_target_after_it_was_ready() {
+fn binding_with_reconcile_once_leaves_its_target_alone_after_it_was_ready() {
     let planned = |ready: Option<i64>| {
         let mut target = deployment();
         target.server.url = Some("http://127.0.0.1:8000".to_owned());
@@ -190,7 +190,7 @@ fn binding_that_is_reconciled_once_writes_nothing_to_its_target_after_it_was_rea
 
 /// SO-8
 #[test]
-fn scaled_object_follows_to_the_next_workload_in_place() {
+fn scaled_object_is_retargeted_in_place_to_a_new_workload() {
     let mut seen = scaling(Ok(deployment()));
     let of_the_last = json!({"spec": {"scaleTargetRef": {"name": "web-of-before"}}});
     seen.scaling.scaled_object = Child::Ours(scaled_object(&of_the_last));
@@ -200,7 +200,7 @@ fn scaled_object_follows_to_the_next_workload_in_place() {
 
 /// SO-3
 #[test]
-fn autoscaler_of_somebody_else_on_the_same_object_is_a_rival() {
+fn foreign_autoscaler_on_the_same_object_is_a_rival() {
     let on = |name: &str| {
         let mut seen = scaling(Ok(deployment()));
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
@@ -209,7 +209,7 @@ fn autoscaler_of_somebody_else_on_the_same_object_is_a_rival() {
         wanted(&seen)
     };
     let plan = on("web");
-    assert_eq!(plan.scaled_object, Step::Keep);
+    assert_eq!(plan.scaled_object, ChildStep::Keep);
     let fault = plan.fault.unwrap();
     assert_eq!(fault.reason, Reason::RivalAutoscaler);
     assert!(
@@ -223,7 +223,7 @@ fn autoscaler_of_somebody_else_on_the_same_object_is_a_rival() {
 
 /// SO-4
 #[test]
-fn target_that_cannot_be_scaled_loses_what_scaled_it_and_says_why() {
+fn unscalable_target_loses_its_scaled_object_with_a_reason() {
     let mut target = deployment();
     assert!(target.scale.object().is_some());
     target.scale = Scale::Refused(asya_shared::resolve::Finding::new(
@@ -235,7 +235,7 @@ fn target_that_cannot_be_scaled_loses_what_scaled_it_and_says_why() {
     let Some(ScalingStep::Refused(removal, fault)) = step(&seen) else {
         panic!()
     };
-    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+    assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
     assert_eq!(
         (fault.reason, &*fault.message),
         (Reason::ScalingNotSupported, "its owner scales it")
@@ -244,7 +244,7 @@ fn target_that_cannot_be_scaled_loses_what_scaled_it_and_says_why() {
 
 /// BIND-42
 #[test]
-fn scaled_object_goes_with_the_target_and_not_because_nobody_can_read_it() {
+fn scaled_object_is_deleted_with_its_target_but_not_when_that_cannot_be_read() {
     for (reason, goes) in [
         (Reason::TargetNotFound, true),
         (Reason::TargetStopped, true),
@@ -257,7 +257,7 @@ fn scaled_object_goes_with_the_target_and_not_because_nobody_can_read_it() {
         let mut seen = scaling(Err(Fault::until_change(reason, "")));
         seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
         let found = step(&seen);
-        let removes = matches!(&found, Some(ScalingStep::Unwanted(removal)) if removal.scaled_object == Step::Delete("u-so".into()));
+        let removes = matches!(&found, Some(ScalingStep::Unwanted(removal)) if removal.scaled_object == ChildStep::Delete("u-so".into()));
         assert_eq!(removes, goes, "{reason}: {found:?}");
         assert_eq!(found.is_none(), !goes, "{reason}");
     }
@@ -265,7 +265,7 @@ fn scaled_object_goes_with_the_target_and_not_because_nobody_can_read_it() {
 
 /// SO-6
 #[test]
-fn target_is_woken_once_when_nobody_scales_it_any_more() {
+fn target_is_woken_once_after_scaling_ends() {
     let off = |status: &Value, min: i32, exists: bool| {
         let mut seen = bound(
             &json!({"enabled": false, "minReplicas": min, "maxReplicas": 9}),
@@ -294,18 +294,18 @@ fn target_is_woken_once_when_nobody_scales_it_any_more() {
 
 /// KEDA-8
 #[test]
-fn scaled_object_goes_when_scaling_is_switched_off() {
+fn scaled_object_is_deleted_when_scaling_is_switched_off() {
     let mut seen = bound(&json!({"enabled": false}), Ok(deployment()));
     seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let Some(ScalingStep::Unwanted(removal)) = step(&seen) else {
         panic!()
     };
-    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+    assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
 }
 
 /// BIND-45
 #[test]
-fn who_may_not_bind_gives_up_what_it_has_in_a_template() {
+fn actor_that_may_not_bind_releases_its_part_of_the_template() {
     let fault = Fault::until_change(Reason::AlreadyBound, "by another");
     let mut seen = bound(&json!({}), Err(fault));
     let template = |seen: &Observed| match plan(seen, Timestamp::UNIX_EPOCH) {
@@ -328,7 +328,7 @@ fn who_may_not_bind_gives_up_what_it_has_in_a_template() {
 
 /// BIND-3, BIND-23, BIND-50
 #[test]
-fn template_gets_the_sidecar_of_who_is_bound_and_knows_where_the_model_answers() {
+fn template_gets_the_sidecar_once_bound_with_a_known_model_url() {
     let template = |runtime: &Value, since: Option<&str>| {
         let spec = json!({
             "transport": "mq", "binding": {"strategy": "Template"}, "runtime": runtime,
@@ -360,7 +360,7 @@ fn template_gets_the_sidecar_of_who_is_bound_and_knows_where_the_model_answers()
 
 /// BIND-45, BIND-50
 #[test]
-fn part_of_another_actor_in_a_template_is_not_ours() {
+fn template_part_of_another_actor_is_not_ours() {
     let template = |actor: Option<&str>| {
         let mut seen = bound(&json!({}), Ok(deployment()));
         let part = TemplatePart {
@@ -424,7 +424,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
 
 /// BIND-47
 #[test]
-fn a_workload_is_told_once_who_binds_it_and_nothing_that_others_define() {
+fn workload_is_marked_once_and_a_custom_resource_never() {
     let mark = |target: Target, uid: Option<&str>| {
         let mut seen = bound(&json!({}), Ok(target));
         let before = uid.map(

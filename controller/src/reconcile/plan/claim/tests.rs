@@ -10,7 +10,7 @@ use crate::reconcile::contention::contest::FieldDecision;
 use crate::reconcile::model::binding::{BindingSeen, Resolved};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::Step;
+use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::roll::facts::{Act, Rolling};
 use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
 use crate::reconcile::plan::steps::ScalingStep;
@@ -33,8 +33,8 @@ fn claim(is_made: bool) -> Claim {
 
 fn scaled(fault: Option<Fault>) -> ScalingStep {
     ScalingStep::Wanted(ScalingPlan {
-        trigger_authentication: Step::Wait,
-        scaled_object: Step::Wait,
+        trigger_authentication: ChildStep::Wait,
+        scaled_object: ChildStep::Wait,
         fault,
         waits_for: None,
     })
@@ -58,7 +58,7 @@ fn unscaled(released: bool) -> ScalingStep {
     })
 }
 
-/// Actor `ns/a`, whose target has an owner that is told so or not.
+/// Actor `ns/a`, whose target has an owner on which the claim is made or not.
 fn claiming(is_made: bool, status: &Value) -> Observed {
     let object = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "ns", "uid": "web-uid"},
@@ -90,7 +90,7 @@ fn now() -> Timestamp {
 
 /// SO-5, ROLL-3
 #[test]
-fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
+fn claim_is_written_with_a_due_rollout_or_when_none_is_coming() {
     let rival = || Fault::until_change(Reason::RivalAutoscaler, "theirs");
     let wait = Rolling::Wait(Reason::RolloutWaiting, String::new(), <_>::default());
     let annotate = Rolling::Act(Act::Annotate("v".to_owned()));
@@ -153,7 +153,7 @@ fn owner_is_told_with_the_rollout_that_is_due_or_when_none_is() {
 
 /// CONF-3
 #[test]
-fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
+fn lost_claim_is_written_again_with_backoff_five_times_at_most() {
     let entry = |state: &str, losses: i32| {
         json!({"conflicts": [{
             "part": "Autoscaler", "uid": "web-uid", "object": "InferenceService/iris", "field": "f", "count": losses,
@@ -197,7 +197,7 @@ fn claim_that_is_taken_back_is_made_again_after_a_wait_five_times_at_most() {
         );
         assert_eq!(found, Some(told));
     }
-    // Who takes it away at once leaves KEDA no time.
+    // A rival that removes it at once leaves KEDA no time.
     let mut at_once = json!({"claimed": "web-uid"});
     for (status, is_lost) in [
         (at_once.clone(), true),
@@ -246,7 +246,7 @@ fn seen(hpas: &[Value], stands: bool) -> Observed {
 
 /// SO-5, CONF-3
 #[test]
-fn queue_scales_only_when_the_owners_autoscaler_has_gone() {
+fn queue_scales_only_after_the_owners_autoscaler_is_deleted() {
     let owned = |uid: &str| {
         json!({"metadata": {"ownerReferences": [{
             "apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "name": "iris", "uid": uid, "controller": true,

@@ -15,17 +15,17 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::observe::binding::scaling_of;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::steps::ScalingStep;
-use crate::reconcile::plan::{Step, plan};
+use crate::reconcile::plan::{ChildStep, plan};
 use crate::reconcile::tests::fixtures::{actor, observed, proved_status};
 use crate::scaling::tests::fixtures::scaled_object;
 
-const APPLY: Step = Step::Apply { take_over: None };
+const APPLY: ChildStep = ChildStep::Apply { take_over: None };
 
 pub(in crate::reconcile::plan) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A binding whose `ScaledObject` was applied; since then somebody has changed it, or not, and this is told of that.
+/// A binding whose `ScaledObject` was applied and may have been `changed` since, with these conflicts in status.
 pub(in crate::reconcile::plan) fn applied(
     changed: bool,
     conflicts: Vec<BindingConflict>,
@@ -81,7 +81,7 @@ pub(in crate::reconcile::plan) fn applied(
     seen
 }
 
-fn planned(seen: &Observed, now: Timestamp) -> (FieldDecision, Step) {
+fn planned(seen: &Observed, now: Timestamp) -> (FieldDecision, ChildStep) {
     let Plan::Bind(plan) = plan(seen, now) else {
         panic!()
     };
@@ -92,7 +92,7 @@ fn planned(seen: &Observed, now: Timestamp) -> (FieldDecision, Step) {
     (plan.contest.unwrap(), step)
 }
 
-/// An entry of status, with a loss at 1000.
+/// A conflict in status, with a loss at 1000.
 fn entry(state: &str, losses: i32) -> BindingConflict {
     BindingConflict {
         part: "ScaledObject".to_owned(),
@@ -110,7 +110,7 @@ fn entry(state: &str, losses: i32) -> BindingConflict {
 
 /// CONF-5
 #[test]
-fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_ever() {
+fn contested_scaled_object_is_reapplied_with_backoff_and_not_forever() {
     let specs = Specs {
         generation: 2,
         target: "spec".to_owned(),
@@ -121,14 +121,14 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
         FieldDecision::Lost(specs),
     );
     for (changed, entries, now, contest, step) in [
-        (false, vec![], 1000, FieldDecision::Over, Step::Keep),
-        (true, vec![], 1000, first, Step::Keep),
+        (false, vec![], 1000, FieldDecision::Over, ChildStep::Keep),
+        (true, vec![], 1000, first, ChildStep::Keep),
         (
             true,
             vec![entry("Waiting", 1)],
             1004,
             FieldDecision::Wait(wait(6)),
-            Step::Keep,
+            ChildStep::Keep,
         ),
         (
             true,
@@ -137,27 +137,27 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
             FieldDecision::Write,
             APPLY,
         ),
-        (true, vec![entry("Held", 1)], 1020, second, Step::Keep),
+        (true, vec![entry("Held", 1)], 1020, second, ChildStep::Keep),
         (
             false,
             vec![entry("Held", 1)],
             1020,
             FieldDecision::Stands(wait(880)),
-            Step::Keep,
+            ChildStep::Keep,
         ),
         (
             false,
             vec![entry("Held", 1)],
             1900,
             FieldDecision::Over,
-            Step::Keep,
+            ChildStep::Keep,
         ),
         (
             true,
             vec![entry("Stopped", 5)],
             9000,
             FieldDecision::Stop,
-            Step::Keep,
+            ChildStep::Keep,
         ),
     ] {
         let row = format!("changed {changed}, {entries:?}, at {now}");
@@ -168,7 +168,7 @@ fn scaled_object_that_somebody_changes_is_applied_again_after_waits_and_not_for_
 
 /// CONF-5, CONF-6
 #[test]
-fn what_the_user_or_the_target_changes_is_applied_at_once() {
+fn change_of_the_actor_or_the_target_is_applied_at_once() {
     let mut seen = applied(true, vec![entry("Waiting", 2)]);
     seen.previous.inventory[0].hash = Some("of another spec".to_owned());
     assert_eq!(planned(&seen, at(1000)), (FieldDecision::Write, APPLY));
@@ -184,7 +184,7 @@ fn what_the_user_or_the_target_changes_is_applied_at_once() {
     let seen = applied(true, vec![stopped]);
     assert!(matches!(
         planned(&seen, at(9000)),
-        (FieldDecision::Lost(_), Step::Keep)
+        (FieldDecision::Lost(_), ChildStep::Keep)
     ));
     let mut gone = applied(true, vec![entry("Stopped", 5)]);
     gone.scaling.scaled_object = Child::Absent;

@@ -16,7 +16,7 @@ use crate::reconcile::model::known_queues::Hold;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::Live;
 use crate::reconcile::model::rollout::UnbindingSeen;
-use crate::reconcile::plan::Step;
+use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::scaling::Removal;
 use crate::reconcile::tests::fixtures::{
     actor, deployment, observed, pod, spec, stateful_set, workload,
@@ -92,7 +92,7 @@ fn wait(workloads: Vec<WorkloadRemoval>, seconds: Option<u64>) -> Delete {
     }
 }
 
-/// What is to be done about scaling where there is none.
+/// The removal step if nothing scales.
 fn unscaled() -> Removal {
     Removal {
         released: true,
@@ -102,13 +102,13 @@ fn unscaled() -> Removal {
 
 /// FIN-2, FW-24
 #[test]
-fn workload_waits_until_keda_has_let_go_or_half_a_minute() {
+fn workload_is_deleted_after_keda_has_released_it_or_thirty_seconds() {
     let mut observed = going(&json!({}), &json!({}));
     let here = workload(&deployment(&observed));
     observed.workload = Child::Ours(here.clone());
     observed.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     observed.scaling.trigger_authentication = Child::Ours(trigger_authentication(&json!({})));
-    let delete = |uid: &str| Step::Delete(uid.into());
+    let delete = |uid: &str| ChildStep::Delete(uid.into());
     let first = deletion(&observed);
     assert_eq!((first.workloads, first.then), (vec![], Then::Wait(None)));
     let ScalingRemoval::Delete(removal) = first.scaling else {
@@ -116,7 +116,7 @@ fn workload_waits_until_keda_has_let_go_or_half_a_minute() {
     };
     assert_eq!(
         (removal.scaled_object, removal.trigger_authentication),
-        (delete("u-so"), Step::Wait)
+        (delete("u-so"), ChildStep::Wait)
     );
 
     let began = |time| {
@@ -144,7 +144,7 @@ fn workload_waits_until_keda_has_let_go_or_half_a_minute() {
 
 /// FIN-2
 #[test]
-fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
+fn deletion_order_is_workload_then_pods_then_queue() {
     let mut observed = going(&json!({}), &json!({}));
     let here = workload(&deployment(&observed));
     observed.workload = Child::Ours(here.clone());
@@ -174,9 +174,9 @@ fn deletion_goes_from_the_workload_to_its_pods_to_the_queue() {
     assert_eq!(deletion(&observed), finish(Some("asya-a")));
 }
 
-/// FIN-2: the former operator's, which we never applied, bears no label by which the watch selects.
+/// The former operator's workload, which we never applied, lacks the label by which the watch selects (FIN-2).
 #[test]
-fn end_of_a_workload_that_no_watch_shows_is_looked_for() {
+fn unwatched_workload_is_polled_until_it_is_deleted() {
     let mut observed = going(&json!({}), &json!({}));
     let mut object = deployment(&observed);
     object["metadata"]["labels"] = json!({"app": "a"});
@@ -191,7 +191,7 @@ fn end_of_a_workload_that_no_watch_shows_is_looked_for() {
 
 /// FIN-2, WRK-6
 #[test]
-fn deletion_takes_workloads_of_both_kinds() {
+fn deletion_covers_workloads_of_both_kinds() {
     let mut observed = going(&json!({}), &json!({}));
     let (wanted, former) = (
         workload(&deployment(&observed)),
@@ -208,7 +208,7 @@ fn deletion_takes_workloads_of_both_kinds() {
 
 /// FIN-2
 #[test]
-fn pods_that_overstay_their_grace_do_not_hold_the_queue_for_ever() {
+fn pods_that_outlive_their_grace_period_do_not_hold_the_queue_forever() {
     let mut observed = going(
         &json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         &json!({}),
@@ -228,7 +228,7 @@ fn pods_that_overstay_their_grace_do_not_hold_the_queue_for_ever() {
 
 /// FIN-2
 #[test]
-fn queue_is_not_taken_from_under_pods_because_nobody_looked_after_the_actor() {
+fn pods_get_their_grace_period_even_after_operator_downtime() {
     let long_ago = json!({"deletionTimestamp": "2025-01-01T00:00:00Z"});
     let mut seen = going(&long_ago, &json!({}));
     seen.pods = vec![pod("p", "h")];
@@ -247,7 +247,7 @@ fn queue_is_not_taken_from_under_pods_because_nobody_looked_after_the_actor() {
 
 /// FIN-4, FW-34
 #[test]
-fn queue_stays_when_it_is_asked_to_or_was_never_ours() {
+fn queue_is_kept_when_retained_or_never_ours() {
     let skip = json!({"annotations": {"asya.sh/skip-queue-deletion": "true"}});
     assert_eq!(
         deletion(&going(&skip, &json!({}))),
@@ -296,7 +296,7 @@ fn queue_stays_when_it_is_asked_to_or_was_never_ours() {
 
 /// FIN-1, FIN-2
 #[test]
-fn actor_without_our_finalizer_is_nobodys_business() {
+fn actor_without_our_finalizer_is_left_alone() {
     let mut observed = going(&json!({"finalizers": ["other/finalizer"]}), &json!({}));
     observed.workload = Child::Ours(workload(&deployment(&observed)));
     assert_eq!(
@@ -343,7 +343,7 @@ fn orphaned_workload_and_queue_stay() {
 
 /// QUE-13, FIN-2, FIN-3, FIN-4
 #[test]
-fn every_queue_that_the_actor_has_or_had_goes_with_it() {
+fn every_current_and_retired_queue_is_deleted_with_the_actor() {
     let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let status = json!({"queue": verified("mq"), "retiredQueues": [verified("other"), verified("nowhere"), verified("fixed")]});
     let mut going = going_from(&status, &deleted, &json!({"transport": "dead"}));
@@ -371,7 +371,7 @@ fn every_queue_that_the_actor_has_or_had_goes_with_it() {
 
 /// SO-6
 #[test]
-fn target_that_its_queue_had_scaled_is_woken_when_keda_has_let_go() {
+fn target_scaled_by_its_queue_is_woken_once_keda_has_released_it() {
     let object = ObjectRef {
         api_version: "apps/v1".to_owned(),
         kind: "Deployment".to_owned(),

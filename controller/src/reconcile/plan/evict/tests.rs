@@ -3,7 +3,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::Facts;
+use super::EvictionFacts;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -27,7 +27,7 @@ fn unready(name: &str, made: i64) -> UnreadyPod {
     }
 }
 
-/// Three pods are asked for; one was evicted 100 s ago, and a replacement may take 60 s.
+/// Three pods are desired; one was evicted 100 s ago, and a replacement may take 60 s.
 struct Row {
     candidates: Vec<OutdatedPod>,
     unready: Vec<UnreadyPod>,
@@ -53,14 +53,14 @@ impl Default for Row {
 }
 
 impl Row {
-    fn with<T>(&self, look: impl FnOnce(&Facts<'_>) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&EvictionFacts<'_>) -> T) -> T {
         let availability = Availability {
             unready: self.unready.clone(),
             present: self.present,
             going: false,
             wanted: self.wanted,
         };
-        look(&Facts {
+        look(&EvictionFacts {
             candidates: &self.candidates,
             availability: &availability,
             present: self.present,
@@ -82,7 +82,7 @@ impl Row {
 
 /// SAFE-11
 #[test]
-fn ready_pod_is_evicted_only_while_every_other_pod_is_there_and_ready() {
+fn ready_pod_is_evicted_only_while_all_others_exist_and_are_ready() {
     assert_eq!(Row::default().obstacle(), None);
     let told = |text: &str, overdue| Some((text.to_owned(), overdue));
     let row = Row::default;
@@ -164,7 +164,7 @@ fn ready_pod_is_evicted_only_while_every_other_pod_is_there_and_ready() {
 
 /// SAFE-11
 #[test]
-fn pod_that_serves_nobody_goes_first() {
+fn unready_pod_is_evicted_first() {
     assert_eq!(Row::default().next().as_deref(), Some("b"));
     let broken = Row {
         unready: vec![unready("a", -900)],

@@ -13,14 +13,14 @@ use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::scaling::tests::fixtures::hpa;
 
-/// A target of one pod, of which the autoscaler wants so many.
+/// A target of one pod, of which the HPA wants `desired`.
 fn asked(desired: i32, conflicts: Vec<BindingConflict>) -> Observed {
     let mut seen = applied(false, conflicts);
     seen.scaling.hpas = vec![hpa(&asks("web", desired))];
     seen
 }
 
-/// An autoscaler of the Deployment of this name.
+/// An HPA of the Deployment of this name.
 fn asks(target: &str, desired: i32) -> Value {
     json!({"spec": {"scaleTargetRef": {"name": target}}, "status": {"desiredReplicas": desired}})
 }
@@ -48,7 +48,7 @@ fn entry(state: &str, losses: i32, target: &str) -> Vec<BindingConflict> {
 
 /// CONF-4
 #[test]
-fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_waits_between() {
+fn replicas_that_differ_from_the_hpa_are_counted_as_losses_with_backoff() {
     let suspect = FieldDecision::Lost(Specs {
         generation: 2,
         target: "spec".to_owned(),
@@ -74,7 +74,7 @@ fn other_replicas_than_the_autoscaler_asks_for_are_looked_into_and_counted_with_
 
 /// SAFE-26
 #[test]
-fn what_the_autoscaler_asked_of_an_earlier_workload_is_compared_with_no_other() {
+fn hpa_of_an_earlier_workload_is_not_compared() {
     let mut seen = asked(3, vec![]);
     assert!(matches!(planned(&seen, 1000), FieldDecision::Lost(_)));
     seen.scaling.hpas = vec![hpa(&asks("web-before-its-canary-was-promoted", 3))];
@@ -83,7 +83,7 @@ fn what_the_autoscaler_asked_of_an_earlier_workload_is_compared_with_no_other() 
 
 /// CONF-4, SO-5
 #[test]
-fn replicas_of_what_an_owner_leaves_to_the_queue_are_looked_into_as_well() {
+fn replicas_of_a_claimed_target_are_compared_too() {
     let claimed = |is_made| {
         let mut seen = asked(3, vec![]);
         let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
@@ -109,7 +109,7 @@ fn replicas_of_what_an_owner_leaves_to_the_queue_are_looked_into_as_well() {
 
 /// CONF-4, SO-1
 #[test]
-fn replicas_of_a_workload_below_what_is_scaled_are_its_owners() {
+fn replicas_of_a_workload_below_the_scale_target_belong_to_its_owner() {
     let mut seen = asked(3, vec![]);
     let resolved = seen.binding.as_mut().unwrap().target.as_mut().unwrap();
     let target = &mut resolved.as_mut().unwrap().target;
@@ -123,7 +123,7 @@ fn replicas_of_a_workload_below_what_is_scaled_are_its_owners() {
 
 /// CONF-4, KEDA-9
 #[test]
-fn number_of_pods_is_nobodys_while_nothing_of_ours_scales() {
+fn replicas_are_uncontested_without_an_hpa_of_ours_or_at_zero() {
     let mut no_hpa = asked(3, vec![]);
     no_hpa.scaling.hpas = Vec::new();
     assert_eq!(planned(&no_hpa, 0), FieldDecision::Over);

@@ -23,7 +23,7 @@ fn queue(transport: &str) -> QueueStatus {
     }
 }
 
-/// An actor on `mq` that status tells has a queue on `now`, and had others.
+/// An actor on `mq` whose status has a queue on `now`, and retired ones.
 fn moved(metadata: &Value, extra: &Value, now: &str, retired: &[&str]) -> Observed {
     let named = |transport: &str| json!({"transport": transport, "name": "asya-a"});
     let status = json!({
@@ -55,7 +55,7 @@ fn fates(after: &Retired) -> (Vec<&str>, Vec<&str>) {
 
 /// QUE-13
 #[test]
-fn queue_that_was_verified_is_retired_when_another_is() {
+fn verified_queue_is_retired_when_another_one_is_verified() {
     let observed = plain("other", &[]);
     let after = list(&observed, Some(&queue("mq")), &[]);
     assert_eq!(
@@ -89,7 +89,7 @@ fn queue_that_was_verified_is_retired_when_another_is() {
 
 /// QUE-13
 #[test]
-fn retired_queue_leaves_the_list_when_it_is_gone_or_wanted_again() {
+fn retired_queue_is_unlisted_when_it_is_deleted_or_desired_again() {
     let observed = plain("other", &["dead", "nowhere"]);
     let after = list(&observed, Some(&queue("mq")), &[queue("dead")]);
     assert_eq!(transports(&after.listed), ["nowhere", "other"]);
@@ -100,7 +100,7 @@ fn retired_queue_leaves_the_list_when_it_is_gone_or_wanted_again() {
 
 /// QUE-13, QUE-3, QUE-7
 #[test]
-fn queue_that_is_not_ours_to_delete_is_forgotten_and_users_are_told() {
+fn queue_that_is_not_ours_to_delete_is_dropped_with_a_message() {
     let retain = json!({"queue": {"deletionPolicy": "Retain"}});
     let stays = "it stays, because queue.deletionPolicy is Retain";
     let kept = moved(&json!({}), &retain, "other", &["dead", "nowhere"]);
@@ -135,7 +135,7 @@ fn queue_that_is_not_ours_to_delete_is_forgotten_and_users_are_told() {
 
 /// QUE-13, QUE-12, FIN-4
 #[test]
-fn brokers_are_asked_only_about_queues_that_are_ours_to_delete_now() {
+fn brokers_are_queried_only_about_queues_that_are_ours_to_delete() {
     let all = &["other", "dead", "nowhere", "fixed", "mq"];
     assert_eq!(
         transports(&looks(&plain("dead", all))),
@@ -159,7 +159,7 @@ fn brokers_are_asked_only_about_queues_that_are_ours_to_delete_now() {
 
 /// QUE-13
 #[test]
-fn retired_queue_is_left_alone_while_pods_of_an_earlier_template_may_receive_from_it() {
+fn retired_queue_is_kept_while_pods_of_an_earlier_template_may_consume_from_it() {
     let mut observed = plain("mq", &["other"]);
     let current = observed
         .standalone()
@@ -179,7 +179,7 @@ fn retired_queue_is_left_alone_while_pods_of_an_earlier_template_may_receive_fro
 
 /// QUE-13
 #[test]
-fn queue_whose_transport_has_another_name_now_is_the_same_and_never_retired() {
+fn renaming_a_transport_retires_no_queue() {
     let same = |observed: &Observed| {
         let after = list(observed, Some(&queue("mq")), &[]);
         (after == Retired::default(), looks(observed).is_empty())
@@ -199,7 +199,7 @@ fn queue_whose_transport_has_another_name_now_is_the_same_and_never_retired() {
 
 /// SAFE-29, QUE-13
 #[test]
-fn queue_that_a_binding_left_goes_once_no_pod_has_a_sidecar_that_receives_from_it() {
+fn retired_queue_of_a_binding_is_deleted_once_no_sidecar_consumes_from_it() {
     let spec = json!({
         "transport": "mq", "runtime": {"targetURL": "http://127.0.0.1:8000"},
         "workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -262,18 +262,18 @@ fn target() -> Target {
 
 /// QUE-36
 #[test]
-fn queue_of_another_account_is_retired_and_the_same_queue_by_another_transport_is_not() {
+fn queue_in_another_account_is_retired_but_not_the_same_queue_by_another_transport() {
     let at = |url: &str| QueueStatus {
         url: Some(format!("https://sqs.eu-west-1.amazonaws.com/{url}")),
         ..queue("mq")
     };
     let (mine, moved_on) = (at("111111111111/asya-a"), at("222222222222/asya-a"));
     for (hold, now, retires) in [
-        // which account the transport led to is not configured any more
+        // The old account is not configured any more.
         (Hold::Wanted, &moved_on, true),
         (Hold::Wanted, &mine, false),
         (Hold::Wanted, &queue("mq"), false),
-        // only one of two transports says its account
+        // Only one of the two transports specifies its account.
         (Hold::Ours, &mine, false),
         (Hold::Ours, &moved_on, true),
     ] {

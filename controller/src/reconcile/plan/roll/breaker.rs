@@ -1,15 +1,15 @@
-//! What ends a rollout until a spec changes: replacements without the sidecar (ROLL-5).
+//! Halts a rollout until a spec changes if replacements come up without the sidecar (ROLL-5).
 
 use asya_shared::api::RolloutStatus;
 
-use super::facts::{Facts, Rolling};
+use super::facts::{Rolling, RolloutFacts};
 use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
 
-/// Replacements in a row without the sidecar.
+/// Consecutive replacements without the sidecar that halt the rollout.
 const BARE_REPLACEMENTS: i32 = 2;
 
 /// ROLL-5
-pub(super) fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+pub(super) fn halted(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
     let before = before?;
     let text = |what: &str| {
         Some(Rolling::Halt(format!(
@@ -24,14 +24,15 @@ pub(super) fn halted(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Optio
         .flatten()
 }
 
-/// How many replacements have come without the sidecar, up to the newest, where one was asked for (ROLL-5). One that is
-/// evicted in its turn is no longer there to be counted.
+/// How many replacements in a row, up to the newest, came up without the sidecar since one was requested (ROLL-5).
+/// Those that have been evicted since are counted in `before.bare`.
 pub fn bare_in_a_row(lacking: &[OutdatedPod], before: &RolloutStatus) -> i32 {
     let Some(since) = before.since.as_ref().map(|it| it.0) else {
         return 0;
     };
     let is_replacement = |pod: &&OutdatedPod| {
-        // Times of pods are whole seconds: of the same one, those tell that the webhook was asked about.
+        // Creation timestamps have a resolution of one second. Of pods created in the same second as the request, count
+        // only those that the webhook has injected.
         let created = pod.created.as_ref().map(|it| it.0);
         let same = pod.lacks == Lacks::Given;
         created.is_some_and(|it| it > since || (same && it.as_second() == since.as_second()))

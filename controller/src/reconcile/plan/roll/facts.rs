@@ -1,4 +1,4 @@
-//! What a rollout is decided by, and what it comes to.
+//! Inputs and outcomes of a rollout decision.
 
 use std::time::Duration;
 
@@ -12,105 +12,105 @@ use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, Live};
 use crate::reconcile::plan::evict;
 
-/// What no watch tells is looked at again: a rollout's progress, and a budget or a slot that becomes free.
+/// Requeue delay for what no watch reports: a rollout's progress. A disruption budget or a slot is checked again after
+/// [`LATER`].
 pub const SOON: Duration = Duration::from_secs(5);
 
 pub const LATER: Duration = Duration::from_secs(10);
 
-/// All that is decided by.
+/// Inputs to [`super::decide`].
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact of its own that the table asks for"
 )]
-pub struct Facts<'a> {
+pub struct RolloutFacts<'a> {
     /// When pods are replaced.
     pub rollout: BindingRollout,
-    /// Now, whatever that says.
+    /// Replace them now, whatever `rollout` says.
     pub at_once: bool,
-    /// Pods get the sidecar by now (BIND-3).
+    /// The binding is in force: new pods get the sidecar (BIND-3).
     pub bound: bool,
-    /// Where the model answers is known.
+    /// The URL of the model server is known.
     pub has_url: bool,
-    /// What pods are to say.
+    /// The hash that pods should carry.
     pub wanted: &'a str,
-    /// Pods that do not, and could.
+    /// Pods that do not carry it, but would if they were replaced.
     pub lacking: &'a [OutdatedPod],
-    /// Pods of the target that stay.
+    /// Pods of the target that are not terminating.
     pub matched: i32,
-    /// Every pod of it.
+    /// All pods of the target.
     pub total: i32,
-    /// How many of them can serve.
     pub availability: &'a Availability,
     /// How long a replacement may take to become ready.
     pub limit: Option<Duration>,
-    /// How its pods are replaced.
+    /// How the target's pods are replaced.
     pub roll: &'a Roll,
-    /// Nobody knows what its controller takes back.
+    /// The target's owner is unknown, and so is what it takes back.
     pub unknown_owner: bool,
-    /// What is annotated, and what is rolled by that; empty while nothing has to be.
+    /// The annotated objects, and the workloads that the annotation rolls; empty while no rollout is needed.
     pub live: &'a [Live],
-    /// Tells the spec of the workloads from another.
+    /// Identifies the current spec of the workloads.
     pub target: &'a str,
-    /// A budget that allows no pod of these to go.
+    /// A `PodDisruptionBudget` that allows no disruption of these pods.
     pub budget: Option<&'a str>,
-    /// Whether one more target may be rolled.
+    /// Whether another target may be rolled.
     pub has_slot: bool,
-    /// What was done before.
+    /// The rollout so far, from status.
     pub before: Option<&'a RolloutStatus>,
-    /// How the annotation stands, if somebody takes it back.
+    /// Contention state of the annotation.
     pub conflict: &'a State,
-    /// A dry run has succeeded with these pods, or none is needed to tell.
+    /// A dry run has passed with these pods, or none is needed.
     pub proved: bool,
-    /// Generation of the actor's spec.
+    /// The actor's generation.
     pub generation: i64,
-    /// Now.
     pub now: Timestamp,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rolling {
-    /// Nothing.
+    /// Nothing to do.
     Rest,
-    /// Wait: pods are being replaced, or may not be yet.
+    /// Wait: pods are being replaced, or must not be replaced yet.
     Wait(Reason, String, Duration),
-    /// Nothing any more, until a spec changes.
+    /// Stop until a spec changes.
     Halt(String),
-    /// Nothing, until a replacement becomes ready that has taken too long.
+    /// Wait until an overdue replacement becomes ready.
     Stall(String),
-    /// Somebody has taken the annotation back (CONF-2).
+    /// The annotation was taken back (CONF-2).
     Lost(Lost),
-    /// Nothing any more, until a spec changes: somebody takes the annotation back.
+    /// Stop until a spec changes: another manager keeps taking the annotation back.
     Leave,
-    /// This, after a dry run.
+    /// Take this step, after a dry run.
     Act(Act),
 }
 
-/// An annotation that somebody has taken back.
+/// An annotation that another manager has taken back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// The object that had it.
+    /// The object that carried it.
     pub object: ObjectRef,
-    /// The specs of now.
+    /// The current specs.
     pub specs: Specs,
-    /// Pods are evicted from now on.
+    /// Give the annotation up: pods are evicted from now on.
     pub last: bool,
 }
 
-/// One step.
+/// A step of the rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Act {
-    /// The dry run alone: there is no pod that could tell.
+    /// Only the dry run: there is no pod to show whether new pods get the sidecar.
     Prove,
-    /// Give these objects this annotation.
+    /// Write this value of the annotation.
     Annotate(String),
-    /// Evict this pod, so that another is made.
+    /// Evict this pod, so that its controller replaces it.
     Evict(OutdatedPod),
 }
 
-impl Facts<'_> {
-    /// Whether what was done before was done for the same: another value, or another spec, begins anew.
+impl RolloutFacts<'_> {
+    /// Whether the recorded rollout has the same value and, if it was halted, the same specs. Otherwise the rollout
+    /// starts over.
     pub fn is_about(&self, before: &RolloutStatus) -> bool {
         before.value == self.wanted && (!before.halted || self.is_as_halted(before))
     }
@@ -126,7 +126,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether our annotation is written to this one.
+    /// Whether our annotation is written to this object.
     pub fn annotates(&self, live: &Live) -> bool {
         match self.roll {
             Roll::AnnotateTemplate(_) => true,
@@ -140,13 +140,13 @@ impl Facts<'_> {
         value.is_some_and(|value| number(self.wanted, value).is_some())
     }
 
-    /// What is known about replacing `candidates` one by one.
+    /// Inputs to replace `candidates` one by one.
     pub fn evicting<'b>(
         &'b self,
         candidates: &'b [OutdatedPod],
         before: Option<&RolloutStatus>,
-    ) -> evict::Facts<'b> {
-        evict::Facts {
+    ) -> evict::EvictionFacts<'b> {
+        evict::EvictionFacts {
             candidates,
             availability: self.availability,
             present: self.matched,
@@ -157,7 +157,7 @@ impl Facts<'_> {
         }
     }
 
-    /// A pod of the target is on its way out.
+    /// Whether a pod of the target is terminating.
     pub fn is_going(&self) -> bool {
         self.total > self.matched || self.availability.going
     }
@@ -168,7 +168,7 @@ impl Facts<'_> {
     }
 }
 
-/// How often the value was changed only to be another one; `None`: it asks for something else.
+/// The number appended to `wanted` to make the value differ, 0 without one; `None`: the value is for something else.
 pub fn number(wanted: &str, value: &str) -> Option<u32> {
     match value.strip_prefix(wanted)? {
         "" => Some(0),
@@ -176,7 +176,7 @@ pub fn number(wanted: &str, value: &str) -> Option<u32> {
     }
 }
 
-pub fn waits_for_slot(facts: &Facts<'_>) -> Option<Rolling> {
+pub fn waits_for_slot(facts: &RolloutFacts<'_>) -> Option<Rolling> {
     let text =
         "as many other targets are being rolled as may be at a time; waiting for one of them";
     (!facts.has_slot).then(|| Rolling::Wait(Reason::RolloutWaiting, text.to_owned(), LATER))

@@ -1,16 +1,16 @@
-//! Pods that are replaced one by one, by evictions of ours (ROLL-4, ROLL-6).
+//! Replaces pods one by one, by eviction (ROLL-4, ROLL-6).
 
 use asya_shared::api::RolloutStatus;
 use asya_shared::resolve::Roll;
 
-use super::facts::{Act, Facts, LATER, Rolling, runs, waits_for_slot};
+use super::facts::{Act, LATER, Rolling, RolloutFacts, runs, waits_for_slot};
 use crate::fault::Reason;
 use crate::reconcile::model::bound_pods::{Lacks, OutdatedPod};
 use crate::reconcile::model::rollout::Live;
 use crate::reconcile::plan::evict::{self, Obstacle};
 
-/// The next, when all others are there and ready (SAFE-11).
-pub(super) fn evict(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rolling {
+/// Evicts the next pod once all others exist and are ready (SAFE-11).
+pub(super) fn evict(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Rolling {
     if facts.is_going() {
         return runs();
     }
@@ -27,7 +27,7 @@ pub(super) fn evict(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Rollin
     }
 }
 
-fn waits(evicting: &evict::Facts<'_>, obstacle: &Obstacle) -> Rolling {
+fn waits(evicting: &evict::EvictionFacts<'_>, obstacle: &Obstacle) -> Rolling {
     if obstacle.is_overdue {
         return stall(evicting, obstacle);
     }
@@ -42,7 +42,7 @@ fn waits(evicting: &evict::Facts<'_>, obstacle: &Obstacle) -> Rolling {
 }
 
 /// SAFE-12
-fn stall(evicting: &evict::Facts<'_>, obstacle: &Obstacle) -> Rolling {
+fn stall(evicting: &evict::EvictionFacts<'_>, obstacle: &Obstacle) -> Rolling {
     Rolling::Stall(format!(
         "the rollout has stopped: {} for {}; see the Events of the pod and of its controller; it goes on by itself once every pod is ready, and a change of the actor's spec replaces the pods that are not",
         obstacle.text,
@@ -50,17 +50,20 @@ fn stall(evicting: &evict::Facts<'_>, obstacle: &Obstacle) -> Rolling {
     ))
 }
 
-/// A rollout by the target's own controller that does not get on. It is not undone: pods that are made meanwhile get the
-/// sidecar whatever the template says, so a second rollout would bring nothing back.
-pub(super) fn stalled(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
+/// A rollout by the target's own controller that makes no progress. It is not rolled back: new pods get the sidecar
+/// whatever the template says, so a second rollout would restore nothing.
+pub(super) fn stalled(facts: &RolloutFacts<'_>, before: Option<&RolloutStatus>) -> Option<Rolling> {
     let evicting = facts.evicting(facts.lacking, before);
     let obstacle = evicting.obstacle().filter(|it| it.is_overdue)?;
     Some(stall(&evicting, &obstacle))
 }
 
-/// A pod that an older sidecar keeps from being ready. What replaces it has today's, whatever its controller does: also
-/// one whose rollout is stuck on this pod (SAFE-13).
-pub(super) fn broken(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Option<OutdatedPod> {
+/// A pod that an older sidecar keeps from becoming ready. Its replacement gets the current sidecar whatever its
+/// controller does, so evict it even if a rollout is stuck on it (SAFE-13).
+pub(super) fn broken(
+    facts: &RolloutFacts<'_>,
+    before: Option<&RolloutStatus>,
+) -> Option<OutdatedPod> {
     let outdated = facts.lacking.iter().filter(|it| it.lacks == Lacks::Today);
     let outdated: Vec<_> = outdated.cloned().collect();
     let is_next = facts.evicting(facts.lacking, before).obstacle().is_none();
@@ -71,9 +74,9 @@ pub(super) fn broken(facts: &Facts<'_>, before: Option<&RolloutStatus>) -> Optio
     pod.filter(|_| is_next)
 }
 
-/// Whether evictions replace only the pods that lack something, where a rollout would replace at least as many that lack
-/// nothing. Only where the target's own update takes a pod before its replacement is ready, too (SAFE-17).
-pub(super) fn spares(facts: &Facts<'_>) -> bool {
+/// Whether eviction, which replaces only outdated pods, is cheaper: a rollout would replace at least as many current
+/// ones. Only where the target's own update also removes a pod before its replacement is ready (SAFE-17).
+pub(super) fn spares(facts: &RolloutFacts<'_>) -> bool {
     let lacking = i32::try_from(facts.lacking.len()).unwrap_or(i32::MAX);
     let complete = facts.matched.saturating_sub(lacking);
     let is_allowed = matches!(facts.roll, Roll::AnnotateTemplate(_))

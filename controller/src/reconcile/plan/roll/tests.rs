@@ -5,7 +5,7 @@ use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::{Act, Facts, Rolling};
+use super::facts::{Act, Rolling, RolloutFacts};
 use super::{bare_in_a_row, decide};
 use crate::fault::Reason;
 use crate::reconcile::contention::{Losses, Specs, State};
@@ -21,7 +21,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_767_225_600 + second).unwrap()
 }
 
-/// A pod without the sidecar that was made then.
+/// A pod without the sidecar that was created then.
 fn bare(name: &str, made: i64) -> OutdatedPod {
     OutdatedPod {
         name: name.into(),
@@ -40,7 +40,7 @@ fn deployment() -> ObjectRef {
     }
 }
 
-/// A Deployment of two pods of which none has the sidecar, in a binding that began a while ago.
+/// A Deployment of two pods without the sidecar, in a binding that began a while ago.
 #[expect(clippy::struct_excessive_bools, reason = "they are those of the facts")]
 struct Row {
     rollout: BindingRollout,
@@ -97,7 +97,7 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> Rolling {
-        decide(&Facts {
+        decide(&RolloutFacts {
             rollout: self.rollout,
             at_once: self.at_once,
             bound: self.bound,
@@ -146,7 +146,7 @@ impl Row {
         }
     }
 
-    /// Whether a loss is the last.
+    /// The `last` flag, if the decision is a loss.
     fn loses(&self) -> Option<bool> {
         match self.decide() {
             Rolling::Lost(lost) => {
@@ -174,7 +174,7 @@ impl Row {
     }
 }
 
-/// Asked for so often, the last time then.
+/// A rollout that was requested this many times, the last time at `since`.
 #[expect(clippy::unnecessary_wraps, reason = "rows have it or not")]
 fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
     Some(RolloutStatus {
@@ -192,8 +192,7 @@ fn asked(tries: i32, since: i64) -> Option<RolloutStatus> {
 
 /// ROLL-1, ROLL-3, ROLL-7
 #[test]
-fn pods_that_lack_the_sidecar_are_rolled_by_one_annotation_unless_they_are_to_wait_for_their_restart()
- {
+fn pods_without_the_sidecar_are_rolled_by_one_annotation_unless_rollout_is_on_restart() {
     assert_eq!(Row::default().annotates().as_deref(), Some(WANTED));
     let complete = Row {
         lacking: Vec::new(),
@@ -226,7 +225,7 @@ fn pods_that_lack_the_sidecar_are_rolled_by_one_annotation_unless_they_are_to_wa
 
 /// ROLL-2
 #[test]
-fn a_target_without_pods_is_told_by_a_dry_run_once() {
+fn target_without_pods_is_proved_by_one_dry_run() {
     let empty = |proved| Row {
         lacking: Vec::new(),
         matched: 0,
@@ -240,7 +239,7 @@ fn a_target_without_pods_is_told_by_a_dry_run_once() {
 
 /// ROLL-1, ROLL-2, ROLL-4
 #[test]
-fn nothing_is_rolled_while_something_else_rolls_or_may_not_go() {
+fn nothing_is_rolled_during_another_rollout_or_without_budget_or_slot() {
     use Reason::{RolloutInProgress, RolloutWaiting};
     let row = Row::default;
     for (waits, reason) in [
@@ -292,7 +291,7 @@ fn nothing_is_rolled_while_something_else_rolls_or_may_not_go() {
 
 /// ROLL-3, ROLL-5
 #[test]
-fn an_annotation_without_effect_is_changed_and_after_two_in_a_minute_nothing_more_is_tried() {
+fn annotation_without_effect_is_changed_and_two_in_a_minute_halt_the_rollout() {
     let again = |tries, since| {
         Row {
             before: asked(tries, since),
@@ -320,9 +319,9 @@ fn an_annotation_without_effect_is_changed_and_after_two_in_a_minute_nothing_mor
     assert!(halted(1, "other").annotates().is_some(), "another target");
 }
 
-/// ROLL-5: the one before was evicted in its turn.
+/// The earlier replacement was itself evicted (ROLL-5).
 #[test]
-fn two_bare_replacements_of_evicted_pods_in_a_row_end_it() {
+fn two_bare_replacements_of_evicted_pods_in_a_row_halt_the_rollout() {
     let evicted = |bare, lacking| Row {
         before: asked(3, -100).map(|before| RolloutStatus { bare, ..before }),
         roll: Roll::Evict,
@@ -349,7 +348,7 @@ fn two_bare_replacements_of_evicted_pods_in_a_row_end_it() {
 
 /// ROLL-5
 #[test]
-fn two_bare_replacements_in_a_row_end_it() {
+fn two_bare_replacements_in_a_row_halt_the_rollout() {
     let with = |lacking| Row {
         lacking,
         before: asked(1, -20),
@@ -370,9 +369,9 @@ fn two_bare_replacements_in_a_row_end_it() {
     assert!(!with(vec![bare("a", -20), bare("b", -20)]).halts());
 }
 
-/// The table of docs/spec/binding.md: "unknown".
+/// Row "unknown" of the table in docs/spec/binding.md.
 #[test]
-fn an_unknown_owner_that_takes_the_annotation_back_leaves_eviction() {
+fn unknown_owner_that_takes_the_annotation_back_leads_to_eviction() {
     let reverted = |conflict| Row {
         unknown_owner: true,
         before: asked(1, -20),
@@ -400,8 +399,7 @@ fn an_unknown_owner_that_takes_the_annotation_back_leaves_eviction() {
 
 /// CONF-2, CONF-6
 #[test]
-fn an_annotation_that_is_gone_while_pods_lack_the_sidecar_is_a_loss_and_is_written_again_after_a_wait()
- {
+fn annotation_removed_while_pods_lack_the_sidecar_is_a_loss_and_rewritten_with_backoff() {
     let gone = |conflict| Row {
         before: asked(1, -1),
         conflict,
@@ -448,7 +446,7 @@ fn an_annotation_that_is_gone_while_pods_lack_the_sidecar_is_a_loss_and_is_writt
 
 /// CONF-2, CONF-6
 #[test]
-fn an_annotation_that_was_lost_too_often_is_left_until_a_spec_changes() {
+fn annotation_lost_too_often_is_left_until_a_spec_changes() {
     let stopped = |generation, target| Row {
         conflict: State::Stopped(Specs {
             generation: 1,

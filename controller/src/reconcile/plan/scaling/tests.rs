@@ -6,18 +6,18 @@ use asya_shared::scaling::{ScalingObjects, Untriggerable};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Facts, Removal, ScalingPlan, plan_removal, plan_scaling};
+use super::{Removal, ScalingFacts, ScalingPlan, plan_removal, plan_scaling};
 use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::child::Child;
-use crate::reconcile::plan::Step;
+use crate::reconcile::plan::ChildStep;
 use crate::record::{
     ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
 use crate::scaling::tests::fixtures::{hpa, scaled_object, trigger_authentication};
 
-const APPLY: Step = Step::Apply { take_over: None };
+const APPLY: ChildStep = ChildStep::Apply { take_over: None };
 
-/// What a pass sees.
+/// The observed state.
 struct World {
     wanted: Result<ScalingObjects, Untriggerable>,
     installed: bool,
@@ -48,7 +48,7 @@ fn entry(kind: &str, name: &str, uid: &str, fingerprint: &str) -> InventoryEntry
     }
 }
 
-/// The workload is there; nothing of KEDA's is.
+/// The workload exists; nothing of KEDA's does.
 fn fresh() -> World {
     World {
         wanted: Ok(ScalingObjects {
@@ -66,7 +66,7 @@ fn fresh() -> World {
     }
 }
 
-/// All is as wanted.
+/// Everything is as desired.
 fn settled() -> World {
     let (object, authentication) = (
         scaled_object(&json!({})),
@@ -102,7 +102,7 @@ impl World {
             Child::Absent => None,
         };
         let scaled_objects: Vec<_> = ours.into_iter().chain(&self.rivals).cloned().collect();
-        plan_scaling(&Facts {
+        plan_scaling(&ScalingFacts {
             actor: "a",
             wanted: self.wanted.as_ref(),
             installed: self.installed,
@@ -120,8 +120,8 @@ impl World {
         })
     }
 
-    /// Steps about `TriggerAuthentication` and `ScaledObject` of a plan without a fault.
-    fn steps(&self) -> (Step, Step) {
+    /// The steps for `TriggerAuthentication` and `ScaledObject` in a plan without a fault.
+    fn steps(&self) -> (ChildStep, ChildStep) {
         let plan = self.plan();
         assert_eq!(plan.fault, None);
         (plan.trigger_authentication, plan.scaled_object)
@@ -130,7 +130,11 @@ impl World {
     fn fault(&self) -> (Reason, Requeue, String) {
         let plan = self.plan();
         let steps = (plan.trigger_authentication, plan.scaled_object);
-        assert_eq!(steps, (Step::Keep, Step::Keep), "a refusal writes nothing");
+        assert_eq!(
+            steps,
+            (ChildStep::Keep, ChildStep::Keep),
+            "a refusal writes nothing"
+        );
         let fault = plan.fault.unwrap();
         (fault.reason, fault.retry, fault.message)
     }
@@ -149,31 +153,31 @@ fn unowned() -> Value {
 fn new_actor_gets_both_objects_once_its_workload_is_there() {
     assert_eq!(fresh().steps(), (APPLY, APPLY));
     let early = fresh().with(|world| world.target_exists = false);
-    assert_eq!(early.steps(), (Step::Wait, Step::Wait));
+    assert_eq!(early.steps(), (ChildStep::Wait, ChildStep::Wait));
 }
 
 /// KEDA-7, WRK-5
 #[test]
-fn what_is_as_applied_is_left_alone() {
-    assert_eq!(settled().steps(), (Step::Keep, Step::Keep));
+fn unchanged_objects_are_left_alone() {
+    assert_eq!(settled().steps(), (ChildStep::Keep, ChildStep::Keep));
 }
 
 /// KEDA-7
 #[test]
-fn whatever_is_lost_or_changed_is_applied_again() {
-    type Row = (&'static str, fn(&mut World), (Step, Step));
+fn lost_or_changed_objects_are_applied_again() {
+    type Row = (&'static str, fn(&mut World), (ChildStep, ChildStep));
     let rows: [Row; 7] = [
         (
             "a field of ours was taken",
             |world| world.inventory[0].fingerprint = Some("other".to_owned()),
-            (Step::Keep, APPLY),
+            (ChildStep::Keep, APPLY),
         ),
         (
             "the configuration changed",
             |world| {
                 world.wanted.as_mut().unwrap().scaled_object.hash = "new".to_owned();
             },
-            (Step::Keep, APPLY),
+            (ChildStep::Keep, APPLY),
         ),
         (
             "the login changed",
@@ -181,17 +185,17 @@ fn whatever_is_lost_or_changed_is_applied_again() {
                 let wanted = world.wanted.as_mut().unwrap();
                 wanted.trigger_authentication.as_mut().unwrap().hash = "new".to_owned();
             },
-            (APPLY, Step::Keep),
+            (APPLY, ChildStep::Keep),
         ),
         (
             "the TriggerAuthentication was deleted",
             |world| world.trigger_authentication = Child::Absent,
-            (APPLY, Step::Keep),
+            (APPLY, ChildStep::Keep),
         ),
         (
             "another object has the name by now",
             |world| world.inventory[0].uid = Some("u-old".to_owned()),
-            (Step::Keep, APPLY),
+            (ChildStep::Keep, APPLY),
         ),
         (
             "nobody knows what was ours",
@@ -200,7 +204,7 @@ fn whatever_is_lost_or_changed_is_applied_again() {
                 world.scaled_object = Child::Ours(scaled_object(&cleared));
                 world.inventory[0].fingerprint = None;
             },
-            (Step::Keep, APPLY),
+            (ChildStep::Keep, APPLY),
         ),
         (
             "status has forgotten",
@@ -215,39 +219,42 @@ fn whatever_is_lost_or_changed_is_applied_again() {
 
 /// KEDA-6
 #[test]
-fn login_that_is_no_longer_needed_is_deleted() {
+fn unneeded_trigger_authentication_is_deleted() {
     let world = settled().with(|world| {
         world.wanted.as_mut().unwrap().trigger_authentication = None;
     });
-    assert_eq!(world.steps(), (Step::Delete("u-ta".into()), Step::Keep));
+    assert_eq!(
+        world.steps(),
+        (ChildStep::Delete("u-ta".into()), ChildStep::Keep)
+    );
     let never = fresh().with(|world| {
         world.wanted.as_mut().unwrap().trigger_authentication = None;
         world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
     });
-    assert_eq!(never.steps(), (Step::Keep, APPLY));
+    assert_eq!(never.steps(), (ChildStep::Keep, APPLY));
 }
 
 /// KEDA-9
 #[test]
-fn replacement_waits_until_the_former_one_is_gone() {
+fn replacement_waits_until_the_former_one_is_deleted() {
     let object = settled().with(|world| {
         world.scaled_object = Child::Ours(scaled_object(&going()));
     });
-    assert_eq!(object.steps(), (Step::Keep, Step::Wait));
+    assert_eq!(object.steps(), (ChildStep::Keep, ChildStep::Wait));
     let login = settled().with(|world| {
         world.trigger_authentication = Child::Ours(trigger_authentication(&going()));
         world.scaled_object = Child::Absent;
         world.hpas.clear();
     });
-    assert_eq!(login.steps(), (Step::Wait, Step::Wait));
-    // its HPA is collected after the ScaledObject
+    assert_eq!(login.steps(), (ChildStep::Wait, ChildStep::Wait));
+    // Its HPA is garbage-collected after the `ScaledObject`.
     let left = settled().with(|world| world.scaled_object = Child::Absent);
-    assert_eq!(left.steps(), (Step::Keep, Step::Wait));
+    assert_eq!(left.steps(), (ChildStep::Keep, ChildStep::Wait));
 }
 
 /// KEDA-9
 #[test]
-fn without_keda_nothing_is_tried_and_its_arrival_is_awaited() {
+fn without_keda_nothing_is_applied_until_it_is_installed() {
     let (reason, retry, _) = fresh().with(|world| world.installed = false).fault();
     assert_eq!(
         (reason, retry),
@@ -257,7 +264,7 @@ fn without_keda_nothing_is_tried_and_its_arrival_is_awaited() {
 
 /// KEDA-4
 #[test]
-fn queue_that_keda_cannot_be_told_of_is_its_own_reason() {
+fn untriggerable_queue_has_its_own_reason() {
     for world in [fresh(), settled()] {
         let world = world.with(|world| {
             let queue = "asya-a".to_owned();
@@ -320,7 +327,7 @@ fn rival_on_our_workload_is_named_and_nothing_of_ours_is_created() {
     assert_eq!(world.steps(), (APPLY, APPLY));
 }
 
-/// KEDA-9: the HPA that KEDA made for a rival names the rival, not itself.
+/// The HPA that KEDA made for a rival names the rival, not itself (KEDA-9).
 #[test]
 fn hpa_of_a_rival_scaled_object_is_no_second_rival() {
     let owner = json!([{"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": "r", "uid": "r", "controller": true}]);
@@ -333,7 +340,7 @@ fn hpa_of_a_rival_scaled_object_is_no_second_rival() {
         )];
     });
     assert!(world.fault().2.starts_with("ScaledObject r "));
-    // the rival is gone, its HPA not yet
+    // The rival is deleted, its HPA not yet.
     let world = world.with(|world| world.rivals.clear());
     assert!(
         world
@@ -345,7 +352,7 @@ fn hpa_of_a_rival_scaled_object_is_no_second_rival() {
 
 /// SA-3
 #[test]
-fn names_of_others_are_left_alone() {
+fn foreign_objects_are_left_alone() {
     let object = settled().with(|world| {
         world.scaled_object = Child::Foreign(scaled_object(&unowned()));
     });
@@ -372,13 +379,13 @@ fn removal(world: &World, now: &str) -> Removal {
 
 /// FIN-2, FW-24, KEDA-8
 #[test]
-fn removal_goes_backwards_and_waits_for_keda() {
+fn removal_runs_in_reverse_order_and_waits_for_keda() {
     let first = removal(&settled(), "2026-01-01T00:00:00Z");
     assert_eq!(
         first,
         Removal {
-            scaled_object: Step::Delete("u-so".into()),
-            trigger_authentication: Step::Wait,
+            scaled_object: ChildStep::Delete("u-so".into()),
+            trigger_authentication: ChildStep::Wait,
             released: false,
             until: None,
         }
@@ -389,8 +396,8 @@ fn removal_goes_backwards_and_waits_for_keda() {
     assert_eq!(
         removal(&waiting, "2026-01-01T00:00:29Z"),
         Removal {
-            scaled_object: Step::Wait,
-            trigger_authentication: Step::Wait,
+            scaled_object: ChildStep::Wait,
+            trigger_authentication: ChildStep::Wait,
             released: false,
             until: Some(at("2026-01-01T00:00:30Z")),
         }
@@ -399,8 +406,8 @@ fn removal_goes_backwards_and_waits_for_keda() {
     assert_eq!(
         removal(&gone, "2026-01-01T00:00:00Z"),
         Removal {
-            scaled_object: Step::Keep,
-            trigger_authentication: Step::Delete("u-ta".into()),
+            scaled_object: ChildStep::Keep,
+            trigger_authentication: ChildStep::Delete("u-ta".into()),
             released: true,
             until: None,
         }
@@ -409,19 +416,22 @@ fn removal_goes_backwards_and_waits_for_keda() {
 
 /// FIN-2
 #[test]
-fn keda_that_never_lets_go_holds_the_workload_for_thirty_seconds() {
+fn keda_that_never_releases_the_workload_delays_it_by_thirty_seconds() {
     let waiting = settled().with(|world| {
         world.scaled_object = Child::Ours(scaled_object(&going()));
     });
     let overdue = removal(&waiting, "2026-01-01T00:00:30Z");
     assert!(overdue.released);
     assert_eq!(overdue.until, None);
-    assert_eq!(overdue.trigger_authentication, Step::Delete("u-ta".into()));
+    assert_eq!(
+        overdue.trigger_authentication,
+        ChildStep::Delete("u-ta".into())
+    );
 }
 
 /// KEDA-8
 #[test]
-fn removal_spares_what_is_not_ours() {
+fn removal_spares_foreign_objects() {
     let foreign = fresh().with(|world| {
         world.scaled_object = Child::Foreign(scaled_object(&unowned()));
         world.trigger_authentication = Child::Foreign(trigger_authentication(&unowned()));
@@ -430,7 +440,7 @@ fn removal_spares_what_is_not_ours() {
         let nothing = removal(&world, "2026-01-01T00:00:00Z");
         assert_eq!(
             (nothing.scaled_object, nothing.trigger_authentication),
-            (Step::Keep, Step::Keep)
+            (ChildStep::Keep, ChildStep::Keep)
         );
         assert!(nothing.released);
     }

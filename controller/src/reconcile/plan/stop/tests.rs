@@ -7,7 +7,7 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::known_queues::Hold;
 use crate::reconcile::model::observed::Contested;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::Step;
+use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
@@ -23,7 +23,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:01:00Z".parse().unwrap()
 }
 
-/// An actor with a Deployment, whose queue is another's; with the queue that its status names.
+/// An actor with a Deployment whose queue another actor owns; `has` is the queue in its status.
 fn loser(has: Option<(&str, Hold)>) -> Observed {
     let status = has.as_ref().map(|(transport, _)| {
         json!({"queue": {"transport": transport, "name": "asya-a", "verifiedGeneration": 2}})
@@ -49,7 +49,7 @@ fn lost() -> Hold {
     Hold::Lost(Key::new("ns", "b"))
 }
 
-/// Which workloads lose their pods.
+/// The workloads that lose their pods.
 fn stopped(observed: &Observed) -> Option<Vec<&'static str>> {
     let stop = plan_stop(observed, now())?;
     let kinds = stop.workloads.iter().map(|workload| workload.kind.name());
@@ -58,7 +58,7 @@ fn stopped(observed: &Observed) -> Option<Vec<&'static str>> {
 
 /// QUE-3
 #[test]
-fn only_pods_that_would_take_anothers_messages_go() {
+fn only_pods_that_would_consume_another_actors_messages_are_stopped() {
     let all = Some(vec!["Deployment"]);
     assert_eq!(stopped(&loser(None)), all, "as after the former operator");
     assert_eq!(
@@ -98,7 +98,7 @@ fn only_pods_that_would_take_anothers_messages_go() {
 
 /// QUE-3
 #[test]
-fn workloads_of_both_kinds_stop_once_and_never_one_that_is_not_ours() {
+fn workloads_of_both_kinds_are_stopped_once_and_foreign_ones_never() {
     let mut both = loser(None);
     let object = deployment(&both);
     both.former = Some(stateful_set(&object));
@@ -126,7 +126,7 @@ fn workloads_of_both_kinds_stop_once_and_never_one_that_is_not_ours() {
 
 /// QUE-3, FW-24
 #[test]
-fn keda_lets_go_before_the_pods_do() {
+fn keda_releases_the_workload_before_its_pods_stop() {
     let mut scaled = loser(None);
     scaled.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     let Plan::Ensure(ensure) = plan(&scaled, now()) else {
@@ -137,7 +137,7 @@ fn keda_lets_go_before_the_pods_do() {
     let Some(ScalingStep::Unwanted(removal)) = ensure.scaling else {
         panic!()
     };
-    assert!(matches!(removal.scaled_object, Step::Delete(_)));
+    assert!(matches!(removal.scaled_object, ChildStep::Delete(_)));
     scaled.scaling.scaled_object = Child::Absent;
     assert_eq!(stopped(&scaled), Some(vec!["Deployment"]));
 }

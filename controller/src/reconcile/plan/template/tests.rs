@@ -5,7 +5,7 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Facts, Proof, Templating, cede, decide};
+use super::{Proof, TemplateFacts, Templating, cede, decide};
 use crate::fault::Reason;
 use crate::reconcile::contention::{Losses, Specs, State};
 use crate::reconcile::model::handover::{Ceded, Successor};
@@ -44,7 +44,7 @@ struct Row {
 }
 
 impl Default for Row {
-    /// Our part stands.
+    /// Our part is in place.
     fn default() -> Self {
         Self {
             wished: true,
@@ -61,7 +61,7 @@ impl Default for Row {
 
 impl Row {
     fn decide(&self) -> Templating {
-        decide(&Facts {
+        decide(&TemplateFacts {
             wished: self.wished,
             owner: self.owner.as_ref(),
             workload: &object("Deployment", "web"),
@@ -117,7 +117,7 @@ fn our_part_is_applied_once_for_each_sidecar_and_each_template() {
 
 /// BIND-50
 #[test]
-fn our_part_is_given_up_where_it_is_not_wished_or_an_owner_has_come() {
+fn our_part_is_released_when_undesired_or_when_the_target_gets_an_owner() {
     let not_wished = |owned| Row {
         wished: false,
         owned,
@@ -144,7 +144,7 @@ fn our_part_is_given_up_where_it_is_not_wished_or_an_owner_has_come() {
 
 /// CONF-1, CONF-6
 #[test]
-fn a_part_that_was_taken_back_is_applied_again_after_a_wait_and_not_for_ever() {
+fn lost_part_is_applied_again_with_backoff_and_not_forever() {
     let taken = |owned, conflict| Row {
         owned,
         conflict,
@@ -179,7 +179,7 @@ fn a_part_that_was_taken_back_is_applied_again_after_a_wait_and_not_for_ever() {
 
 /// BIND-45
 #[test]
-fn part_of_who_came_too_late_goes_when_pods_get_the_older_ones_instead() {
+fn younger_actors_part_is_released_once_pods_get_the_older_ones() {
     let (web, pod) = (object("Deployment", "web"), json!({"kind": "Pod"}));
     let stands = |owned, in_force, templates| {
         cede(&Ceded::Stands {
@@ -256,9 +256,9 @@ fn pods_get_an_older_actors_sidecar_only_after_a_dry_run_of_its_spec_has_passed(
     assert!(!unbound.in_force);
 }
 
-/// SAFE-35, ROLL-8: the part behind the dot is that of the operator's release.
+/// The part behind the dot is that of the operator's release (SAFE-35, ROLL-8).
 #[test]
-fn upgrade_of_the_operator_leaves_our_part_as_it_is_unless_it_is_asked_for() {
+fn operator_upgrade_leaves_our_part_alone_unless_roll_now_is_set() {
     let of = |before: &str, hash, at_once| {
         let row = Row {
             hash,

@@ -13,7 +13,7 @@ fn condition(kind: &str, status: &str, reason: &str) -> Condition {
     }
 }
 
-/// Actors in every stage of their life.
+/// Actors in every stage of their lifecycle.
 fn lives() -> Vec<Observed> {
     let made = recorded(new(), &deployment(&new()));
     let mut drifted = deployment(&new());
@@ -32,7 +32,7 @@ fn lives() -> Vec<Observed> {
 
 /// FW-30
 #[test]
-fn conditions_inform_and_never_steer() {
+fn conditions_never_influence_the_plan() {
     let told = [
         vec![],
         ["TransportReady", "WorkloadReady", "ScalingReady", "Ready"]

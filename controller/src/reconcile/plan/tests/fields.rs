@@ -60,7 +60,7 @@ fn fields_that_kubectl_wrote_are_reclaimed_once_and_only_on_request() {
 
 /// WRK-3
 #[test]
-fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_is_let_go() {
+fn replicas_are_restored_only_while_ours_and_handed_over_before_release() {
     let scaled = json!({"scaling": {"enabled": true}});
     let by_hpa = |extra: &Value| {
         let mut seen = with_spec(extra);
@@ -88,7 +88,7 @@ fn number_of_pods_is_taken_back_only_while_it_is_ours_and_handed_over_before_it_
 
 /// WRK-8, WRK-3, WRK-4
 #[test]
-fn what_is_changed_again_and_again_is_left_for_a_while_unless_something_else_is_wanted() {
+fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
     let changed = |status: &Value| {
         let mut seen = new();
         let mut object = deployment(&seen);

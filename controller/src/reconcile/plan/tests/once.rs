@@ -2,7 +2,7 @@ use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
 use super::{ensure, now, recorded};
-use crate::broker::Standing;
+use crate::broker::QueueCheck;
 use crate::reconcile::desired::Mode;
 use crate::reconcile::desired::drain::{Drain, Held};
 use crate::reconcile::model::child::Child;
@@ -12,7 +12,7 @@ use crate::reconcile::plan::plan;
 use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec};
 
-/// An actor with these annotations, of this generation, that was ready with generation 2.
+/// An actor with these annotations and this generation that was ready with generation 2.
 fn was_ready(annotations: &Value, generation: i64) -> Observed {
     let metadata = json!({"annotations": annotations, "generation": generation});
     let mut seen = observed(&actor(&metadata, &spec(&json!({})), &json!({})));
@@ -27,7 +27,7 @@ fn once(generation: i64) -> Observed {
 
 /// FW-21
 #[test]
-fn actor_that_is_reconciled_once_is_left_alone_after_it_was_ready_until_its_spec_changes() {
+fn reconcile_once_leaves_a_ready_actor_alone_until_its_spec_changes() {
     let mut drifted = deployment(&once(2));
     drifted["metadata"]["managedFields"] = json!([]);
     let mut seen = recorded(once(2), &drifted);
@@ -50,10 +50,9 @@ fn actor_that_is_reconciled_once_is_left_alone_after_it_was_ready_until_its_spec
     assert!(matches!(plan(&was_ready(&both, 2), now()), Plan::Rest(_)));
 }
 
-/// FW-21, QUE-41: the deletion raises the generation, which is no reason to roll pods that work the queue off.
+/// Deletion raises the generation, which must not roll pods that drain the queue (FW-21, QUE-41).
 #[test]
-fn draining_actor_that_is_reconciled_once_keeps_the_pods_that_it_has_and_gets_those_back_that_it_lacks()
- {
+fn draining_actor_with_reconcile_once_keeps_its_pods_and_gets_missing_ones_back() {
     let going = |generation: i64, ready: Option<i64>| {
         let metadata = json!({
             "annotations": {"asya.sh/reconcile": "Once"},
@@ -80,9 +79,9 @@ fn draining_actor_that_is_reconciled_once_keeps_the_pods_that_it_has_and_gets_th
     );
 }
 
-/// FW-21: neither a new script nor a new image of the sidecar is a change of the spec.
+/// Neither a new script nor a new sidecar image is a change of the spec (FW-21).
 #[test]
-fn what_the_installation_would_make_today_is_no_reason_to_roll() {
+fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
     let mut seen = recorded(once(2), &deployment(&once(2)));
     if let Ok(desired) = &mut seen.desired {
         let Mode::Standalone(own) = &mut desired.mode else {
@@ -99,12 +98,12 @@ fn what_the_installation_would_make_today_is_no_reason_to_roll() {
     );
 }
 
-/// FW-21, QUE-13, QUE-22: the queue is no child, and is looked after, as long as it is the one that the pods know.
+/// The queue is no child: it is reconciled as long as it is the one that the pods consume from (FW-21, QUE-13, QUE-22).
 #[test]
-fn queue_of_an_actor_that_is_done_comes_back_and_is_not_replaced_by_another() {
+fn reconcile_once_recreates_the_queue_but_never_switches_to_another() {
     let queue = |name: &str| {
         let mut seen = once(2);
-        seen.queue = QueueSeen::Standing(Standing::Absent);
+        seen.queue = QueueSeen::Checked(QueueCheck::Absent);
         seen.previous.queue = Some(QueueStatus {
             transport: "mq".to_owned(),
             name: name.to_owned(),

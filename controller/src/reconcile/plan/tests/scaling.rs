@@ -10,7 +10,7 @@ use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
-use crate::reconcile::plan::{Step, plan};
+use crate::reconcile::plan::{ChildStep, plan};
 use crate::reconcile::tests::fixtures::{
     actor, deployment, installation, observed, pod, record, spec, workload,
 };
@@ -19,7 +19,7 @@ use crate::scaling::tests::fixtures::scaled_object;
 
 /// SA-1, SA-2, SA-3
 #[test]
-fn service_account_is_made_for_a_role_removed_without_and_never_taken_from_others() {
+fn service_account_exists_only_with_a_role_and_is_never_taken_from_others() {
     let role = json!({"annotations": {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/r"}});
     let on_sqs = |metadata: &Value| {
         observed(&actor(
@@ -34,7 +34,7 @@ fn service_account_is_made_for_a_role_removed_without_and_never_taken_from_other
             "ownerReferences": [{"apiVersion": "asya.sh/v1alpha1", "kind": "AsyncActor", "name": "a", "uid": owner, "controller": true}],
         }}))
     };
-    let apply = Step::Apply { take_over: None };
+    let apply = ChildStep::Apply { take_over: None };
     let mut seen = on_sqs(&role);
     assert_eq!(ensure(&seen).service_account, apply);
     seen.service_account = Child::Ours(account("actor-uid"));
@@ -42,18 +42,18 @@ fn service_account_is_made_for_a_role_removed_without_and_never_taken_from_other
 
     let mut without = on_sqs(&json!({}));
     without.service_account = Child::Ours(account("actor-uid"));
-    let delete = Step::Delete("account-uid".into());
+    let delete = ChildStep::Delete("account-uid".into());
     assert_eq!(ensure(&without).service_account, delete);
     without.pods = vec![pod("old", "of an earlier template")];
     assert_eq!(
         ensure(&without).service_account,
-        Step::Wait,
+        ChildStep::Wait,
         "a pod still runs as it"
     );
 
     seen.service_account = Child::Foreign(account("other"));
     let step = ensure(&seen);
-    assert_eq!(step.service_account, Step::Keep);
+    assert_eq!(step.service_account, ChildStep::Keep);
     let WorkloadStep::Refuse(fault) = step.workload else {
         panic!("{:?}", step.workload)
     };
@@ -70,7 +70,7 @@ fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
     let Some(ScalingStep::Wanted(plan)) = ensure(&scaled).scaling else {
         panic!()
     };
-    let apply = Step::Apply { take_over: None };
+    let apply = ChildStep::Apply { take_over: None };
     assert_eq!((plan.scaled_object, plan.fault), (apply, None));
 
     let mut off = new();
@@ -78,12 +78,12 @@ fn scaling_is_planned_with_the_workload_and_taken_down_when_it_is_off() {
     let Some(ScalingStep::Unwanted(removal)) = ensure(&off).scaling else {
         panic!()
     };
-    assert_eq!(removal.scaled_object, Step::Delete("u-so".into()));
+    assert_eq!(removal.scaled_object, ChildStep::Delete("u-so".into()));
 }
 
 /// API-3, KEDA-9, SA-3
 #[test]
-fn paused_actor_still_tells_whose_its_names_are_and_what_keeps_it_from_being_scaled() {
+fn paused_actor_still_reports_foreign_names_and_scaling_faults() {
     let paused = json!({"annotations": {"asya.sh/paused": "true"}});
     let scaled = spec(&json!({"scaling": {"enabled": true}}));
     let mut seen: Observed = observed(&actor(&paused, &scaled, &json!({})));
@@ -100,7 +100,7 @@ fn paused_actor_still_tells_whose_its_names_are_and_what_keeps_it_from_being_sca
 
 /// WRK-3, WRK-6
 #[test]
-fn scaled_workload_that_is_made_again_begins_with_as_many_pods_as_there_should_be() {
+fn recreated_workload_starts_with_the_last_desired_replicas() {
     let scaled = spec(&json!({"scaling": {"enabled": true, "minReplicas": 1, "maxReplicas": 5}}));
     for (status, replicas) in [
         (json!({}), 1),
@@ -116,7 +116,7 @@ fn scaled_workload_that_is_made_again_begins_with_as_many_pods_as_there_should_b
 
 /// SAFE-25
 #[test]
-fn number_of_pods_is_left_to_an_autoscaler_of_the_user() {
+fn replicas_are_left_to_an_autoscaler_of_the_user() {
     let mut seen = with_spec(&json!({}));
     let wanted = |scaled: &[WorkloadKind], seen: &Observed| {
         let desired = desired(&installation(), &seen.actor, &seen.previous, scaled).unwrap();

@@ -3,7 +3,7 @@ use std::time::Duration;
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Facts, LATER, Live, UNBOUND, Unbind, decide};
+use super::{LATER, Live, UNBOUND, Unbind, UnbindFacts, decide};
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::rollout::{Availability, UnreadyPod};
 
@@ -31,10 +31,10 @@ fn live(value: Option<&str>) -> Vec<Live> {
 
 /// BIND-43
 #[test]
-fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
+fn sidecars_leave_by_removal_of_the_annotation_else_by_eviction() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, annotated, plain) = ([pod("a"), pod("b")], live(Some("x")), live(None));
-    let base = Facts {
+    let base = UnbindFacts {
         skip: false,
         pods: &pods,
         going: false,
@@ -50,34 +50,34 @@ fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
         released: None,
     };
     assert_eq!(decide(&base), Unbind::Release);
-    let released = Facts {
+    let released = UnbindFacts {
         live: &plain,
         ..base.clone()
     };
     assert_eq!(decide(&released), Unbind::Evict(pod("b")));
-    let going = Facts {
+    let going = UnbindFacts {
         going: true,
         ..released.clone()
     };
     assert!(matches!(decide(&going), Unbind::Wait(_)));
     let mut rolling = live(None);
     rolling[0].rolling = true;
-    let rolling = Facts {
+    let rolling = UnbindFacts {
         live: &rolling,
         ..released.clone()
     };
     assert!(matches!(decide(&rolling), Unbind::Wait(_)));
-    let clean = Facts {
+    let clean = UnbindFacts {
         pods: &[],
         ..released.clone()
     };
     assert_eq!(decide(&clean), Unbind::Done);
-    let left = Facts {
+    let left = UnbindFacts {
         pods: &[],
         ..base.clone()
     };
     assert_eq!(decide(&left), Unbind::Release, "the spec is as before");
-    let nobody = Facts {
+    let nobody = UnbindFacts {
         roll: None,
         live: &[],
         ..base.clone()
@@ -85,7 +85,7 @@ fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
     assert_eq!(decide(&nobody), Unbind::Evict(pod("b")));
 
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
-    let just = Facts {
+    let just = UnbindFacts {
         roll: Some(&parent),
         released: Some(Duration::from_secs(3)),
         ..released
@@ -98,10 +98,10 @@ fn sidecars_leave_by_giving_up_the_annotation_else_by_eviction_one_by_one() {
 
 /// BIND-43: the key of an `LLMInferenceService`
 #[test]
-fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() {
+fn annotation_is_changed_first_where_its_removal_triggers_no_rollout() {
     let spec = Roll::Annotate(ObjectRef::default(), vec!["spec", "annotations"]);
     let (pods, annotated, changed) = ([pod("a")], live(Some("x")), live(Some(UNBOUND)));
-    let base = Facts {
+    let base = UnbindFacts {
         skip: false,
         pods: &pods,
         going: false,
@@ -117,13 +117,13 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
         released: None,
     };
     assert_eq!(decide(&base), Unbind::Change);
-    let changed = Facts {
+    let changed = UnbindFacts {
         live: &changed,
         released: Some(Duration::from_secs(3)),
         ..base
     };
     assert!(matches!(decide(&changed), Unbind::Wait(_)));
-    let clean = Facts {
+    let clean = UnbindFacts {
         pods: &[],
         ..changed
     };
@@ -132,7 +132,7 @@ fn where_giving_up_rolls_nothing_the_value_is_changed_first_and_given_up_last() 
 
 /// BIND-45
 #[test]
-fn what_an_older_actor_has_there_stays() {
+fn annotations_of_an_older_actor_are_kept() {
     let of_the_older = Live {
         value: Some("x".to_owned()),
         claimed: true,
@@ -145,7 +145,7 @@ fn what_an_older_actor_has_there_stays() {
         live.templated = templated;
         live.of_another();
         assert!(!live.marked);
-        decide(&Facts {
+        decide(&UnbindFacts {
             skip: false,
             pods,
             going: false,
@@ -168,11 +168,11 @@ fn what_an_older_actor_has_there_stays() {
 
 /// BIND-43, BIND-50
 #[test]
-fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_pods() {
+fn template_part_is_released_once_and_its_controller_replaces_the_pods() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut standing) = ([pod("a")], live(None));
     standing[0].templated = true;
-    let base = Facts {
+    let base = UnbindFacts {
         skip: false,
         pods: &pods,
         going: false,
@@ -188,14 +188,14 @@ fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_po
         released: None,
     };
     assert_eq!(decide(&base), Unbind::Release);
-    let without_pods = Facts {
+    let without_pods = UnbindFacts {
         pods: &[],
         ..base.clone()
     };
     assert_eq!(decide(&without_pods), Unbind::Release, "at 0 replicas");
     let mut rolling = live(None);
     rolling[0].rolling = true;
-    let released = Facts {
+    let released = UnbindFacts {
         live: &rolling,
         released: Some(Duration::from_secs(1)),
         ..base
@@ -205,11 +205,11 @@ fn what_stands_in_a_template_is_given_up_once_and_its_controller_replaces_the_po
 
 /// BIND-44
 #[test]
-fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
+fn paused_target_blocks_unbinding_unless_it_is_skipped() {
     let template = Roll::AnnotateTemplate(vec![ObjectRef::default()]);
     let (pods, mut paused) = ([pod("a")], live(Some("x")));
     paused[0].paused = true;
-    let base = Facts {
+    let base = UnbindFacts {
         skip: false,
         pods: &pods,
         going: false,
@@ -225,19 +225,19 @@ fn a_paused_target_blocks_unless_it_is_to_be_skipped() {
         released: None,
     };
     assert!(matches!(decide(&base), Unbind::Blocked(..)));
-    assert_eq!(decide(&Facts { skip: true, ..base }), Unbind::Done);
+    assert_eq!(decide(&UnbindFacts { skip: true, ..base }), Unbind::Done);
 }
 
-/// SO-5, BIND-43: what tells the owner that the queue scales goes with what made pods roll, in one patch.
+/// The owner's claim is removed in one patch with the annotation that rolled its pods (SO-5, BIND-43).
 #[test]
-fn claim_is_given_up_also_where_nothing_else_was_written() {
+fn claim_is_removed_even_if_nothing_else_was_written() {
     let roll = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let claimed = [Live {
         claimed: true,
         ..Live::default()
     }];
     let pods = [pod("a")];
-    let facts = |pods| Facts {
+    let facts = |pods| UnbindFacts {
         skip: false,
         pods,
         going: false,
@@ -258,7 +258,7 @@ fn claim_is_given_up_also_where_nothing_else_was_written() {
 
 /// BIND-43, ROLL-4, SAFE-11, SAFE-12
 #[test]
-fn next_pod_is_evicted_when_what_came_for_the_last_is_ready_and_not_before() {
+fn next_pod_is_evicted_only_after_the_last_replacement_is_ready() {
     let (pods, plain) = ([pod("a"), pod("b")], live(None));
     let unready = |name: &str| {
         vec![UnreadyPod {
@@ -268,7 +268,7 @@ fn next_pod_is_evicted_when_what_came_for_the_last_is_ready_and_not_before() {
         }]
     };
     let decide = |availability: &Availability, since: i64| {
-        decide(&Facts {
+        decide(&UnbindFacts {
             skip: false,
             pods: &pods,
             going: false,
@@ -317,7 +317,7 @@ fn next_pod_is_evicted_when_what_came_for_the_last_is_ready_and_not_before() {
 
 /// BIND-43, BIND-44
 #[test]
-fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
+fn unresolved_target_blocks_only_if_its_pods_may_have_the_sidecar() {
     let some = [pod("a")];
     let why = "its deploymentMode is ModelMesh";
     for (pods, going, written, wanted) in [
@@ -336,7 +336,7 @@ fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
             Some(Unbind::Blocked(why.to_owned(), LATER)),
         ),
     ] {
-        let told = decide(&Facts {
+        let told = decide(&UnbindFacts {
             skip: false,
             pods,
             going,
@@ -360,11 +360,11 @@ fn target_that_is_not_understood_holds_up_only_what_may_have_the_sidecar() {
 
 /// SAFE-24, SO-6
 #[test]
-fn target_at_zero_is_woken_only_after_its_owner_had_time_to_write_the_template_of_before() {
+fn target_at_zero_is_woken_only_after_its_owner_had_time_to_restore_the_template() {
     let parent = Roll::Annotate(ObjectRef::default(), vec!["metadata", "annotations"]);
     let (annotated, plain) = (live(Some("x")), live(None));
     let told = |live: &[Live], released: Option<u64>, asleep: bool| {
-        decide(&Facts {
+        decide(&UnbindFacts {
             skip: false,
             pods: &[],
             going: false,
@@ -393,10 +393,10 @@ fn target_at_zero_is_woken_only_after_its_owner_had_time_to_write_the_template_o
 
 /// SAFE-19
 #[test]
-fn annotation_is_taken_back_from_where_status_says_it_stands_though_the_target_is_not_understood() {
+fn recorded_annotation_is_removed_even_if_the_target_does_not_resolve() {
     let why = Some(("its deploymentMode is ModelMesh", false));
     let decide = |live: &[Live], released| {
-        decide(&Facts {
+        decide(&UnbindFacts {
             skip: false,
             pods: &[],
             going: false,

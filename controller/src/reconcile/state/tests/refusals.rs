@@ -9,7 +9,7 @@ use crate::record::ReplicaFailure;
 
 /// STA-2
 #[test]
-fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error() {
+fn only_a_quota_rejection_is_pending_resources() {
     let refused = |message: &str| {
         let mut row = pods("", [1, 0, 0, 0]);
         row.workload = Some(workload(&json!({
@@ -33,7 +33,7 @@ fn quota_that_refuses_pods_is_a_lack_of_resources_and_any_other_refusal_an_error
 
 /// STA-2, STA-6
 #[test]
-fn refusal_that_only_events_tell_of_counts_as_one_of_the_workload() {
+fn rejection_reported_only_by_events_counts_like_a_replica_failure() {
     let refused = |message: &str| {
         let refusal = Refusal {
             failure: ReplicaFailure {

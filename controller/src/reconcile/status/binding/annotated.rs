@@ -1,4 +1,4 @@
-//! Which objects of others have our annotation (SAFE-19).
+//! Tracks which foreign objects carry our annotation (SAFE-19).
 
 use asya_shared::api::RollAnnotation;
 use asya_shared::resolve::{ObjectRef, Roll};
@@ -7,10 +7,10 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{By, Ensured, Rolled};
 use crate::reconcile::model::rollout::TEMPLATE;
 
-/// A target whose workloads come and go leaves no longer list than this.
+/// Bounds the list for targets whose workloads come and go.
 const MOST: usize = 32;
 
-/// Those that had it before, and those that were seen with it or got it in this pass.
+/// Objects that had it before, that were observed with it, or that got it in this reconcile.
 pub(super) fn annotated(observed: &Observed, ensured: &Ensured) -> Vec<RollAnnotation> {
     let mut all = observed.previous.roll_annotations.clone();
     let Some(resolved) = observed.resolved() else {

@@ -25,7 +25,7 @@ use crate::reconcile::status::transport;
 use crate::scaling::ready::ScalingReady;
 use crate::telemetry::events::EventReason;
 
-/// Condition `Injected`; `None` leaves it as it stands.
+/// Condition `Injected`; `None` leaves it unchanged.
 pub(super) fn injected(
     observed: &Observed,
     seen: &BindingSeen,
@@ -64,7 +64,7 @@ pub(super) fn injected(
     }
 }
 
-/// What new pods are without, or why there are none, while the API server refuses those with the sidecar (SAFE-1).
+/// Explains what becomes of new pods while the API server refuses those with the sidecar (SAFE-1).
 fn refused(observed: &Observed, injection: Option<&InjectionStatus>) -> Option<String> {
     let bound = observed.bound()?;
     let part = actor_part(bound.injected_hash.as_deref())?;
@@ -79,7 +79,7 @@ fn refused(observed: &Observed, injection: Option<&InjectionStatus>) -> Option<S
     Some(format!("{follows}: a dry run of one was answered: {why}"))
 }
 
-/// As a rollout or the target's pods tell; `None` leaves it as it stands.
+/// Condition `Injected` as derived from the rollout or the target's pods.
 fn by_pods(observed: &Observed, ensured: &Ensured, counted: &Counted) -> Injected {
     let without_pods = counted.pods.matched == 0;
     match &*ensured.rolled {
@@ -117,13 +117,13 @@ fn was_told(observed: &Observed, text: &str) -> bool {
     before.any(|it| it.type_ == INJECTED && it.message == text)
 }
 
-/// What users hear of once.
+/// The Event of a required binding that is not enforced, recorded once.
 pub(super) fn note(observed: &Observed, seen: &BindingSeen) -> Option<(EventReason, String)> {
     let text = not_enforced(observed, seen)?;
     (!was_told(observed, &text)).then_some((EventReason::RequiredNotEnforced, text))
 }
 
-/// BIND-50: pods get the sidecar from their template, as their controller replaces them.
+/// With strategy Template, pods get the sidecar from their template, as their controller replaces them (BIND-50).
 fn of_template(ensured: &Ensured, counted: &Counted) -> Option<Injected> {
     let wrong = |reason, text: &str| Some((Some(false), reason, text.to_owned()));
     match &*ensured.templated {
@@ -183,7 +183,7 @@ fn was_stuck(observed: &Observed) -> bool {
     before.any(|it| it.type_ == WORKLOAD_READY && it.reason == reason)
 }
 
-/// All conditions of a binding that lives.
+/// All conditions of a live binding.
 pub(super) fn all(
     observed: &Observed,
     seen: &BindingSeen,
@@ -209,7 +209,7 @@ pub(super) fn all(
         conditions.set(INJECTED, is_so, reason, &text);
     }
     match scaling {
-        // Nobody knows yet what is scaled: what was told holds.
+        // The target has not been looked up yet: keep the previous condition.
         Some(_) if seen.target.is_none() => {}
         Some(it)
             if it.reason == Reason::NotProven && seen.pods.is_none() && was_scaled(observed) => {}
@@ -217,7 +217,7 @@ pub(super) fn all(
         None if observed.desired.is_ok() => conditions.remove(SCALING_READY),
         None => {}
     }
-    // BIND-6: in this mode it is there only while it is not so.
+    // For a binding, the condition exists only while it is false (BIND-6).
     match (refused, stuck) {
         (Some(fault), _) => {
             conditions.set(WORKLOAD_READY, Some(false), fault.reason, &fault.message);
@@ -226,7 +226,7 @@ pub(super) fn all(
             let reason = Reason::ProgressDeadlineExceeded;
             conditions.set(WORKLOAD_READY, Some(false), reason, &text);
         }
-        // Nobody has listed the pods since this process began.
+        // The pods have not been listed since this process started.
         (None, None) if seen.pods.is_none() && was_stuck(observed) => {}
         (None, None) => conditions.remove(WORKLOAD_READY),
     }
@@ -239,14 +239,14 @@ pub(super) fn all(
     let needed = [TRANSPORT_READY, TARGET_RESOLVED, INJECTED];
     let also = [WORKLOAD_READY, SCALING_READY];
     conditions.set_ready(&needed, &also, observed.actor.annotations.paused);
-    // Ready stands last, as in the other mode.
+    // Ready comes last, as for standalone actors.
     conditions
         .list
         .sort_by_key(|condition| condition.type_ == READY);
     conditions.list
 }
 
-/// The workload, and what users should know of it (RES-4).
+/// Names the workload, and what users should know about it (RES-4).
 fn told_of(resolved: &Resolved, scales: bool) -> String {
     let target = &resolved.target;
     let told = |it: &&Finding| scales || it.reason != FindingReason::ScalingCaveat;

@@ -1,4 +1,4 @@
-//! What a pass made of contested fields (docs/spec/binding.md, section 7).
+//! Reports contention over fields (docs/spec/binding.md, section 7).
 
 use asya_shared::api::{AsyncActorStatus, BindingConflict};
 use asya_shared::resolve::FindingReason;
@@ -12,7 +12,7 @@ use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{By, Ensured, Rolled, Templated};
 use crate::telemetry::events::EventReason;
 
-/// Tells of the fields that are contested, and how often that was so.
+/// Writes the contested fields, and how often each was lost.
 pub(super) fn tell(
     status: &mut AsyncActorStatus,
     observed: &Observed,
@@ -41,7 +41,7 @@ pub(super) fn tell(
     status.last_conflict_time = history::last(&status.conflicts);
 }
 
-/// What was told is told as long as somebody needs it.
+/// Keeps the recorded claim while scaling is on and the target is not another actor's.
 fn before_claimed(observed: &Observed) -> Option<String> {
     let claimed = observed.previous.claimed.clone();
     let is_anothers = observed
@@ -51,13 +51,13 @@ fn before_claimed(observed: &Observed) -> Option<String> {
     claimed.filter(|_| observed.scales() && !is_anothers)
 }
 
-/// When to look again because of them.
+/// When to requeue because of contention.
 pub(super) fn again(ensured: &Ensured) -> impl Iterator<Item = Requeue> {
     let of_others = ensured.contests.again.map(Requeue::After);
     of_template(&ensured.templated).into_iter().chain(of_others)
 }
 
-/// When to look again at the target's pod template.
+/// When to requeue for the target's pod template.
 fn of_template(templated: &Templated) -> Option<Requeue> {
     match templated {
         Templated::Waits(_, _, retry) => Some(*retry),
@@ -107,7 +107,7 @@ pub(super) fn message(observed: &Observed, conflicts: &[BindingConflict]) -> Opt
     history::told(conflicts, evicts(observed))
 }
 
-/// Losses of this pass, each worth an Event.
+/// Events for the losses of this reconcile.
 pub(super) fn notes(
     observed: &Observed,
     conflicts: &[BindingConflict],

@@ -1,4 +1,4 @@
-//! STATUS of a binding, as the decision table BIND-6.
+//! STATUS of a binding, by the decision table of BIND-6.
 
 use std::time::Duration;
 
@@ -14,48 +14,47 @@ use crate::reconcile::model::condition_types::{Injected, TARGET_RESOLVED};
 use crate::reconcile::state::state_of;
 use crate::scaling::ready::ScalingReady;
 
-/// All that the table reads.
-pub(super) struct Facts<'a> {
-    /// The spec cannot be acted on, or what pods need cannot be made.
+/// Inputs of the decision table.
+pub(super) struct BindingStateFacts<'a> {
+    /// The spec cannot be acted on, or something that pods need cannot be created.
     pub(super) refused: Option<&'a Fault>,
-    /// The queue cannot be used.
+    /// Why the queue cannot be used.
     pub(super) transport: Option<&'a str>,
-    /// The target cannot be bound.
+    /// Why the target cannot be bound.
     pub(super) target: Option<&'a Fault>,
-    /// Its pods; `None` while nobody has listed them.
+    /// The target's pods; `None` until they have been listed.
     pub(super) pods: Option<(&'a Counted, &'a Pods)>,
-    /// Condition `Injected`; `None` while it stays as it stands.
+    /// Condition `Injected`; `None` leaves it unchanged.
     pub(super) injected: Option<&'a Injected>,
-    /// Condition `ScalingReady`, while the queue is to decide the number of pods.
+    /// Condition `ScalingReady`, while the queue decides the number of pods.
     pub(super) scaling: Option<&'a ScalingReady>,
-    /// Pods that the target asks for, where it says so.
+    /// Number of pods that the target asks for, if known.
     pub(super) desired: Option<i32>,
-    /// The status of the last pass.
+    /// Status of the previous reconcile.
     pub(super) previous: &'a AsyncActorStatus,
-    /// Of the actor's spec.
+    /// Generation of the actor's spec.
     pub(super) generation: i64,
-    /// How long a pod may run without being ready; `None` is for ever.
+    /// How long a pod may run without being ready; `None` is unlimited.
     pub(super) unready_limit: Option<Duration>,
-    /// How long a change may go on without another pod becoming ready (FW-26); `None` is for ever.
+    /// How long a change may go on without another pod becoming ready; `None` is unlimited (FW-26).
     pub(super) progress_limit: Option<Duration>,
-    /// Now.
     pub(super) now: Timestamp,
 }
 
-/// STATUS, and when time alone changes it.
+/// STATUS, and when it changes with time alone.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct BindingVerdict {
     /// `status.status`.
     pub(super) state: State,
-    /// Since when no further pod has become ready although more are wished.
+    /// Since when no further pod has become ready although more are wanted.
     pub(super) progressing_since: Option<Timestamp>,
-    /// A change has gone on without progress for this long, which is too long (FW-26).
+    /// The progress limit that a change has exceeded (FW-26).
     pub(super) stuck: Option<Duration>,
-    /// When time alone changes the verdict.
+    /// When the verdict changes with time alone.
     pub(super) again: Option<Timestamp>,
 }
 
-impl From<State> for Verdict {
+impl From<State> for BindingVerdict {
     fn from(state: State) -> Self {
         Self {
             state,
@@ -66,8 +65,8 @@ impl From<State> for Verdict {
     }
 }
 
-/// Walks the table of BIND-6: the first row that holds decides.
-pub(super) fn decide(facts: &Facts<'_>) -> Verdict {
+/// Walks the table of BIND-6: the first matching row decides.
+pub(super) fn decide(facts: &BindingStateFacts<'_>) -> BindingVerdict {
     if facts.refused.is_some() {
         return State::WorkloadError.into();
     }
@@ -85,7 +84,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Verdict {
     }
     let Some((counted, pods)) = facts.pods else {
         let state = facts.previous.status.unwrap_or(State::Creating);
-        return Verdict {
+        return BindingVerdict {
             progressing_since: facts
                 .previous
                 .progressing_since
@@ -100,7 +99,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> Verdict {
     verdict
 }
 
-/// A target that is lost is told apart from one that has never been there.
+/// Distinguishes a target that was lost from one that never existed.
 fn was_bound(previous: &AsyncActorStatus) -> bool {
     let has = |kind: &str, status: &str| {
         let mut all = previous.conditions.iter();
@@ -112,7 +111,7 @@ fn was_bound(previous: &AsyncActorStatus) -> bool {
     previous.resolved_target.is_some() || lost_before
 }
 
-fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
+fn of_pods(facts: &BindingStateFacts<'_>, counted: &Counted, pods: &Pods) -> BindingVerdict {
     let (ready, total) = (counted.ready, counted.total);
     let desired = facts.desired.unwrap_or(total);
     let ours = |name: &str| [RUNTIME_CONTAINER, SIDECAR_CONTAINER].contains(&name);
@@ -151,7 +150,7 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
     match () {
         () if total == 0 && desired == 0 && facts.scaling.is_some() => State::Napping.into(),
         () if total == 0 && desired == 0 => State::Running.into(),
-        // It waits for others, who have no deadline.
+        // Waiting for others has no deadline.
         () if injected == Some(Reason::RolloutWaiting) => State::Updating.into(),
         () if injected == Some(Reason::RolloutInProgress) => {
             progressing(facts, ready, State::Updating, None)
@@ -162,8 +161,14 @@ fn of_pods(facts: &Facts<'_>, counted: &Counted, pods: &Pods) -> Verdict {
     }
 }
 
-/// A change that goes on: `limit` ends it, and so does FW-26's; whatever changes spec or ready pods begins anew.
-fn progressing(facts: &Facts<'_>, ready: i32, state: State, limit: Option<Duration>) -> Verdict {
+/// A change in progress, ended by `limit` or by the progress limit of FW-26. A change of the spec or of the number of
+/// ready pods restarts the clock.
+fn progressing(
+    facts: &BindingStateFacts<'_>,
+    ready: i32,
+    state: State,
+    limit: Option<Duration>,
+) -> BindingVerdict {
     let previous = facts.previous;
     let same = previous.observed_generation == Some(facts.generation)
         && previous.ready_replicas == Some(ready);
@@ -180,7 +185,7 @@ fn progressing(facts: &Facts<'_>, ready: i32, state: State, limit: Option<Durati
     let next = [ends(limit), ends(facts.progress_limit)]
         .into_iter()
         .flatten();
-    Verdict {
+    BindingVerdict {
         state,
         progressing_since: Some(since),
         stuck,

@@ -12,7 +12,7 @@ use crate::reconcile::contention::history::FieldLoss;
 use crate::reconcile::model::binding::{BindingSeen, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState, Rolled, Scaled, Templated};
+use crate::reconcile::model::outcome::{Ensured, QueueState, Rolled, ScalingOutcome, Templated};
 use crate::reconcile::tests::fixtures::{actor, observed, record};
 use crate::scaling::tests::fixtures::scaled_object;
 use crate::telemetry::events::EventReason;
@@ -35,7 +35,7 @@ fn spec(extra: &Value) -> Value {
     spec
 }
 
-/// The actor with this spec and status, after a pass that made everything.
+/// An actor with this spec and status, and the outcome of a reconcile that created everything.
 fn bound(extra: &Value, status: &AsyncActorStatus) -> (Observed, BindingSeen, Ensured) {
     let observed = observed(&actor(&json!({}), &spec(extra), &json!(status)));
     let ensured = Ensured {
@@ -85,7 +85,7 @@ fn status_of((observed, seen, ensured): &(Observed, BindingSeen, Ensured)) -> As
 
 /// BIND-3, BIND-4, BIND-5
 #[test]
-fn status_tells_target_and_pods_of_a_binding() {
+fn status_of_a_binding_reports_target_and_pods() {
     let mut pass = bound(&json!({}), &AsyncActorStatus::default());
     pass.1.pods = Some(BoundPods {
         bare: vec![record(
@@ -124,7 +124,7 @@ fn status_tells_target_and_pods_of_a_binding() {
 
 /// CFG-7
 #[test]
-fn a_binding_that_is_one_too_many_to_be_required_says_so_until_it_is_not() {
+fn required_binding_over_the_limit_reports_that_it_is_not_enforced() {
     let required = json!({"binding": {"required": true, "rollout": "OnRestart"}});
     let injected = |extra: &Value, before: &AsyncActorStatus, not_enforced| {
         let mut pass = bound(extra, before);
@@ -145,7 +145,7 @@ fn a_binding_that_is_one_too_many_to_be_required_says_so_until_it_is_not() {
     assert_eq!(is_so, is("False", "WebhookNotReady"));
     assert_eq!(notes, [EventReason::RequiredNotEnforced]);
     assert_eq!(told(&before, "Ready").0, "False");
-    // As after a restart, when nobody has told yet.
+    // `None` is the state after a restart, when the limit has not been checked yet.
     for unchanged in [Some(true), None] {
         let (is_so, notes, _) = injected(&required, &before, unchanged);
         assert_eq!((is_so, notes), (is("False", "WebhookNotReady"), Vec::new()));
@@ -156,7 +156,7 @@ fn a_binding_that_is_one_too_many_to_be_required_says_so_until_it_is_not() {
 
 /// BIND-3
 #[test]
-fn binding_is_in_force_from_when_queue_and_script_are_there_until_it_may_not_be() {
+fn binding_is_in_force_once_queue_and_script_exist_until_it_is_refused() {
     let fresh = AsyncActorStatus::default();
     let mut waits = bound(&json!({}), &fresh);
     waits.2.bindable = false;
@@ -220,7 +220,7 @@ fn binding_is_in_force_from_when_queue_and_script_are_there_until_it_may_not_be(
 
 /// BIND-48
 #[test]
-fn second_pass_tells_the_same_also_before_pods_have_been_listed() {
+fn second_reconcile_keeps_the_status_even_before_pods_are_listed() {
     let first = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
     let stored: AsyncActorStatus = serde_json::from_str(&json!(first).to_string()).unwrap();
     let mut again = bound(&json!({}), &stored);
@@ -231,7 +231,7 @@ fn second_pass_tells_the_same_also_before_pods_have_been_listed() {
 
 /// BIND-50
 #[test]
-fn template_is_told_by_what_became_of_it() {
+fn injected_reports_the_outcome_of_the_template() {
     let template = json!({"binding": {"strategy": "Template"}});
     let fault = Fault::until_change(Reason::StrategyNotAllowed, "an owner");
     let applied = TemplateStatus {
@@ -270,7 +270,7 @@ fn template_is_told_by_what_became_of_it() {
 
 /// BIND-45, CONF-6
 #[test]
-fn who_may_not_bind_fights_for_nothing() {
+fn actor_that_may_not_bind_contests_nothing() {
     let held = json!({
         "field": "f", "count": 2, "part": "Roll", "object": "Deployment/web", "uid": "web-uid",
         "state": "Held", "losses": 2,
@@ -305,7 +305,7 @@ fn who_may_not_bind_fights_for_nothing() {
 
 /// CONF-3, SO-5
 #[test]
-fn what_the_owner_was_told_is_known_as_long_as_the_queue_is_to_scale() {
+fn claim_is_remembered_while_the_queue_scales_the_target() {
     let claimed = |scaling: bool, before: Option<&str>, now: Option<bool>| {
         let before = AsyncActorStatus {
             claimed: before.map(str::to_owned),
@@ -326,7 +326,7 @@ fn what_the_owner_was_told_is_known_as_long_as_the_queue_is_to_scale() {
 
 /// BIND-50, CONF-1
 #[test]
-fn template_that_was_taken_back_is_told_and_looked_at_again() {
+fn template_taken_back_is_reported_and_requeued() {
     let template = json!({
         "binding": {"strategy": "Template"}, "runtime": {"targetURL": "http://127.0.0.1:8000"},
     });
@@ -367,13 +367,13 @@ fn template_that_was_taken_back_is_told_and_looked_at_again() {
 
 /// BIND-48
 #[test]
-fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {
+fn scaling_fault_is_kept_until_the_target_is_observed_again() {
     let scaling = json!({"scaling": {"enabled": true}});
     let pass = |status: &AsyncActorStatus, fault: Option<Fault>| {
         let mut pass = bound(&scaling, status);
-        pass.2.scaling = Some(Box::new(Scaled {
+        pass.2.scaling = Some(Box::new(ScalingOutcome {
             fault,
-            ..Scaled::default()
+            ..ScalingOutcome::default()
         }));
         pass
     };
@@ -387,10 +387,10 @@ fn why_a_target_is_not_scaled_holds_until_somebody_has_looked_at_it_again() {
 
 /// SO-1, SO-4
 #[test]
-fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
+fn scaling_of_a_target_is_reported_only_while_it_is_on() {
     let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
     let mut pass = bound(&scaling, &AsyncActorStatus::default());
-    pass.2.scaling = Some(Box::new(Scaled {
+    pass.2.scaling = Some(Box::new(ScalingOutcome {
         scaled_object: Some(scaled_object(
             &json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}}),
         )),
@@ -410,9 +410,9 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
     assert_eq!(works.scaled_object_ref.unwrap().name, "a");
 
     let fault = Fault::until_change(Reason::ScalingNotSupported, "why");
-    pass.2.scaling = Some(Box::new(Scaled {
+    pass.2.scaling = Some(Box::new(ScalingOutcome {
         fault: Some(fault),
-        ..Scaled::default()
+        ..ScalingOutcome::default()
     }));
     let refused = status_of(&pass);
     assert_eq!(
@@ -428,13 +428,13 @@ fn scaling_of_a_target_is_told_as_long_as_it_is_on() {
 
 /// SAFE-20
 #[test]
-fn what_the_first_scaled_object_waits_for_is_told_and_seen_as_soon_as_a_dry_run_has_passed() {
+fn pending_scaled_object_is_reported_and_requeued_once_a_dry_run_passes() {
     let scaling = json!({"scaling": {"enabled": true}});
     let before = json!({"boundSince": "2026-01-01T00:00:00Z"});
     let mut pass = bound(&scaling, &serde_json::from_value(before).unwrap());
-    pass.2.scaling = Some(Box::new(Scaled {
+    pass.2.scaling = Some(Box::new(ScalingOutcome {
         waits_for: Some("the sidecar"),
-        ..Scaled::default()
+        ..ScalingOutcome::default()
     }));
     let told_of = |pass: &(Observed, BindingSeen, Ensured)| {
         let told = report(&pass.0, &pass.1, &pass.2, now());
@@ -449,7 +449,7 @@ fn what_the_first_scaled_object_waits_for_is_told_and_seen_as_soon_as_a_dry_run_
 
 /// SO-7
 #[test]
-fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
+fn napping_target_is_not_requeued_without_a_change() {
     let scaling = json!({"scaling": {"enabled": true, "maxReplicas": 7}});
     let asleep = |status: &AsyncActorStatus, rolled: Rolled| {
         let mut pass = bound(&scaling, status);
@@ -457,7 +457,7 @@ fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
             resolved.replicas = Some(0);
         }
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        pass.2.scaling = Some(Box::new(Scaled {
+        pass.2.scaling = Some(Box::new(ScalingOutcome {
             scaled_object: Some(scaled_object(&ready)),
             fault: None,
             waits_for: None,
@@ -476,7 +476,7 @@ fn napping_target_is_looked_at_again_when_something_changes_and_not_before() {
 
 /// BIND-6
 #[test]
-fn spec_that_is_refused_is_the_only_thing_told_of_the_workload() {
+fn invalid_spec_is_the_only_workload_fault_reported() {
     let before = status_of(&bound(&json!({}), &AsyncActorStatus::default()));
     let (observed, ..) = bound(&json!({"timeout": {"processing": -5}}), &before);
     assert!(observed.desired.is_err());

@@ -8,7 +8,7 @@ use crate::broker::Serving;
 use crate::fault::Requeue;
 use crate::reconcile::model::known_queues::Hold;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, Looked, QueueState};
+use crate::reconcile::model::outcome::{Ensured, QueueState, RetiredQueues};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::Key;
 use crate::telemetry::events::EventReason;
@@ -25,7 +25,7 @@ fn after(state: QueueState) -> Ensured {
     }
 }
 
-/// The status after a pass, when it looks again, and its Events.
+/// The status, requeue and Events of a reconcile.
 fn told(
     observed: &Observed,
     ensured: &Ensured,
@@ -46,7 +46,7 @@ fn queue(observed: &Observed, state: QueueState) -> QueueStatus {
 
 /// QUE-8
 #[test]
-fn hash_is_of_the_configuration_for_which_the_broker_was_asked() {
+fn verified_hash_changes_only_when_the_broker_was_asked() {
     let new = on("mq", &json!({}));
     let hash = Some(new.desired.as_ref().unwrap().queue_hash.clone());
     let (made, seen) = (
@@ -74,7 +74,7 @@ fn hash_is_of_the_configuration_for_which_the_broker_was_asked() {
 
 /// QUE-13, OPS-7
 #[test]
-fn former_queue_is_listed_told_and_looked_at_next() {
+fn retired_queue_is_listed_reported_and_checked_next() {
     let before = json!({"queue": {"transport": "other", "name": "asya-a", "url": "u", "verifiedGeneration": 1}});
     let mut observed = on("mq", &before);
     let made = || after(QueueState::Created(Serving::default()));
@@ -105,7 +105,7 @@ fn former_queue_is_listed_told_and_looked_at_next() {
     assert_eq!(again, status, "nothing is written while it holds messages");
     assert_eq!((retry, notes), (Some(Requeue::After(minutes)), vec![]));
 
-    *later.retired = Looked {
+    *later.retired = RetiredQueues {
         gone: status.retired_queues.clone(),
         again: None,
     };
@@ -122,7 +122,7 @@ fn former_queue_is_listed_told_and_looked_at_next() {
 
 /// RMQ-5, OPS-7
 #[test]
-fn classic_queue_without_a_delivery_limit_is_told_once() {
+fn classic_queue_without_a_delivery_limit_is_reported_once() {
     let inactive = || {
         after(QueueState::Ready(Some(Serving {
             url: None,
@@ -148,7 +148,7 @@ fn classic_queue_without_a_delivery_limit_is_told_once() {
 
 /// QUE-3
 #[test]
-fn queue_that_another_owns_is_not_believed_to_be_there_any_more() {
+fn queue_owned_by_another_actor_must_be_verified_again() {
     let before = json!({"queue": {"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": "h"}});
     let mut lost = on("mq", &before);
     let kept = queue(&lost, QueueState::Untouched);
@@ -162,7 +162,7 @@ fn queue_that_another_owns_is_not_believed_to_be_there_any_more() {
 
 /// QUE-14
 #[test]
-fn dead_letter_queues_of_its_own_are_remembered_whatever_becomes_of_the_configuration() {
+fn own_dead_letter_queues_are_remembered_across_configurations() {
     let served = || QueueState::Ready(Some(Serving::default()));
     let first = queue(&on("dead", &json!({})), served());
     assert_eq!(first.dead_letters, ["asya-a-dlq"]);

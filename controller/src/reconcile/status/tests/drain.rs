@@ -15,7 +15,7 @@ use crate::reconcile::status::make;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 use crate::telemetry::events::EventReason;
 
-/// An actor that runs, is being deleted, and waits for its queue.
+/// A running actor that is being deleted and waits for its queue to be empty.
 fn waits(policy: &str) -> Observed {
     let deleted = json!({"deletionTimestamp": "2026-01-01T00:00:10Z"});
     let extra = json!({"queue": {"deletionPolicy": policy}});
@@ -39,7 +39,7 @@ fn waits(policy: &str) -> Observed {
 
 /// QUE-40, QUE-41
 #[test]
-fn waiting_is_told_with_the_number_of_messages_and_both_ways_out() {
+fn wait_is_reported_with_message_counts_and_both_ways_out() {
     let holds = "queue asya-a on transport mq holds 12 messages (10 waiting, 2 unacknowledged); the actor is ";
     let out = "Set spec.queue.deletionPolicy to Retain to let the actor go now and keep the messages, or to Delete to \
                lose them";
@@ -65,7 +65,7 @@ fn waiting_is_told_with_the_number_of_messages_and_both_ways_out() {
 
 /// QUE-42, FIN-3
 #[test]
-fn broker_that_cannot_count_is_told_and_asked_again() {
+fn broker_that_cannot_count_is_reported_and_retried() {
     let mut observed = waits("Drain");
     let fault = Fault {
         reason: Reason::QueueDeletionFailed,
@@ -84,9 +84,9 @@ fn broker_that_cannot_count_is_told_and_asked_again() {
     assert_eq!(told.retry.failure(), Requeue::Backoff.failure());
 }
 
-/// QUE-42: the webhook injects until then, and what comes back to life is not released any more.
+/// QUE-42: the webhook injects until the release, which is revoked when messages arrive.
 #[test]
-fn release_is_told_once_and_taken_back_when_messages_come() {
+fn release_is_recorded_once_and_revoked_when_messages_arrive() {
     let mut observed = waits("Drain");
     let works = observed.drain.replace(Drain::Confirms(Duration::ZERO));
     let confirms = Outcome::Deleting {
@@ -112,7 +112,7 @@ fn release_is_told_once_and_taken_back_when_messages_come() {
 
 /// QUE-43
 #[test]
-fn foreground_deletion_is_told_with_what_it_does_to_the_pods() {
+fn foreground_deletion_reports_its_effect_on_the_pods() {
     for (paused, told) in [
         (
             "false",

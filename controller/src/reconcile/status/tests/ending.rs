@@ -13,7 +13,7 @@ use crate::reconcile::model::outcome::{Ensured, Outcome};
 use crate::reconcile::status::make;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
-/// An actor that goes, whose Deployment is there and is being deleted or not.
+/// An actor being deleted whose Deployment exists; `deleting` says whether that is being deleted, too.
 fn goes(deleting: bool) -> Observed {
     let mut observed = lives();
     observed.previous = report(&observed, running(&observed)).status;
@@ -44,7 +44,7 @@ fn phases(status: &AsyncActorStatus) -> Vec<&str> {
 
 /// FW-25, FIN-2
 #[test]
-fn inventory_of_an_actor_that_goes_tells_what_stands_what_goes_and_what_is_gone() {
+fn inventory_of_a_deleted_actor_follows_its_objects() {
     let waits = goes(false);
     assert_eq!(
         phases(&told(&waits, None, &["ScaledObject"])),
@@ -60,7 +60,7 @@ fn inventory_of_an_actor_that_goes_tells_what_stands_what_goes_and_what_is_gone(
 
 /// FW-25
 #[test]
-fn phases_alone_are_no_reason_to_write_and_are_told_with_the_next_change() {
+fn inventory_phases_alone_are_not_written_until_the_next_change() {
     let mut observed = goes(false);
     observed.previous = told(&observed, None, &["Deployment"]);
     observed.workload = Child::Absent;
@@ -71,7 +71,7 @@ fn phases_alone_are_no_reason_to_write_and_are_told_with_the_next_change() {
 
 /// FIN-2, STA-4 row 1, STA-7
 #[test]
-fn an_api_server_that_keeps_refusing_a_deletion_is_told() {
+fn refused_deletion_of_a_child_is_reported_and_retried() {
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
     let mut going = observed(&actor(&going, &spec(&json!({})), &json!({})));
     going.previous = report(&lives(), running(&lives())).status;
@@ -103,7 +103,7 @@ fn an_api_server_that_keeps_refusing_a_deletion_is_told() {
 
 /// FIN-2, STA-7
 #[test]
-fn refused_deletion_is_told_at_once_and_a_failing_server_when_it_lasts() {
+fn refused_deletion_is_reported_at_once_and_server_failure_if_it_persists() {
     for (code, failures, deleting, told) in [
         (403, 0, true, true),
         (422, 0, true, true),
@@ -122,7 +122,7 @@ fn refused_deletion_is_told_at_once_and_a_failing_server_when_it_lasts() {
 
 /// BIND-48
 #[test]
-fn while_nobody_can_tell_how_far_it_is_what_was_told_holds() {
+fn status_is_kept_while_deletion_progress_is_unknown() {
     let unknown = Outcome::Unknown(Requeue::AwaitChange);
     let tell = |observed: &Observed| make(observed, &unknown, at("2026-01-01T00:03:00Z"));
     let mut observed = goes(false);
@@ -133,9 +133,9 @@ fn while_nobody_can_tell_how_far_it_is_what_was_told_holds() {
     assert_eq!(tell(&observed).unwrap().status, observed.previous);
 }
 
-/// FW-22, STA-3: no watch shows a workload that was never ours, so its end is looked for.
+/// FW-22, STA-3: no watch shows a workload without our labels, so its deletion is polled.
 #[test]
-fn workload_that_is_being_deleted_is_not_running_and_its_unseen_end_is_looked_for() {
+fn workload_being_deleted_is_not_running_and_polled_if_unwatched() {
     for is_seen in [true, false] {
         let observed = lives();
         let mut object = deployment(&observed);
@@ -155,7 +155,7 @@ fn workload_that_is_being_deleted_is_not_running_and_its_unseen_end_is_looked_fo
 
 /// QUE-3, STA-1
 #[test]
-fn pods_of_a_stopped_workload_that_no_watch_shows_are_looked_for_until_they_are_gone() {
+fn pods_of_an_unwatched_stopped_workload_are_polled_until_they_are_deleted() {
     let observed = lives();
     for (labelled, seen, pods, looks) in [
         (false, 1, 1, true),

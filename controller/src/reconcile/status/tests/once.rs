@@ -21,7 +21,7 @@ fn once(before: AsyncActorStatus) -> Observed {
 
 /// FW-21, FW-30
 #[test]
-fn generation_that_was_ready_is_remembered_while_the_actor_is_reconciled_once() {
+fn ready_generation_is_remembered_while_the_actor_is_reconciled_once() {
     let generation =
         |observed: &Observed, ensured| report(observed, ensured).status.ready_generation;
     let new = once(AsyncActorStatus::default());
@@ -63,7 +63,7 @@ fn generation_that_was_ready_is_remembered_while_the_actor_is_reconciled_once() 
 
 /// FW-21, STA-4
 #[test]
-fn what_is_left_alone_is_judged_by_what_it_is_and_not_by_what_would_be_made_today() {
+fn workload_of_a_completed_once_actor_is_judged_by_its_own_template() {
     let done = AsyncActorStatus {
         ready_generation: Some(2),
         ..AsyncActorStatus::default()

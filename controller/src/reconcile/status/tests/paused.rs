@@ -16,7 +16,7 @@ fn paused(extra: &Value, before: AsyncActorStatus) -> Observed {
     observed
 }
 
-/// After a pass over one that is paused and has a workload.
+/// Outcome for a paused actor that has a workload.
 fn rests(observed: &Observed) -> Ensured {
     Ensured {
         workload: Some(workload(&deployment(observed))),
@@ -37,7 +37,7 @@ fn paused_actor_says_so() {
 
 /// STA-8, FW-21
 #[test]
-fn what_was_never_looked_at_is_not_called_ready() {
+fn actor_that_was_never_observed_is_not_ready() {
     let observed = paused(&json!({}), AsyncActorStatus::default());
     let outcome = Outcome::Ensured(Ensured::default());
     let report = make(&observed, &outcome, at("2026-01-01T00:01:00Z")).unwrap();
@@ -48,7 +48,7 @@ fn what_was_never_looked_at_is_not_called_ready() {
 
 /// API-3, STA-4 row 3, STA-8
 #[test]
-fn what_was_wrong_with_the_queue_of_a_paused_actor_stands_until_the_broker_is_asked_again() {
+fn queue_fault_of_a_paused_actor_is_kept_until_the_broker_is_asked_again() {
     let mut broken = running(&lives());
     broken.queue = QueueState::Fault(Fault::until_change(Reason::QueueMissing, "gone"));
     let before = report(&lives(), broken).status;
@@ -63,7 +63,7 @@ fn what_was_wrong_with_the_queue_of_a_paused_actor_stands_until_the_broker_is_as
     assert_eq!(condition(&status, "Ready"), ("False", "Paused", "gone"));
     assert_eq!(status.transport_status.as_deref(), Some("NotReady"));
 
-    // Nobody has paused it, but the broker does not answer just now (QUE-10).
+    // Not paused, but the broker does not respond (QUE-10).
     let mut waits = lives();
     waits.previous = observed.previous;
     let mut ensured = running(&waits);
@@ -74,7 +74,7 @@ fn what_was_wrong_with_the_queue_of_a_paused_actor_stands_until_the_broker_is_as
 
 /// API-3, STA-4 row 3, VAL-20
 #[test]
-fn transport_that_a_paused_actor_has_left_is_not_blamed_any_more() {
+fn transport_fault_is_cleared_once_a_paused_actor_changes_its_transport() {
     let unknown = json!({"transport": "nowhere"});
     let before = paused(&unknown, AsyncActorStatus::default());
     let before = report(&before, rests(&before)).status;

@@ -6,15 +6,15 @@ use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::apply::entry;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
-use crate::reconcile::model::outcome::{Ensured, QueueState, Scaled, Stopped};
+use crate::reconcile::model::outcome::{Ensured, QueueState, ScalingOutcome, Stopped};
 use crate::reconcile::status::parts::Report;
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::scaling::tests::fixtures::{hpa, scaled_object};
 
-/// A pass that found the actor's `ScaledObject`, as KEDA left it.
+/// Outcome of a reconcile that found the actor's `ScaledObject` as KEDA left it.
 fn scaled(observed: &Observed, extra: &serde_json::Value) -> Ensured {
     let mut ensured = running(observed);
-    ensured.scaling = Some(Box::new(Scaled {
+    ensured.scaling = Some(Box::new(ScalingOutcome {
         scaled_object: Some(scaled_object(extra)),
         fault: None,
         waits_for: None,
@@ -24,7 +24,7 @@ fn scaled(observed: &Observed, extra: &serde_json::Value) -> Ensured {
 
 /// KEDA-8, KEDA-10, STA-8, STA-10, API-7
 #[test]
-fn scaled_actor_tells_who_scales_it_within_which_limits_and_whether_that_works() {
+fn scaled_actor_reports_its_autoscaler_with_limits_and_health() {
     let on = json!({"scaling": {"enabled": true, "minReplicas": 1, "maxReplicas": 7}});
     let mut seen = observed(&actor(&json!({}), &spec(&on), &json!({})));
     let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
@@ -80,7 +80,7 @@ fn scaled_actor_tells_who_scales_it_within_which_limits_and_whether_that_works()
 
 /// STA-9, KEDA-11
 #[test]
-fn change_of_the_wanted_number_is_told_with_time_and_direction() {
+fn change_of_desired_replicas_is_recorded_with_time_and_direction() {
     let mut seen = lives();
     let first = report(&seen, running(&seen)).status;
     assert_eq!(
@@ -104,7 +104,7 @@ fn change_of_the_wanted_number_is_told_with_time_and_direction() {
 
 /// FW-25
 #[test]
-fn inventory_lists_every_child_in_order_until_it_is_gone() {
+fn inventory_lists_every_child_in_order_until_it_is_deleted() {
     let mut seen = lives();
     let mut ensured = running(&seen);
     let found = scaled_object(&json!({}));
@@ -146,7 +146,7 @@ fn inventory_lists_every_child_in_order_until_it_is_gone() {
 
 /// QUE-3, KEDA-8, FW-21
 #[test]
-fn workload_that_was_left_without_pods_is_scaled_by_nobody_and_applied_again_one_day() {
+fn stopped_workload_is_not_scaled_and_will_be_applied_again() {
     let on = json!({"scaling": {"enabled": true}});
     let once = json!({"annotations": {"asya.sh/reconcile": "Once"}});
     let mut seen = observed(&actor(&once, &spec(&on), &json!({})));
@@ -187,8 +187,7 @@ fn workload_that_was_left_without_pods_is_scaled_by_nobody_and_applied_again_one
 
 /// SAFE-25
 #[test]
-fn autoscaler_of_the_user_is_named_with_both_ways_out_and_is_no_fault_where_nobody_asks_for_a_number()
- {
+fn foreign_autoscaler_is_a_fault_only_if_replicas_are_requested() {
     let told = |template: &serde_json::Value| {
         let mut workload = spec(&json!({}))["workload"].clone();
         workload

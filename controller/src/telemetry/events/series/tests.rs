@@ -21,7 +21,7 @@ fn again(name: &str, count: i32) -> Telling {
 
 /// OPS-7
 #[test]
-fn the_same_is_counted_and_anything_else_has_an_event_of_its_own() {
+fn repetitions_are_counted_and_anything_else_is_a_new_event() {
     let mut series = Series::default();
     let invalid = |text| topic("uid", EventReason::ValidationFailed, text);
     for (what, topic, name, time, wanted) in [
@@ -66,7 +66,7 @@ fn the_same_is_counted_and_anything_else_has_an_event_of_its_own() {
 
 /// OPS-7: writes stay bounded whatever the texts are.
 #[test]
-fn actor_whose_text_never_stays_the_same_is_silenced_and_harms_no_other() {
+fn changing_texts_are_throttled_per_actor() {
     let mut series = Series::default();
     let mut told = |actor, number: u32, time| {
         let topic = topic(actor, EventReason::QueueDeletionFailed, &number.to_string());
@@ -87,7 +87,7 @@ fn actor_whose_text_never_stays_the_same_is_silenced_and_harms_no_other() {
 
 /// OPS-7
 #[test]
-fn what_has_ended_is_not_kept() {
+fn ended_series_are_swept() {
     let mut series = Series::default();
     for number in 0..SWEEP {
         let topic = topic(&number.to_string(), EventReason::QueueCreated, "made");

@@ -6,7 +6,7 @@ use super::{damaged, holds};
 
 /// INJ-8
 #[test]
-fn more_than_we_made_holds_and_less_does_not() {
+fn additions_by_others_are_accepted_and_removals_are_not() {
     for (made, found) in [
         (json!({"a": 1}), json!({"a": 1, "b": 2})),
         (json!({"a": ""}), json!({})),
@@ -30,7 +30,7 @@ fn more_than_we_made_holds_and_less_does_not() {
 
 /// INJ-8
 #[test]
-fn amounts_are_compared_as_amounts_and_restored_beside_others() {
+fn amounts_are_compared_by_value_and_restored_next_to_others() {
     let resources = |it: Value| json!({"resources": it});
     let made =
         resources(json!({"requests": {"cpu": 0.5, "memory": null}, "claims": [{"name": "c"}]}));
@@ -46,7 +46,7 @@ fn amounts_are_compared_as_amounts_and_restored_beside_others() {
 
 /// INJ-8
 #[test]
-fn image_of_a_mirror_stays_and_another_image_is_ours_again() {
+fn mirrored_image_is_kept_and_another_image_is_restored() {
     let with = |image: &str| json!({"image": image});
     let made = with("ghcr.io/asya/sidecar:1");
     assert_eq!(damaged(&made, &with("mirror.local/asya/sidecar:1")), []);

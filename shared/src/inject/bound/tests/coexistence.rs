@@ -1,11 +1,12 @@
-//! INJ-12: other injectors, each in the shape of its result, in every order with ours, and called again.
+//! Coexistence with other injectors (INJ-12), each represented by the shape of its result: every order, and
+//! reinvocation.
 
 use serde_json::{Value, json};
 
 use crate::inject::bound::testing::{Binding, container, injected, names, pod, review, reviewed};
 use crate::inject::bound::{BoundActor, Reason};
 
-/// Adds what an injector adds; nothing where it has been already, as they all do.
+/// Adds what an injector adds; like the real ones it does nothing if the pod is already injected.
 type Injector = fn(&mut Value);
 
 fn list<'a>(pod: &'a mut Value, name: &str) -> &'a mut Vec<Value> {
@@ -74,7 +75,7 @@ fn linkerd(pod: &mut Value) {
     volume(pod, "linkerd-identity-end-entity");
 }
 
-/// Mounts its secrets into every container that it finds, and at the next call into those that came since.
+/// Mounts its secrets into every container; on reinvocation also into containers added since.
 fn vault(pod: &mut Value) {
     let mount = json!({"name": "vault-secrets", "mountPath": "/vault/secrets"});
     for container in list(pod, "containers") {
@@ -148,7 +149,8 @@ fn actors() -> [BoundActor; 2] {
     [json!({}), json!({"sidecar": {"native": true}})].map(|spec| Binding::new(&spec).actor())
 }
 
-/// Every container of the pod once; its own as it was, ours as we alone would make them but for additions.
+/// Every container must be there once: the pod's own unchanged, and ours as without other injectors, apart from
+/// additions.
 fn check(actor: &BoundActor, before: &Value, after: &Value, expected: &[&str], what: &str) {
     let mut all: Vec<&str> = ["containers", "initContainers"]
         .into_iter()
@@ -167,10 +169,10 @@ fn check(actor: &BoundActor, before: &Value, after: &Value, expected: &[&str], w
     let alone = injected(actor, before);
     for name in ["asya-runtime", "asya-sidecar"] {
         let (mut found, alone) = (container(after, name).clone(), container(&alone, name));
-        // what Vault adds
+        // added by Vault
         let mounts = found["volumeMounts"].as_array_mut().unwrap();
         mounts.retain(|it| it["name"] != "vault-secrets");
-        // the port that Dapr has taken
+        // the port is taken by Dapr
         for entry in found["env"].as_array_mut().unwrap() {
             if entry["name"] == "ASYA_METRICS_ADDR" && entry["value"] == ":18081" {
                 assert!(has(after, "daprd"), "{what}");
@@ -193,7 +195,7 @@ fn added_by(injector: Injector) -> Vec<String> {
 
 /// INJ-12
 #[test]
-fn each_injector_and_ours_go_together_in_every_order() {
+fn each_injector_coexists_with_ours_in_either_order() {
     for actor in actors() {
         let before = pod(&json!({}));
         for (name, injector) in INJECTORS {
@@ -234,13 +236,13 @@ fn each_injector_and_ours_go_together_in_every_order() {
 
 /// INJ-12
 #[test]
-fn all_injectors_and_ours_go_together_wherever_ours_is_called() {
+fn all_injectors_coexist_with_ours_at_any_position() {
     let all = [istio, linkerd, vault, otel, dapr, kserve] as [Injector; 6];
     for actor in actors() {
         let before = pod(&json!({}));
         let added: Vec<String> = all.iter().flat_map(|it| added_by(*it)).collect();
         let added: Vec<&str> = added.iter().map(String::as_str).collect();
-        // each rotation, and ours at each place of it
+        // every rotation, with ours at every position
         for start in 0..all.len() {
             for place in 0..=all.len() {
                 let mut pod = before.clone();
@@ -252,7 +254,7 @@ fn all_injectors_and_ours_go_together_wherever_ours_is_called() {
                         all[(start + at) % all.len()](&mut pod);
                     }
                 }
-                // everybody is called again
+                // reinvoke all of them
                 let first = names(&pod, "containers")[0].to_owned();
                 for injector in all {
                     injector(&mut pod);

@@ -1,4 +1,4 @@
-//! What is put into a pod: BIND-20 to BIND-28, ROLL-8.
+//! The parts that are added to a pod: BIND-20 to BIND-28, ROLL-8.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn the_runtime_calls_the_model_in_its_own_pod() {
 
 /// BIND-23
 #[test]
-fn the_actor_decides_about_its_runtime() {
+fn the_actor_overrides_url_handler_and_image_of_its_runtime() {
     let pod = made(&json!({"runtime": {
         "image": "me/python:3", "pythonExecutable": "/opt/py", "handler": "asya_adapters.openai_chat",
         "targetURL": "http://127.0.0.1:5000/$x",
@@ -73,7 +73,7 @@ fn the_actor_decides_about_its_runtime() {
 
 /// BIND-24
 #[test]
-fn the_sidecar_has_the_environment_of_every_sidecar_and_its_metrics_elsewhere() {
+fn the_sidecar_has_the_common_environment_and_its_own_metrics_port() {
     let pod = made(&json!({"sidecar": {"env": [{"name": "ASYA_LOG_LEVEL", "value": "debug"}]}}));
     let env = env_of(&pod, "asya-sidecar");
     for line in [
@@ -212,7 +212,7 @@ fn both_containers_are_admitted_under_pod_security_restricted() {
         assert_eq!(context(&after, name), without_user);
     }
 
-    // the user's word wins, and the socket stays one user's
+    // the user's setting wins, and both containers still run as one user
     let own = json!({"sidecar": {"securityContext": {"runAsUser": 7, "runAsNonRoot": true}}});
     let after = made(&own);
     assert_eq!(
@@ -242,14 +242,14 @@ fn requests_are_small_and_always_there() {
             json!({"requests": {"cpu": 0.2, "memory": "64Mi"}, "limits": {"memory": "64Mi"}}),
         ]
     );
-    // what is set for the whole pod must hold all its containers
+    // pod-level resources must cover all containers
     let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
     assert_eq!(resources(&json!({}), &whole), [json!({}), json!({})]);
 }
 
 /// SAFE-6
 #[test]
-fn limits_are_set_where_a_quota_requires_them_and_do_not_outdate_pods() {
+fn limits_required_by_a_quota_are_set_and_do_not_outdate_pods() {
     let made = |spec: &Value, limits: &[&str], of_pod: &Value| {
         let mut binding = Binding::new(spec);
         let without = binding.actor();
@@ -268,17 +268,17 @@ fn limits_are_set_where_a_quota_requires_them_and_do_not_outdate_pods() {
     let none = json!({});
     let requests = json!({"cpu": "10m", "memory": "32Mi"});
     let limited = |limits: Value| json!({"requests": requests, "limits": limits});
-    // what the installation gives to its own sidecars, too
+    // the limits that the installation sets for its own sidecars
     let memory = limited(json!({"memory": "256Mi"}));
     assert_eq!(made(&none, &["memory"], &none), [memory.clone(), memory]);
     let both = limited(json!({"cpu": "500m", "memory": "256Mi"}));
     assert_eq!(made(&none, &["cpu", "memory"], &none)[0], both);
-    // a limit is never below what the user requests, and what he limits stays
+    // a limit is never below the user's request, and the user's limit is kept
     let large = json!({"runtime": {"resources": {"requests": {"memory": "1Gi"}}}, "sidecar": {"resources": {"limits": {"memory": "64Mi"}}}});
     let [runtime, sidecar] = made(&large, &["memory"], &none);
     assert_eq!(runtime["limits"], json!({"memory": "1Gi"}));
     assert_eq!(sidecar["limits"], json!({"memory": "64Mi"}));
-    // a resource of which nobody knows how much is enough
+    // a resource without a known sufficient amount
     let other = made(&none, &["ephemeral-storage"], &none);
     assert_eq!(other[0], json!({"requests": requests}));
     let whole = json!({"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}});
@@ -341,7 +341,7 @@ fn a_guaranteed_pod_stays_guaranteed() {
 
 /// BIND-28, SA-1
 #[test]
-fn with_a_role_the_sidecar_gets_a_token_of_its_own() {
+fn a_role_gives_the_sidecar_its_own_token() {
     let role = "arn:aws:iam::1:role/r";
     let mut binding = Binding::new(&json!({"transport": "cloud"}));
     binding.role_arn = Some(role);
@@ -375,7 +375,7 @@ fn with_a_role_the_sidecar_gets_a_token_of_its_own() {
 
 /// INJ-9, ROLL-8
 #[test]
-fn what_restarts_models_and_what_only_makes_pods_outdated() {
+fn actor_settings_roll_pods_and_platform_settings_only_outdate_them() {
     let base = || Binding::new(&json!({}));
     let (actor, platform) = hash_of(&base().actor());
     let after = |binding: Binding| {
@@ -451,7 +451,7 @@ fn what_restarts_models_and_what_only_makes_pods_outdated() {
 
 /// INJ-6
 #[test]
-fn equal_input_gives_equal_bytes() {
+fn rendering_is_deterministic() {
     let patch = || {
         let actor =
             Binding::new(&json!({"sidecar": {"env": [{"name": "A", "value": "b"}]}})).actor();

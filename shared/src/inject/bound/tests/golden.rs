@@ -1,7 +1,7 @@
-//! The actor part of the hash, as pods of earlier releases bear it: another value restarts every bound model at the
-//! operator's next upgrade (ROLL-8, SAFE-35). Where one of these fails, the change is to be made in another way: what is new
-//! and not asked for by an actor or its transport belongs into the platform part, and what can be asked for into a key that
-//! is absent until it is.
+//! The actor part of the hash, as pods of earlier releases carry it: a changed value restarts every bound model when
+//! the operator is upgraded (ROLL-8, SAFE-35). If one of these tests fails, implement the change differently: what is
+//! new and not requested by an actor or its transport belongs in the platform part, and what can be requested belongs
+//! in a key that is absent until it is.
 
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn no_release_changes_the_hash_by_which_bound_pods_are_restarted() {
 
 /// SAFE-35
 #[test]
-fn variable_that_a_release_adds_to_sidecars_restarts_nothing() {
+fn sidecar_variable_added_by_a_release_restarts_nothing() {
     let before = vec![
         text("ASYA_TRANSPORT", "rabbitmq"),
         text("ASYA_RABBITMQ_HOST", "broker"),
@@ -86,9 +86,10 @@ fn variable_that_a_release_adds_to_sidecars_restarts_nothing() {
     assert_eq!(counted(after), before);
 }
 
-/// SAFE-35: whoever adds a variable decides here that it restarts nothing, or puts what a user may give into the hash.
+/// Adding a variable requires a decision here: either it restarts nothing, or the user's value goes into the hash
+/// (SAFE-35).
 #[test]
-fn every_variable_of_a_transport_is_counted_or_known_to_restart_nothing() {
+fn every_transport_variable_is_counted_or_known_not_to_roll_pods() {
     const RESTART_NOTHING: [&str; 0] = [];
     let secret = |name: &str| json!({"name": name, "key": "k"});
     let rabbit = |more: &Value| {

@@ -1,4 +1,4 @@
-//! INJ-7 over generated pods: twice is once, and nothing of anybody else is lost or moved.
+//! Property tests over generated pods (INJ-7): injection is idempotent and neither loses nor moves anything of others.
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -170,7 +170,7 @@ fn actors() -> Vec<BoundActor> {
     all
 }
 
-/// The pod without anything of ours.
+/// The pod without our parts.
 fn rest(pod: &Value) -> Value {
     let mut pod = pod.clone();
     for list in ["containers", "initContainers", "volumes"] {
@@ -192,7 +192,7 @@ fn rest(pod: &Value) -> Value {
             }
         }
     }
-    // an absent member and null are one
+    // an absent member and null are the same
     for parent in ["metadata", "spec"] {
         pod[parent]
             .as_object_mut()
@@ -204,7 +204,7 @@ fn rest(pod: &Value) -> Value {
 
 /// INJ-6, INJ-7
 #[test]
-fn twice_is_once_and_nothing_of_others_is_lost_or_moved() {
+fn injection_is_idempotent_and_keeps_what_others_added() {
     let actors = actors();
     let some_of_them = |remainder| {
         let seeds = (0..PODS).filter(move |seed| seed % THREADS == remainder);
@@ -252,7 +252,7 @@ fn once_and_again(seed: u64, actors: &[BoundActor]) -> Reason {
     decision.reason
 }
 
-/// Something of ours is taken away, or another actor takes the pod over.
+/// Damages one of our parts, or lets another actor bind the pod, and injects again.
 fn damaged_and_again(rng: &mut Rng, actor: &BoundActor, before: &Value, mut pod: Value) {
     damage(rng, &mut pod);
     let restored = reviewed(actor, &pod);

@@ -1,4 +1,4 @@
-//! The rows of INJ-1.
+//! The decision table, row by row (INJ-1).
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::inject::bound::{Action, BoundActor, Path, PodView, Reason, ReviewPath
 
 /// INJ-1, row 2
 #[test]
-fn a_pod_of_nobody_passes_silently() {
+fn unbound_pod_is_admitted_silently() {
     let actor = Binding::new(&json!({})).actor();
     let mut stranger = pod(&json!({}));
     stranger["metadata"]["ownerReferences"][0]["name"] = json!("other-5d8f7c");
@@ -22,14 +22,14 @@ fn a_pod_of_nobody_passes_silently() {
 
 /// INJ-1, row 3
 #[test]
-fn an_actor_that_is_not_in_force_leaves_its_pods_alone() {
+fn actor_that_is_not_in_force_leaves_its_pods_alone() {
     let template = json!({"binding": {"strategy": "Template"}});
     for (change, reason) in [
         (|it: &mut Binding| it.deleting = true, Reason::ActorDeleting),
         (|it: &mut Binding| it.bound = false, Reason::NotBoundYet),
     ] as [(fn(&mut Binding), Reason); 2]
     {
-        // required ones, too: nobody could start a pod while its queue is made
+        // even with binding.required, because no pod could start while the queue is being created
         for mut binding in [Binding::new(&json!({})), Binding::required()] {
             change(&mut binding);
             let actor = binding.actor();
@@ -45,7 +45,7 @@ fn an_actor_that_is_not_in_force_leaves_its_pods_alone() {
     );
 }
 
-/// Pods that get no sidecar, and why.
+/// Pods that get no sidecar, with the reason.
 fn unfit() -> Vec<(Value, Reason)> {
     let mut opted_out = pod(&json!({}));
     opted_out["metadata"]["labels"]["asya.sh/inject"] = json!("false");
@@ -84,7 +84,7 @@ fn unfit() -> Vec<(Value, Reason)> {
 
 /// INJ-1, rows 4 and 7; BIND-7, BIND-29
 #[test]
-fn a_pod_that_cannot_have_the_sidecar_is_told_why_and_nothing_else() {
+fn optional_pod_that_cannot_have_the_sidecar_is_only_annotated() {
     let actor = Binding::new(&json!({})).actor();
     for (pod, reason) in unfit() {
         let decision = review(&actor, &pod);
@@ -100,14 +100,14 @@ fn a_pod_that_cannot_have_the_sidecar_is_told_why_and_nothing_else() {
             decision.warnings.len(),
             usize::from(reason != Reason::OptedOut)
         );
-        // the second call
+        // reinvocation
         assert_eq!(review(&actor, &marked).action, Action::Allow);
     }
 }
 
 /// INJ-1, rows 4 and 7; BIND-46
 #[test]
-fn a_pod_that_must_have_the_sidecar_and_cannot_is_refused() {
+fn required_pod_that_cannot_have_the_sidecar_is_rejected() {
     let actor = Binding::required().actor();
     for (pod, reason) in unfit() {
         let decision = review(&actor, &pod);
@@ -167,7 +167,7 @@ fn an_actor_that_cannot_be_used_says_so_and_holds_required_pods_back() {
 
 /// INJ-1, row 8; BIND-20, BIND-22
 #[test]
-fn a_pod_gets_runtime_and_sidecar_behind_its_own() {
+fn pod_gets_runtime_and_sidecar_after_its_own_containers() {
     let actor = Binding::new(&json!({})).actor();
     let before = pod(&json!({}));
     let after = injected(&actor, &before);
@@ -196,7 +196,7 @@ fn a_pod_gets_runtime_and_sidecar_behind_its_own() {
         .unwrap();
     assert_eq!(hash, actor.plan().unwrap().hash().to_string());
     assert!(hash.len() == 33 && hash.as_bytes()[16] == b'.', "{hash}");
-    // everything else is as it was
+    // everything else is unchanged
     let mut rest = after.clone();
     for (list, own) in [("containers", 1), ("volumes", 1)] {
         rest["spec"][list].as_array_mut().unwrap().truncate(own);
@@ -207,7 +207,7 @@ fn a_pod_gets_runtime_and_sidecar_behind_its_own() {
 
 /// INJ-5
 #[test]
-fn what_is_missing_is_made_first() {
+fn missing_parents_are_created_first() {
     let actor = Binding::new(&json!({"sidecar": {"native": true}})).actor();
     let mut before = pod(&json!({}));
     before["spec"].as_object_mut().unwrap().remove("volumes");
@@ -280,7 +280,7 @@ fn each_path_serves_the_actors_of_its_policy() {
 
 /// INJ-2, BIND-45
 #[test]
-fn of_two_actors_the_older_is_used_on_whatever_path_it_is() {
+fn older_of_two_actors_wins_on_either_path() {
     let older = Binding {
         created: Some("2026-05-04T09:00:00Z"),
         uid: "uid-9",
@@ -301,7 +301,7 @@ fn of_two_actors_the_older_is_used_on_whatever_path_it_is() {
         let decision = review_by(ReviewPath::Optional, actors, &pod(&json!({})));
         assert_eq!(decision.reason, Reason::OtherPath);
     }
-    // born in the same second
+    // created within the same second
     let twin = Binding {
         uid: "uid-0",
         name: "twin",
@@ -314,7 +314,7 @@ fn of_two_actors_the_older_is_used_on_whatever_path_it_is() {
 
 /// BIND-28
 #[test]
-fn a_pod_that_is_stopped_before_its_message_is_done_is_warned_of() {
+fn grace_period_below_graceful_shutdown_has_a_warning() {
     let actor = Binding::new(&json!({"timeout": {"gracefulShutdown": 31}})).actor();
     let decision = review(&actor, &pod(&json!({})));
     assert_eq!(decision.reason, Reason::Injected);
@@ -328,7 +328,7 @@ fn a_pod_that_is_stopped_before_its_message_is_done_is_warned_of() {
 
 /// ADM-8
 #[test]
-fn a_pod_of_another_shape_is_an_error_and_no_panic() {
+fn malformed_pod_is_an_error_and_not_a_panic() {
     for text in [
         "",
         "[]",
@@ -346,7 +346,7 @@ fn a_pod_of_another_shape_is_an_error_and_no_panic() {
 
 /// SAFE-32
 #[test]
-fn pods_of_a_required_ray_service_are_served_by_both_entries() {
+fn pods_of_a_required_ray_service_are_served_by_both_paths() {
     let target = json!({"apiVersion": "ray.io/v1", "kind": "RayService", "name": "llm"});
     let mut binding = Binding::new(&json!({"workloadRef": target, "binding": {"required": true}}));
     binding.resolved = Some(crate::api::ResolvedTarget {
@@ -371,7 +371,7 @@ fn pods_of_a_required_ray_service_are_served_by_both_entries() {
     assert_eq!(decision.reason, Reason::OtherPath);
 }
 
-/// The gate as dry runs have left it.
+/// An actor whose gate is in the state that a dry run has left.
 fn gated(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
     let part = binding.actor().plan().unwrap().hash().actor.clone();
     binding.injection = Some(InjectionStatus {
@@ -385,7 +385,7 @@ fn gated(mut binding: Binding, proved: bool, refused: bool) -> BoundActor {
 
 /// SAFE-1, SAFE-3; INJ-1, row 8
 #[test]
-fn a_pod_that_may_be_refused_with_the_sidecar_starts_without_it() {
+fn pod_that_may_be_rejected_with_the_sidecar_starts_without_it() {
     let before = pod(&json!({}));
     for (proved, refused, reason) in [
         (false, false, Reason::NotProved),
@@ -412,9 +412,9 @@ fn a_pod_that_may_be_refused_with_the_sidecar_starts_without_it() {
     assert_eq!(review(&legacy, &before).reason, Reason::Injected);
 }
 
-/// SAFE-1: the second call for a pod must not tell it that it has none.
+/// Reinvocation must not annotate the pod as not injected (SAFE-1).
 #[test]
-fn a_pod_that_has_the_sidecar_keeps_it_when_the_gate_closes_between_two_calls() {
+fn injected_pod_keeps_its_sidecar_if_the_gate_closes_before_reinvocation() {
     let before = injected(&Binding::new(&json!({})).actor(), &pod(&json!({})));
     let closed = gated(Binding::new(&json!({})), true, true);
     let decision = review(&closed, &before);
@@ -443,7 +443,7 @@ fn a_required_pod_that_would_be_refused_is_refused_in_our_name() {
 
 /// SAFE-2
 #[test]
-fn only_a_dry_run_that_names_the_actor_is_its_probe() {
+fn only_a_dry_run_that_names_the_actor_is_a_probe() {
     let closed = gated(Binding::new(&json!({})), false, true);
     for (name, dry_run, uid, reason) in [
         ("the probe", true, Some("uid-1"), Reason::Injected),

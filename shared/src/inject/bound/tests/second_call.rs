@@ -1,4 +1,4 @@
-//! A pod that has something of ours already: INJ-7 to INJ-10.
+//! Reviews of pods that already have some of our parts: INJ-7 to INJ-10.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn at<'a>(pod: &'a mut Value, name: &str) -> &'a mut Value {
         .unwrap()
 }
 
-/// What a review of the pod changes, as `op path`.
+/// The operations of a review's patch, as `op path`.
 fn steps(actor: &BoundActor, pod: &Value) -> Vec<String> {
     match review(actor, pod).action {
         Action::Allow => Vec::new(),
@@ -45,7 +45,7 @@ fn steps(actor: &BoundActor, pod: &Value) -> Vec<String> {
 
 /// INJ-1, row 5; INJ-7
 #[test]
-fn an_injected_pod_is_left_as_it_is() {
+fn injected_pod_is_left_unchanged() {
     for spec in [json!({}), json!({"sidecar": {"native": true}})] {
         let actor = Binding::new(&spec).actor();
         let after = injected(&actor, &pod(&json!({})));
@@ -55,9 +55,9 @@ fn an_injected_pod_is_left_as_it_is() {
     }
 }
 
-/// INJ-8: what the API server and its plugins do to our containers between two calls.
+/// The API server and its plugins change our containers between two calls (INJ-8).
 #[test]
-fn what_others_write_into_our_containers_stays() {
+fn changes_by_others_to_our_containers_are_kept() {
     let actor = actor();
     let mut after = injected(&actor, &pod(&json!({})));
     for name in ["asya-runtime", "asya-sidecar"] {
@@ -75,7 +75,7 @@ fn what_others_write_into_our_containers_stays() {
         ours["resources"]["limits"] = json!({"cpu": "1"});
         ours["securityContext"]["runAsUser"] = json!(1_000_700);
     }
-    // as the API server writes it
+    // as normalised by the API server
     at(&mut after, "asya-sidecar")["resources"]["requests"]["cpu"] = json!("500m");
     let env = at(&mut after, "asya-sidecar")["env"]
         .as_array_mut()
@@ -91,7 +91,7 @@ fn what_others_write_into_our_containers_stays() {
     assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
 }
 
-/// Puts something else there, or nothing.
+/// Replaces or removes the value at a path.
 fn damage(pod: &mut Value, path: &str, to: Option<Value>) {
     let (parent, key) = path.rsplit_once('/').unwrap();
     let parent = pod.pointer_mut(parent).unwrap();
@@ -107,7 +107,7 @@ fn damage(pod: &mut Value, path: &str, to: Option<Value>) {
 
 /// INJ-8
 #[test]
-fn only_what_was_damaged_is_restored() {
+fn only_the_damaged_field_is_restored() {
     let actor = actor();
     let good = injected(&actor, &pod(&json!({})));
     let sidecar = "/spec/containers/2";
@@ -187,7 +187,7 @@ fn only_what_was_damaged_is_restored() {
 
 /// INJ-8
 #[test]
-fn restored_variables_stand_beside_those_of_others() {
+fn restored_variables_are_merged_with_those_of_others() {
     let actor = actor();
     let good = injected(&actor, &pod(&json!({})));
     let mut pod = good.clone();
@@ -208,7 +208,7 @@ fn restored_variables_stand_beside_those_of_others() {
             .iter()
             .any(|it| it["name"] == "THEIRS" && it.get("valueFrom").is_some())
     );
-    // a source in the place of an empty text
+    // a valueFrom in place of an empty value
     let mut pod = good;
     let entries = at(&mut pod, "asya-sidecar")["env"].as_array_mut().unwrap();
     let empty = entries.iter_mut().find(|it| it["name"] == "EMPTY").unwrap();
@@ -217,7 +217,7 @@ fn restored_variables_stand_beside_those_of_others() {
     assert_eq!(env(&restored, "asya-sidecar", "EMPTY"), Some(""));
 }
 
-/// INJ-1, row 6; INJ-9: a restored backup, or an actor that was changed in between.
+/// Happens after restoring a backup, or if the actor changes in between (INJ-1, row 6; INJ-9).
 #[test]
 fn containers_of_another_actor_or_spec_are_replaced_in_place() {
     let old = Binding {
@@ -247,9 +247,9 @@ fn containers_of_another_actor_or_spec_are_replaced_in_place() {
     assert_eq!(review(&actor, &after).reason, Reason::AlreadyInjected);
 }
 
-/// INJ-7: the sidecar changes its list with `native`.
+/// Changing `native` moves the sidecar to the other list (INJ-7).
 #[test]
-fn a_sidecar_in_the_other_list_moves_and_is_there_once() {
+fn sidecar_in_the_other_list_is_moved_and_not_duplicated() {
     for (old, new) in [(true, false), (false, true)] {
         let of = |native| Binding::new(&json!({"sidecar": {"native": native}})).actor();
         let init = json!({"initContainers": [{"name": "one", "image": "i"}]});
@@ -272,7 +272,7 @@ fn a_sidecar_in_the_other_list_moves_and_is_there_once() {
     }
 }
 
-/// INJ-4: what goes is counted from the end.
+/// Removals start at the end of the list (INJ-4).
 #[test]
 fn several_containers_in_the_wrong_list_all_move() {
     let actor = actor();
@@ -294,7 +294,7 @@ fn several_containers_in_the_wrong_list_all_move() {
 
 /// INJ-9
 #[test]
-fn annotations_without_containers_count_as_nothing() {
+fn annotations_without_containers_are_ignored() {
     let actor = actor();
     let mut before = injected(&actor, &pod(&json!({})));
     before["spec"]["containers"]
@@ -311,9 +311,9 @@ fn annotations_without_containers_count_as_nothing() {
     assert_eq!(names(&after, "volumes").len(), 5);
 }
 
-/// BIND-23, BIND-24: others may put containers before the model's, or declare ports, after the first call.
+/// Others may put containers before the model's, or declare ports, after the first call (BIND-23, BIND-24).
 #[test]
-fn what_our_containers_were_told_of_the_pod_stays_as_long_as_it_can() {
+fn facts_of_the_first_injection_are_kept_where_possible() {
     let actor = Binding::new(&json!({})).actor();
     let mut after = injected(&actor, &pod(&json!({})));
     let agent = json!({"name": "agent", "image": "a", "ports": [{"containerPort": 15000}]});
@@ -339,7 +339,7 @@ fn what_our_containers_were_told_of_the_pod_stays_as_long_as_it_can() {
 
 /// INJ-4
 #[test]
-fn a_patch_replaces_and_removes_nothing_but_ours() {
+fn patch_replaces_and_removes_only_our_parts() {
     let old = Binding {
         uid: "uid-0",
         ..Binding::new(&json!({"sidecar": {"native": true}}))

@@ -1,4 +1,4 @@
-//! What is known of the target beside its pods.
+//! Properties of the target that do not come from its pods.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::inject::bound::testing::{Binding, env, injected, pod};
 
 /// BIND-23
 #[test]
-fn a_target_is_called_in_the_protocol_that_it_says() {
+fn adapter_follows_the_protocol_of_the_target() {
     let handler = |adapter: Option<&str>, spec| {
         let mut binding = Binding::new(&spec);
         binding.resolved = Some(ResolvedTarget {
@@ -36,7 +36,7 @@ fn a_target_is_called_in_the_protocol_that_it_says() {
 
 /// RES-17
 #[test]
-fn a_container_whose_probes_ask_by_https_is_called_by_https() {
+fn container_with_https_probes_is_called_over_https() {
     let asks = |probe: &str, scheme: &str| {
         let spec = json!({"containers": [{"name": "main", probe: {"httpGet": {"port": 8000, "scheme": scheme}}}]});
         let raw = pod(&spec).to_string();

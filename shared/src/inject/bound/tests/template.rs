@@ -12,7 +12,7 @@ fn template(pod: &Value) -> Value {
     json!({"metadata": {"labels": {"app": "phi"}, "annotations": annotations}, "spec": pod["spec"]})
 }
 
-/// Lays our part on a template, as server-side apply does.
+/// Merges our part into a template, as server-side apply does.
 fn applied(template: &Value, part: &Value) -> Value {
     let mut all = template.clone();
     for map in ["labels", "annotations"] {
@@ -32,7 +32,7 @@ fn applied(template: &Value, part: &Value) -> Value {
 
 /// BIND-50, BIND-20 to BIND-28
 #[test]
-fn a_template_gets_what_the_webhook_would_put_into_its_pods() {
+fn template_gets_what_the_webhook_would_add_to_its_pods() {
     for spec in [
         json!({}),
         json!({"sidecar": {"native": true}}),
@@ -63,7 +63,7 @@ fn a_template_gets_what_the_webhook_would_put_into_its_pods() {
 
 /// BIND-46, BIND-50
 #[test]
-fn a_template_that_can_have_no_sidecar_says_why() {
+fn template_that_cannot_have_the_sidecar_gives_the_reason() {
     let binding = Binding::new(&json!({}));
     let actor = binding.actor();
     let refused = |spec: &Value| {
@@ -81,7 +81,7 @@ fn a_template_that_can_have_no_sidecar_says_why() {
 
 /// BIND-50
 #[test]
-fn a_template_without_anything_of_ours_stays_byte_for_byte() {
+fn template_without_our_parts_is_unchanged() {
     let theirs = template(&pod(
         &json!({"volumes": [{"name": "data", "emptyDir": {}}]}),
     ));

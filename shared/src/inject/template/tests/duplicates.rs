@@ -1,4 +1,4 @@
-//! Whatever the template is, nothing panics and no key is there twice.
+//! No template may cause a panic or duplicate keys.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Value;
 use crate::inject::testing::Fixture;
 
-/// A small generator: the same templates in every run.
+/// A small deterministic generator: every run tests the same templates.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
         json!(choices[usize::try_from(at).unwrap()])
     }
 
-    /// Mostly `value`; sometimes something of another type.
+    /// Usually `value`, sometimes a value of another type.
     fn odd(&mut self, value: Value) -> Value {
         match self.below(40) {
             0 => Value::Null,
@@ -117,7 +117,7 @@ fn text(item: &Value, key: &str) -> Option<String> {
 
 /// POD-7
 #[test]
-fn no_template_makes_us_panic_or_send_a_key_twice() {
+fn no_template_causes_a_panic_or_duplicate_keys() {
     let mut random = Random(7);
     let mut rendered_runtimes = 0;
     for round in 0..1_000 {

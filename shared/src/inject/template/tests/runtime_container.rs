@@ -24,7 +24,7 @@ fn runtime_starts_our_script_and_args_follow() {
 
 /// POD-5, POD-7
 #[test]
-fn runtime_environment_is_the_users_with_ours_where_a_name_is_reserved() {
+fn runtime_environment_is_the_users_except_for_reserved_names() {
     let fixture = Fixture::with_runtime(&json!({"env": [
         {"name": "ASYA_SOCKET_NAME", "value": "other.sock"},
         {"name": "ASYA_SOCKET_DIR", "value": "/other"},
@@ -86,7 +86,7 @@ fn runtime_mounts_socket_tmp_and_script() {
 
 /// POD-6
 #[test]
-fn a_tmp_of_the_users_own_stays() {
+fn tmp_mount_of_the_user_is_kept() {
     for path in ["/tmp", "/tmp/"] {
         let mine = json!({"name": "scratch", "mountPath": path});
         let fixture = Fixture::with_runtime(&json!({"volumeMounts": [mine]}));
@@ -95,7 +95,7 @@ fn a_tmp_of_the_users_own_stays() {
             .unwrap()
             .clone();
         assert_eq!((mounts.len(), &mounts[0]), (3, &mine), "{path}");
-        // the sidecar's is another container's
+        // the sidecar is a separate container with its own mount
         assert_eq!(
             fixture.container("asya-sidecar")["volumeMounts"][1]["name"],
             "tmp"
@@ -141,7 +141,7 @@ fn runtime_is_probed_by_python() {
 
 /// POD-8
 #[test]
-fn each_probe_of_the_users_own_stays() {
+fn probes_of_the_user_are_kept() {
     let mine = json!({"tcpSocket": {"port": 1}});
     let runtime = Fixture::with_runtime(&json!({"livenessProbe": mine, "startupProbe": null}))
         .container("asya-runtime");

@@ -45,7 +45,7 @@ fn sidecar_comes_last_with_image_resources_port_and_security_context() {
 
 /// POD-1
 #[test]
-fn actor_wins_over_the_operator_for_the_sidecar() {
+fn sidecar_settings_of_the_actor_override_the_operators() {
     let resources = json!({"requests": {"cpu": 1}});
     let mut fixture = Fixture::new(&json!({"sidecar": {
         "image": "mine", "imagePullPolicy": "Always", "resources": resources, "securityContext": {"runAsUser": 7},
@@ -85,7 +85,7 @@ fn actor_wins_over_the_operator_for_the_sidecar() {
 
 /// POD-2, POD-3
 #[test]
-fn sidecar_environment_stands_in_this_order() {
+fn sidecar_environment_has_a_fixed_order() {
     let fixture = Fixture::new(&json!({"sidecar": {"env": [{"name": "MINE", "value": "1"}]}}));
     assert_eq!(
         fixture.env("asya-sidecar"),
@@ -127,7 +127,7 @@ fn sidecar_environment_follows_the_transport() {
 
 /// POD-2, QUE-1
 #[test]
-fn sidecar_is_told_the_names_that_its_queues_have() {
+fn sidecar_gets_the_names_of_its_queues() {
     let mut fixture = Fixture::new(&json!({}));
     fixture.transport = transport(
         "sqs",
@@ -146,7 +146,7 @@ fn sidecar_is_told_the_names_that_its_queues_have() {
 
 /// POD-2
 #[test]
-fn gateway_is_the_operators_then_the_runtimes_then_empty() {
+fn gateway_prefers_the_operators_then_the_runtimes() {
     let of_secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
     let cases = [
         (
@@ -180,7 +180,7 @@ fn gateway_is_the_operators_then_the_runtimes_then_empty() {
 
 /// POD-2
 #[test]
-fn only_end_actors_are_called_so() {
+fn only_end_actors_are_marked_as_such() {
     for (actor, is_end) in [
         ("happy-end", true),
         ("error-end", true),
@@ -201,7 +201,7 @@ fn only_end_actors_are_called_so() {
 
 /// POD-2
 #[test]
-fn no_time_limit_is_told_where_there_is_none() {
+fn missing_timeout_sets_no_variable() {
     let limit = |processing: i32| {
         let fixture = Fixture::new(&json!({"timeout": {"processing": processing}}));
         fixture
@@ -215,7 +215,7 @@ fn no_time_limit_is_told_where_there_is_none() {
 
 /// POD-7
 #[test]
-fn sidecar_env_wins_but_for_reserved_names() {
+fn sidecar_env_overrides_all_but_reserved_names() {
     let fixture = Fixture::new(&json!({"sidecar": {"env": [
         {"name": "ASYA_LOG_LEVEL", "value": "debug"},
         {"name": "ASYA_ACTOR_NAME", "value": "other"},
@@ -239,7 +239,7 @@ fn sidecar_env_wins_but_for_reserved_names() {
 
 /// POD-11
 #[test]
-fn native_sidecar_is_the_same_container_as_last_init_container() {
+fn native_sidecar_is_the_same_container_as_an_init_container() {
     let template = json!({"spec": {
         "initContainers": [{"name": "warm", "image": "busybox:1"}],
         "containers": [{"name": "asya-runtime", "image": "i"}],

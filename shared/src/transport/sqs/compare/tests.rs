@@ -7,7 +7,7 @@ use super::*;
 use crate::config::testing::{sqs, transport};
 use crate::transport::QueueOf;
 
-/// Uid of `kube-system` of our cluster.
+/// UID of `kube-system` of our cluster.
 const HERE: &str = "here";
 const ARN: &str = "arn:aws:sqs:us-east-1:000000000000:asya-dlq";
 
@@ -19,7 +19,7 @@ fn with_dlq() -> QueueDeclaration {
     declared(&json!({"tags": {"team": "nlp"}, "queues": {"dlq": {"enabled": true}}}))
 }
 
-/// The queue that `wanted` makes, as SQS shows it, with these changes.
+/// The queue created from `wanted`, as returned by SQS, with these changes.
 fn found(
     wanted: &QueueDeclaration,
     attributes: &[(&str, &str)],
@@ -48,7 +48,7 @@ fn drift(comparison: Comparison) -> Drift {
 
 /// SQS-2, SQS-6
 #[test]
-fn a_queue_as_we_make_it_matches() {
+fn queue_as_we_create_it_matches() {
     let wanted = with_dlq();
     assert_eq!(
         wanted.compare(&found(&wanted, &[], &[("mine", "x")]), Some(ARN), HERE),
@@ -69,7 +69,7 @@ fn a_queue_as_we_make_it_matches() {
 
 /// SQS-4
 #[test]
-fn visibility_redrive_policy_and_tags_are_set_in_place_and_retention_is_left() {
+fn visibility_redrive_policy_and_tags_are_updated_and_retention_is_kept() {
     let wanted = with_dlq();
     let attributes = [
         (VISIBILITY_TIMEOUT, "30"),
@@ -98,7 +98,7 @@ fn visibility_redrive_policy_and_tags_are_set_in_place_and_retention_is_left() {
 
 /// SQS-6
 #[test]
-fn a_changed_count_of_retries_is_drift() {
+fn changed_retry_count_is_drift() {
     let wanted = with_dlq();
     let other = format!(r#"{{"deadLetterTargetArn":"{ARN}","maxReceiveCount":9}}"#);
     let drift = drift(wanted.compare(
@@ -111,7 +111,7 @@ fn a_changed_count_of_retries_is_drift() {
 
 /// QUE-14
 #[test]
-fn a_dead_letter_queue_that_was_switched_off_is_taken_out_and_a_users_own_stays() {
+fn disabled_dead_letter_queue_is_detached_and_a_users_policy_is_kept() {
     let wanted = declared(&json!({}));
     let policy = |arn: &str| format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":3}}"#);
     let ours = policy(ARN);
@@ -130,7 +130,7 @@ fn a_dead_letter_queue_that_was_switched_off_is_taken_out_and_a_users_own_stays(
 
 /// SQS-7, FW-35
 #[test]
-fn tags_say_whose_queue_it_is() {
+fn tags_identify_the_owner_of_a_queue() {
     let wanted = with_dlq();
     let tagged = |tags: &[(&str, &str)]| {
         let mut queue = found(&wanted, &[], &[]);
@@ -169,7 +169,7 @@ fn tags_say_whose_queue_it_is() {
 
 /// QUE-7, SQS-5
 #[test]
-fn a_queue_that_is_not_ours_to_change_must_have_the_configured_visibility_timeout() {
+fn queue_that_we_must_not_change_needs_the_configured_visibility_timeout() {
     let other = [(VISIBILITY_TIMEOUT, "30")];
     let said = declared(&json!({"visibilityTimeout": 60, "queues": {"autoCreate": false}}));
     let queue = found(&said, &other, &[("asya.sh/uid", "before")]);
@@ -195,7 +195,7 @@ fn a_queue_that_is_not_ours_to_change_must_have_the_configured_visibility_timeou
 
 /// SQS-6
 #[test]
-fn a_dead_letter_queue_keeps_messages_as_long_as_wanted_or_longer() {
+fn retention_of_a_dead_letter_queue_is_raised_and_never_lowered() {
     let dlq = with_dlq().dlq.unwrap();
     let kept = |seconds: &str| {
         let queue = FoundQueue {
@@ -221,7 +221,7 @@ fn a_dead_letter_queue_keeps_messages_as_long_as_wanted_or_longer() {
 
 /// QUE-32, QUE-33, QUE-35
 #[test]
-fn queue_of_another_cluster_is_neither_changed_nor_taken_over_unless_its_actor_asks_for_that() {
+fn queue_of_another_cluster_is_not_changed_unless_the_actor_adopts_it() {
     let config = json!({"queues": {"dlq": {"enabled": true, "name": "{queue}-dlq"}}});
     let transport = transport("sqs", &config);
     let adopting = |adopts: Option<&str>| {
@@ -276,7 +276,7 @@ fn queue_of_another_cluster_is_neither_changed_nor_taken_over_unless_its_actor_a
 
 /// QUE-39
 #[test]
-fn what_clusters_are_meant_to_share_is_no_conflict() {
+fn shared_dead_letter_queue_of_another_cluster_is_no_conflict() {
     let shared = with_dlq().dlq.unwrap();
     let mut found_dlq = FoundQueue::default();
     found_dlq
@@ -295,7 +295,7 @@ fn what_clusters_are_meant_to_share_is_no_conflict() {
 
 /// QUE-34, FW-35
 #[test]
-fn queue_is_an_actors_to_delete_when_its_tags_say_so() {
+fn actor_may_delete_only_a_queue_tagged_for_it() {
     let owner = with_dlq().owner().clone();
     let ours = [(ACTOR, "foo"), (NAMESPACE, "n"), (UID, "uid-1")];
     let of_cluster = |cluster: &str| Some(NotOurs::OfCluster(cluster.to_owned()));
@@ -303,7 +303,7 @@ fn queue_is_an_actors_to_delete_when_its_tags_say_so() {
     for (tags, wanted) in [
         (marked(HERE), None),
         (marked("there"), of_cluster("there")),
-        // from before there were marks
+        // created before marks existed
         (ours.to_vec(), None),
         (ours[..2].to_vec(), Some(NotOurs::Unmarked)),
         (
@@ -315,7 +315,7 @@ fn queue_is_an_actors_to_delete_when_its_tags_say_so() {
             vec![(ACTOR, "bar"), (NAMESPACE, "n"), (CLUSTER, HERE)],
             Some(NotOurs::Of("n/bar".to_owned())),
         ),
-        // dead letter queues, which bear no actor's name
+        // dead letter queues, whose tags name no actor
         (vec![(TYPE, DLQ), (CLUSTER, HERE)], None),
         (vec![(TYPE, DLQ), (CLUSTER, "there")], of_cluster("there")),
         (vec![(TYPE, DLQ)], Some(NotOurs::Unmarked)),

@@ -1,4 +1,4 @@
-//! Clients that want to keep others out. All come from an address of their own, as other pods do.
+//! Clients that try to starve others. All of them connect from an address of their own, as other pods do.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Linux answers to all of 127.0.0.0/8.
+/// On Linux all of 127.0.0.0/8 is loopback.
 const FROM: &str = "127.0.0.2:0";
 const NAME: &str = "asya-operator-webhook.asya-system.svc";
 const PATH: &str = "/mutate/pods";
-/// Streams of one connection: as many as the server allows.
+/// Streams per connection: the server's limit.
 const STREAMS: u32 = 32;
 const LARGE: usize = 8 << 20;
 const AGAIN: Duration = Duration::from_millis(50);
-/// The clients share processors with the webhook and the API server, which they would not do in a cluster: theirs is what
-/// is left over.
+/// The clients share CPUs with the webhook and the API server, which they would not do in a cluster, so they run at the
+/// lowest priority.
 const NICE: i32 = 19;
 
-/// Where clients connect, what they trust, and the threads that they run on.
+/// Where clients connect, what they trust, and their threads.
 pub(super) struct Clients {
     target: Target,
     runtime: Option<Runtime>,
@@ -44,7 +44,7 @@ impl Clients {
     pub(super) fn new(address: &str, ca: CertificateDer<'static>) -> Result<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let lower = || {
-            // On Linux this concerns the calling thread alone.
+            // On Linux this applies to the calling thread only.
             let _ = rustix::process::nice(NICE);
         };
         let runtime = builder.enable_all().on_thread_start(lower).build();
@@ -60,7 +60,8 @@ impl Clients {
         }
     }
 
-    /// Opens so many connections, some at a time, and keeps each until the server ends it. Answers how many were opened.
+    /// Opens this many connections, some at a time, and keeps each until the server closes it. Returns how many were
+    /// opened.
     pub(super) async fn idle(&self, count: usize) -> usize {
         let (target, (opened, answer)) = (self.target.clone(), oneshot::channel());
         self.spawn(async move {
@@ -79,7 +80,7 @@ impl Clients {
         answer.await.unwrap_or_default()
     }
 
-    /// Keeps so many streams of HTTP/2 open, each with a body of which a byte comes now and then.
+    /// Keeps this many HTTP/2 streams open, each sending a byte of its body now and then.
     pub(super) fn slow_streams(&self, count: u32) {
         for _ in 0..count.div_ceil(STREAMS) {
             let target = self.target.clone();
@@ -92,7 +93,7 @@ impl Clients {
         }
     }
 
-    /// Sends so many bodies of 8 MiB at a time, again and again.
+    /// Sends this many bodies of 8 MiB concurrently, over and over.
     pub(super) fn large_bodies(&self, count: usize) {
         let body: Arc<[u8]> = vec![b' '; LARGE].into();
         for _ in 0..count {
@@ -148,7 +149,7 @@ impl Target {
                 .await?;
         }
         let (from, to) = tokio::io::split(stream);
-        // Every stream was answered by then; the next connection begins anew.
+        // By now every stream has been answered; reconnect.
         let over = tokio::time::sleep(Duration::from_secs(3));
         tokio::select! {
             done = trickle(to) => done,
@@ -169,7 +170,7 @@ impl Target {
     }
 }
 
-/// A byte of each stream's body now and then.
+/// Sends a byte of each stream's body now and then.
 async fn trickle(mut to: WriteHalf<TlsStream<TcpStream>>) -> std::io::Result<()> {
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -179,13 +180,13 @@ async fn trickle(mut to: WriteHalf<TlsStream<TcpStream>>) -> std::io::Result<()>
     }
 }
 
-/// Answers and pings: none is answered.
+/// Reads and discards responses and pings without ever acknowledging them.
 async fn read_all(mut from: ReadHalf<TlsStream<TcpStream>>) -> std::io::Result<()> {
     while from.read(&mut [0; 1024]).await? > 0 {}
     Ok(())
 }
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len())
         .unwrap_or_default()
@@ -196,7 +197,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The head of a review: POST and https by their indices, the rest as literals.
+/// HPACK headers of a review request: `POST` and `https` as indexed fields, the rest as literals.
 fn head() -> Vec<u8> {
     let mut head = vec![0x83, 0x87];
     for (index, text) in [

@@ -1,4 +1,5 @@
-//! A target whose owner leaves scaling to others while it is told to, and somebody who takes that back.
+//! A target whose owner leaves scaling to others as long as an annotation says so, and another controller that removes
+//! it.
 
 use std::time::Duration;
 
@@ -17,10 +18,10 @@ use crate::binding::{condition, status_is};
 use crate::owners::SOON;
 use crate::targets::systems::bind_as;
 
-/// Five tries, each with two rollouts of `KServe`'s.
+/// Five attempts, each with two rollouts by `KServe`.
 const GIVEN_UP_BY_KSERVE: Duration = Duration::from_mins(4);
 
-/// Keeps the autoscaler class off all services, and says so on them.
+/// Removes the autoscaler class from all services, and sets an annotation of its own on them.
 struct ClassRemover;
 
 impl Rule for ClassRemover {
@@ -49,7 +50,7 @@ impl Rule for ClassRemover {
     }
 }
 
-/// An actor that binds an `InferenceService` and scales it to two pods or three.
+/// An actor that binds an `InferenceService` and scales it between two and three pods.
 async fn bind(scenario: &Scenario) -> Result<(Owner, String)> {
     let target = inference_service("iris", &json!({}));
     let spec = json!({"scaling": {"enabled": true, "minReplicas": 2, "maxReplicas": 3}});
@@ -62,7 +63,7 @@ fn is_scaled(status: &Value) -> bool {
 
 /// CONF-3, CONF-6, CONF-8, CONF-9, SO-5, SIM-1
 #[tokio::test]
-async fn autoscaler_class_that_somebody_keeps_removing_is_written_five_times() {
+async fn removed_autoscaler_class_is_written_five_times() {
     Scenario::run("unclaimed", async |scenario| {
         let remover = Owner::start(scenario, ClassRemover);
         let since = scenario.cluster().audit().mark().await?;
@@ -134,7 +135,7 @@ async fn autoscaler_class_that_somebody_keeps_removing_is_written_five_times() {
 
 /// CONF-4, CONF-8, SO-5, SIM-1
 #[tokio::test]
-async fn who_sets_replicas_of_an_inference_service_beside_the_queue_is_told() {
+async fn rival_scaler_of_an_inference_service_is_reported() {
     Scenario::run("fought-kserve", async |scenario| {
         let (owner, name) = bind(scenario).await?;
         status_is(scenario, &name, "the queue scales it", GIVEN_UP, is_scaled).await?;

@@ -1,4 +1,4 @@
-//! What a conflict leaves to the next process.
+//! Conflicts survive a restart of the operator.
 
 use asya_tests::Result;
 use asya_tests::cluster::{Options, RunningCluster};
@@ -24,7 +24,7 @@ fn retry_time(status: &Value) -> Result<Timestamp> {
 
 /// CONF-6, BIND-48
 #[tokio::test]
-async fn next_process_waits_for_as_long_as_the_one_before_would_have() {
+async fn backoff_of_a_conflict_survives_a_restart() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "resumed", async |scenario| {
@@ -53,7 +53,7 @@ async fn next_process_waits_for_as_long_as_the_one_before_would_have() {
         assert!(now >= until, "{now} is before {until}");
         assert_eq!(condition(&status, "Conflict"), ("True", "BindingConflict"));
         assert_eq!(conflict(&status)["losses"], 2, "{status}");
-        // And whose it is.
+        // Two attempts, and one write of who binds the target.
         assert_eq!(stage.writes_by(&operator.user()).await?, 2 + 1);
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! Somebody changes the `ScaledObject` of a binding.
+//! Another controller changes the `ScaledObject` of a binding.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::owners::{SOON, somebody};
 pub(super) const SCALED_OBJECT: Kind =
     Kind::new("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 
-/// The autoscaler looks every 15 s.
+/// The HPA controller evaluates metrics every 15 s.
 const FOUGHT: Duration = Duration::from_mins(4);
 
-/// A Deployment of so many pods, and an actor that will scale it so.
+/// A Deployment with this many pods, and an actor that scales it by these settings.
 async fn scaled(
     scenario: &Scenario,
     replicas: i64,
@@ -34,7 +34,7 @@ async fn scaled(
     Ok((hand, name, actor))
 }
 
-/// Waits until KEDA's autoscaler has looked.
+/// Waits until KEDA's HPA asks for two pods.
 pub(super) async fn autoscaler_asks_for_two(hand: &Hand) -> Result<()> {
     eventually("the autoscaler asks for 2", GIVEN_UP, async || {
         let hpas = hand.list(Kind::HPA).await?;
@@ -46,7 +46,7 @@ pub(super) async fn autoscaler_asks_for_two(hand: &Hand) -> Result<()> {
     .await
 }
 
-/// Waits until nothing is told of it but how often it was lost.
+/// Waits until the conflict is over, and only its count is left.
 async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
     let what = "the conflict is over";
     let status = status_is(scenario, name, what, SOON, |status| {
@@ -57,7 +57,7 @@ async fn is_over(scenario: &Scenario, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Wants other limits, whatever the actor says.
+/// Enforces other limits than the actor's.
 struct Meddler;
 
 impl Rule for Meddler {
@@ -86,7 +86,7 @@ impl Rule for Meddler {
 
 /// CONF-5, CONF-6, CONF-8, CONF-9
 #[tokio::test]
-async fn scaled_object_that_somebody_keeps_changing_is_left_after_five_tries() {
+async fn contested_scaled_object_is_left_after_five_attempts() {
     Scenario::run("meddled", async |scenario| {
         let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
         let (hand, name, mut actor) = scaled(scenario, 1, &scaling).await?;
@@ -125,7 +125,7 @@ async fn scaled_object_that_somebody_keeps_changing_is_left_after_five_tries() {
     .await;
 }
 
-/// Wants another number of pods than the queue.
+/// Enforces another number of pods than the queue asks for.
 pub(super) struct Scaler;
 
 impl Rule for Scaler {
@@ -154,7 +154,7 @@ impl Rule for Scaler {
 
 /// CONF-4, CONF-8, CONF-9
 #[tokio::test]
-async fn autoscaler_that_somebody_fights_is_paused_after_five_losses() {
+async fn contested_autoscaler_is_paused_after_five_losses() {
     Scenario::run("fought", async |scenario| {
         let scaling = json!({
             "enabled": true, "minReplicas": 2, "maxReplicas": 3,

@@ -1,4 +1,4 @@
-//! Targets that a system of their own makes.
+//! Targets whose workloads are created by a system's own controller.
 
 use asya_tests::Result;
 use asya_tests::owners::kaito::{Kaito, WORKSPACE, workspace};
@@ -26,13 +26,13 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::owners::{edit, owner_of};
 
-/// An owner wrote to make its workload and for the user's change, and at most once more to roll it.
+/// The owner wrote to create its workload and for the user's change, and at most once more to roll it.
 fn wrote_little(owner: &Owner, kind: Kind, own: usize) {
     let changes = owner.changes(kind);
     assert!((own..=own + 1).contains(&changes), "{changes}");
 }
 
-/// Runs one of them: the target's kind, its object, and another object of it that makes the owner roll.
+/// Runs one system: the target's kind, its object, and a changed object that makes the owner roll its pods.
 async fn beside(
     scenario: &Scenario,
     rule: impl Rule,
@@ -50,7 +50,7 @@ async fn beside(
 
 /// CONF-10, SIM-1
 #[tokio::test]
-async fn kserve_and_operator_live_beside_each_other() {
+async fn kserve_and_operator_coexist() {
     Scenario::run("beside-kserve", async |scenario| {
         let target = inference_service("iris", &json!({}));
         let containers = json!([{"name": "kserve-container", "image": "model:2"}]);
@@ -66,7 +66,7 @@ async fn kserve_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-2
 #[tokio::test]
-async fn llmisvc_and_operator_live_beside_each_other() {
+async fn llmisvc_and_operator_coexist() {
     Scenario::run("beside-llmisvc", async |scenario| {
         let target = llm_inference_service("qwen");
         let next =
@@ -82,7 +82,7 @@ async fn llmisvc_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-3
 #[tokio::test]
-async fn kaito_and_operator_live_beside_each_other() {
+async fn kaito_and_operator_coexist() {
     Scenario::run("beside-kaito", async |scenario| {
         let target = workspace("phi", "phi-4");
         let next = json!({"inference": {"preset": {"name": "phi-4-mini"}}});
@@ -97,7 +97,7 @@ async fn kaito_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-4
 #[tokio::test]
-async fn knative_and_operator_live_beside_each_other() {
+async fn knative_and_operator_coexist() {
     Scenario::run("beside-knative", async |scenario| {
         let _autoscaler = Owner::start(scenario, Kpa { replicas: 1 });
         beside_knative(scenario, Release::Hashed).await
@@ -107,7 +107,7 @@ async fn knative_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-4
 #[tokio::test]
-async fn older_knative_and_operator_live_beside_each_other() {
+async fn older_knative_and_operator_coexist() {
     Scenario::run("beside-knative-old", async |scenario| {
         let _autoscaler = Owner::start(scenario, Kpa { replicas: 1 });
         beside_knative(scenario, Release::Template).await
@@ -126,14 +126,14 @@ async fn beside_knative(scenario: &Scenario, release: Release) -> Result<()> {
     let workload = (Kind::DEPLOYMENT, of_knative("echo", 1));
     let what = (SERVICE, &target, &next);
     let owner = beside(scenario, knative, what, workload, 1).await?;
-    // A Deployment for each of two Revisions.
+    // One Deployment for each of two Revisions.
     wrote_little(&owner, Kind::DEPLOYMENT, 2);
     Ok(())
 }
 
 /// CONF-10, SIM-5
 #[tokio::test]
-async fn seldon_and_operator_live_beside_each_other() {
+async fn seldon_and_operator_coexist() {
     Scenario::run("beside-seldon", async |scenario| {
         let target = seldon_deployment("income", &json!({}));
         let mut next = json!({"spec": target["spec"]});
@@ -150,7 +150,7 @@ async fn seldon_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-5
 #[tokio::test]
-async fn seldon_2_and_operator_live_beside_each_other() {
+async fn seldon_2_and_operator_coexist() {
     Scenario::run("beside-seldon2", async |scenario| {
         let target = server("mlserver", "mlserver:1");
         let next = json!({"spec": server("mlserver", "mlserver:2")["spec"]});
@@ -165,7 +165,7 @@ async fn seldon_2_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-5
 #[tokio::test]
-async fn yatai_and_operator_live_beside_each_other() {
+async fn yatai_and_operator_coexist() {
     Scenario::run("beside-yatai", async |scenario| {
         let target = bento_deployment("iris", "iris-1");
         let next = json!({"spec": {"bento": "iris-2"}});
@@ -180,7 +180,7 @@ async fn yatai_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-6
 #[tokio::test]
-async fn raycluster_and_operator_live_beside_each_other() {
+async fn raycluster_and_operator_coexist() {
     Scenario::run("beside-ray", async |scenario| {
         let target = ray_cluster("batch", 2);
         let workload = (RAY_CLUSTER, "batch".to_owned());
@@ -193,7 +193,7 @@ async fn raycluster_and_operator_live_beside_each_other() {
 
 /// CONF-10, SIM-6
 #[tokio::test]
-async fn rayservice_and_operator_live_beside_each_other() {
+async fn rayservice_and_operator_coexist() {
     Scenario::run("beside-rayservice", async |scenario| {
         crds::install(scenario.cluster(), &[RAY_CLUSTER]).await?;
         let _clusters = Owner::start(scenario, RayClusters);
@@ -202,7 +202,7 @@ async fn rayservice_and_operator_live_beside_each_other() {
         let workload = (RAY_SERVICE, "summarizer".to_owned());
         let what = (RAY_SERVICE, &target, &next);
         let owner = beside(scenario, RayServices, what, workload, 2).await?;
-        // Made twice, and the first deleted.
+        // Two creations, and the deletion of the first one.
         assert_eq!(owner.changes(RAY_CLUSTER), 3);
         Ok(())
     })

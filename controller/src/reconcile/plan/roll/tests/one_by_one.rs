@@ -1,4 +1,4 @@
-//! Pods that are evicted one by one, and rollouts that do not get on.
+//! Eviction one by one, and rollouts that make no progress.
 
 use asya_shared::resolve::Roll;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -52,7 +52,7 @@ fn pods_are_evicted_one_by_one_where_no_annotation_rolls_them() {
     assert_eq!(between(2, 2, &[], -1).evicts().as_deref(), Some("a"));
 }
 
-/// Pods that are not ready, and when they were made.
+/// Pods that are not ready, and when they were created.
 fn not_ready(pods: &[(&str, i64)]) -> Availability {
     let unready = pods.iter().map(|(name, made)| UnreadyPod {
         name: (*name).into(),
@@ -67,7 +67,7 @@ fn not_ready(pods: &[(&str, i64)]) -> Availability {
 
 /// SAFE-11, SAFE-12
 #[test]
-fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready_however_long_that_takes() {
+fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready() {
     let evicted = |matched, unready: &[(&str, i64)], since| Row {
         roll: Roll::Evict,
         matched,
@@ -102,9 +102,9 @@ fn no_pod_is_evicted_while_a_replacement_is_missing_or_not_ready_however_long_th
     assert_eq!(of_target.evicts().as_deref(), Some("a"), "costs nothing");
 }
 
-/// SAFE-12: its controller keeps what its own strategy asks for.
+/// The controller keeps as many pods as its own strategy requires (SAFE-12).
 #[test]
-fn rollout_by_a_controller_that_does_not_get_on_is_told_and_not_repeated() {
+fn stuck_rollout_of_a_controller_is_reported_and_not_repeated() {
     let stuck = |unready: &[(&str, i64)]| {
         Row {
             matched: 3,
@@ -125,7 +125,7 @@ fn rollout_by_a_controller_that_does_not_get_on_is_told_and_not_repeated() {
 
 /// SAFE-13
 #[test]
-fn pod_that_an_older_sidecar_keeps_from_being_ready_is_replaced_however_its_target_rolls() {
+fn pod_kept_unready_by_an_older_sidecar_is_replaced_however_its_target_rolls() {
     let outdated = OutdatedPod {
         lacks: Lacks::Today,
         ..bare("new", -690)
@@ -178,7 +178,7 @@ fn stateful_set_is_not_rolled_while_a_pod_of_it_is_not_ready() {
 
 /// SAFE-17
 #[test]
-fn few_pods_without_the_sidecar_are_evicted_where_a_rollout_would_replace_as_many_for_nothing() {
+fn outdated_pods_are_evicted_where_a_rollout_would_replace_as_many_current_ones() {
     let with = |lacking: usize, lowers| {
         let lacking = (0..lacking).map(|it| bare(&it.to_string(), -20_000));
         Row {

@@ -5,7 +5,7 @@ use asya_shared::api::{AsyncActorStatus, PodCounts, ResolvedTarget, State};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Facts, Verdict, decide};
+use super::{BindingStateFacts, BindingVerdict, decide};
 use crate::fault::{Fault, Reason};
 use crate::pods::summary::Pods;
 use crate::reconcile::model::bound_pods::Counted;
@@ -16,7 +16,7 @@ fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().unwrap()
 }
 
-/// So many pods of which so many have a sidecar and are ready.
+/// `total` pods, of which `ready` have a sidecar and are ready.
 fn pods(total: i32, ready: i32) -> Counted {
     Counted {
         pods: PodCounts {
@@ -102,13 +102,13 @@ impl Default for Row {
 }
 
 impl Row {
-    fn decide(&self) -> Verdict {
+    fn decide(&self) -> BindingVerdict {
         let fault = |reason| Fault::until_change(reason, "");
         let refused = fault(Reason::ValidationError);
         let target = self.target.map(fault);
         let injected = (self.injected.0, self.injected.1, String::new());
         let scaling = self.scaling.ready();
-        decide(&Facts {
+        decide(&BindingStateFacts {
             refused: self.refused.then_some(&refused),
             transport: self.transport.then_some("away"),
             target: target.as_ref(),
@@ -150,7 +150,7 @@ type Change = Box<dyn Fn(&mut Row)>;
 
 /// BIND-6
 #[test]
-fn first_row_that_holds_decides() {
+fn first_matching_row_decides() {
     let rows: Vec<(State, Change)> = vec![
         (
             State::WorkloadError,
@@ -261,7 +261,7 @@ fn pods_that_never_become_ready_degrade_the_actor_after_five_minutes() {
     );
 }
 
-/// Status of an actor that makes no progress since then.
+/// Status of an actor without progress since `since`.
 fn since_then(since: &str, ready: i32) -> AsyncActorStatus {
     AsyncActorStatus {
         observed_generation: Some(1),
@@ -273,7 +273,7 @@ fn since_then(since: &str, ready: i32) -> AsyncActorStatus {
 
 /// SAFE-28, FW-26
 #[test]
-fn change_without_progress_ends_at_the_deadline_that_the_actor_gives_its_model() {
+fn change_without_progress_fails_at_the_actors_progress_limit() {
     let rolls = (Some(false), Reason::RolloutInProgress);
     let waits = (Some(false), Reason::RolloutWaiting);
     let well = Row::default().injected;
@@ -352,7 +352,7 @@ fn change_without_progress_ends_at_the_deadline_that_the_actor_gives_its_model()
 
 /// BIND-48
 #[test]
-fn state_stays_until_the_pods_have_been_listed() {
+fn state_is_kept_until_the_pods_are_listed() {
     for state in [State::Running, State::Degraded] {
         let previous = AsyncActorStatus {
             status: Some(state),

@@ -11,8 +11,8 @@ use crate::reconcile::model::outcome::{By, Rolled};
 use crate::reconcile::model::rollout::Live;
 use crate::reconcile::model::rollout::RolloutSeen;
 
-/// What is known of the rollout after a pass that asked for a replacement, and saw a pod without the sidecar if one has
-/// come for the last.
+/// Status after a reconcile that asked for a replacement; with `came_bare`, the last replacement came without the
+/// sidecar.
 fn asked(by: By, before: &AsyncActorStatus, came_bare: bool) -> AsyncActorStatus {
     let (mut observed, seen, mut ensured) = bound(&json!({}), before);
     let mut rollout = RolloutSeen::default();
@@ -40,7 +40,7 @@ fn asked(by: By, before: &AsyncActorStatus, came_bare: bool) -> AsyncActorStatus
 
 /// ROLL-5
 #[test]
-fn replacements_of_evicted_pods_without_the_sidecar_are_counted_from_pass_to_pass() {
+fn replacements_of_evicted_pods_without_the_sidecar_are_counted_across_reconciles() {
     let bare = |status: &AsyncActorStatus| status.rollout.as_ref().unwrap().bare;
     let first = asked(By::Eviction, &AsyncActorStatus::default(), false);
     let second = asked(By::Eviction, &first, true);
@@ -53,7 +53,7 @@ fn replacements_of_evicted_pods_without_the_sidecar_are_counted_from_pass_to_pas
 
 /// SAFE-19
 #[test]
-fn object_that_has_our_annotation_is_remembered_though_it_is_the_targets_no_more() {
+fn annotated_object_is_remembered_after_it_leaves_the_target() {
     let marks = |before: &AsyncActorStatus, target: &str, value: Option<&str>, rolled| {
         let (mut observed, _, mut ensured) = bound(&json!({}), before);
         let mut seen = found();

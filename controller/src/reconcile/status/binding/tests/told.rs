@@ -8,7 +8,7 @@ use crate::reconcile::model::bound_pods::actor_part;
 
 /// SAFE-1
 #[test]
-fn answer_of_the_api_server_to_a_dry_run_is_told_until_a_pod_is_admitted() {
+fn rejected_dry_run_is_reported_until_a_pod_is_admitted() {
     let extra = json!({"runtime": {"targetURL": "http://127.0.0.1:8000"}});
     let before = AsyncActorStatus {
         bound_since: Some(Time(now())),
@@ -43,7 +43,7 @@ fn answer_of_the_api_server_to_a_dry_run_is_told_until_a_pod_is_admitted() {
 
 /// SAFE-28, FW-26
 #[test]
-fn model_that_does_not_become_ready_in_its_time_is_told_with_that_time() {
+fn model_not_ready_within_its_progress_limit_is_reported() {
     let ready = |progress: u32| {
         let since = now().checked_add(k8s_openapi::jiff::SignedDuration::from_mins(-10));
         let before = AsyncActorStatus {
