@@ -14,7 +14,6 @@ use crate::reconcile::plan::decision::Bind;
 use crate::reconcile::plan::probe::Probing;
 use crate::reconcile::plan::roll::facts::Rolling;
 use crate::reconcile::plan::steps::ScalingStep;
-use crate::reconcile::plan::template::Templating;
 use crate::reconcile::plan::wake::Waking;
 
 /// Executes the plan of a live binding.
@@ -57,7 +56,7 @@ pub(super) async fn bind(
     {
         Ok(()) => {
             ensured.bindable = ensured.queue.is_usable();
-            if ensured.bindable || matches!(plan.template, Templating::Release(..)) {
+            if ensured.bindable || plan.template.gives_up() {
                 let templated = template(context, observed, plan.template).await?;
                 ensured.templated = Box::new(templated);
             }

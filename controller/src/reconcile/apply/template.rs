@@ -50,7 +50,7 @@ pub(super) async fn template(
         }
         Templating::Later(wait) => Ok(comes_first(wait)),
         Templating::HandOver(workload, proof) => {
-            if !Box::pin(template_probe::holds(context, observed, &proof)).await? {
+            if !Box::pin(template_probe::holds(context, observed, &proof)).await {
                 return Ok(comes_first(LOOK_AGAIN));
             }
             release(context, observed, &workload).await?;

@@ -4,6 +4,7 @@
 use asya_shared::resolve::Family;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
+use tracing::debug;
 
 use super::probe::is_complete;
 use crate::binding::probes::Failure;
@@ -53,19 +54,22 @@ pub(super) async fn ask(
 
 /// Returns whether a new pod of the target would get the sidecar of the actor that the target is handed over to
 /// (BIND-45).
-pub(super) async fn holds(
-    context: &Context,
-    observed: &Observed,
-    proof: &Proof,
-) -> Result<bool, Error> {
+pub(super) async fn holds(context: &Context, observed: &Observed, proof: &Proof) -> bool {
     let namespace = &observed.key().namespace;
     let pod = serde_json::from_value(proof.pod.clone());
     let Ok(pod) = pod else {
-        return Ok(false);
+        return false;
     };
     let marks = (&*proof.uid, Some(&*proof.part));
     let shown = specimen::ask(&context.client, namespace, &pod, marks, true);
-    Ok(shown.await.map_err(Error::Api)? == Shown::Admitted)
+    // A failed dry run must not keep the rest of the plan from being applied: it is repeated soon.
+    match shown.await {
+        Ok(Shown::Admitted) => true,
+        shown => {
+            debug!(?shown, "the pod template is not handed over yet");
+            false
+        }
+    }
 }
 
 fn pod_of(observed: &Observed, resolved: &Resolved, workload: &Value) -> Option<Pod> {

@@ -9,12 +9,14 @@ use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::{apply, ensure, parent, retired, roll, template, wake};
-use crate::broker::Depth;
 use crate::broker::depths::ReportedDepth;
+use crate::broker::{BrokerError, Depth};
 use crate::cluster::impersonation::Applier;
-use crate::fault::{Error, Reason, Requeue};
+use crate::fault::{Error, Fault, Reason, Requeue};
 use crate::reconcile::model::binding::BindingSeen;
 use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::handover::{Ceded, Successor};
+use crate::reconcile::model::observed::QueueSeen;
 use crate::reconcile::model::outcome::{Outcome, Rolled, Templated};
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::roll::facts::Rolling;
@@ -391,4 +393,53 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
     let context = context_with(pods_of_the_older);
     let given_up = template::template(&context, &seen, plan).await.unwrap();
     assert_eq!(given_up, Templated::Released(None));
+}
+
+/// BIND-45: the API server as [`pods_of_the_older`] has it, with the `ConfigMap` of the runtime script.
+fn with_config_map(asked: &str) -> Option<(u16, Value)> {
+    let config_map = "PATCH /api/v1/namespaces/ns/configmaps/asya-runtime";
+    let metadata =
+        json!({"name": "asya-runtime", "namespace": "ns", "uid": "script", "resourceVersion": "1"});
+    match asked {
+        _ if asked == config_map => Some((200, json!({"metadata": metadata}))),
+        _ => pods_of_the_older(asked),
+    }
+}
+
+/// BIND-45
+#[tokio::test]
+async fn actor_without_a_usable_queue_hands_its_template_over() {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec = json!({"transport": "mq", "workloadRef": target});
+    let mut seen = observed(&actor(&json!({}), &spec, &json!({})));
+    let fault = Fault::until_change(Reason::AlreadyBound, "by another");
+    let workload = ObjectRef {
+        api_version: "apps/v1".to_owned(),
+        kind: "Deployment".to_owned(),
+        name: "web".to_owned(),
+        uid: Some("uid-of-web".to_owned()),
+    };
+    seen.binding = Some(BindingSeen {
+        target: Some(Err(fault)),
+        ceded: Some(Ceded::Stands {
+            workload,
+            owned: false,
+            successor: Successor {
+                uid: "older".into(),
+                in_force: true,
+                templates: false,
+                proved: Some("part".to_owned()),
+            },
+            pod: Some(json!({"metadata": {}, "spec": {"containers": []}})),
+        }),
+        ..BindingSeen::default()
+    });
+    seen.queue = QueueSeen::Unknown(BrokerError::ConfigInvalid("no such broker".to_owned()));
+    let context = context_with(with_config_map);
+    let plan = plan(&seen, Timestamp::now());
+    let Ok(Outcome::Ensured(ensured)) = apply(&context, &seen, plan).await else {
+        panic!()
+    };
+    assert!(!ensured.bindable);
+    assert_eq!(*ensured.templated, Templated::Released(None));
 }

@@ -26,6 +26,8 @@ pub struct ScalingGateFacts {
 pub struct ReadyPods {
     /// All pods, including terminating ones.
     pub total: i32,
+    /// Pods that are not terminating.
+    pub matched: i32,
     /// Ready, with a sidecar of the actor.
     pub injected: i32,
     /// Ready, with the sidecar that the actor asks for now.
@@ -36,6 +38,7 @@ impl ReadyPods {
     fn of(counted: &Counted) -> Self {
         Self {
             total: counted.total,
+            matched: counted.pods.matched,
             injected: counted.ready,
             current: counted.current_ready,
         }
@@ -51,8 +54,10 @@ pub fn waits_for(facts: &ScalingGateFacts) -> Option<&'static str> {
         return Some("the target is scaled once its pods have been listed");
     };
     let proved = facts.proved || pods.current > 0;
-    // During a rollout there may be no pod between an old one and its replacement.
-    let runs = pods.total > 0 || facts.wanted.is_some_and(|wanted| wanted > 0);
+    // During a rollout there may be no pod between an old one and its replacement. At 0 replicas, a pod that does not
+    // terminate must not keep the queue from scaling the target.
+    let expected = facts.wanted.map_or(pods.total > 0, |wanted| wanted > 0);
+    let runs = pods.matched > 0 || expected;
     if !runs {
         return (!proved).then_some(
             "the target is scaled once a dry run has shown that new pods get the sidecar (condition Injected)",

@@ -80,6 +80,16 @@ pub struct Proof {
 /// Requeue delay: no event tells the younger actor that the older one is ready.
 pub const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
+impl Templating {
+    /// Whether our part leaves the pod template, now or later. An actor without a usable queue gives it up, too.
+    pub fn gives_up(&self) -> bool {
+        matches!(
+            self,
+            Self::Release(..) | Self::HandOver(..) | Self::Later(_) | Self::Forget
+        )
+    }
+}
+
 /// Decides for a target that another actor now binds (BIND-45): pods restart once, and then have the other sidecar.
 pub fn cede(ceded: &Ceded) -> Templating {
     let Ceded::Stands {

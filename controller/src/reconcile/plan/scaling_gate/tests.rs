@@ -4,6 +4,7 @@ use super::{ReadyPods, ScalingGateFacts, waits_for};
 fn pods(total: i32, injected: i32, current: i32) -> Option<ReadyPods> {
     Some(ReadyPods {
         total,
+        matched: total,
         injected,
         current,
     })
@@ -59,6 +60,11 @@ fn target_is_not_scaled_between_a_pod_and_its_replacement() {
         ..ScalingGateFacts::default()
     };
     assert!(waits_for(&going).is_some());
+    let stuck_at_zero = ScalingGateFacts {
+        wanted: Some(0),
+        ..going
+    };
+    assert_eq!(waits_for(&stuck_at_zero), None);
 }
 
 /// SAFE-20
