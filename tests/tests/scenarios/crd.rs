@@ -56,7 +56,10 @@ async fn crd_accepts_and_refuses_what_it_should() {
         .kubectl(&["explain", "asya.spec.scaling", &fresh])
         .await
         .unwrap();
-    assert!(text.contains("Fewest pods. Default 0"), "{text}");
+    assert!(
+        text.contains("Minimum number of pods. Default: 0"),
+        "{text}"
+    );
 }
 
 fn actors(client: Client, namespace: &str) -> Api<DynamicObject> {

@@ -10,6 +10,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Event, LimitRange, Namespace, Pod, ResourceQuota};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -144,6 +145,21 @@ async fn failures(scenario: &Scenario) -> Result<Vec<String>, kube::Error> {
     Ok(about.filter_map(|event| event.message).collect())
 }
 
+/// The pod as its `ReplicaSet` would create it once more.
+fn as_new(mut pod: Pod) -> Pod {
+    pod.metadata = ObjectMeta {
+        generate_name: Some("again-".to_owned()),
+        labels: pod.metadata.labels,
+        owner_references: pod.metadata.owner_references,
+        ..ObjectMeta::default()
+    };
+    if let Some(spec) = &mut pod.spec {
+        spec.node_name = None;
+    }
+    pod.status = None;
+    pod
+}
+
 /// With `required: true` a replacement is refused, and the error message names us.
 async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) -> Result<()> {
     let required = json!({"spec": {"binding": {"required": true}}});
@@ -158,9 +174,25 @@ async fn required_pods_are_refused_in_our_name(scenario: &Scenario, name: &str) 
     status_is(scenario, name, "it says what follows", SOON, told).await?;
     let twins = Twins { scenario };
     let pod = twins.pods("web").await?.into_iter().next();
+    let pod = pod.unwrap_or_default();
     let pods = scenario.api::<Pod>();
-    pods.delete(&pod.unwrap_or_default(), &DeleteParams::default())
-        .await?;
+    // The status may reach the webhook later than this test: a pod deleted before would be replaced.
+    let again = as_new(pods.get(&pod).await?);
+    let params = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    eventually("the webhook knows", SOON, async || {
+        match pods.create(&params, &again).await {
+            Err(kube::Error::Api(status)) => {
+                let ours = status.message.contains("binding.required");
+                check(ours, &status.message)
+            }
+            answer => check(false, format_args!("{answer:?}")),
+        }
+    })
+    .await?;
+    pods.delete(&pod, &DeleteParams::default()).await?;
     eventually("a pod is refused in our name", SOON, async || {
         let said = failures(scenario).await?;
         let ours = said
