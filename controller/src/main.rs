@@ -28,6 +28,7 @@ use asya_shared::config::{self, TransportsConfig};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use self::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::app::leadership;
 use crate::app::leadership::Singletons;
 use crate::app::namespaces::Namespaces;
@@ -40,7 +41,6 @@ use crate::binding::rollout_slots::RolloutSlots;
 use crate::broker::Brokers;
 use crate::broker::claims::Claims;
 use crate::broker::health::{QueueRechecks, Schedule};
-use crate::broker::looks::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Applier;

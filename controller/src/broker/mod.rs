@@ -2,20 +2,20 @@
 
 mod brokers;
 mod circuit;
+pub mod claims;
 mod cluster;
 mod credentials;
 pub mod depths;
+mod empty_confirmations;
 mod error;
 mod gate;
 pub mod health;
-pub mod looks;
 mod pool;
 mod rabbitmq;
+pub mod retired_queue_schedule;
 mod session;
 mod sqs;
-mod zeros;
 
-pub mod claims;
 #[cfg(test)]
 mod tests;
 

@@ -19,8 +19,8 @@ use futures::future::BoxFuture;
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use super::empty_confirmations::EmptyConfirmations;
 use super::gate::{BrokerLimiter, Operation};
-use super::zeros::EmptyConfirmations;
 use super::{
     BrokerError, Count, Deleted, Depth, Emptied, QueueCheck, QueueClient, QueueObservation, Serving,
 };

@@ -21,8 +21,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+use super::empty_confirmations::EmptyConfirmations;
 use super::gate::{self, BrokerLimiter, Operation};
-use super::zeros::EmptyConfirmations;
 use super::{
     BrokerError, Count, Deleted, Depth, Emptied, QueueCheck, QueueClient, QueueObservation, Serving,
 };

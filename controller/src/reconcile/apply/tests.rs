@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{apply, ensure, parent, retired, roll, template, wake};
 use crate::broker::depths::ReportedDepth;
+use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
 use crate::cluster::impersonation::Applier;
 use crate::fault::{Error, Fault, Reason, Requeue};
@@ -45,19 +46,30 @@ async fn recreated_actor_does_not_inherit_message_counts() {
     assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
 }
 
-/// QUE-20, FW-14
+/// QUE-20, FW-14, SAFE-15
 #[tokio::test]
-async fn message_counts_of_a_missing_actor_are_forgotten() {
-    let context = context();
+async fn everything_remembered_of_a_missing_actor_is_forgotten() {
+    let (context, other, now) = (context(), Key::new("ns", "other"), Timestamp::now());
     let gone = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    context.depths.take(gone.key(), Some(MESSAGES));
+    let key = gone.key();
+    context.depths.take(key, Some(MESSAGES));
+    context.queue_rechecks.raise(key, Finding::Vanished);
+    context.retired_queue_schedule.looked(key, None);
+    context.rollout_slots.hold(key, Timestamp::MAX);
+    assert!(context.rollouts.begin(key) && !context.rollouts.begin(&other));
+    context.stores.foreign_names.saw(key, true);
     let attempt = Attempt {
         failures: 0,
         last: false,
     };
-    let again = reconcile(&context, gone.key(), attempt).await;
+    let again = reconcile(&context, key, attempt).await;
     assert_eq!(again.unwrap(), None);
-    assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
+    assert_eq!(context.depths.told(key), ReportedDepth::AsBefore);
+    assert_eq!(context.queue_rechecks.about(key), None);
+    assert_eq!(context.retired_queue_schedule.wait(key), Duration::ZERO);
+    assert!(context.rollout_slots.has_room_for(&other, now));
+    assert!(context.rollouts.begin(&other));
+    assert_eq!(context.stores.foreign_names.met_by(key), None);
 }
 
 /// ROLL-2

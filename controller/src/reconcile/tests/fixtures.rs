@@ -12,7 +12,7 @@ use crate::broker::Brokers;
 use crate::broker::claims::Claims;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::{Moment, QueueRechecks};
-use crate::broker::looks::RetiredQueueSchedule;
+use crate::broker::retired_queue_schedule::RetiredQueueSchedule;
 use crate::cluster::config_maps::ConfigMaps;
 use crate::cluster::fence::Fence;
 use crate::cluster::impersonation::Applier;
