@@ -43,6 +43,8 @@ pub struct Write {
     pub name: String,
     /// The HTTP status of the response.
     pub code: i32,
+    /// Whether it was a dry run, which persists nothing.
+    pub dry_run: bool,
 }
 
 /// The audit log of a cluster.
@@ -72,25 +74,35 @@ impl Audit {
         Ok(Mark(self.length()?))
     }
 
-    /// All writes by a user after a mark, rejected ones included, without leases.
+    /// All writes by a user after a mark, rejected ones included, without leases and dry runs.
     ///
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
     pub async fn writes_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
+        let mut writes = self.requests_since(mark, user).await?;
+        writes.retain(|write| !write.dry_run);
+        Ok(writes)
+    }
+
+    /// All mutating requests by a user after a mark, rejected ones and dry runs included, without leases.
+    ///
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
+    pub async fn requests_since(&self, mark: Mark, user: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;
         writes.retain(|write| write.user == user && write.resource != "leases");
         Ok(writes)
     }
 
-    /// All writes in a namespace after a mark, by any user, rejected ones included.
+    /// All writes in a namespace after a mark, by any user, rejected ones included, without dry runs.
     ///
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
     pub async fn writes_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;
-        writes.retain(|write| write.namespace == namespace);
+        writes.retain(|write| write.namespace == namespace && !write.dry_run);
         Ok(writes)
     }
 
@@ -156,6 +168,8 @@ struct Line {
     user: User,
     impersonated_user: Option<User>,
     verb: String,
+    #[serde(rename = "requestURI")]
+    uri: String,
     object_ref: Option<Object>,
     response_status: Option<Response>,
 }
@@ -205,6 +219,7 @@ impl From<Line> for Write {
             subresource: object.subresource,
             namespace: object.namespace,
             name: object.name,
+            dry_run: line.uri.contains("dryRun=All"),
             code: line.response_status.map_or(0, |response| response.code),
         }
     }

@@ -4,6 +4,7 @@ pub mod client;
 pub mod config_maps;
 pub mod crd;
 pub mod fence;
+pub mod foreign;
 pub mod foreign_names;
 pub mod impersonation;
 pub mod keda;

@@ -276,7 +276,8 @@ async fn nothing_is_written_at_rest(stage: &Stage) -> Result<()> {
     // The required binding is still probed by dry runs, which persist nothing.
     let mark = writes.audit.mark().await?;
     let pods = async || -> Result<usize, NotYet> {
-        let mut all = writes.since(mark).await.map_err(NotYet::new)?;
+        let requests = writes.audit.requests_since(mark, writes.user).await;
+        let mut all = requests.map_err(NotYet::new)?;
         all.retain(|write| write.resource == "pods" && write.verb == "create");
         Ok(all.len())
     };

@@ -127,7 +127,7 @@ async fn admission(scenario: &Scenario, user: &str) -> Result<Vec<Right>> {
     actor["spec"]["binding"] = json!({"required": true});
     scenario.apply(&actor).await?;
     let written = async |from| -> Result<Vec<Write>> {
-        let mut writes = audit.writes_since(from, user).await?;
+        let mut writes = audit.requests_since(from, user).await?;
         let groups = ["admissionregistration.k8s.io", "rbac.authorization.k8s.io"];
         // Skip dry runs in other namespaces: those in a terminating one are refused.
         let here = |it: &Write| it.resource == "pods" && it.namespace == scenario.namespace();

@@ -2,6 +2,7 @@
 
 mod ends;
 mod kept;
+mod lossy;
 mod mounted;
 mod obstacles;
 mod refused;

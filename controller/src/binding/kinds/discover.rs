@@ -6,13 +6,21 @@ use asya_shared::resolve::GroupKind;
 use http::Request;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource};
 use kube::api::{ApiResource, DynamicObject, ListParams};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, Status};
 use kube::{Api, Client, Error};
+use serde::Deserialize;
 
 use super::KindAvailability;
 use crate::cluster::store::Scope;
 
-/// Finds a kind in its group's preferred version, else in the others, and checks whether it may be listed.
+/// Finds a kind in the version that its CRD stores, and checks whether it may be listed. Kinds without a CRD, and those
+/// whose stored version is not served, are taken in their group's preferred version, else in any other.
+///
+/// A write in another version loses what that version's schema lacks, and server-side apply compares fields of two
+/// schemas (RES-1).
+///
+/// # Errors
+/// If the API server fails, or does not serve the stored version yet.
 pub(super) async fn standing(
     client: &Client,
     kind: GroupKind<'_>,
@@ -57,18 +65,78 @@ async fn find(
     let mut versions: Vec<_> = group.versions.into_iter().map(|it| it.version).collect();
     versions.sort_by_key(|it| Some(it) != preferred.as_ref());
     for version in versions {
-        let group_version = format!("{}/{version}", kind.group);
-        let known = match client.list_api_group_resources(&group_version).await {
-            Ok(known) => known.resources,
-            Err(Error::Api(status)) if status.code == 404 => continue,
-            Err(error) => return Err(error),
+        let Some(resource) = in_version(client, kind, &version).await? else {
+            continue;
         };
-        let is_it = |it: &APIResource| it.kind == kind.kind && !it.name.contains('/');
-        if let Some(resource) = known.into_iter().find(is_it) {
+        let stored = stored_version(client, kind.group, &resource.name).await?;
+        let Some(stored) = stored.filter(|it| *it != version) else {
             return Ok(Some((resource, version)));
-        }
+        };
+        // Discovery lags behind a changed CRD. Until then the kind stays as it was.
+        let Some(resource) = in_version(client, kind, &stored).await? else {
+            let text =
+                format!("{kind} is not served in {stored} yet, the version that its CRD stores");
+            let lags = Status::failure(&text, "NotFound").with_code(404);
+            return Err(Error::Api(lags.boxed()));
+        };
+        return Ok(Some((resource, stored)));
     }
     Ok(None)
+}
+
+async fn in_version(
+    client: &Client,
+    kind: GroupKind<'_>,
+    version: &str,
+) -> Result<Option<APIResource>, Error> {
+    let group_version = format!("{}/{version}", kind.group);
+    let known = match client.list_api_group_resources(&group_version).await {
+        Ok(known) => known.resources,
+        Err(Error::Api(status)) if status.code == 404 => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let is_it = |it: &APIResource| it.kind == kind.kind && !it.name.contains('/');
+    Ok(known.into_iter().find(is_it))
+}
+
+/// The versions of a CRD. Its schemas, which can have megabytes, are skipped.
+#[derive(Deserialize)]
+struct Crd {
+    spec: CrdSpec,
+}
+
+#[derive(Deserialize)]
+struct CrdSpec {
+    versions: Vec<CrdVersion>,
+}
+
+#[derive(Deserialize)]
+struct CrdVersion {
+    name: String,
+    served: bool,
+    storage: bool,
+}
+
+/// Returns the version that a kind's CRD stores, if that is served; `None` if the kind has no CRD that we may read.
+async fn stored_version(
+    client: &Client,
+    group: &str,
+    plural: &str,
+) -> Result<Option<String>, Error> {
+    // A CRD's group is always a domain name.
+    if !group.contains('.') {
+        return Ok(None);
+    }
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}");
+    let request = Request::get(path).body(Vec::new());
+    let crd: Crd = match client.request(request.map_err(Error::HttpError)?).await {
+        Ok(crd) => crd,
+        Err(Error::Api(status)) if matches!(status.code, 403 | 404) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut versions = crd.spec.versions.into_iter();
+    let stored = versions.find(|it| it.storage && it.served);
+    Ok(stored.map(|it| it.name))
 }
 
 /// Reads an API group; `None` if it is not served. Such a 404 has a plain-text body, so only the status code is
@@ -81,3 +149,6 @@ async fn group(client: &Client, name: &str) -> Result<Option<APIGroup>, Error> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,10 @@
 
 use asya_shared::names::{annotation, manager};
 use asya_shared::resolve::{ObjectRef, is_claimed};
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 use tracing::{debug, warn};
 
+use crate::cluster::foreign::Apply;
 use crate::context::Context;
 use crate::fault::{Error, Fault, refused};
 use crate::reconcile::model::observed::Observed;
@@ -146,21 +145,33 @@ pub(super) fn annotated(
     body
 }
 
-/// Applies `body`. Succeeds if the object no longer exists or its kind is not served.
+/// Applies `body` if that removes nothing but fields of ours (SAFE-41). Succeeds if the object no longer exists or its
+/// kind is not served.
 pub(super) async fn apply(
     context: &Context,
     observed: &Observed,
     object: &ObjectRef,
     (manager, body): (&str, &Value),
 ) -> Result<(), kube::Error> {
-    let Some(resource) = context.bindings.resource_of(object) else {
+    let (bindings, namespace) = (&context.bindings, &*observed.key().namespace);
+    let Some(resource) = bindings.resource_of(object) else {
         return Ok(());
     };
-    let namespace = &observed.key().namespace;
-    let client = context.applier.writer(namespace).await?;
-    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &*resource);
-    let params = PatchParams::apply(manager);
-    match api.patch(&object.name, &params, &Patch::Apply(body)).await {
+    let Some(live) = bindings.body(&context.client, namespace, object).await? else {
+        return Ok(());
+    };
+    let apply = Apply {
+        namespace,
+        resource: &resource,
+        manager,
+        body,
+    };
+    let writer = context.applier.writer(namespace).await?;
+    let written = async {
+        apply.dry_run(&writer, &live).await?;
+        apply.write(&writer).await
+    };
+    match written.await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(error) => Err(error),

@@ -238,9 +238,13 @@ pub(super) async fn put(
                 })));
             }
             let fault = refused(&object.to_string(), error)?;
+            let text = format!(
+                "{}; until that is fixed, pods get the sidecar when they are restarted by other means",
+                fault.message
+            );
             return Ok(Some(Rolled::Waits(
                 Reason::RolloutWaiting,
-                fault.message,
+                text,
                 fault.retry,
             )));
         }

@@ -6,12 +6,10 @@ use asya_shared::api::TemplateStatus;
 use asya_shared::inject::bound::{BoundPlan, Reason as Left, without_ours};
 use asya_shared::names::{RUNTIME_CONTAINER, SIDECAR_CONTAINER, annotation, manager};
 use asya_shared::resolve::ObjectRef;
-use kube::Api;
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::{rival, template_probe};
+use super::{parent, rival, template_probe};
+use crate::cluster::foreign::Apply;
 use crate::context::Context;
 use crate::fault::{Error, Reason, Requeue, refused};
 use crate::reconcile::contention::Specs;
@@ -110,6 +108,9 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     if let Some(waits) = template_probe::waits(context, observed) {
         return Ok(waits);
     }
+    let Some(resource) = context.bindings.resource_of(workload) else {
+        return Ok(Templated::Untouched);
+    };
     let body = context.bindings.body(&context.client, namespace, workload);
     let Some(body) = body.await.map_err(Error::Api)? else {
         return Ok(Templated::Untouched);
@@ -117,19 +118,8 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     if body["metadata"]["uid"].as_str() != workload.uid.as_deref() {
         return Err(Error::Stale("the target"));
     }
-    let live = Live::of(workload, &body, None);
-    if live.paused {
-        let text =
-            format!("{workload}: spec.paused is true, so no pod would be replaced; resume it");
-        return Ok(waits(Reason::RolloutWaiting, &text, Requeue::After(PAUSED)));
-    }
-    if live.rolling {
-        let text = "the target's controller is replacing pods; its template is changed after that";
-        return Ok(waits(
-            Reason::RolloutInProgress,
-            text,
-            Requeue::After(ROLLS),
-        ));
+    if let Some(waits) = cannot_roll(workload, &Live::of(workload, &body, None)) {
+        return Ok(waits);
     }
     let mut template = body["spec"]["template"].clone();
     let uid = &observed.actor.metadata.uid;
@@ -153,7 +143,18 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
         }
     };
     let patch = body_of(workload, Some(&part));
-    let tried = match send(context, namespace, workload, (&patch, true)).await {
+    let writer = context
+        .applier
+        .writer(namespace)
+        .await
+        .map_err(Error::Api)?;
+    let apply = Apply {
+        namespace,
+        resource: &resource,
+        manager: manager::TEMPLATE,
+        body: &patch,
+    };
+    let tried = match apply.dry_run(&writer, &body).await {
         Ok(tried) => tried,
         Err(error) => return not_written(observed, resolved, error),
     };
@@ -171,7 +172,7 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
     if let Some(waits) = template_probe::ask(context, observed, resolved, &tried.data).await? {
         return Ok(waits);
     }
-    let answer = match send(context, namespace, workload, (&patch, false)).await {
+    let answer = match apply.write(&writer).await {
         Ok(answer) => answer,
         Err(error) => return not_written(observed, resolved, error),
     };
@@ -184,6 +185,18 @@ async fn write(context: &Context, observed: &Observed) -> Result<Templated, Erro
         target: resolved.spec.to_string(),
         fingerprint: owned.unwrap_or_default(),
     }))
+}
+
+/// Returns why a changed template would not replace pods now, if it would not.
+fn cannot_roll(workload: &ObjectRef, live: &Live) -> Option<Templated> {
+    if live.paused {
+        let text =
+            format!("{workload}: spec.paused is true, so no pod would be replaced; resume it");
+        return Some(waits(Reason::RolloutWaiting, &text, Requeue::After(PAUSED)));
+    }
+    let text = "the target's controller is replacing pods; its template is changed after that";
+    let rolls = || waits(Reason::RolloutInProgress, text, Requeue::After(ROLLS));
+    live.rolling.then(rolls)
 }
 
 /// CONF-7
@@ -214,13 +227,9 @@ pub(super) async fn release(
     observed: &Observed,
     workload: &ObjectRef,
 ) -> Result<(), Error> {
-    let namespace = &observed.key().namespace;
     let nothing = body_of(workload, None);
-    match send(context, namespace, workload, (&nothing, false)).await {
-        Ok(_) => {}
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        Err(error) => return Err(Error::Api(error)),
-    }
+    let released = parent::apply(context, observed, workload, (manager::TEMPLATE, &nothing));
+    released.await.map_err(Error::Api)?;
     context.bindings.wrote(observed.key());
     Ok(())
 }
@@ -235,23 +244,6 @@ fn body_of(workload: &ObjectRef, part: Option<&Value>) -> Value {
         body["spec"]["template"] = part.clone();
     }
     body
-}
-
-async fn send(
-    context: &Context,
-    namespace: &str,
-    workload: &ObjectRef,
-    (body, tries): (&Value, bool),
-) -> Result<DynamicObject, kube::Error> {
-    let (group, version) = workload.api_version.split_once('/').unwrap_or_default();
-    let kind = GroupVersionKind::gvk(group, version, &workload.kind);
-    let resource = ApiResource::from_gvk(&kind);
-    let client = context.applier.writer(namespace).await?;
-    let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
-    let mut params = PatchParams::apply(manager::TEMPLATE);
-    params.dry_run = tries;
-    api.patch(&workload.name, &params, &Patch::Apply(body))
-        .await
 }
 
 /// Returns the first part we no longer own, and its current owner (CONF-8).

@@ -165,7 +165,11 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
     let eviction = "/api/v1/namespaces/ns/pods/web-1/eviction";
     assert_eq!(
         paths,
-        [deployment, deployment, deployment, &scale, eviction]
+        [
+            deployment, deployment, deployment, deployment, deployment, deployment, &scale,
+            eviction
+        ],
+        "each apply is dry-run first"
     );
     let account = Some("system:serviceaccount:ns:asya-applier".to_owned());
     assert!(asked.iter().all(|(_, user)| *user == account), "{asked:?}");

@@ -154,7 +154,10 @@ async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario) -> Result<(
     let audit = stage.cluster.audit();
     let user = stage.operator.user();
     let tried = async |mark, by: &str| -> Result<usize, NotYet> {
-        let mut writes = audit.writes_since(mark, &user).await.map_err(NotYet::new)?;
+        let mut writes = audit
+            .requests_since(mark, &user)
+            .await
+            .map_err(NotYet::new)?;
         writes.retain(|it| it.resource == "pods" && it.verb == "create" && it.code == 201);
         check(!writes.is_empty(), by)?;
         Ok(writes.len())

@@ -1,0 +1,98 @@
+use asya_shared::resolve::GroupKind;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::BoxError;
+
+use super::find;
+
+/// A server whose group prefers v1beta1 to v1alpha1, that serves `Thing` in `served`, and answers a read of its CRD with
+/// `crd`.
+fn server(served: &'static [&'static str], crd: (u16, Value)) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (status, body) = match request.uri().path() {
+            "/apis/example.org" => (
+                200,
+                json!({
+                    "name": "example.org",
+                    "preferredVersion": {"version": "v1beta1", "groupVersion": "example.org/v1beta1"},
+                    "versions": [
+                        {"version": "v1alpha1", "groupVersion": "example.org/v1alpha1"},
+                        {"version": "v1beta1", "groupVersion": "example.org/v1beta1"},
+                    ],
+                }),
+            ),
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.org" => {
+                crd.clone()
+            }
+            path => match path.strip_prefix("/apis/example.org/") {
+                Some(version) if served.contains(&version) => (
+                    200,
+                    json!({"groupVersion": format!("example.org/{version}"), "resources": [
+                        {"name": "things", "kind": "Thing", "namespaced": true, "singularName": "", "verbs": []},
+                    ]}),
+                ),
+                _ => (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "code": 404}),
+                ),
+            },
+        };
+        let mut response = Response::new(Body::from(body.to_string().into_bytes()));
+        *response.status_mut() = status.try_into().unwrap();
+        std::future::ready(Ok::<_, BoxError>(response))
+    });
+    Client::new(service, "default")
+}
+
+fn crd(versions: &[(&str, bool, bool)]) -> (u16, Value) {
+    let version = |(name, served, storage): &(&str, bool, bool)| json!({"name": name, "served": served, "storage": storage, "schema": {"any": 1}});
+    let versions: Vec<_> = versions.iter().map(version).collect();
+    (200, json!({"spec": {"versions": versions}}))
+}
+
+/// RES-1
+#[tokio::test]
+async fn kind_is_taken_in_the_version_that_its_crd_stores() {
+    let refused = |code: u16| {
+        (
+            code,
+            json!({"kind": "Status", "status": "Failure", "code": code}),
+        )
+    };
+    let both = &["v1alpha1", "v1beta1"][..];
+    let stores = |alpha: bool| crd(&[("v1alpha1", true, alpha), ("v1beta1", true, !alpha)]);
+    for (served, crd, wanted) in [
+        (both, stores(true), Ok("v1alpha1")),
+        (both, stores(false), Ok("v1beta1")),
+        // The stored version is not served, or there is no CRD that we may read.
+        (
+            both,
+            crd(&[("v1alpha1", false, true), ("v1beta1", true, false)]),
+            Ok("v1beta1"),
+        ),
+        (both, refused(404), Ok("v1beta1")),
+        (both, refused(403), Ok("v1beta1")),
+        (&both[..1], refused(404), Ok("v1alpha1")),
+        // Discovery lags behind the CRD.
+        (&both[..1], stores(false), Err(404)),
+        (both, refused(500), Err(500)),
+    ] {
+        let client = server(served, crd.clone());
+        let kind = GroupKind {
+            group: "example.org",
+            kind: "Thing",
+        };
+        let found = match find(&client, kind).await {
+            Ok(found) => Ok(found.unwrap().1),
+            Err(kube::Error::Api(status)) => Err(status.code),
+            Err(error) => panic!("{error}"),
+        };
+        assert_eq!(
+            found.as_deref().map_err(|code| *code),
+            wanted,
+            "{served:?} {crd:?}"
+        );
+    }
+}
