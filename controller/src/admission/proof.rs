@@ -2,8 +2,10 @@
 //! that the API server reaches the webhook, trusts it, and gets from it what this actor's pods need.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use serde_json::{Value, json};
@@ -135,9 +137,14 @@ impl Proofs {
         let (client, bound, trusted) = (self.client.clone(), bound.clone(), trusted.into());
         self.running.spawn(async move {
             let begun = Instant::now();
-            let proof = timeout(DEADLINE, prove(&client, &bound)).await;
+            let proof = AssertUnwindSafe(prove(&client, &bound)).catch_unwind();
+            let result = match timeout(DEADLINE, proof).await {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err("the dry run panicked; see the controller's log".to_owned()),
+                Err(_) => Err("the API server does not answer".to_owned()),
+            };
             Done {
-                result: proof.unwrap_or_else(|_| Err("the API server does not answer".to_owned())),
+                result,
                 key: bound.key,
                 uid: bound.uid,
                 trusted,
@@ -151,7 +158,7 @@ impl Proofs {
         loop {
             match self.running.join_next().await {
                 Some(Ok(done)) => return done,
-                // It panicked and stays marked as running, so only the next leader retries it.
+                // Cancelled with the runtime: a panic is caught in the task.
                 Some(Err(_)) => {}
                 None => return std::future::pending().await,
             }

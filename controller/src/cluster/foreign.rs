@@ -108,9 +108,10 @@ fn field(
     path: &dyn Fn() -> String,
 ) -> Option<String> {
     match after {
+        _ if owned.is_some_and(is_leaf) => None,
         Some(after) => missing(before, after, owned).map(|below| path() + &below),
         None if before.is_null() => None,
-        // What only we own is ours to remove: a leaf of our field set, or a parent of nothing else.
+        // A parent of nothing but our fields.
         None if owned.is_some_and(|owned| is_ours(before, owned)) => None,
         None => Some(path()),
     }
@@ -119,9 +120,7 @@ fn field(
 /// Items with names are compared by name. Others have no identity, and a webhook may insert some before them: an object
 /// needs one with all its fields, and scalars need their number.
 fn missing_item(before: &[Value], after: &[Value], owned: Option<&Value>) -> Option<String> {
-    let is_ours = |(_, item, owned): &(usize, &Value, Option<&Value>)| {
-        owned.is_some_and(|owned| is_ours(item, owned))
-    };
+    let is_ours = |it: &(usize, &Value, Option<&Value>)| it.2.is_some_and(is_our_item);
     let items = before.iter().enumerate();
     let items = items.map(|(index, item)| (index, item, owned.and_then(|it| item_of(it, item))));
     let (ours, theirs): (Vec<_>, Vec<_>) = items.partition(is_ours);
@@ -144,19 +143,29 @@ fn missing_item(before: &[Value], after: &[Value], owned: Option<&Value>) -> Opt
     })
 }
 
-/// Whether our field set covers everything below `value`.
+/// Whether our field set covers everything below a field.
 fn is_ours(value: &Value, owned: &Value) -> bool {
-    let is_leaf = owned.as_object().is_none_or(Map::is_empty);
     match value {
-        Value::Object(fields) if !is_leaf => fields.iter().all(|(key, below)| {
+        _ if is_leaf(owned) => true,
+        Value::Object(fields) => fields.iter().all(|(key, below)| {
             let owned = owned.get(format!("f:{key}"));
             owned.is_some_and(|owned| is_ours(below, owned))
         }),
-        Value::Array(items) if !is_leaf => items
+        Value::Array(items) => items
             .iter()
-            .all(|item| item_of(owned, item).is_some_and(|owned| is_ours(item, owned))),
+            .all(|item| item_of(owned, item).is_some_and(is_our_item)),
         _ => true,
     }
+}
+
+fn is_leaf(owned: &Value) -> bool {
+    owned.as_object().is_none_or(Map::is_empty)
+}
+
+/// Whether we added a list item. What we do not own in it was set by defaults, or the API server keeps it for the
+/// manager that owns it.
+fn is_our_item(owned: &Value) -> bool {
+    is_leaf(owned) || owned.get(".").is_some()
 }
 
 /// The part of a list's field set that belongs to `item`, which is identified by its key fields or, in a set, by its

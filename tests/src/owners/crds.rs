@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -89,10 +90,14 @@ const OWN: [(&str, &str); 14] = [
 /// When a CRD cannot be read, or the API server rejects it.
 pub async fn install(cluster: &Cluster, kinds: &[Kind]) -> Result<()> {
     // Scenarios share a cluster, and a forced apply of megabytes is expensive, so each CRD is installed once.
-    static DONE: Mutex<Vec<(PathBuf, Kind)>> = Mutex::const_new(Vec::new());
+    static DONE: Mutex<Vec<(String, Kind)>> = Mutex::const_new(Vec::new());
+    // A folder is used again once its cluster has stopped.
+    let namespaces: Api<Namespace> = Api::all(cluster.client());
+    let cluster_id = namespaces.get_metadata("kube-system").await?.metadata.uid;
+    let cluster_id = cluster_id.unwrap_or_default();
     let mut done = DONE.lock().await;
     for kind in kinds {
-        let key = (cluster.folder().to_owned(), *kind);
+        let key = (cluster_id.clone(), *kind);
         if !done.contains(&key) {
             install_one(cluster, *kind).await?;
             done.push(key);

@@ -134,6 +134,29 @@ async fn restart_keeps_proofs_and_an_edit_is_no_proof() {
 
 /// CFG-8
 #[tokio::test(start_paused = true)]
+async fn dry_run_that_panics_is_repeated() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let first = Arc::clone(&asked);
+    let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let asked = first.fetch_add(1, Ordering::SeqCst);
+        async move {
+            assert!(asked > 0, "a defect");
+            let body = kube::client::Body::from(injected().to_string().into_bytes());
+            Ok::<_, tower::BoxError>(http::Response::new(body))
+        }
+    });
+    let mut proofs = Proofs::new(kube::Client::new(service, "default"));
+    let bound = [bound("Deployment", "web", &[])];
+    proofs.keep(&bound, BTreeSet::default);
+    let sought = seek(&mut proofs, &bound, "ca").await;
+    assert!(!sought.proved);
+    tokio::time::sleep(sought.again.unwrap()).await;
+    assert!(seek(&mut proofs, &bound, "ca").await.proved);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+/// CFG-8
+#[tokio::test(start_paused = true)]
 async fn new_ca_bundle_needs_a_new_proof_and_a_failure_is_only_reported() {
     let answer = Arc::new(Mutex::new(injected()));
     let bound = [bound("Deployment", "web", &[])];

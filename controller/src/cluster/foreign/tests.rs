@@ -83,7 +83,7 @@ fn fields_that_an_apply_would_remove_are_found() {
 
 /// SAFE-41
 #[test]
-fn our_own_fields_may_be_removed_but_nothing_that_others_put_into_them() {
+fn our_own_fields_may_be_removed_but_none_around_them() {
     let ours = json!({"f:spec": {"f:containers": {r#"k:{"name":"ours"}"#: {".": {}, "f:name": {}, "f:env": {r#"k:{"name":"A"}"#: {".": {}, "f:name": {}}}}}}});
     let set = json!({"f:spec": {"f:finalizers": {r#"v:"ours""#: {}}}});
     let whole = json!({"f:spec": {"f:volume": {"f:emptyDir": {}}}});
@@ -97,9 +97,15 @@ fn our_own_fields_may_be_removed_but_nothing_that_others_put_into_them() {
         ),
         (
             &ours,
-            json!({"containers": [container("x"), {"name": "ours", "env": [{"name": "A"}, {"name": "B"}]}]}),
+            json!({"containers": [container("x"), {"name": "ours", "imagePullPolicy": "Always"}]}),
             json!({"containers": [container("x")]}),
-            Some("spec.containers[ours]"),
+            None,
+        ),
+        (
+            &ours,
+            json!({"containers": [container("x"), container("ours")]}),
+            json!({"containers": [container("ours")]}),
+            Some("spec.containers[x]"),
         ),
         (
             &set,

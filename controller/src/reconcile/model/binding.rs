@@ -22,8 +22,11 @@ pub struct BindingSeen {
     pub target: Option<Result<Box<Resolved>, Fault>>,
     /// The target's pods; `None` until they have been listed.
     pub pods: Option<BoundPods>,
-    /// What this actor applied to the pod template of a target that an older actor binds now.
+    /// What this actor applied to the pod template of a target that an older actor binds now, or what an actor that no
+    /// longer exists left in the template of this one's target.
     pub ceded: Option<Ceded>,
+    /// The actor whose part is in the pod template of this one's target, if it still exists.
+    pub part_of: Option<PartOwner>,
     /// The binding is required, but its webhook entry still fails open (CFG-7); `None` if unknown.
     pub not_enforced: Option<bool>,
     /// Dry-run state of the pods; `None` if no dry run is made.
@@ -36,6 +39,14 @@ pub struct BindingSeen {
     pub unbinding: Option<UnbindingSeen>,
     /// How the queue scales the target, or why it cannot; `None` while scaling is off or the scaled object is unknown.
     pub scaling: Option<Result<Box<ScalingOfTarget>, Fault>>,
+}
+
+/// Another actor whose part is in the target's pod template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartOwner {
+    pub name: Box<str>,
+    /// It removes its part only once it is resumed.
+    pub paused: bool,
 }
 
 /// Resource names, such as `memory`.
@@ -99,6 +110,12 @@ impl Resolved {
     pub fn uid(&self) -> Option<&str> {
         let target = self.target.chain.first().unwrap_or(&self.target.workload);
         target.uid.as_deref()
+    }
+
+    /// UID of the other actor whose part is in the pod template.
+    pub fn part_of_other(&self, uid: &str) -> Option<&str> {
+        let part = self.templated.as_ref().filter(|part| !part.is_of(uid))?;
+        part.actor.as_deref()
     }
 
     /// The current specs: attempts given up stay given up until one of these changes (CONF-6).

@@ -112,15 +112,12 @@ pub(super) async fn see(
         );
         probe.pod = specimen.as_ref().and_then(least_of);
     }
-    let ceded = match &target {
-        Err(fault) if fault.reason == Reason::AlreadyBound => {
-            shared_target::ceded(context, actor, previous).await?
-        }
-        Ok(_) | Err(_) => None,
-    };
+    let owner = (actor, bound.strategy, previous);
+    let (part_of, ceded) = shared_target::see(context, owner, &target).await?;
     Ok(Some(BindingSeen {
         pods,
         ceded,
+        part_of,
         probe,
         limits,
         not_enforced: context.bindings.unenforced.has(&actor.metadata.key),

@@ -18,6 +18,7 @@ use crate::fault::Reason;
 use crate::reconcile::contention::{Part, history};
 use crate::reconcile::desired::drain::may_roll;
 use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::binding::PartOwner;
 use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::observed::{Observed, is_done_once};
 use crate::reconcile::plan::wake::wake;
@@ -114,9 +115,13 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<Rolling> {
     if !may_roll(observed.drain.as_ref(), counted.pods.injected) {
         return None;
     }
-    let part = resolved.templated.as_ref();
-    if part.is_some_and(|part| !part.is_of(&observed.actor.metadata.uid)) {
-        return Some(wait_for_other_part());
+    if resolved
+        .part_of_other(&observed.actor.metadata.uid)
+        .is_some()
+    {
+        return Some(wait_for_other_part(
+            observed.binding.as_ref()?.part_of.as_ref(),
+        ));
     }
     let (target, at_once) = (&resolved.target, observed.actor.annotations.roll_now);
     let hash = bound.injected_hash.as_deref()?;
@@ -154,13 +159,18 @@ fn plan_roll(observed: &Observed, now: Timestamp) -> Option<Rolling> {
 
 /// Taking the other actor's sidecar out of the pod template replaces the pods. A rollout of ours before that would be a
 /// second one (BIND-45).
-fn wait_for_other_part() -> Rolling {
-    let text = "the pod template of the target still holds the sidecar of another AsyncActor; its pods are replaced when that is taken out";
-    Rolling::Wait(
-        Reason::RolloutWaiting,
-        text.to_owned(),
-        Duration::from_secs(10),
-    )
+fn wait_for_other_part(owner: Option<&PartOwner>) -> Rolling {
+    let whose = match owner {
+        Some(PartOwner { name, paused: true }) => format!(
+            "AsyncActor {name}, which is paused and removes it once annotation asya.sh/paused is gone"
+        ),
+        Some(PartOwner { name, .. }) => format!("AsyncActor {name}"),
+        None => "an AsyncActor that no longer exists".to_owned(),
+    };
+    let text = format!(
+        "the pod template of the target still contains the sidecar of {whose}; its pods are replaced when that is removed"
+    );
+    Rolling::Wait(Reason::RolloutWaiting, text, Duration::from_secs(10))
 }
 
 /// BIND-50

@@ -1,5 +1,7 @@
 //! Strategy Template: the sidecar is part of the target's pod template.
 
+use std::time::Duration;
+
 use asya_shared::names::annotation;
 use asya_tests::Result;
 use asya_tests::eventually::{check, eventually};
@@ -18,6 +20,8 @@ use super::{SOON, edit, somebody};
 use crate::binding::{bound_actor, condition, status_is};
 
 const DEPLOYMENT: Kind = Kind::DEPLOYMENT;
+/// The template is changed back, which replaces all pods, and a dry run comes before.
+const ROLLED: Duration = Duration::from_mins(2);
 
 /// An actor that binds Deployment "model" through its template.
 async fn bind(scenario: &Scenario) -> Result<String> {
@@ -119,6 +123,43 @@ async fn sidecar_stays_in_the_template_until_the_actor_is_deleted() {
         scenario.actor_gone(&name, SOON).await?;
         assert_eq!(template(&hand).await?, before, "as before");
         pods_have(&hand, &["model"]).await
+    })
+    .await;
+}
+
+/// BIND-45, BIND-50
+#[tokio::test]
+async fn sidecar_that_a_deleted_actor_left_in_the_template_is_replaced_by_the_next_actors() {
+    Scenario::run("template-left", async |scenario| {
+        let hand = somebody(scenario);
+        hand.create(DEPLOYMENT, &manifest("model", Some(2))).await?;
+        let before = template(&hand).await?;
+        let first = bind(scenario).await?;
+        let injected =
+            |status: &Value| condition(status, "Injected") == ("True", "AllPodsInjected");
+        status_is(scenario, &first, "all pods have it", SOON, injected).await?;
+        scenario
+            .kubectl(&["annotate", "asya", &first, "asya.sh/skip-unbind=true"])
+            .await?;
+        scenario
+            .kubectl(&["delete", "asya", &first, "--wait=false"])
+            .await?;
+        scenario.actor_gone(&first, SOON).await?;
+        assert_ne!(template(&hand).await?, before, "it is left");
+
+        let next = scenario.name("next");
+        scenario.apply(&bound_actor(&next, "model")).await?;
+        status_is(scenario, &next, "all pods have its own", ROLLED, |status| {
+            injected(status) && status["pods"]["injected"] == 2
+        })
+        .await?;
+        assert_eq!(template(&hand).await?["spec"], before["spec"]);
+        let pods = hand.list(Kind::POD).await?;
+        for pod in pods {
+            let queues = pod["spec"].to_string();
+            assert!(queues.contains(&next) && !queues.contains(&first), "{pod}");
+        }
+        Ok(())
     })
     .await;
 }

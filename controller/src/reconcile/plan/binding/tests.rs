@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::binding::TemplatePart;
 use crate::fault::{Fault, Reason};
-use crate::reconcile::model::binding::{BindingSeen, Resolved};
+use crate::reconcile::model::binding::{BindingSeen, PartOwner, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::bound_pods::{Counted, OutdatedPod};
 use crate::reconcile::model::child::Child;
@@ -387,7 +387,7 @@ fn template_part_of_another_actor_is_not_ours() {
 /// BIND-45, ROLL-2
 #[test]
 fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
-    let roll = |actor: Option<&str>| {
+    let roll = |actor: Option<&str>, part_of| {
         let mut seen = bound(&json!({}), Ok(deployment()));
         seen.previous.bound_since = Some(Time(Timestamp::UNIX_EPOCH));
         let binding = seen.binding.as_mut().unwrap();
@@ -396,6 +396,7 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
             fields: "fields".to_owned(),
             actor: Some(actor.into()),
         });
+        binding.part_of = part_of;
         binding.rollout = Some(RolloutSeen {
             counted: Counted {
                 total: 1,
@@ -410,14 +411,25 @@ fn rollout_waits_until_another_actors_sidecar_has_left_the_pod_template() {
             other => panic!("{other:?}"),
         }
     };
-    let waits = |roll: &Rolling| matches!(roll, Rolling::Wait(Reason::RolloutWaiting, text, _) if text.contains("another AsyncActor"));
-    let by_another = roll(Some("of-another"));
-    assert!(waits(&by_another), "{by_another:?}");
+    let waits = |roll: &Rolling| matches!(roll, Rolling::Wait(Reason::RolloutWaiting, text, _) if text.contains("the sidecar of"));
+    let owner = |paused| PartOwner {
+        name: "other".into(),
+        paused,
+    };
+    for (part_of, text) in [
+        (Some(owner(false)), "the sidecar of AsyncActor other;"),
+        (Some(owner(true)), "AsyncActor other, which is paused"),
+        (None, "no longer exists"),
+    ] {
+        let by_another = roll(Some("of-another"), part_of);
+        assert!(waits(&by_another), "{by_another:?}");
+        assert!(format!("{by_another:?}").contains(text), "{by_another:?}");
+    }
     for actor in [
         None,
         Some(&*bound(&json!({}), Ok(deployment())).actor.metadata.uid),
     ] {
-        let ours = roll(actor);
+        let ours = roll(actor, None);
         assert!(!waits(&ours), "{ours:?}");
     }
 }
