@@ -109,7 +109,7 @@ async fn hanging_broker_does_not_slow_actors_on_another() {
     .await;
 }
 
-const SLOW: usize = 200;
+const SLOW: usize = 500;
 /// The best of this many runs with and without the slow broker counts, since other programs disturb each of them.
 const RUNS: usize = 3;
 

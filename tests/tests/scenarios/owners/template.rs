@@ -148,7 +148,9 @@ async fn sidecar_that_a_deleted_actor_left_in_the_template_is_replaced_by_the_ne
         assert_ne!(template(&hand).await?, before, "it is left");
 
         let next = scenario.name("next");
-        scenario.apply(&bound_actor(&next, "model")).await?;
+        let mut actor = bound_actor(&next, "model");
+        actor["spec"]["runtime"] = json!({"targetURL": "http://127.0.0.1:8000"});
+        scenario.apply(&actor).await?;
         status_is(scenario, &next, "all pods have its own", ROLLED, |status| {
             injected(status) && status["pods"]["injected"] == 2
         })
