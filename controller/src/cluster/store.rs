@@ -106,14 +106,18 @@ impl<R: Record> Store<R> {
         inner.put(Arc::clone(&seen.record))
     }
 
-    /// Stores the response to a write of ours, unless the watch is already past it or never shows the object: no event
-    /// would report what happens to it.
+    /// Stores the response to a write of ours, unless the watch is already past it or never shows the object (its
+    /// namespace may have been dropped meanwhile): no event would report what happens to it.
     pub fn wrote(&self, seen: &Projected<R>) {
         if !seen.record.is_watched() {
             return;
         }
         let mut inner = self.inner.lock();
         let metadata = seen.record.metadata();
+        let mut watched = inner.lists.keys();
+        if !inner.lists.is_empty() && !watched.any(|scope| is_in(scope, &metadata.key.namespace)) {
+            return;
+        }
         let shown = [&None, &Some(Arc::clone(&metadata.key.namespace))]
             .into_iter()
             .filter_map(|scope| inner.shown.get(scope))
@@ -145,7 +149,7 @@ impl<R: Record> Store<R> {
         let keys = inner
             .records
             .keys()
-            .filter(|key| scope.as_ref().is_none_or(|ns| *ns == key.namespace));
+            .filter(|key| is_in(scope, &key.namespace));
         let missing = keys.cloned().collect();
         inner.relists.insert(scope.clone(), missing);
     }
@@ -188,9 +192,8 @@ impl<R: Record> Store<R> {
     /// Whether objects of a namespace that are not shown do not exist.
     pub fn is_listed(&self, namespace: &str) -> bool {
         let inner = self.inner.lock();
-        let covers = |scope: &Scope| scope.as_ref().is_none_or(|it| **it == *namespace);
         let mut lists = inner.lists.iter();
-        lists.any(|(scope, list)| *list == List::Complete && covers(scope))
+        lists.any(|(scope, list)| *list == List::Complete && is_in(scope, namespace))
     }
 
     /// Whether the first list of any scope is pending.
@@ -228,6 +231,11 @@ impl<R: Record> Store<R> {
         inner.lists.retain(|scope, _| scopes.contains(scope));
         dropped
     }
+}
+
+/// Whether a watch of this scope shows the objects of a namespace.
+fn is_in(scope: &Scope, namespace: &str) -> bool {
+    scope.as_ref().is_none_or(|it| **it == *namespace)
 }
 
 impl<R: Record> Inner<R> {

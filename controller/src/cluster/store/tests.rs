@@ -147,6 +147,22 @@ fn records_are_shared_not_copied() {
     ));
 }
 
+/// FW-13
+#[test]
+fn write_response_does_not_restore_an_object_of_a_namespace_that_is_no_longer_watched() {
+    let store = Store::default();
+    let scope = |name: &str| Some(Arc::from(name));
+    for namespace in ["ns", "other"] {
+        store.awaited(&scope(namespace));
+    }
+    let response = pod("a-1", "a", "1", 7, true);
+    store.wrote(&response);
+    assert_eq!(names(&store, "a"), ["a-1"]);
+    store.forget_all_but(&[scope("other")].into());
+    store.wrote(&response);
+    assert_eq!(names(&store, "a"), [""; 0]);
+}
+
 /// FW-9, FW-13
 #[test]
 fn absence_is_known_once_the_namespace_was_listed() {
