@@ -71,7 +71,8 @@ pub async fn reconcile(
     if attempt.last {
         retries::give_up(&mut outcome);
     }
-    let retry = status::report(context, &observed, &outcome, now).await?;
+    // A rollout waits a second from when the status opens the webhook's gate, and dry runs take time (ROLL-2).
+    let retry = status::report(context, &observed, &outcome, Timestamp::now()).await?;
     match outcome.interrupted() {
         Some(error) => Err(error),
         None => Ok(Some(retry)),
