@@ -19,6 +19,9 @@ PROGRAMS := asya-controller asya-webhook
 IMAGE_FOLDER := $(dir $(BIN))image
 IMAGE ?= asya-operator:$(shell sed -n 's/^appVersion: "\(.*\)"/\1/p' charts/asya-operator/Chart.yaml)
 
+# Programs and chart of the commit that is upgraded.
+FORMER := $(dir $(BIN))former
+
 # Scenarios that run at a time: most of them wait for something most of the time.
 SCENARIOS := $(shell expr 3 '*' $$(nproc))
 # On real pods, which need the processors themselves.
@@ -27,7 +30,7 @@ REAL_SCENARIOS := $(shell expr 3 '*' $$(nproc))
 # A scenario by its name, or a part of it: make test-scenarios NAME=queue
 NAME ?=
 
-.PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-scripts requirements
+.PHONY: help demo up down build image bench test lint test-unit test-runtime test-chart test-brokers test-scenarios test-real test-upgrade test-scripts requirements
 .PHONY: programs cluster harness rust python go
 
 help: ## Show this list
@@ -81,6 +84,14 @@ test-scenarios: programs harness ## Scenarios on a real Kubernetes; NAME=... for
 test-real: programs harness ## Scenarios on real pods, where root and cgroups allow a kubelet; NAME=... for some of them, ALL=1 for the long ones, too
 	RUST_TEST_THREADS=$(REAL_SCENARIOS) $(BIN)/asya-cluster real -- $(BIN)/asya-cluster run --real --sqs --keda -- \
 		cargo test $(LOCKED) --offline --workspace --test real -- $(if $(ALL),--include-ignored) $(NAME)
+
+test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another commit and back: FROM=COMMIT
+	@test -n "$(FROM)" || { echo 'FROM is missing: make test-upgrade FROM=COMMIT' >&2; exit 1; }
+	rm -rf $(FORMER)/source && mkdir -p $(FORMER)/source $(FORMER)/bin
+	git archive $(FROM) | tar -x -C $(FORMER)/source
+	cd $(FORMER)/source && $(foreach it,$(PROGRAMS),CARGO_TARGET_DIR=$(FORMER)/target cargo build --locked -p $(it) && cp $(FORMER)/target/debug/$(it) $(FORMER)/bin/ &&) true
+	rm -rf $(FORMER)/chart && cp -r $(FORMER)/source/charts/asya-operator $(FORMER)/chart
+	ASYA_UPGRADE_FROM=$(FORMER) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- --ignored --nocapture upgrade::
 
 test-brokers: cluster ## Tests of the brokers' clients, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored broker::tests::

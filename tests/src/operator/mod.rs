@@ -76,6 +76,13 @@ impl Operator {
         })
     }
 
+    /// The same installation with the programs in another folder.
+    #[must_use]
+    pub fn with_programs(self, bin: &Path) -> Self {
+        let bin = bin.to_owned();
+        Self { bin, ..self }
+    }
+
     /// Waits until the rollout of the chart's Deployments is complete; needs a real node.
     ///
     /// # Errors

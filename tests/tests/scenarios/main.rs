@@ -63,6 +63,7 @@ mod states;
 mod steady;
 mod targets;
 mod unmanaged;
+mod upgrade;
 mod workloads;
 
 /// A minimal valid actor.

@@ -1,6 +1,6 @@
 //! Bindings that scale by queue depth, with KEDA and the HPA controller.
 
-mod all_kinds;
+pub(crate) mod all_kinds;
 mod ends;
 mod kinds;
 mod served;

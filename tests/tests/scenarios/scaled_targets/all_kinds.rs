@@ -27,7 +27,7 @@ use crate::own_cluster;
 use crate::scaling::{SOON, of_keda};
 
 /// A target, and the object that is scaled for it.
-struct Case {
+pub(crate) struct Case {
     target: (Kind, Value),
     scaled: (Kind, String),
     /// Additional fields of its actor's spec.
@@ -35,7 +35,7 @@ struct Case {
 }
 
 impl Case {
-    fn new(target: (Kind, Value), scaled: (Kind, &str)) -> Self {
+    pub(crate) fn new(target: (Kind, Value), scaled: (Kind, &str)) -> Self {
         Self {
             target,
             scaled: (scaled.0, scaled.1.to_owned()),
@@ -53,7 +53,7 @@ impl Case {
         (self.scaled.0, &self.scaled.1)
     }
 
-    fn actor(&self, scenario: &Scenario, scaling: &Value) -> (String, Value) {
+    pub(crate) fn actor(&self, scenario: &Scenario, scaling: &Value) -> (String, Value) {
         let (kind, name) = (self.target.0, scenario.name(self.name()));
         let mut actor = bound_actor(&name, self.name());
         actor["spec"]["workloadRef"]["apiVersion"] = json!(kind.api_version());
@@ -67,7 +67,7 @@ impl Case {
 }
 
 /// One target of each kind, with more than one pod where the kind has a replica count.
-fn all() -> Result<Vec<Case>> {
+pub(crate) fn all() -> Result<Vec<Case>> {
     let deployment = serde_json::to_value(model("web", 2)?)?;
     let mut set = serde_json::to_value(model("set", 2)?)?;
     set["spec"]["serviceName"] = json!("set");
@@ -109,7 +109,7 @@ fn all() -> Result<Vec<Case>> {
 }
 
 /// Creates the targets and starts their controllers, which stop when the result is dropped.
-async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Owner>> {
+pub(crate) async fn served(scenario: &Scenario, cases: &[Case]) -> Result<Vec<Owner>> {
     let own = cases.iter().map(|case| case.target.0);
     let own: Vec<_> = own.filter(|kind| kind.group != "apps").collect();
     crds::install(scenario.cluster(), &own).await?;

@@ -1,0 +1,205 @@
+//! Upgrades from another commit of this project and back, with actors and bindings at work.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use asya_tests::audit::Write;
+use asya_tests::cluster::{Cluster, Options, RunningCluster};
+use asya_tests::eventually::{NotYet, check, eventually};
+use asya_tests::helm::Helm;
+use asya_tests::operator::{Instance, Operator, bin_folder};
+use asya_tests::owners::{Hand, Kind};
+use asya_tests::scenario::Scenario;
+use asya_tests::webhook::Webhook;
+use asya_tests::{Error, Result};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::binding::{bound_actor, model};
+use crate::scaled_targets::all_kinds::{all, served};
+use crate::steady::{PASSES, Writes, besides_lists};
+use crate::{all_running, apply_all, minimal_actor, own_cluster};
+
+/// Names a folder with the programs of the other commit in `bin`, and its chart in `chart`.
+const FROM_VARIABLE: &str = "ASYA_UPGRADE_FROM";
+const ACTORS: usize = 50;
+/// A target in whose pod template the sidecar is.
+const TEMPLATED: &str = "templated";
+const ROLLED: Duration = Duration::from_mins(5);
+const SEEN: Duration = Duration::from_mins(1);
+
+/// Programs and chart of one commit.
+struct Release {
+    bin: PathBuf,
+    chart: PathBuf,
+}
+
+/// The programs of a release at work.
+struct Running {
+    operator: Operator,
+    controller: Instance,
+    webhook: Webhook,
+}
+
+impl Release {
+    fn former() -> Result<Self> {
+        let folder = std::env::var_os(FROM_VARIABLE).map(PathBuf::from);
+        let folder = folder
+            .ok_or_else(|| Error::Missing(format!("{FROM_VARIABLE}: run make test-upgrade")))?;
+        Ok(Self {
+            bin: folder.join("bin"),
+            chart: folder.join("chart"),
+        })
+    }
+
+    fn today() -> Result<Self> {
+        Ok(Self {
+            bin: bin_folder()?,
+            chart: Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/asya-operator"),
+        })
+    }
+
+    async fn start(&self, cluster: &Cluster) -> Result<Running> {
+        let helm = Helm::four(cluster);
+        helm.with_chart_at(&self.chart, &["upgrade", "--install"], json!({}))
+            .await?;
+        let operator = Operator::installed(cluster).await?;
+        let operator = operator.with_programs(&self.bin);
+        Ok(Running {
+            controller: operator.start("controller").await?,
+            webhook: Webhook::start(&operator).await?,
+            operator,
+        })
+    }
+}
+
+impl Running {
+    async fn stop(mut self) -> Result<()> {
+        self.controller.stop().await?;
+        self.webhook.kill().await
+    }
+}
+
+/// Creates standalone actors, and a binding of each kind and strategy, and waits until all are served.
+async fn populate(scenario: &Scenario) -> Result<usize> {
+    let names: Vec<_> = (0..ACTORS)
+        .map(|n| scenario.name(&format!("own-{n}")))
+        .collect();
+    let mut actors: Vec<_> = names.iter().map(|name| minimal_actor(name)).collect();
+    for actor in actors.iter_mut().step_by(2) {
+        actor["spec"]["scaling"] = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
+    }
+    apply_all(scenario, &actors).await?;
+    let mut bindings = Vec::new();
+    for case in all()? {
+        let scaling = json!({"enabled": true, "minReplicas": 1, "maxReplicas": 3});
+        bindings.push(case.actor(scenario, &scaling));
+    }
+    let deployments = scenario.api::<Deployment>();
+    deployments
+        .create(&PostParams::default(), &model(TEMPLATED, 2)?)
+        .await?;
+    let name = scenario.name(TEMPLATED);
+    let mut actor = bound_actor(&name, TEMPLATED);
+    actor["spec"]["binding"] = json!({"strategy": "Template"});
+    bindings.push((name, actor));
+    let (bound, actors): (Vec<_>, Vec<_>) = bindings.into_iter().unzip();
+    apply_all(scenario, &actors).await?;
+    all_running(scenario, &names).await?;
+    eventually("all bindings have the sidecar", ROLLED, async || {
+        let actors = scenario.actors().list(&ListParams::default()).await?;
+        let ready = |status: &Value| {
+            let conditions = status["conditions"].as_array().into_iter().flatten();
+            let injected = conditions
+                .clone()
+                .any(|it| it["type"] == "Injected" && it["status"] == "True");
+            injected && status["status"] == "Running" && status["rollout"].is_null()
+        };
+        let waiting: Vec<_> = actors
+            .iter()
+            .filter(|it| bound.contains(it.metadata.name.as_ref().unwrap_or(&String::new())))
+            .filter(|it| !ready(&it.data["status"]))
+            .map(|it| {
+                (
+                    it.metadata.name.clone(),
+                    it.data["status"]["status"].clone(),
+                )
+            })
+            .collect();
+        check(waiting.is_empty(), format_args!("{waiting:?}"))
+    })
+    .await?;
+    Ok(names.len() + bound.len())
+}
+
+async fn pods(scenario: &Scenario) -> Result<BTreeSet<String>> {
+    let pods = scenario.api::<Pod>().list(&ListParams::default()).await?;
+    Ok(pods.into_iter().filter_map(|it| it.metadata.uid).collect())
+}
+
+/// Whether a release may write this when it is upgraded: what status says, Events, and the CRD.
+fn is_expected(write: &Write) -> bool {
+    let status = (&*write.resource, &*write.subresource) == ("asyncactors", "status");
+    status || matches!(&*write.resource, "events" | "customresourcedefinitions")
+}
+
+/// ROLL-8, OPS-8, WRK-5, QUE-8
+#[tokio::test]
+#[ignore = "needs another commit's programs: make test-upgrade FROM=COMMIT"]
+async fn upgrade_and_downgrade_write_nothing_but_status_and_restart_no_pod() {
+    let _turn = own_cluster().await;
+    let options = Options {
+        keda: true,
+        ..Options::default()
+    };
+    let cluster = RunningCluster::start(options).await.unwrap();
+    Scenario::run_on(Ok((*cluster).clone()), "upgrade", async |scenario| {
+        let (former, today) = (Release::former()?, Release::today()?);
+        let mut running = former.start(&cluster).await?;
+        let _owners = served(scenario, &all()?).await?;
+        let count = populate(scenario).await?;
+        let user = running.operator.user();
+        let writes = Writes {
+            audit: cluster.audit(),
+            user: &user,
+        };
+        writes.end().await?;
+        let rabbitmq = cluster.rabbitmq()?;
+        let (broker, before) = (rabbitmq.access_log(), pods(scenario).await?);
+        let hand = Hand::new(scenario.client(), scenario.namespace(), "user");
+        let template = async || -> Result<Value> {
+            let live = hand.get(Kind::DEPLOYMENT, TEMPLATED).await?;
+            Ok(live.unwrap_or_default()["spec"]["template"].clone())
+        };
+        let templated = template().await?;
+        for (what, release) in [("upgrade", &today), ("downgrade", &former)] {
+            let (mark, calls) = (writes.audit.mark().await?, broker.mark()?);
+            running.stop().await?;
+            running = release.start(&cluster).await?;
+            let all = f64::from(u32::try_from(count).map_err(Error::other)?);
+            eventually("every actor is reconciled", SEEN, async || {
+                let passes = running.controller.metric(PASSES).await;
+                let passes = passes.map_err(NotYet::new)?;
+                check(passes >= all, format_args!("{passes} of {all}"))
+            })
+            .await?;
+            writes.end().await?;
+            let written = writes.since(mark).await?;
+            let (expected, others): (Vec<_>, Vec<_>) = written.into_iter().partition(is_expected);
+            eprintln!(
+                "{what} of {count} actors: {} writes of status, Events and the CRD",
+                expected.len()
+            );
+            assert!(others.is_empty(), "{what}: {others:#?}");
+            let calls = broker.calls_since(calls, rabbitmq.user())?;
+            assert_eq!(besides_lists(&rabbitmq, calls), [], "{what}");
+            assert_eq!(pods(scenario).await?, before, "{what}: pods were replaced");
+            assert_eq!(template().await?, templated, "{what}");
+        }
+        running.stop().await
+    })
+    .await;
+}
