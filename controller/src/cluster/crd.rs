@@ -150,9 +150,15 @@ fn is_empty(value: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{CrdStep, contains, manifest, step, version_of};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use asya_shared::names::annotation;
+    use kube::Client;
+    use kube::client::Body;
     use serde_json::{Value, json};
+
+    use super::{CrdStep, apply, contains, manifest, step, version_of};
 
     #[test]
     fn embedded_manifest_is_the_crd_of_async_actors() {
@@ -185,6 +191,28 @@ mod tests {
             crd["metadata"]["annotations"][annotation::CRD_VERSION] = json!(version);
         }
         crd
+    }
+
+    /// SAFE-38
+    #[tokio::test]
+    async fn crd_of_a_newer_release_is_read_and_not_written() {
+        for (version, writes) in [("99.0.0", 0), ("0.0.1", 1)] {
+            let mut live = manifest().unwrap();
+            live["metadata"]["annotations"][annotation::CRD_VERSION] = json!(version);
+            live["metadata"]["labels"]["differs"] = json!("yes");
+            live["spec"]["names"]["shortNames"] = json!([]);
+            let written = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&written);
+            let service = tower::service_fn(move |request: http::Request<Body>| {
+                if request.method() != http::Method::GET {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+                let body = Body::from(live.to_string().into_bytes());
+                std::future::ready(Ok::<_, tower::BoxError>(http::Response::new(body)))
+            });
+            apply(Client::new(service, "default")).await.unwrap();
+            assert_eq!(written.load(Ordering::SeqCst), writes, "{version}");
+        }
     }
 
     /// SAFE-38

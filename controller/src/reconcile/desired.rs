@@ -180,3 +180,6 @@ fn is_new(previous: &AsyncActorStatus) -> bool {
     let of_former = previous.mode.is_none() && *previous != AsyncActorStatus::default();
     previous.queue.is_none() && previous.inventory.is_empty() && !of_former
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,33 @@ async fn foreground_deletion_removes_pods_before_the_queue() {
     .await;
 }
 
+/// QUE-34: whoever may write an actor's status can name any queue in it.
+#[tokio::test]
+async fn queue_that_only_the_status_claims_survives_the_actor() {
+    Scenario::run("forged", async |scenario| {
+        let (name, victim) = (running(scenario, "forger").await?, scenario.name("victim"));
+        let rabbitmq = scenario.cluster().rabbitmq()?;
+        rabbitmq.declare(&victim, json!({})).await?;
+        assert!(rabbitmq.publish("", &victim, "precious").await?);
+        let forged = json!({"status": {"queue": {"name": victim, "transport": "rabbitmq"}}});
+        let params = PatchParams::default();
+        scenario
+            .actors()
+            .patch_status(&name, &params, &Patch::Merge(&forged))
+            .await?;
+        scenario
+            .actors()
+            .delete(&name, &DeleteParams::default())
+            .await?;
+        scenario.actor_gone(&name, SOON).await?;
+        assert_eq!(rabbitmq.messages(&victim, 2, true).await?, ["precious"]);
+        scenario.event("QueueLeft", SOON).await?;
+        rabbitmq.delete_queue(&victim).await?;
+        Ok(())
+    })
+    .await;
+}
+
 /// FIN-2, STA-4 row 1: whether or not there is anything to delete, and whoever else holds a finalizer.
 #[tokio::test]
 async fn deletion_reports_progress_even_if_one_reconcile_completes_it() {
