@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -13,8 +14,7 @@ use crate::secret::TlsSecret;
 
 /// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
 const WATCH_SECONDS: u32 = 50;
-const BACKOFF_FIRST: Duration = Duration::from_millis(200);
-const BACKOFF_MAX: Duration = Duration::from_secs(15);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(15));
 
 /// What the watch observes.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl SecretWatch {
 
     fn failed(&mut self, error: &watcher::Error) -> Seen {
         self.failures += 1;
-        self.resume = Some(Instant::now() + backoff(self.failures));
+        self.resume = Some(Instant::now() + jittered(self.failures));
         // A single interruption is routine.
         if self.failures == 1 {
             debug!(secret = self.name, %error, "watch was cut");
@@ -97,9 +97,9 @@ impl SecretWatch {
     }
 }
 
-fn backoff(failures: u32) -> Duration {
-    let full = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    full.min(BACKOFF_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
+fn jittered(failures: u32) -> Duration {
+    let full = BACKOFF.after(failures.saturating_sub(1));
+    full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
 #[cfg(test)]

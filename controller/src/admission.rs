@@ -21,6 +21,7 @@ use std::time::Duration;
 use asya_process::tasks::Tasks;
 use asya_shared::admission::facts::Facts;
 use asya_shared::admission::{self, Anchor, Endpoint, Settings};
+use asya_shared::backoff::Backoff;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -47,8 +48,7 @@ const DEBOUNCE: Duration = Duration::from_millis(250);
 /// Minimum pause between two writes, even while another controller keeps reverting ours (CFG-9).
 const PAUSE: Duration = Duration::from_secs(1);
 /// Base of the exponential backoff after a failed reconcile.
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 /// How soon to retry while the actor cache is not synced: a list that completes triggers a reconcile, one that fails
 /// does not.
 const UNFILLED: Duration = Duration::from_secs(10);
@@ -199,9 +199,7 @@ impl WebhookConfigManager {
                     warn!(reason, "webhook configurations");
                     self.told = Some(reason);
                 }
-                RETRY
-                    .saturating_mul(1 << self.failures.min(8))
-                    .min(LONGEST_RETRY)
+                RETRY.after(self.failures)
             }
         }
     }

@@ -20,6 +20,7 @@ use asya_certs::mint::Settings;
 use asya_certs::secret::TlsSecret;
 use asya_certs::store::{Store, Stored, WriteError, authority_secret};
 use asya_certs::watch::{SecretWatch, Seen};
+use asya_shared::backoff::Backoff;
 use jiff::Timestamp;
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
@@ -30,8 +31,7 @@ use self::trust::{Anchored, Trust};
 /// A rotation takes five writes; more than this at a time is a bug.
 const MOST_WRITES: usize = 8;
 /// Half of the delay after a first failure.
-const RETRY: Duration = Duration::from_millis(500);
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_mins(1));
 /// How long to wait, before creating a CA from nothing, to learn which one the configurations trust.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -134,9 +134,7 @@ impl CertificateManager {
                 // What we hold may be what the failed write was to replace.
                 self.is_read = false;
                 self.tell(&reason);
-                RETRY
-                    .saturating_mul(1 << self.failures.min(8))
-                    .min(LONGEST_RETRY)
+                RETRY.after(self.failures)
             }
         }
     }

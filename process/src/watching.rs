@@ -1,6 +1,59 @@
-//! Classifies the events and errors of kube's watcher.
+//! The watch loop of a process, and what the events and errors of kube's watcher mean.
 
-use kube::runtime::watcher::{Error, Event};
+use std::fmt::Debug;
+use std::pin::pin;
+use std::time::Duration;
+
+use asya_shared::backoff::Backoff;
+use futures::StreamExt;
+use kube::Api;
+use kube::runtime::watcher::{self, Config, Error, Event};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
+
+/// A failing watch reports an error within this time.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// Passes every event to `apply` and every error to `failed`, with the number of failures in a row; retries with
+/// backoff, forever.
+pub async fn follow<K>(
+    api: Api<K>,
+    config: Config,
+    backoff: Backoff,
+    mut apply: impl FnMut(Event<K>),
+    mut failed: impl FnMut(&Error, u32),
+) where
+    K: kube::Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let (mut failures, mut last) = (0, Instant::now());
+    loop {
+        let mut events = pin!(watcher::watcher(api.clone(), config.clone()));
+        while let Some(event) = events.next().await {
+            let error = match event {
+                Ok(event) => {
+                    if works(&event) {
+                        failures = 0;
+                    }
+                    apply(event);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            // kube's watcher does not report a reconnect: if the last error is long past, the watch has worked since.
+            failures = if last.elapsed() > QUIET {
+                1
+            } else {
+                failures + 1
+            };
+            failed(&error, failures);
+            sleep(backoff.after(failures.saturating_sub(1))).await;
+            last = Instant::now();
+            if is_undecodable(&error) {
+                break; // the event is lost: list again
+            }
+        }
+    }
+}
 
 /// Whether an event shows that the watch works. kube emits `Init` before it requests the list, and after an `InitApply`
 /// the next page may still fail.

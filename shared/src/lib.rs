@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod api;
 pub mod applied;
+pub mod backoff;
 pub mod claims;
 pub mod config;
 pub mod hash;

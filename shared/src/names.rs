@@ -143,6 +143,12 @@ pub const RUNTIME_ADAPTERS_KEY: &str = "asya_adapters.py";
 /// Prefix of the names of the transports' `ConfigMap`s (KEDA-6).
 pub const TRANSPORT_CONFIG_MAP: &str = "asya-transport";
 
+/// Whether nothing can be bound in a namespace: Kubernetes' own namespaces and the operator's (BIND-2).
+#[must_use]
+pub fn is_excluded_namespace(namespace: &str, operator_namespace: &str) -> bool {
+    namespace == operator_namespace || namespace.starts_with("kube-")
+}
+
 /// Whether this `ConfigMap` is shared by the actors of its namespace. Checks the name, because other objects use the
 /// same label.
 #[must_use]

@@ -1,21 +1,20 @@
 //! Facts that the controller publishes in one `ConfigMap`, beside the actors (ADM-7).
 
-use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use asya_process::watching;
 use asya_shared::admission::facts::Facts;
-use futures::StreamExt;
+use asya_shared::backoff::Backoff;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Client};
 use parking_lot::RwLock;
 use tracing::warn;
 
 /// Shorter than the client's read timeout, which therefore catches only connections that died unnoticed.
 const WATCH_SECONDS: u32 = 50;
-const BACKOFF: Duration = Duration::from_secs(2);
+const BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(2));
 
 /// The facts read last. Clones share state.
 #[derive(Clone, Debug, Default)]
@@ -47,18 +46,13 @@ impl Known {
 pub async fn follow(client: Client, namespace: &str, name: &str, heard: impl Fn(Facts)) {
     let api = Api::<ConfigMap>::namespaced(client, namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher::watcher(api, config.timeout(WATCH_SECONDS)));
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::InitApply(map) | Event::Apply(map)) => {
-                let data: BTreeMap<_, _> = map.data.unwrap_or_default();
-                heard(Facts::read(&data));
-            }
-            Ok(Event::Init | Event::InitDone | Event::Delete(_)) => {}
-            Err(error) => {
-                warn!(%error, name, "the watch of the ConfigMap fails");
-                tokio::time::sleep(BACKOFF).await;
-            }
+    let apply = |event| {
+        if let Event::InitApply(map) | Event::Apply(map) = event {
+            let ConfigMap { data, .. } = map;
+            heard(Facts::read(&data.unwrap_or_default()));
         }
-    }
+    };
+    let failed =
+        |error: &Error, failures| warn!(%error, failures, name, "the watch of the ConfigMap fails");
+    watching::follow(api, config.timeout(WATCH_SECONDS), BACKOFF, apply, failed).await;
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use tokio::time::Instant;
 
 /// Manual edits are occasional, so this many are reverted without a delay.
 const QUICK: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const PAUSE: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_mins(5));
 /// After this long without a restore, the conflict counts as over.
 const PEACE: Duration = Duration::from_mins(15);
 
@@ -48,9 +48,7 @@ impl Pace {
 fn pause(times: u32) -> Duration {
     match times.checked_sub(QUICK) {
         None => Duration::ZERO,
-        Some(more) => FIRST_PAUSE
-            .saturating_mul(1 << more.min(16))
-            .min(LONGEST_PAUSE),
+        Some(more) => PAUSE.after(more),
     }
 }
 
@@ -92,6 +90,6 @@ mod tests {
             assert_eq!(pace.not_before("injector", now), None);
             pace.restored("injector", now);
         }
-        assert_eq!(pace.not_before("injector", now), Some(now + FIRST_PAUSE));
+        assert_eq!(pace.not_before("injector", now), Some(now + PAUSE.after(0)));
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
@@ -18,8 +19,7 @@ use crate::binding::specimen::{self, PROBE_NAME, Shown, Specimen, least_spec};
 use crate::record::Key;
 
 /// Delay before the first retry; doubled for each further one.
-const FIRST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// Failures in a row before users are notified.
 const PATIENCE: u32 = 4;
 
@@ -179,8 +179,7 @@ impl Proofs {
             tried.under = Some(done.trusted);
             return None;
         };
-        let wait = FIRST.saturating_mul(1 << tried.failures.min(8));
-        tried.again = Instant::now() + wait.min(LONGEST);
+        tried.again = Instant::now() + RETRY.after(tried.failures);
         tried.failures += 1;
         (tried.failures == PATIENCE).then(|| {
             let follows = if tried.proved {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use tracing::{Instrument, info_span, warn};
 
 use crate::context::Context;
@@ -101,9 +102,7 @@ impl RequeuePolicy {
         let after = match failure {
             Failure::Backoff => None,
             Failure::SlowBackoff => {
-                let full = SLOWLY
-                    .saturating_mul(1 << attempt.failures.min(8))
-                    .min(self.longest);
+                let full = Backoff::new(SLOWLY, self.longest).after(attempt.failures);
                 Some(full.mul_f64(0.8 + 0.2 * fastrand::f64()))
             }
         };

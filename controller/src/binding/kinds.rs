@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_shared::admission::facts::UnreadableKind;
+use asya_shared::backoff::Backoff;
 use asya_shared::resolve::{GroupKind, known_kinds};
 use kube::Client;
 use kube::api::ApiResource;
@@ -27,11 +28,9 @@ use crate::record::{CrdNameRecord, Enqueue, Projected, Record};
 const ARRIVES: Duration = Duration::from_millis(500);
 const ARRIVES_WITHIN: Duration = Duration::from_secs(15);
 /// Initial and maximum backoff after an API server error.
-const RETRY: Duration = Duration::from_secs(1);
-const LONGEST_RETRY: Duration = Duration::from_secs(30);
+const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// Initial and maximum backoff after a 403, since no watch reports that access was granted.
-const REFUSED: Duration = Duration::from_secs(30);
-const LONGEST_REFUSED: Duration = Duration::from_mins(5);
+const REFUSED: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
 
 /// Kind and API group, as the user wrote them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -245,13 +244,11 @@ impl Kinds {
             Ok(KindAvailability::Forbidden(_) | KindAvailability::NotInstalled) if unsettled => {
                 Some(ARRIVES)
             }
-            Ok(KindAvailability::Forbidden(_)) => {
-                Some(doubled(REFUSED, looked.failures, LONGEST_REFUSED))
-            }
+            Ok(KindAvailability::Forbidden(_)) => Some(REFUSED.after(looked.failures)),
             Ok(_) => None,
             Err(error) => {
                 warn!(%error, %kind, "discovery fails");
-                Some(doubled(RETRY, looked.failures, LONGEST_RETRY))
+                Some(RETRY.after(looked.failures))
             }
         };
         looked.failures = match &found {
@@ -301,10 +298,6 @@ impl Default for Looked {
             arrives_by: None,
         }
     }
-}
-
-fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
-    first.saturating_mul(1 << times.min(8)).min(longest)
 }
 
 impl WatchSink<CrdNameRecord> for Kinds {

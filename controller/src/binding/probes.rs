@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use asya_shared::backoff::Backoff;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -16,8 +17,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 const UNASKED: Duration = Duration::from_secs(2);
 const LONGEST_UNASKED: Duration = Duration::from_mins(1);
 /// Initial backoff after a rejection, doubled with each further one.
-const REFUSED: Duration = Duration::from_secs(30);
-const LONGEST: Duration = Duration::from_mins(5);
+const REFUSED: Backoff = Backoff::new(Duration::from_secs(30), Duration::from_mins(5));
 /// Minimum interval between probes: a controller whose pods are rejected emits many Events a second.
 const LEAST: Duration = Duration::from_secs(2);
 
@@ -120,9 +120,9 @@ impl Probes {
                 .saturating_mul(others.saturating_add(1))
                 .min(LONGEST_UNASKED),
             Failure::LeftAlone(_) | Failure::Refused(_) => {
-                let times = entry.failures.min(8);
-                entry.failures += 1;
-                REFUSED.saturating_mul(1 << times).min(LONGEST)
+                let wait = REFUSED.after(entry.failures);
+                entry.failures = entry.failures.saturating_add(1);
+                wait
             }
         };
         let now = Instant::now();

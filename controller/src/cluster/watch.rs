@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use asya_process::watching::{is_undecodable, was_cut, works};
+use asya_shared::backoff::Backoff;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::runtime::watcher::{self, Error, Event};
@@ -35,8 +36,7 @@ const PAGE: u32 = 100;
 /// A watch that fails reports it within this time; one that stays quiet for longer works.
 const QUIET: Duration = READ_TIMEOUT.saturating_add(Duration::from_secs(5));
 
-const BACKOFF_FIRST: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
 /// Receives what a watch shows.
 pub trait WatchSink<R>: Send + Sync {
@@ -176,7 +176,7 @@ where
                         if !listed && !opened {
                             self.gate.not_ready(&error.to_string());
                         }
-                        tokio::time::sleep(backoff(failures)).await;
+                        tokio::time::sleep(jittered(failures)).await;
                         if is_undecodable(&error) {
                             break; // the event is lost: list again
                         }
@@ -265,10 +265,8 @@ where
     }
 }
 
-fn backoff(failures: u32) -> Duration {
-    let full = BACKOFF_FIRST
-        .saturating_mul(1 << failures.saturating_sub(1).min(16))
-        .min(BACKOFF_MAX);
+fn jittered(failures: u32) -> Duration {
+    let full = BACKOFF.after(failures.saturating_sub(1));
     full.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 

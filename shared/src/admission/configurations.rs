@@ -13,7 +13,7 @@ use super::{
     Binding, MOST_REQUIRED, Policy, REQUIRED_PER_OBJECT, Settings, VALIDATE_PATH, VALIDATION,
     deletion, expression,
 };
-use crate::names::{GROUP, MANAGED_BY, label};
+use crate::names::{GROUP, MANAGED_BY, is_excluded_namespace, label};
 use crate::resolve::Family;
 
 /// The mutating configurations, and the required bindings beyond the limit.
@@ -29,8 +29,7 @@ pub struct Rules {
 /// one fail open.
 #[must_use]
 pub fn mutating(settings: &Settings, bindings: &[Binding]) -> Rules {
-    let is_excluded =
-        |it: &&Binding| it.namespace == settings.namespace || it.namespace.starts_with("kube-");
+    let is_excluded = |it: &&Binding| is_excluded_namespace(&it.namespace, &settings.namespace);
     let mut families: BTreeMap<Family, Vec<&Binding>> = BTreeMap::new();
     let (mut required, mut surplus) = (Vec::new(), Vec::new());
     for binding in bindings.iter().filter(|it| !is_excluded(it)) {

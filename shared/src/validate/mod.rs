@@ -12,8 +12,8 @@ mod decode;
 mod env;
 mod mode;
 mod name;
+mod namespace;
 mod numbers;
-mod place;
 mod pod;
 mod runtime;
 mod sidecar;
@@ -31,7 +31,7 @@ use crate::config::TransportsConfig;
 
 pub use annotations::{STEERING, annotations};
 pub use decode::decode;
-pub use place::{crosses_namespaces, in_excluded_namespace};
+pub use namespace::{crosses_namespaces, in_excluded_namespace};
 pub use target::target_taken;
 pub use transport::queue_taken;
 pub use violation::{Violation, joined};

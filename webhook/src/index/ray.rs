@@ -1,12 +1,11 @@
 //! Watches the metadata of `RayCluster`s while a `RayService` is bound (SAFE-31).
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_process::watching::{is_undecodable, works};
+use asya_process::watching::follow as follow_kind;
+use asya_shared::backoff::Backoff;
 use asya_shared::key::Key;
-use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Error, Event};
 use kube::{Api, Client};
@@ -19,8 +18,7 @@ use super::clusters::owner_of;
 const WATCH_SECONDS: u32 = 50;
 /// Only one page of a list is in memory at a time.
 const PAGE: u32 = 100;
-const BACKOFF_FIRST: Duration = Duration::from_millis(250);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(30));
 
 /// Keeps the index up to date, forever.
 pub async fn follow(client: Client, index: Arc<Index>) {
@@ -37,30 +35,9 @@ async fn watch(client: &Client, index: &Index) {
     let kind = GroupVersionKind::gvk("ray.io", "v1", "RayCluster");
     let resource = ApiResource::from_gvk_with_plural(&kind, "rayclusters");
     let api = Api::<PartialObjectMeta<DynamicObject>>::all_with(client.clone(), &resource);
-    let mut failures = 0;
-    loop {
-        let config = watcher::Config::default();
-        let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
-        let mut events = pin!(watcher::watcher(api.clone(), config));
-        while let Some(event) = events.next().await {
-            let error = match event {
-                Ok(event) => {
-                    if works(&event) {
-                        failures = 0;
-                    }
-                    take(index, event);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            failures += 1;
-            told(&error, failures);
-            tokio::time::sleep(backoff(failures)).await;
-            if is_undecodable(&error) {
-                break; // the event is lost: list again
-            }
-        }
-    }
+    let config = watcher::Config::default();
+    let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+    follow_kind(api, config, BACKOFF, |event| take(index, event), told).await;
 }
 
 fn take(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
@@ -94,11 +71,6 @@ fn told(error: &Error, failures: u32) {
     } else {
         debug!(%error, failures, "the watch of RayClusters fails");
     }
-}
-
-fn backoff(failures: u32) -> Duration {
-    let doubled = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(BACKOFF_MAX)
 }
 
 #[cfg(test)]

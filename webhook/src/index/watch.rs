@@ -1,12 +1,11 @@
 //! The watch that fills the index, and when the API server last responded (VAC-5).
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use asya_process::watching::{is_undecodable, was_cut, works};
-use futures::StreamExt;
+use asya_process::watching::{self, was_cut};
+use asya_shared::backoff::Backoff;
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use kube::runtime::watcher::{self, Error, Event};
@@ -23,10 +22,7 @@ use super::{Index, Seen};
 const WATCH_SECONDS: u32 = 20;
 /// Only one page of a list is in memory at a time.
 const PAGE: u32 = 100;
-/// A failing watch reports an error within this time.
-const QUIET: Duration = Duration::from_secs(30);
-const BACKOFF_FIRST: Duration = Duration::from_millis(250);
-const BACKOFF_MAX: Duration = Duration::from_secs(10);
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(10));
 
 /// When the API server last responded. A layer of the client that watches; clones share state.
 #[derive(Clone, Debug, Default)]
@@ -119,38 +115,14 @@ where
 /// Keeps the index up to date, forever.
 pub async fn follow(client: Client, index: Arc<Index>, contact: Contact) {
     let api: Api<Seen> = Api::all(client);
-    let (mut failures, mut failed) = (0, Instant::now());
-    loop {
-        let config = watcher::Config::default()
-            .timeout(WATCH_SECONDS)
-            .page_size(PAGE);
-        let mut events = pin!(watcher::watcher(api.clone(), config));
-        while let Some(event) = events.next().await {
-            let error = match event {
-                Ok(event) => {
-                    if works(&event) {
-                        failures = 0;
-                    }
-                    take(&index, event);
-                    continue;
-                }
-                Err(error) => error,
-            };
-            // kube's watcher does not report a reconnect: when the last error is long past, the watch has worked since.
-            failures = if failed.elapsed() > QUIET {
-                1
-            } else {
-                failures + 1
-            };
-            told(&error, failures);
-            contact.failed(error.to_string());
-            tokio::time::sleep(backoff(failures)).await;
-            failed = Instant::now();
-            if is_undecodable(&error) {
-                break; // the event is lost: list again
-            }
-        }
-    }
+    let config = watcher::Config::default()
+        .timeout(WATCH_SECONDS)
+        .page_size(PAGE);
+    let failed = |error: &Error, failures| {
+        told(error, failures);
+        contact.failed(error.to_string());
+    };
+    watching::follow(api, config, BACKOFF, |event| take(&index, event), failed).await;
 }
 
 fn take(index: &Index, event: Event<Seen>) {
@@ -172,11 +144,6 @@ fn told(error: &Error, failures: u32) {
     } else {
         warn!(%error, failures, "the watch of AsyncActors fails");
     }
-}
-
-fn backoff(failures: u32) -> Duration {
-    let doubled = BACKOFF_FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(BACKOFF_MAX)
 }
 
 #[cfg(test)]

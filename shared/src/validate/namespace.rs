@@ -2,6 +2,7 @@
 //! violations as reasons of condition `TargetResolved`, so they are separate from the other rules.
 
 use super::{Subject, Violation};
+use crate::names::is_excluded_namespace;
 
 /// The target is in another namespace: reason `CrossNamespace` (BIND-2).
 #[must_use]
@@ -19,7 +20,7 @@ pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
 pub fn in_excluded_namespace(subject: &Subject<'_>, operator_namespace: &str) -> Option<Violation> {
     subject.spec.workload_ref.as_ref()?;
     let namespace = subject.namespace;
-    (namespace == operator_namespace || namespace.starts_with("kube-")).then(|| Violation {
+    is_excluded_namespace(namespace, operator_namespace).then(|| Violation {
         path: "metadata.namespace".to_owned(),
         problem: format!("nothing can be bound in {namespace}"),
         fix: Some("run the target in a namespace of its own".to_owned()),
