@@ -108,6 +108,8 @@ REFUTED = {
     "not yet beside the real owners": "KServe, KAITO and KubeRay were tried with their own controllers",
     "every cluster that it makes": "a RayService's pods are those of RayClusters that it owns by UID (SAFE-30)",
     "until its own revision changes": "the annotation asya.sh/roll survives a revision of KAITO",
+    "Transformers, explainers and canaries are none of them": "the annotation that rolls an InferenceService restarts its transformer and canary, too",
+    "former leader begins no write": "a paused virtual machine may stop its monotonic clock (ADR 004)",
 }
 
 
