@@ -16,7 +16,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::impersonation::Applier;
 use super::objects::{Objects, WriteError};
 use super::store::{Scope, covers};
-use crate::fault::{Error, Fault, Reason, Requeue, may_be_taken, refused};
+use crate::fault::{Error, Fault, Reason, Requeue, StepError};
 use crate::record::{ConfigMapRecord, Fingerprint, Key};
 
 /// Maintains the shared `ConfigMap`s.
@@ -50,12 +50,8 @@ impl ConfigMaps {
     /// wrote.
     ///
     /// # Errors
-    /// When the API server fails. A refusal is the inner error.
-    pub async fn ensure(
-        &self,
-        key: &Key,
-        wanted: &HashedManifest,
-    ) -> Result<Result<bool, Fault>, Error> {
+    /// When the API server refuses or fails.
+    pub async fn ensure(&self, key: &Key, wanted: &HashedManifest) -> Result<bool, StepError> {
         let entry = self.entry(key);
         let mut known = entry.lock().await;
         let (record, mut found) = (self.objects.store.get(key), None);
@@ -64,18 +60,18 @@ impl ConfigMaps {
             Some(record) if record.metadata.deleting => {
                 let text =
                     format!("ConfigMap {key} is being deleted; it is made anew once it is gone");
-                return Ok(Err(Fault::until_change(Reason::ReconcileError, text)));
+                return Err(Fault::until_change(Reason::ReconcileError, text).into());
             }
-            Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(Ok(false)),
+            Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(false),
             // The apply itself shows whether the name is taken.
             None if !known.taken => {}
             record => {
                 found = match self.live(key).await? {
-                    Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
+                    Some(live) if !is_ours(&live) => return Err(not_owned(key, &live).into()),
                     Some(live) if record.is_some() && says(&live, &wanted.object) => {
                         known.remember(record.as_deref());
                         if known.wanted.is_some() {
-                            return Ok(Ok(false));
+                            return Ok(false);
                         }
                         live.metadata.uid
                     }
@@ -83,19 +79,14 @@ impl ConfigMaps {
                 }
             }
         }
-        if let Err(fault) = self.objects.may_apply(key).await? {
-            return Ok(Err(fault));
+        self.objects.may_apply(key).await?;
+        let written = self.write(key, wanted, found).await;
+        match &written {
+            Ok(record) => known.remember(Some(record)),
+            Err(StepError::Refused(fault)) => known.taken = fault.reason == Reason::NotOwned,
+            Err(StepError::Aborted(_)) => {}
         }
-        match self.write(key, wanted, found).await? {
-            Ok(record) => {
-                known.remember(Some(&record));
-                Ok(Ok(true))
-            }
-            Err(fault) => {
-                known.taken = fault.reason == Reason::NotOwned;
-                Ok(Err(fault))
-            }
-        }
+        written.map(|_| true)
     }
 
     /// Whether the `ConfigMap` still is as last found wanted, with this hash.
@@ -112,7 +103,7 @@ impl ConfigMaps {
         key: &Key,
         wanted: &HashedManifest,
         found: Option<String>,
-    ) -> Result<Result<Arc<ConfigMapRecord>, Fault>, Error> {
+    ) -> Result<Arc<ConfigMapRecord>, StepError> {
         let (what, manager) = (
             format!("ConfigMap {key}"),
             ConfigMapRecord::manager_of(&key.name),
@@ -121,23 +112,22 @@ impl ConfigMaps {
             uid
         } else {
             let refusal = match self.objects.create(key, manager, &wanted.object).await {
-                Ok(record) => return Ok(Ok(record)),
-                Err(error) => refused(&what, error),
+                Ok(record) => return Ok(record),
+                Err(error) => StepError::of_write(&what, error),
             };
-            if !may_be_taken(&refusal) {
-                return refusal.map(Err);
+            if !refusal.may_be_taken() {
+                return Err(refusal);
             }
             match self.live(key).await? {
-                None => return refusal.map(Err),
-                Some(live) if !is_ours(&live) => return Ok(Err(not_owned(key, &live))),
+                None => return Err(refusal),
+                Some(live) if !is_ours(&live) => return Err(not_owned(key, &live).into()),
                 Some(live) => live.metadata.uid.unwrap_or_default(),
             }
         };
         let updated = self.objects.update(key, &uid, manager, &wanted.object);
-        match updated.await {
-            Ok(record) => Ok(Ok(record)),
-            Err(error) => refused(&what, error).map(Err),
-        }
+        updated
+            .await
+            .map_err(|error| StepError::of_write(&what, error))
     }
 
     /// Removes a `ConfigMap` that no actor needs any more, unless it outlives its actors.

@@ -10,7 +10,7 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::{Api, Client};
 
-use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::fault::{Error, Fault, Reason, Requeue, StepError};
 
 const IMPERSONATE_USER: &str = "impersonate-user";
 
@@ -52,20 +52,22 @@ impl Applier {
     /// Checks that the account exists, because the API server also impersonates one that does not.
     ///
     /// # Errors
-    /// When the API server fails. A missing account is the inner error.
-    pub async fn check(&self, namespace: &str) -> Result<Result<(), Fault>, Error> {
+    /// When the account is missing, or the API server fails.
+    pub async fn check(&self, namespace: &str) -> Result<(), StepError> {
         if !self.impersonates(namespace) {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let found = self.account(namespace).await.map_err(Error::Api)?;
-        Ok(found.then_some(()).ok_or_else(|| Fault {
+        found.then_some(()).ok_or_else(|| {
+            StepError::Refused(Fault {
             reason: Reason::NotAuthorized,
             message: format!(
                 "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the objects of this actor are applied \
                  (controller.impersonate); create it and bind it to a Role that may apply them"
             ),
             retry: Requeue::SlowBackoff,
-        }))
+        })
+        })
     }
 
     /// Returns the client that writes to targets in a namespace, once the account is known to exist: the API server
@@ -149,17 +151,14 @@ mod tests {
     async fn missing_account_is_detected_and_named() {
         let asked = Arc::default();
         let own = server(&asked);
-        Applier::new(own.clone(), None)
-            .check("team")
-            .await
-            .unwrap()
-            .unwrap();
+        Applier::new(own.clone(), None).check("team").await.unwrap();
         assert!(asked.lock().unwrap().is_empty(), "nobody was to be asked");
         let fault = Applier::new(own, Some("asya-system"))
             .check("team")
             .await
-            .unwrap()
-            .unwrap_err();
+            .unwrap_err()
+            .fault()
+            .unwrap();
         assert_eq!(fault.reason, Reason::NotAuthorized);
         assert!(
             fault.message.contains("team/asya-applier"),

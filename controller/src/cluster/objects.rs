@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::impersonation::Applier;
 use super::patch::{is_failed_test, remove, replace, test};
 use super::store::Store;
-use crate::fault::{Error, Fault};
+use crate::fault::{Error, StepError};
 use crate::record::{Key, Projected, Record};
 
 /// A resource version that no object has. An apply with it conflicts with an existing object, and creates the object if
@@ -45,6 +45,12 @@ impl From<WriteError> for Error {
             WriteError::Stale => Self::Stale("an object"),
             WriteError::Api(error) => Self::Api(error),
         }
+    }
+}
+
+impl From<WriteError> for StepError {
+    fn from(error: WriteError) -> Self {
+        Self::Aborted(error.into())
     }
 }
 
@@ -83,8 +89,8 @@ where
     /// Checks that the account that would apply the object exists (FW-27).
     ///
     /// # Errors
-    /// When the API server fails. A missing account is the inner error.
-    pub async fn may_apply(&self, key: &Key) -> Result<Result<(), Fault>, Error> {
+    /// When the account is missing, or the API server fails.
+    pub async fn may_apply(&self, key: &Key) -> Result<(), StepError> {
         self.applier.check(&key.namespace).await
     }
 
@@ -223,22 +229,22 @@ where
         self.change_owner(key, uid, owner, remove).await
     }
 
-    /// Points the owner reference to `owner` of the object with this uid to `heir` instead: the uid of the actor of the
+    /// Points the owner reference to `owner` of the object with this uid to `successor` instead: the uid of the actor of the
     /// same name that was restored from a backup (D13). In one step, because an object without an owner would not be
     /// ours.
     ///
     /// # Errors
     /// `Stale` when another object has its name, or its owners change in the meantime.
-    pub async fn bequeath(
+    pub async fn reparent(
         &self,
         key: &Key,
         uid: &str,
         owner: &str,
-        heir: &str,
+        successor: &str,
     ) -> Result<(), WriteError> {
         self.change_owner(key, uid, owner, |reference| {
             let path: Vec<&str> = reference.iter().copied().chain(["uid"]).collect();
-            replace(&path, heir.into())
+            replace(&path, successor.into())
         })
         .await
     }

@@ -191,20 +191,24 @@ impl Workloads {
         }
     }
 
-    /// Transfers the workload to the actor with the uid `heir`, which has the name of the former owner (D13).
+    /// Transfers the workload to the actor with the uid `successor`, which has the name of the former owner (D13).
     ///
     /// # Errors
     /// `Stale` when another object has its name.
-    pub async fn bequeath(
+    pub async fn reparent(
         &self,
         workload: &WorkloadRecord,
         owner: &str,
-        heir: &str,
+        successor: &str,
     ) -> Result<(), WriteError> {
         let (key, uid) = (&workload.metadata.key, &workload.metadata.uid);
         match workload.kind {
-            WorkloadKind::Deployment => self.deployments.bequeath(key, uid, owner, heir).await,
-            WorkloadKind::StatefulSet => self.stateful_sets.bequeath(key, uid, owner, heir).await,
+            WorkloadKind::Deployment => self.deployments.reparent(key, uid, owner, successor).await,
+            WorkloadKind::StatefulSet => {
+                self.stateful_sets
+                    .reparent(key, uid, owner, successor)
+                    .await
+            }
         }
     }
 

@@ -22,6 +22,51 @@ pub enum Error {
     Api(#[source] kube::Error),
 }
 
+/// Why a step of a reconcile was not taken.
+#[derive(Debug)]
+pub enum StepError {
+    /// A state of the actor, reported in its conditions. Steps that do not depend on this one are still taken.
+    Refused(Fault),
+    /// Ends the reconcile.
+    Aborted(Error),
+}
+
+impl StepError {
+    /// Classifies the API server's error for a write of `what`.
+    pub fn of_write(what: &str, error: kube::Error) -> Self {
+        refused(what, error).map_or_else(Self::Aborted, Self::Refused)
+    }
+
+    /// The fault to report.
+    ///
+    /// # Errors
+    /// When the reconcile ends.
+    pub fn fault(self) -> Result<Fault, Error> {
+        match self {
+            Self::Refused(fault) => Ok(fault),
+            Self::Aborted(error) => Err(error),
+        }
+    }
+
+    /// Whether this error of a creation may hide that the name is taken: the API server rejects some objects before it
+    /// checks whether one exists.
+    pub fn may_be_taken(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Aborted(Error::Stale(_)))
+    }
+}
+
+impl From<Error> for StepError {
+    fn from(error: Error) -> Self {
+        Self::Aborted(error)
+    }
+}
+
+impl From<Fault> for StepError {
+    fn from(fault: Fault) -> Self {
+        Self::Refused(fault)
+    }
+}
+
 /// Retry delay for an exceeded quota: no event announces that it has room again (FW-28).
 const QUOTA: Duration = Duration::from_mins(1);
 
@@ -78,12 +123,6 @@ pub fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
         kube::Error::Api(status) if is_refusal(&status) => Ok(refusal(what, &status)),
         error => Err(Error::Api(error)),
     }
-}
-
-/// Whether the API server's error for the creation of a child may hide that the name is taken: it rejects some objects
-/// before it checks whether one exists.
-pub fn may_be_taken(refusal: &Result<Fault, Error>) -> bool {
-    matches!(refusal, Ok(_) | Err(Error::Stale(_)))
 }
 
 fn refusal(what: &str, status: &Status) -> Fault {

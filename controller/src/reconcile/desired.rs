@@ -1,9 +1,12 @@
 //! What an actor's spec asks for, or why that is not possible.
 
 mod binding;
+pub mod deletion;
 pub mod drain;
 pub mod scaling;
 mod standalone;
+
+use std::sync::Arc;
 
 use asya_shared::api::{AsyncActorSpec, AsyncActorStatus, ModeSpec, QueueStatus, WorkloadKind};
 use asya_shared::config::Transport;
@@ -113,7 +116,7 @@ pub fn desired(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     scaled: &[WorkloadKind],
-) -> Result<Box<Desired>, Fault> {
+) -> Result<Arc<Desired>, Fault> {
     let invalid = |text: String| Fault::until_change(Reason::ValidationError, text);
     if let Some(unknown) = &actor.annotations.unknown {
         return Err(invalid(unknown.to_string()));
@@ -165,7 +168,7 @@ pub fn desired(
         ))),
     };
     let queue_hash = transport.hash_of(&queue_of(actor, &spec, names.clone()));
-    Ok(Box::new(Desired {
+    Ok(Arc::new(Desired {
         queue_hash,
         names,
         transport: transport.clone(),

@@ -16,6 +16,8 @@ pub(crate) mod tests;
 pub mod work_item;
 
 use k8s_openapi::jiff::Timestamp;
+use model::observed::Observed;
+use model::outcome::Outcome;
 
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
@@ -24,15 +26,6 @@ use crate::work_queue::Attempt;
 
 pub use apply::shared;
 pub use contention::history::part_of;
-
-/// Consecutive API server failures after which they are reported in the actor's status.
-const TOLD_AFTER: u32 = 2;
-
-/// Returns whether the error that ended a reconcile is reported in the status. A transient error must persist first; a
-/// refused deletion of a child is reported at once.
-fn is_told(error: &Error, failures: u32, deleting: bool) -> bool {
-    failures >= TOLD_AFTER || (deleting && error.retry() == Requeue::SlowBackoff)
-}
 
 /// Brings one actor a step closer to its spec. Returns when to requeue; `None` if the actor no longer exists.
 ///
@@ -60,14 +53,14 @@ pub async fn reconcile(
     }
     let mut outcome = match apply::apply(context, &observed, plan).await {
         // An empty status helps no one, so report the error whatever its cause (STA-7).
-        Err(error) if is_told(&error, attempt.failures, observed.actor.metadata.deleting) => {
-            apply::interrupted(&observed, error)?
+        Err(error)
+            if retries::is_reported(&error, attempt.failures, observed.actor.metadata.deleting) =>
+        {
+            retries::interrupted(&observed, error)?
         }
         applied => applied?,
     };
-    if let Some(met) = outcome.met_stranger() {
-        context.stores.foreign_names.saw(key, met);
-    }
+    remember(context, &observed, &outcome);
     if attempt.last {
         retries::give_up(&mut outcome);
     }
@@ -76,5 +69,22 @@ pub async fn reconcile(
     match outcome.interrupted() {
         Some(error) => Err(error),
         None => Ok(Some(retry)),
+    }
+}
+
+/// Remembers what later reconciles should know of the outcome.
+fn remember(context: &Context, observed: &Observed, outcome: &Outcome) {
+    let key = observed.key();
+    if let Some(met) = outcome.met_stranger() {
+        context.stores.foreign_names.saw(key, met);
+    }
+    // A count says nothing about another queue, nor about the next actor of that name.
+    let forgets_depth = match outcome {
+        Outcome::Gone => true,
+        Outcome::Ensured(ensured) => ensured.serves_another_queue(observed),
+        Outcome::Deleting { .. } | Outcome::Held { .. } | Outcome::Unknown(_) => false,
+    };
+    if forgets_depth {
+        context.depths.forget(key);
     }
 }

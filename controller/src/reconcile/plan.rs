@@ -1,16 +1,18 @@
 //! Plans a reconcile from the observed state. Every decision is made here; nothing here has side effects.
 
 mod binding;
-mod child;
+pub mod child;
 pub mod claim;
 mod contest;
 pub mod decision;
 pub mod deletion;
 pub mod evict;
 pub mod finalizers;
+pub mod order;
 pub mod pace;
 pub mod probe;
 pub mod queue;
+pub mod queue_removal;
 mod replicas;
 pub mod restore;
 pub mod retired;
@@ -22,20 +24,25 @@ mod stop;
 pub mod template;
 pub mod unbind;
 pub mod wake;
+pub mod workload;
 
-use asya_shared::inject::Replicas;
+use asya_shared::inject::service_account_name;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
-use scaling::{plan_removal, plan_scaling};
+use scaling::{ScalingChildren, plan_removal, plan_scaling};
+use workload::plan_workload;
 
 use super::desired::Standalone;
 use super::desired::drain::Drain;
 use super::model::child::Child;
 use super::model::observed::{Observed, is_done_once};
-use crate::reconcile::plan::decision::{Ensure, Plan, Rest};
+use super::model::outcome::Ensured;
+use crate::reconcile::plan::child::PlannedChild;
+use crate::reconcile::plan::decision::{Ensure, Plan};
 use crate::reconcile::plan::finalizers::plan_finalizers;
 use crate::reconcile::plan::queue::plan_queue;
 use crate::reconcile::plan::steps::{ScalingStep, WorkloadStep};
-use crate::record::{ScaleTarget, WorkloadRecord};
+use crate::record::{ChildRecord, Key, ScaleTarget};
 
 pub use child::{ChildStep, is_unchanged, not_owned, plan_child, recorded};
 
@@ -46,7 +53,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
         Some(Drain::Works(_)) => {}
         Some(Drain::Confirms(wait)) => return Plan::Confirm(*wait),
         Some(Drain::Empty | Drain::Abandoned { .. }) | None => {
-            return Plan::Delete(deletion::plan_deletion(observed, now));
+            return Plan::Delete(Box::new(deletion::plan(observed, now)));
         }
     }
     if observed.binding.is_some() {
@@ -63,56 +70,37 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Plan {
     });
     let mut scaling = plan_scaling_step(observed, &workload, now).or(unscaled);
     if observed.actor.annotations.paused {
-        return Plan::Rest(Rest {
-            workload: workload.fault(),
-            scaling: scaling.as_ref().and_then(ScalingStep::fault),
-        });
+        let mut before = Ensured::before(observed, scaling.as_ref().and_then(ScalingStep::fault));
+        before.fault = workload.fault();
+        return Plan::Rest(Box::new(before));
     }
     let restore = restore::plan(observed, &mut workload, scaling.as_mut(), now);
-    Plan::Ensure(Ensure {
+    let mut before = Ensured::before(observed, scaling.as_ref().and_then(ScalingStep::fault));
+    before.contests.again = restore.again();
+    Plan::Ensure(Box::new(Ensure {
+        before,
+        desired: observed.desired.clone(),
+        ownership: observed.ownership.clone(),
         finalizers: plan_finalizers(observed),
         done_once,
         queue: plan_queue(observed),
-        service_account: plan_service_account(observed),
+        began: observed.began,
+        recreates_queue: queue::was_verified(observed),
+        account: planned_account(observed, &plan_service_account(observed)),
+        scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
         scaling,
-        restore,
+        drifts: restore.drifts(observed),
         stopped,
-        paced: pace::is_of_installation(observed, &workload),
+        pacing: pace::plan_pacing(observed, &workload),
+        found: observed.workload.ours().cloned(),
+        applied_before: workload::recorded_workload(observed).cloned(),
         workload,
         retired: retired::looks(observed),
         former: observed
             .former
             .clone()
             .filter(|former| observed.desired.is_ok() && !former.metadata.deleting),
-    })
-}
-
-fn plan_workload(observed: &Observed) -> WorkloadStep {
-    let Some(own) = observed.standalone() else {
-        return WorkloadStep::Keep;
-    };
-    if let (Child::Foreign(account), Some(_)) = (&observed.service_account, &own.service_account) {
-        return WorkloadStep::Refuse(not_owned("ServiceAccount", &account.metadata));
-    }
-    plan_found(observed, &observed.workload, own)
-}
-
-/// Plans the step for the object found under the workload's name.
-pub(super) fn plan_found(
-    observed: &Observed,
-    found: &Child<WorkloadRecord>,
-    own: &Standalone,
-) -> WorkloadStep {
-    match found {
-        Child::Absent => WorkloadStep::Create,
-        Child::Foreign(workload) => {
-            WorkloadStep::Refuse(not_owned(workload.kind.name(), &workload.metadata))
-        }
-        // Its deletion triggers a reconcile, which recreates it.
-        Child::Ours(workload) if workload.metadata.deleting => WorkloadStep::Keep,
-        Child::Ours(workload) if is_as_wanted(observed, workload, own) => WorkloadStep::Keep,
-        Child::Ours(workload) => update(observed, workload, own),
-    }
+    }))
 }
 
 fn plan_service_account(observed: &Observed) -> ChildStep {
@@ -126,6 +114,20 @@ fn plan_service_account(observed: &Observed) -> ChildStep {
         ChildStep::Delete(_) if has_old_pods(observed, own) => ChildStep::Wait,
         step => step,
     }
+}
+
+fn planned_account(
+    observed: &Observed,
+    step: &ChildStep,
+) -> PlannedChild<ChildRecord<ServiceAccount>> {
+    let Key { namespace, name } = observed.key();
+    let own = observed.standalone();
+    PlannedChild::new(
+        &observed.ownership,
+        Key::new(namespace, &service_account_name(name)),
+        (step, &observed.service_account),
+        own.and_then(|own| own.service_account.as_ref()),
+    )
 }
 
 fn has_old_pods(observed: &Observed, own: &Standalone) -> bool {
@@ -158,34 +160,6 @@ fn plan_scaling_step(
         scaled_objects: &seen.scaled_objects,
         inventory: &observed.previous.inventory,
     })))
-}
-
-fn update(observed: &Observed, workload: &WorkloadRecord, own: &Standalone) -> WorkloadStep {
-    let take_over = workload.last.former;
-    let owned = workload.owns_replicas || take_over.is_some();
-    let enforced = matches!(own.workload.replicas, Replicas::Enforced(_));
-    WorkloadStep::Update {
-        take_over,
-        hand_over: owned && !enforced,
-        reclaim: reclaims(observed, workload),
-    }
-}
-
-/// Fields are reclaimed only on request, and once for each workload (FW-22).
-fn reclaims(observed: &Observed, workload: &WorkloadRecord) -> bool {
-    observed.actor.annotations.reclaim_fields && workload.reclaimable
-}
-
-/// Whether the workload is as last applied. `spec.replicas` may have a field manager of its own, so its ownership is
-/// checked separately.
-fn is_as_wanted(observed: &Observed, workload: &WorkloadRecord, own: &Standalone) -> bool {
-    let (kind, wanted) = (workload.kind.name(), &own.workload);
-    let enforced = matches!(wanted.replicas, Replicas::Enforced(_));
-    let (metadata, last) = (&workload.metadata, &workload.last);
-    let inventory = &observed.previous.inventory;
-    (workload.owns_replicas || !enforced)
-        && !reclaims(observed, workload)
-        && is_unchanged(kind, metadata, last, &wanted.kept.hash, inventory)
 }
 
 #[cfg(test)]

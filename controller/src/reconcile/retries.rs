@@ -1,7 +1,8 @@
-//! Marks faults of the last attempt as given up (FW-6).
+//! Faults of the last attempt (FW-6), and errors that persist (STA-7).
 
-use super::model::outcome::{Outcome, QueueState};
-use crate::fault::{Fault, Reason, Requeue};
+use super::model::observed::Observed;
+use super::model::outcome::{Ensured, Outcome, QueueState};
+use crate::fault::{Error, Fault, Reason, Requeue};
 
 /// Rewrites the faults of the last attempt to say that only an event starts the next one.
 pub(super) fn give_up(outcome: &mut Outcome) {
@@ -33,6 +34,37 @@ fn exhaust(fault: &mut Fault) {
         fault.reason, fault.message
     );
     fault.reason = Reason::RetriesExhausted;
+}
+
+/// Consecutive API server failures after which they are reported in the actor's status.
+const REPORTED_AFTER: u32 = 2;
+
+/// Whether the error that ended a reconcile is reported in the status. A transient error must persist first; a refused
+/// deletion of a child is reported at once.
+pub(super) fn is_reported(error: &Error, failures: u32, deleting: bool) -> bool {
+    failures >= REPORTED_AFTER || (deleting && error.retry() == Requeue::SlowBackoff)
+}
+
+/// The outcome of a reconcile that an API server error ended before it had anything to report.
+///
+/// # Errors
+/// `error` unless it is an API status, the only kind that is reported as a state of the actor.
+pub(super) fn interrupted(observed: &Observed, error: Error) -> Result<Outcome, Error> {
+    let Error::Api(kube::Error::Api(status)) = &error else {
+        return Err(error);
+    };
+    let fault = Fault {
+        reason: Reason::ReconcileError,
+        message: format!("the API server fails: {}", status.message),
+        retry: error.retry(),
+    };
+    let error = Box::new(error);
+    if observed.actor.metadata.deleting {
+        return Ok(Outcome::Held { fault, error });
+    }
+    let mut ensured = Ensured::before(observed, None);
+    (ensured.fault, ensured.interrupted) = (Some(fault), Some(error));
+    Ok(Outcome::Ensured(ensured))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use super::source::ADAPTERS;
 use crate::cluster::config_maps::ConfigMaps;
-use crate::fault::{Error, Fault, Requeue};
+use crate::fault::{Error, Requeue, StepError};
 use crate::record::Key;
 
 /// Keeps the script in every namespace that needs it.
@@ -35,26 +35,24 @@ impl RuntimeScript {
     /// Applies the script in `namespace` unless it is up to date.
     ///
     /// # Errors
-    /// If the API server fails. A refusal is the inner error.
-    pub async fn ensure(
-        &self,
-        config_maps: &ConfigMaps,
-        namespace: &str,
-    ) -> Result<Result<(), Fault>, Error> {
+    /// If the API server refuses or fails.
+    pub async fn ensure(&self, config_maps: &ConfigMaps, namespace: &str) -> Result<(), StepError> {
         let key = Key::new(namespace, RUNTIME_CONFIG_MAP);
         let hash = self.hashes.lock().get(namespace).cloned();
         if let Some(hash) = hash
             && config_maps.is_current(&key, &hash).await
         {
-            return Ok(Ok(()));
+            return Ok(());
         }
         let wanted = runtime_config_map(namespace, &self.script, ADAPTERS);
-        let ensured = config_maps.ensure(&key, &wanted).await?;
-        self.hashes.lock().insert(namespace.into(), wanted.hash);
-        if let Ok(true) = ensured {
+        let ensured = config_maps.ensure(&key, &wanted).await;
+        if !matches!(ensured, Err(StepError::Aborted(_))) {
+            self.hashes.lock().insert(namespace.into(), wanted.hash);
+        }
+        if ensured? {
             info!(namespace, "Runtime ConfigMap reconciled");
         }
-        Ok(ensured.map(drop))
+        Ok(())
     }
 
     /// Whether `namespace` keeps the script even without actors.
@@ -72,7 +70,8 @@ impl RuntimeScript {
     /// # Errors
     /// If the API server fails.
     pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Requeue>, Error> {
-        if let Err(fault) = self.ensure(config_maps, &self.home).await? {
+        if let Err(refused) = self.ensure(config_maps, &self.home).await {
+            let fault = refused.fault()?;
             warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
             return Ok(Some(fault.retry));
         }
@@ -129,7 +128,7 @@ mod tests {
         let runtime = RuntimeScript::new("script".into(), "home");
         let ensure = async |namespace| {
             let ensured = runtime.ensure(&maps, namespace).await;
-            ensured.unwrap().unwrap();
+            ensured.unwrap();
             asked.load(Ordering::Relaxed)
         };
         assert_eq!([ensure("a").await, ensure("a").await], [1, 1]);

@@ -1,6 +1,5 @@
 //! Reconciles a binding: its queue, runtime script, injection, rollout and scaling.
 
-use super::observed_scaling::{is_another_queue, seen_scaling};
 use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
@@ -13,7 +12,6 @@ use crate::reconcile::plan::claim::Claiming;
 use crate::reconcile::plan::decision::Bind;
 use crate::reconcile::plan::probe::Probing;
 use crate::reconcile::plan::roll::facts::Rolling;
-use crate::reconcile::plan::steps::ScalingStep;
 use crate::reconcile::plan::wake::Waking;
 
 /// Executes the plan of a live binding.
@@ -25,21 +23,13 @@ pub(super) async fn bind(
     if plan.roll.is_none() && is_known(observed) {
         context.rollout_slots.forget(observed.key());
     }
-    let fault = plan.scaling.as_ref().and_then(ScalingStep::fault);
-    let mut ensured = Ensured {
-        scaling: seen_scaling(observed, fault),
-        ..Ensured::default()
-    };
-    if let Some(scaled) = &mut ensured.scaling {
-        scaled.waits_for = plan.scaling.as_ref().and_then(ScalingStep::waits_for);
-    }
-    let Ok(desired) = &observed.desired else {
+    let mut ensured = plan.before;
+    let Some(desired) = &plan.desired else {
         return Ok(Outcome::Ensured(ensured));
     };
-    ensured.queue = ensure_queue(context, observed, desired, plan.queue).await;
-    if is_another_queue(observed, &ensured) {
-        context.depths.forget(observed.key());
-    }
+    let actor = &*observed.actor;
+    let began = (plan.began, plan.recreates_queue);
+    ensured.queue = ensure_queue(context, (actor, desired), plan.queue, began).await;
     if plan.done_once {
         let planned = (plan.probe, plan.roll);
         probe_and_roll(context, observed, planned, None, &mut ensured).await?;
@@ -52,7 +42,7 @@ pub(super) async fn bind(
     match context
         .runtime
         .ensure(&context.config_maps, namespace)
-        .await?
+        .await
     {
         Ok(()) => {
             ensured.bindable = ensured.queue.is_usable();
@@ -66,11 +56,12 @@ pub(super) async fn bind(
                 probe_and_roll(context, observed, planned, writes, &mut ensured).await?;
             }
         }
-        Err(fault) => ensured.fault = Some(fault),
+        Err(refused) => ensured.fault = Some(refused.fault()?),
     }
     if let Some(step) = plan.scaling {
-        let settings = scaling::ensure_settings(context, observed).await?;
-        let scaled = scaling::scale(context, observed, (step, settings.err()), &mut ensured).await;
+        let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
+        let step = (step, &plan.scaling_children);
+        let scaled = scaling::scale(context, step, (settings, true), &mut ensured).await;
         if let Err(error) = scaled {
             ensured.interrupted = Some(Box::new(error));
         } else if let Some(contest) = plan.contest {
@@ -85,7 +76,8 @@ pub(super) async fn bind(
     }
     match &plan.wake {
         Some(Waking::Now(wake)) => {
-            if let Err(fault) = wake::wake(context, observed, wake).await? {
+            if let Err(refused) = wake::wake(context, namespace, wake).await {
+                let fault = refused.fault()?;
                 ensured.fault = ensured.fault.or(Some(fault));
                 ensured.asleep = true;
             }
@@ -95,7 +87,7 @@ pub(super) async fn bind(
     }
     // Runs last because a broker that is no longer used may be slow.
     if ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none() {
-        ensured.retired = Box::new(retired::look(context, observed, plan.retired).await?);
+        ensured.retired = Box::new(retired::check(context, actor, plan.retired).await?);
     }
     Ok(Outcome::Ensured(ensured))
 }

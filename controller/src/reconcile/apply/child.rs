@@ -6,93 +6,65 @@ use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
 use k8s_openapi::NamespaceResourceScope;
 use kube::Resource;
-use serde_json::Value;
 
 use crate::cluster::objects::Objects;
-use crate::fault::{Error, Fault};
-use crate::fault::{may_be_taken, refused};
-use crate::reconcile::model::child::Child;
-use crate::reconcile::model::observed::Observed;
-use crate::reconcile::plan::{ChildStep, not_owned};
+use crate::fault::{Error, StepError};
+use crate::reconcile::plan::child::{
+    ChildAction, ChildUpdate, PlannedChild, after_rejected_creation,
+};
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
 
 /// Phase of an object that was applied and is not being deleted.
 pub const APPLIED: &str = "Applied";
 
-/// Applies a child as planned, but deletes nothing. Returns the object if it was applied.
+/// Creates or updates a child as planned, but deletes nothing. Returns the object, with its inventory entry, if it was
+/// applied.
 pub(super) async fn apply_child<R>(
-    observed: &Observed,
-    (objects, found): (&Objects<R>, &Child<R>),
-    key: &Key,
-    (step, wanted): (&ChildStep, &HashedManifest),
-) -> Result<Result<Option<Arc<R>>, Fault>, Error>
-where
-    R: AppliedRecord,
-    R::Kind: Resource<Scope = NamespaceResourceScope>,
-{
-    let ChildStep::Apply { take_over } = step else {
-        return Ok(Ok(None));
-    };
-    if let Err(fault) = objects.may_apply(key).await? {
-        return Ok(Err(fault));
-    }
-    match found.ours() {
-        Some(found) => update(objects, found, (*take_over, wanted)).await,
-        None => create(observed, objects, key, wanted).await,
-    }
-}
-
-/// Creates a child. An existing object of that name is left alone, unless it is one of ours that no watch has shown
-/// yet.
-async fn create<R>(
-    observed: &Observed,
     objects: &Objects<R>,
-    key: &Key,
-    wanted: &HashedManifest,
-) -> Result<Result<Option<Arc<R>>, Fault>, Error>
+    child: &PlannedChild<R>,
+) -> Result<Option<(Arc<R>, InventoryEntry)>, StepError>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    let refusal = match objects.create(key, R::MANAGER, &wanted.object).await {
-        Ok(record) => return Ok(Ok(Some(record))),
-        Err(error) => refused(&what::<R>(key), error),
+    let key = &child.key;
+    let (update, wanted) = match &child.action {
+        ChildAction::None | ChildAction::Delete(_) => return Ok(None),
+        ChildAction::Update(update, wanted) => {
+            objects.may_apply(key).await?;
+            (update.clone(), wanted)
+        }
+        ChildAction::Create(wanted) => {
+            objects.may_apply(key).await?;
+            let rejection = match objects.create(key, R::MANAGER, &wanted.object).await {
+                Ok(record) => return Ok(Some(applied(record, wanted))),
+                Err(error) => StepError::of_write(&what::<R>(key), error),
+            };
+            if !rejection.may_be_taken() {
+                return Err(rejection);
+            }
+            let found = objects.live(key).await.map_err(Error::Api)?;
+            match after_rejected_creation(&child.ownership, found, rejection)? {
+                Some(update) => (update, wanted),
+                None => return Ok(None),
+            }
+        }
     };
-    if !may_be_taken(&refusal) {
-        return refusal.map(Err);
-    }
-    let found = objects.live(key).await.map_err(Error::Api)?;
-    match observed.ownership.judge(found, R::metadata) {
-        Child::Absent => refusal.map(Err),
-        Child::Foreign(found) => Ok(Err(not_owned(&R::Kind::kind(&()), found.metadata()))),
-        // The watch reports its deletion, and the child is recreated then.
-        Child::Ours(found) if found.metadata().deleting => Ok(Ok(None)),
-        Child::Ours(found) => update(objects, &found, (found.last().former, wanted)).await,
-    }
-}
-
-/// Updates a child to the wanted state.
-async fn update<R>(
-    objects: &Objects<R>,
-    found: &R,
-    (take_over, wanted): (Option<usize>, &HashedManifest),
-) -> Result<Result<Option<Arc<R>>, Fault>, Error>
-where
-    R: AppliedRecord,
-    R::Kind: Resource<Scope = NamespaceResourceScope>,
-{
-    let Metadata { key, uid, .. } = found.metadata();
-    let heir = wanted.object.pointer("/metadata/ownerReferences/0/uid");
-    let heir = heir.and_then(Value::as_str).unwrap_or_default();
-    if let Some(owner) = found.metadata().owner_before(heir) {
-        objects.bequeath(key, uid, owner, heir).await?;
+    let ChildUpdate {
+        uid,
+        former_owner,
+        take_over,
+    } = &update;
+    let successor = &child.ownership.actor.metadata.uid;
+    if let Some(owner) = former_owner {
+        objects.reparent(key, uid, owner, successor).await?;
     }
     if let Some(index) = take_over {
-        objects.take_over(key, uid, index, R::MANAGER).await?;
+        objects.take_over(key, uid, *index, R::MANAGER).await?;
     }
     match objects.update(key, uid, R::MANAGER, &wanted.object).await {
-        Ok(record) => Ok(Ok(Some(record))),
-        Err(error) => refused(&what::<R>(key), error).map(Err),
+        Ok(record) => Ok(Some(applied(record, wanted))),
+        Err(error) => Err(StepError::of_write(&what::<R>(key), error)),
     }
 }
 
@@ -103,28 +75,27 @@ fn what<R: AppliedRecord>(key: &Key) -> String {
 /// Deletes a child if the plan says so.
 pub(super) async fn delete_child<R>(
     objects: &Objects<R>,
-    key: &Key,
-    step: &ChildStep,
+    child: &PlannedChild<R>,
 ) -> Result<(), Error>
 where
     R: AppliedRecord,
     R::Kind: Resource<Scope = NamespaceResourceScope>,
 {
-    match step {
-        ChildStep::Delete(uid) => Ok(objects.delete(key, uid).await?),
-        ChildStep::Keep | ChildStep::Apply { .. } | ChildStep::Wait => Ok(()),
+    match &child.action {
+        ChildAction::Delete(uid) => Ok(objects.delete(&child.key, uid).await?),
+        ChildAction::None | ChildAction::Create(_) | ChildAction::Update(..) => Ok(()),
     }
 }
 
-/// Inventory entry of an applied child.
-pub(super) fn entry_of<R: AppliedRecord>(record: &R, wanted: &HashedManifest) -> InventoryEntry {
+fn applied<R: AppliedRecord>(record: Arc<R>, wanted: &HashedManifest) -> (Arc<R>, InventoryEntry) {
     let (group, kind) = (R::Kind::group(&()), R::Kind::kind(&()));
-    entry(
+    let entry = entry(
         (&group, &kind),
         record.metadata(),
         record.last(),
         &wanted.hash,
-    )
+    );
+    (record, entry)
 }
 
 /// Inventory entry of an applied object.

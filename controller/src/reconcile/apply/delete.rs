@@ -3,49 +3,52 @@
 
 use std::time::Duration;
 
-use kube::Api;
 use tracing::warn;
 
-use super::finalizer::remove_finalizer;
+use super::confirm::confirm;
+use super::finalizer::patch_finalizers;
 use super::remove_queue::remove_queue;
 use super::unbind::unbind;
 use super::{messages, parent, scaling, shared, wake};
 use crate::broker::Emptied;
 use crate::context::Context;
-use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::desired::drain::Drain;
+use crate::fault::{Error, Fault, Requeue, StepError};
+use crate::reconcile::desired::deletion;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
-    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
+    AccountRemoval, Deletion, QueueRemoval, ScalingRemoval, Then, WorkloadRemoval,
 };
-use crate::record::{ActorRecord, Projected};
+use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
 /// Executes the plan of an actor being deleted.
 pub(super) async fn delete(
     context: &Context,
     observed: &Observed,
-    plan: Delete,
+    plan: Deletion,
 ) -> Result<Outcome, Error> {
-    let uid = &*observed.actor.metadata.uid;
-    match &plan.scaling {
-        ScalingRemoval::Delete(removal) => scaling::remove(context, observed, removal).await?,
-        ScalingRemoval::Orphan => scaling::orphan(context, observed).await?,
+    let actor = &*observed.actor;
+    let uid = &*actor.metadata.uid;
+    let steps = &plan.steps;
+    match &steps.scaling {
+        ScalingRemoval::Delete(_) => scaling::remove(context, &plan.scaling_children).await?,
+        ScalingRemoval::Orphan => orphan_scaling(context, uid, &plan).await?,
     }
-    let mut deleted = deleted_kinds(&plan.scaling);
-    if let Some(wake) = &plan.wake
-        && let Err(fault) = wake::wake(context, observed, wake).await?
+    let mut deleted = deleted_kinds(&steps.scaling);
+    if let Some(wake) = &steps.wake
+        && let Err(refused) = wake::wake(context, &actor.metadata.key.namespace, wake).await
     {
         // A target that we may not scale up must not block the deletion.
+        let fault = refused.fault()?;
         warn!(object = %wake.object, fault.message, "left without pods");
     }
-    if let Some(outcome) = unbind(context, observed, plan.unbind).await? {
+    if let Some(outcome) = unbind(context, observed, steps.unbind.clone()).await? {
         return Ok(outcome.with(deleted));
     }
     parent::unmark(context, observed).await?;
-    for removal in &plan.workloads {
+    for removal in &steps.workloads {
         match removal {
             WorkloadRemoval::Delete(workload) => {
                 context.workloads.delete(workload).await?;
@@ -54,9 +57,9 @@ pub(super) async fn delete(
             WorkloadRemoval::Orphan(workload) => context.workloads.orphan(workload, uid).await?,
         }
     }
-    if let Some(account) = observed.service_account.ours() {
+    if let Some(account) = &plan.service_account {
         let (accounts, metadata) = (&context.service_accounts, &account.metadata);
-        match plan.service_account {
+        match steps.service_account {
             AccountRemoval::Keep => {}
             AccountRemoval::Delete => accounts.delete(&metadata.key, &metadata.uid).await?,
             AccountRemoval::Orphan => {
@@ -64,7 +67,7 @@ pub(super) async fn delete(
             }
         }
     }
-    let queues = match plan.then {
+    let queues = match &steps.then {
         Then::Gone => return Ok(Outcome::Gone),
         Then::Wait(wait) => {
             let retry = wait.map_or(Requeue::AwaitChange, Requeue::After);
@@ -77,26 +80,37 @@ pub(super) async fn delete(
         }
         Then::Finish { queues } => queues,
     };
-    confirm_deletion(context, observed).await?;
-    if let Some(outcome) = delete_queues(context, observed, queues).await? {
+    confirm(context, actor).await?;
+    if let Some(outcome) = delete_queues(context, actor, &plan, queues).await? {
         return Ok(outcome);
     }
-    shared::release(context, observed).await?;
-    if observed.deletion.orphans {
+    shared::release(context, actor, &plan).await?;
+    if plan.orphans {
         let text = "the queue and every object of this actor stay, as deletionPolicy: Orphan asks";
-        context
-            .events
-            .tell(&observed.actor, EventReason::Orphaned, text);
+        context.events.tell(actor, EventReason::Orphaned, text);
     }
-    if let Some(Drain::Abandoned {
-        namespace_uid,
-        held,
-    }) = &observed.drain
-    {
-        messages::tell_kept(context, observed, namespace_uid.as_deref(), held);
+    if let Some((namespace, held)) = &plan.abandons {
+        let kept = (namespace.as_deref(), held);
+        messages::tell_kept(context, (actor, plan.queue_policy), kept);
     }
-    remove_finalizer(context, &observed.actor).await?;
+    if let Some(patch) = plan.release {
+        patch_finalizers(context, patch).await?;
+    }
     Ok(Outcome::Gone)
+}
+
+/// Removes our owner reference from the scaling objects, which outlive the actor (FW-23).
+async fn orphan_scaling(context: &Context, actor: &str, plan: &Deletion) -> Result<(), Error> {
+    if let Some(found) = &plan.scaled_object {
+        let (key, uid) = (&found.metadata.key, &found.metadata.uid);
+        context.scaled_objects.orphan(key, uid, actor).await?;
+    }
+    if let Some(found) = &plan.trigger_authentication {
+        let (key, uid) = (&found.metadata.key, &found.metadata.uid);
+        let authentications = &context.trigger_authentications;
+        authentications.orphan(key, uid, actor).await?;
+    }
+    Ok(())
 }
 
 fn deleted_kinds(scaling: &ScalingRemoval) -> Vec<&'static str> {
@@ -117,20 +131,22 @@ fn deleted_kinds(scaling: &ScalingRemoval) -> Vec<&'static str> {
 /// anything.
 async fn delete_queues(
     context: &Context,
-    observed: &Observed,
-    queues: Vec<QueueRemoval>,
+    actor: &ActorRecord,
+    plan: &Deletion,
+    queues: &[QueueRemoval],
 ) -> Result<Option<Outcome>, Error> {
     let (mut held, mut wait) = (None::<Fault>, None::<Duration>);
     for removal in queues {
-        match delete_queue(context, observed, &removal).await? {
+        match delete_queue(context, actor, (plan, removal)).await {
             Ok(Emptied::Gone | Emptied::Left(_)) => {}
             // Messages arrived in the meantime: the next reconcile counts them.
             Ok(Emptied::Kept) => held = held.or(Some(messages::still_used(&removal.queue.name))),
             // The broker's counts lag: keep the queue until it is known to be empty.
             Ok(Emptied::Later(more)) => wait = wait.max(Some(more)),
-            Err(fault) => {
-                let (note, text) = (EventReason::QueueDeletionFailed, &fault.message);
-                context.events.tell(&observed.actor, note, text);
+            Err(refused) => {
+                let fault = refused.fault()?;
+                let event = EventReason::QueueDeletionFailed;
+                context.events.tell(actor, event, &fault.message);
                 held = held.or(Some(fault));
             }
         }
@@ -145,67 +161,18 @@ async fn delete_queues(
     }))
 }
 
-/// A deleted queue cannot be restored, so the plan must rest on the actor as the API server has it now: while a watch
-/// is down the store may lack `deletionPolicy: Retain`, or the annotation that keeps the queue.
-async fn confirm_deletion(context: &Context, observed: &Observed) -> Result<(), Error> {
-    let live = actors(context, observed)
-        .get_opt(&observed.key().name)
-        .await
-        .map_err(Error::Api)?;
-    let known = &observed.actor;
-    let confirmed = live.as_ref().is_some_and(|live| {
-        let live = &live.record;
-        live.metadata.deleting
-            && live.metadata.uid == known.metadata.uid
-            && live.generation == known.generation
-            && live.annotations == known.annotations
-    });
-    if confirmed {
-        return Ok(());
-    }
-    // The next reconcile plans with what was just read, even if the watch is still behind.
-    if let Some(live) = &live {
-        context.stores.actors.wrote(live);
-    }
-    Err(Error::Stale("the actor"))
-}
-
 async fn delete_queue(
     context: &Context,
-    observed: &Observed,
-    removal: &QueueRemoval,
-) -> Result<Result<Emptied, Fault>, Error> {
+    actor: &ActorRecord,
+    (plan, removal): (&Deletion, &QueueRemoval),
+) -> Result<Emptied, StepError> {
     let queue = &removal.queue;
-    let failed = |message: String, retry| Fault {
-        reason: Reason::QueueDeletionFailed,
-        message: format!("queue {} cannot be deleted: {message}", queue.name),
-        retry,
-    };
-    let transport = match context.installation.transports.usable(&queue.transport) {
-        Ok(transport) => transport,
-        Err(unusable) => {
-            let hint = "configure it again, or set annotation asya.sh/skip-queue-deletion: \"true\" to leave the queue behind";
-            return Ok(Err(failed(
-                format!("{unusable}; {hint}"),
-                Requeue::SlowBackoff,
-            )));
-        }
-    };
-    match remove_queue(context, observed, transport, removal).await {
-        Ok(emptied) => Ok(Ok(emptied)),
-        Err(error) => {
-            if let Some(wait) = error.comes_again() {
-                return Err(Error::Busy(error.to_string(), wait));
-            }
-            let retry = match error.retry() {
-                asked @ Requeue::After(_) => asked,
-                _ => Requeue::Backoff,
-            };
-            Ok(Err(failed(error.to_string(), retry)))
-        }
-    }
-}
-
-fn actors(context: &Context, observed: &Observed) -> Api<Projected<ActorRecord>> {
-    Api::namespaced(context.client.clone(), &observed.key().namespace)
+    let what = format!("queue {} cannot be deleted", queue.name);
+    let transports = &context.installation.transports;
+    let transport = transports
+        .usable(&queue.transport)
+        .map_err(|unusable| deletion::unreachable(&what, &unusable))?;
+    remove_queue(context, actor, (plan, removal), transport)
+        .await
+        .map_err(|error| deletion::unanswered(&what, &error))
 }

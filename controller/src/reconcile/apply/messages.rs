@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asya_shared::api::QueueStatus;
+use asya_shared::api::{QueueDeletionPolicy, QueueStatus};
 use k8s_openapi::api::core::v1::{Namespace, ObjectReference};
 use kube::Api;
 
@@ -10,7 +10,7 @@ use crate::broker::{Count, Depth, QueueClient};
 use crate::context::Context;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::desired::drain::{Held, text};
-use crate::reconcile::model::observed::Observed;
+use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
 /// Requeue interval for a queue that turned out not to be empty.
@@ -29,7 +29,7 @@ pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth
 /// Reports messages that were deleted with a queue of ours.
 pub(super) async fn tell_lost(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     queue: &QueueStatus,
     lost: Option<Depth>,
 ) {
@@ -45,32 +45,35 @@ pub(super) async fn tell_lost(
     );
     let note = EventReason::MessagesDeleted;
     let namespaces: Api<Namespace> = Api::all(context.client.clone());
-    let namespace = namespaces.get_opt(&observed.key().namespace).await;
+    let namespace = namespaces.get_opt(&actor.metadata.key.namespace).await;
     let namespace = namespace.ok().flatten().map(|it| it.metadata);
     match namespace.filter(|it| it.deletion_timestamp.is_some()) {
-        Some(ends) => tell_of_namespace(context, observed, ends.uid.as_deref(), (note, &text)),
-        None => context.events.tell(&observed.actor, note, &text),
+        Some(ends) => tell_of_namespace(context, actor, ends.uid.as_deref(), (note, &text)),
+        None => context.events.tell(actor, note, &text),
     }
 }
 
 /// Reports queues that stay at their brokers because the namespace is being deleted.
-pub(super) fn tell_kept(context: &Context, observed: &Observed, uid: Option<&str>, held: &Held) {
+pub(super) fn tell_kept(
+    context: &Context,
+    (actor, policy): (&ActorRecord, QueueDeletionPolicy),
+    (uid, held): (Option<&str>, &Held),
+) {
     let text = format!(
-        "{}; it stays at the broker, because the namespace is being deleted (queue.deletionPolicy: {:?})",
+        "{}; it stays at the broker, because the namespace is being deleted (queue.deletionPolicy: {policy:?})",
         held.text(),
-        observed.deletion.queue
     );
-    tell_of_namespace(context, observed, uid, (EventReason::QueueKept, &text));
+    tell_of_namespace(context, actor, uid, (EventReason::QueueKept, &text));
 }
 
 /// Records the Event on the Namespace: none can be created inside a terminating namespace, nor would it outlive it.
 fn tell_of_namespace(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     uid: Option<&str>,
     (note, text): (EventReason, &str),
 ) {
-    let key = observed.key();
+    let key = &actor.metadata.key;
     let about = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Namespace".to_owned()),

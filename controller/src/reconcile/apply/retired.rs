@@ -6,26 +6,27 @@ use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
 use asya_shared::transport::mark::NotOurs;
 use asya_shared::transport::sqs::Owner;
-use kube::Api;
 use tracing::{debug, info};
+
+use super::confirm::confirm;
 
 use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Emptied};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::RetiredQueues;
-use crate::record::{ActorRecord, Projected};
+use crate::reconcile::plan::retired::{NextCheck, after_check};
+use crate::record::ActorRecord;
 use crate::telemetry::events::EventReason;
 
 /// Checks the retired queues at their brokers, unless that was done recently. Broker errors are not reported in the
 /// status, because they say nothing about the actor's work.
-pub(super) async fn look(
+pub(super) async fn check(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     queues: Vec<QueueStatus>,
 ) -> Result<RetiredQueues, Error> {
-    let key = observed.key();
+    let key = &actor.metadata.key;
     let mut looked = RetiredQueues::default();
     if queues.is_empty() {
         return Ok(looked);
@@ -35,14 +36,14 @@ pub(super) async fn look(
         looked.again = Some(wait);
         return Ok(looked);
     }
-    confirm_spec(context, observed).await?;
+    confirm(context, actor).await?;
     let (asked, mut sooner) = (queues.len(), None);
     for queue in queues {
         let Ok(transport) = context.installation.transports.usable(&queue.transport) else {
             continue;
         };
         let (name, transport_name) = (&*queue.name, &*queue.transport);
-        match delete_if_empty(context, observed, transport, &queue).await {
+        match delete_if_empty(context, actor, transport, &queue).await {
             Ok(Emptied::Gone) => {
                 info!(
                     queue = name,
@@ -53,7 +54,7 @@ pub(super) async fn look(
             }
             // The queue no longer belongs to this actor, and never will again.
             Ok(Emptied::Left(not_ours)) => {
-                tell_left(context, observed, &queue, &not_ours);
+                tell_left(context, actor, &queue, &not_ours);
                 looked.gone.push(queue);
             }
             Ok(Emptied::Kept) => {}
@@ -66,16 +67,17 @@ pub(super) async fn look(
             },
         }
     }
-    if !looked.gone.is_empty() {
-        // Two addresses may lead to the same broker. If so, this was the wanted queue: recheck, so that it is
-        // recreated.
+    let next = after_check(asked, looked.gone.len());
+    if next.rechecks_queue {
         context.queue_rechecks.raise(key, Finding::Changed);
         looked.again = Some(Duration::ZERO);
     }
-    if looked.gone.len() == asked {
-        context.retired_queue_schedule.forget(key);
-    } else if looked.gone.is_empty() {
-        looked.again = Some(context.retired_queue_schedule.looked(key, sooner));
+    match next.schedule {
+        NextCheck::None => context.retired_queue_schedule.forget(key),
+        NextCheck::Now => {}
+        NextCheck::Scheduled => {
+            looked.again = Some(context.retired_queue_schedule.looked(key, sooner));
+        }
     }
     Ok(looked)
 }
@@ -87,30 +89,34 @@ fn earlier(one: Option<Duration>, other: Duration) -> Duration {
 /// Deletes an empty queue together with its dead letter queues.
 async fn delete_if_empty(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     transport: &Transport,
     queue: &QueueStatus,
 ) -> Result<Emptied, BrokerError> {
-    let client = context.brokers.client(transport, &observed.key().namespace);
-    let owner = owner(observed);
+    let client = context
+        .brokers
+        .client(transport, &actor.metadata.key.namespace);
+    let owner = owner(actor);
     match client.delete_if_empty(&queue.name, &owner).await? {
         Emptied::Gone => {}
         other => return Ok(other),
     }
-    delete_dead_letters(context, observed, transport, queue).await
+    delete_dead_letters(context, actor, transport, queue).await
 }
 
 /// Deletes a queue's own dead letter queues, including those of earlier configurations. One that holds messages or has
 /// receivers is kept and reported by an Event (QUE-14). Returns `Later` while it is not known whether one is empty.
 pub(super) async fn delete_dead_letters(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     transport: &Transport,
     queue: &QueueStatus,
 ) -> Result<Emptied, BrokerError> {
-    let client = context.brokers.client(transport, &observed.key().namespace);
-    let (owner, mut later) = (owner(observed), None);
-    for dlq in own_dead_letters(context, observed, transport, queue) {
+    let client = context
+        .brokers
+        .client(transport, &actor.metadata.key.namespace);
+    let (owner, mut later) = (owner(actor), None);
+    for dlq in own_dead_letters(context, actor, transport, queue) {
         match client.delete_if_empty(&dlq, &owner).await? {
             Emptied::Gone => {}
             Emptied::Later(wait) => later = later.max(Some(wait)),
@@ -120,7 +126,7 @@ pub(super) async fn delete_dead_letters(
                     transport: transport.name.clone(),
                     ..QueueStatus::default()
                 };
-                tell_left(context, observed, &dlq, &not_ours);
+                tell_left(context, actor, &dlq, &not_ours);
             }
             Emptied::Kept => {
                 let text = format!(
@@ -129,7 +135,7 @@ pub(super) async fn delete_dead_letters(
                     transport.name
                 );
                 let note = EventReason::DeadLettersKept;
-                context.events.tell(&observed.actor, note, &text);
+                context.events.tell(actor, note, &text);
             }
         }
     }
@@ -139,7 +145,7 @@ pub(super) async fn delete_dead_letters(
 /// Records an Event that says why a queue outlives its actor (QUE-34).
 pub(super) fn tell_left(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     queue: &QueueStatus,
     not_ours: &NotOurs,
 ) {
@@ -147,15 +153,14 @@ pub(super) fn tell_left(
         name, transport, ..
     } = queue;
     let text = format!("queue {name} on transport {transport} stays: {not_ours}");
-    context
-        .events
-        .tell(&observed.actor, EventReason::QueueLeft, &text);
+    context.events.tell(actor, EventReason::QueueLeft, &text);
 }
 
-/// The queue's own dead letter queues, without shared ones and without names that belong to another actor's queue.
+/// The queue's own dead letter queues, without shared ones and without names that belong to another actor's queue. The
+/// owner is looked up as late as possible: an actor may have claimed the name since this one was observed (QUE-14).
 fn own_dead_letters(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     transport: &Transport,
     queue: &QueueStatus,
 ) -> Vec<String> {
@@ -163,36 +168,20 @@ fn own_dead_letters(
     let transports = &context.installation.transports;
     all.retain(|dlq| {
         let place = (&*transport.name, &**dlq);
-        let owner = context.claims.owner_of(transports, place, observed.key());
+        let owner = context
+            .claims
+            .owner_of(transports, place, &actor.metadata.key);
         owner.is_none()
     });
     all
 }
 
 /// The owner as the broker records it on the actor's queues.
-pub(super) fn owner(observed: &Observed) -> Owner {
-    let key = observed.key();
+pub(super) fn owner(actor: &ActorRecord) -> Owner {
+    let key = &actor.metadata.key;
     Owner {
         namespace: key.namespace.to_string(),
         actor: key.name.to_string(),
-        uid: observed.actor.metadata.uid.to_string(),
-    }
-}
-
-/// Confirms with the API server that the queue is still unwanted, because the store may be behind.
-async fn confirm_spec(context: &Context, observed: &Observed) -> Result<(), Error> {
-    let key = observed.key();
-    let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
-    let live = api.get_opt(&key.name).await.map_err(Error::Api)?;
-    let (seen, known) = (live.map(|seen| seen.record), &observed.actor);
-    let confirmed = seen.is_some_and(|live| {
-        live.metadata.uid == known.metadata.uid
-            && live.generation == known.generation
-            && live.annotations == known.annotations
-    });
-    if confirmed {
-        Ok(())
-    } else {
-        Err(Error::Stale("the actor"))
+        uid: actor.metadata.uid.to_string(),
     }
 }

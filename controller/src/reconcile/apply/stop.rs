@@ -4,45 +4,41 @@ use std::sync::Arc;
 
 use super::scaling;
 use crate::context::Context;
-use crate::fault::{Error, Fault, refused};
-use crate::reconcile::model::observed::Observed;
+use crate::fault::{Error, Fault, StepError};
 use crate::reconcile::model::outcome::{Ensured, Stopped};
+use crate::reconcile::plan::scaling::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
-use crate::record::WorkloadRecord;
+use crate::record::{ActorRecord, WorkloadRecord};
 use crate::telemetry::events::EventReason;
 
-/// Removes KEDA's objects first, then scales the workloads to zero.
+/// Removes KEDA's objects first, then scales the workloads to zero because of `fault`.
 pub(super) async fn stop(
     context: &Context,
-    observed: &Observed,
-    unscaled: Option<ScalingStep>,
-    workloads: &[Arc<WorkloadRecord>],
+    actor: &ActorRecord,
+    (step, children): (Option<ScalingStep>, &ScalingChildren),
+    (workloads, fault): (Vec<Arc<WorkloadRecord>>, &Fault),
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
-    let Some(ScalingStep::Unwanted(removal)) = unscaled else {
+    let Some(ScalingStep::Unwanted(removal)) = step else {
         return Ok(());
     };
     ensured.released_by = removal.until;
-    scaling::remove(context, observed, &removal).await?;
+    scaling::remove(context, children).await?;
     let mut done = Stopped::default();
     for workload in workloads {
-        let (kind, key) = (workload.kind.name(), &workload.metadata.key);
-        match context.workloads.set_replicas(workload, 0).await {
+        let what = format!("{} {}", workload.kind.name(), workload.metadata.key);
+        match context.workloads.set_replicas(&workload, 0).await {
             Ok(stopped) => {
-                let text = match &observed.desired {
-                    Err(Fault { message, .. }) => format!("{kind} {key} gets no pods: {message}"),
-                    Ok(_) => format!("{kind} {key} gets no pods"),
-                };
-                context
-                    .events
-                    .tell(&observed.actor, EventReason::WorkloadStopped, &text);
-                done.kinds.push(kind);
+                let text = format!("{what} gets no pods: {}", fault.message);
+                let event = EventReason::WorkloadStopped;
+                context.events.tell(actor, event, &text);
+                done.kinds.push(workload.kind.name());
                 let shown = ensured.workload.as_ref();
                 if shown.is_some_and(|shown| shown.kind == stopped.kind) {
                     ensured.workload = Some(stopped);
                 }
             }
-            Err(error) => ensured.fault = Some(refused(&format!("{kind} {key}"), error)?),
+            Err(error) => ensured.fault = Some(StepError::of_write(&what, error).fault()?),
         }
     }
     ensured.stopped = Some(Box::new(done));

@@ -19,12 +19,13 @@ use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::handover::{Ceded, Successor};
 use crate::reconcile::model::observed::QueueSeen;
 use crate::reconcile::model::outcome::{Outcome, Rolled, Templated};
+use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::roll::facts::Rolling;
-use crate::reconcile::plan::steps::{Wake, WorkloadStep};
+use crate::reconcile::plan::steps::Wake;
 use crate::reconcile::plan::template::{Proof, Templating};
-use crate::reconcile::reconcile;
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
+use crate::reconcile::{reconcile, remember};
 use crate::record::Key;
 use crate::work_queue::Attempt;
 
@@ -43,6 +44,7 @@ async fn recreated_actor_does_not_inherit_message_counts() {
     let plan = plan(&gone, Timestamp::now());
     let outcome = apply(&context, &gone, plan).await.unwrap();
     assert!(matches!(outcome, Outcome::Gone));
+    remember(&context, &gone, &outcome);
     assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
 }
 
@@ -155,7 +157,7 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         object: target,
         replicas: 1,
     };
-    wake::wake(&context, &seen, &woken).await.unwrap().unwrap();
+    wake::wake(&context, "ns", &woken).await.unwrap();
     roll::evict(&context, &seen, &pod("web-1")).await.unwrap();
 
     let asked = asked.lock().unwrap();
@@ -336,7 +338,7 @@ async fn retired_queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
         name: "asya-a".to_owned(),
         ..QueueStatus::default()
     };
-    let looked = retired::look(&context, &seen, vec![queue]).await;
+    let looked = retired::check(&context, &seen.actor, vec![queue]).await;
     assert!(matches!(looked, Err(Error::Stale(_))), "{looked:?}");
 }
 
@@ -345,7 +347,14 @@ async fn retired_queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
 async fn only_updates_caused_by_the_installation_wait_for_their_turn() {
     let context = context();
     let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-    let may_roll = |paced| ensure::may_roll(&context, &seen, (paced, &WorkloadStep::Create));
+    let may_roll = |paced: bool| {
+        let pacing = if paced {
+            Pacing::NeedsSlot
+        } else {
+            Pacing::Unlimited
+        };
+        ensure::may_roll(&context.rollouts, seen.key(), pacing)
+    };
     let other = Key::new("ns", "other");
     assert!(context.rollouts.begin(&other), "one at a time");
     assert!(!may_roll(true));

@@ -3,152 +3,138 @@
 use std::sync::Arc;
 
 use super::child::entry;
-use super::recreate;
 use crate::context::Context;
-use crate::fault::{Error, Fault, may_be_taken, refused};
+use crate::fault::{Error, StepError};
 use crate::reconcile::desired::Standalone;
-use crate::reconcile::model::child::Child;
-use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::child::Ownership;
 use crate::reconcile::model::outcome::Ensured;
-use crate::reconcile::plan::plan_found;
 use crate::reconcile::plan::steps::WorkloadStep;
-use crate::record::WorkloadRecord;
+use crate::reconcile::plan::workload::{Recreation, WorkloadFacts, after_invalid_update};
+use crate::record::{ActorRecord, WorkloadRecord};
 
-/// The workload as written, or why it is not in the wanted state.
-type Written = Result<Arc<WorkloadRecord>, Fault>;
-
-/// Result of creating the workload.
-enum Creation {
-    /// No other object had its name.
-    Tried(Written),
-    /// This object has its name, and no watch has shown it yet.
-    Taken(Child<WorkloadRecord>),
-}
-
-/// Executes the workload step.
+/// Executes the workload step for the object found under its name.
 pub(super) async fn ensure_workload(
     context: &Context,
-    observed: &Observed,
-    own: &Standalone,
-    step: WorkloadStep,
+    facts: WorkloadFacts<'_>,
+    ownership: &Ownership,
+    (step, found): (WorkloadStep, Option<Arc<WorkloadRecord>>),
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
     let written = match step {
-        WorkloadStep::Create => match create(context, observed, own).await? {
-            Creation::Tried(written) => Some(written),
-            Creation::Taken(found) => {
-                let step = plan_found(observed, &found, own);
-                ensured.workload = found.ours().cloned();
-                bring(context, observed, own, (found.ours(), step)).await?
-            }
-        },
-        step => bring(context, observed, own, (observed.workload.ours(), step)).await?,
+        WorkloadStep::Create => create(context, facts, ownership, ensured).await,
+        step => update(context, facts, (step, found)).await,
     };
     match written {
-        Some(Ok(workload)) => {
-            let (kind, wanted) = (workload.kind.name(), &own.workload.kept);
+        Ok(Some(workload)) => {
+            let (kind, wanted) = (workload.kind.name(), &facts.own.workload.kept);
             let (metadata, last) = (&workload.metadata, &workload.last);
             let entry = entry(("apps", kind), metadata, last, &wanted.hash);
             ensured.applied.push(entry);
             ensured.workload = Some(workload);
         }
-        Some(Err(fault)) => ensured.fault = Some(fault),
-        None => {}
+        Ok(None) => {}
+        Err(refused) => ensured.fault = Some(refused.fault()?),
     }
     Ok(())
 }
 
-/// Creates the workload if its name is free. An existing object is left alone.
+/// Creates the workload if its name is free. An object of ours that no watch has shown yet is updated instead.
 async fn create(
     context: &Context,
-    observed: &Observed,
-    own: &Standalone,
-) -> Result<Creation, Error> {
-    let (key, workloads) = (observed.key(), &context.workloads);
-    let made = workloads.create(own.kind, key, &own.workload.first()).await;
-    let refusal = match made {
-        Ok(workload) => return Ok(Creation::Tried(Ok(workload))),
-        Err(error) => refused(&what(own, observed), error),
+    facts: WorkloadFacts<'_>,
+    ownership: &Ownership,
+    ensured: &mut Ensured,
+) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
+    let (own, key) = (facts.own, &facts.actor.metadata.key);
+    let workloads = &context.workloads;
+    let created = workloads.create(own.kind, key, &own.workload.first()).await;
+    let rejection = match created {
+        Ok(workload) => return Ok(Some(workload)),
+        Err(error) => StepError::of_write(&what(own, facts.actor), error),
     };
-    if may_be_taken(&refusal) {
-        let found = workloads.live(own.kind, key).await.map_err(Error::Api)?;
-        let found = observed.ownership.judge(found, |it| &it.metadata);
-        if !matches!(found, Child::Absent) {
-            return Ok(Creation::Taken(found));
-        }
+    if !rejection.may_be_taken() {
+        return Err(rejection);
     }
-    refusal.map(Err).map(Creation::Tried)
+    let found = workloads.live(own.kind, key).await.map_err(Error::Api)?;
+    let found = ownership.judge(found, |it| &it.metadata);
+    let step = facts.after_rejected_creation(&found, rejection)?;
+    ensured.workload = found.ours().cloned();
+    update(context, facts, (step, found.ours().cloned())).await
 }
 
-/// Updates the found workload, as far as the step says.
-async fn bring(
+/// Updates the found workload, as far as the step says. Transfers ownership of the object and its fields first: the
+/// apply would otherwise change more than it states.
+async fn update(
     context: &Context,
-    observed: &Observed,
-    own: &Standalone,
-    (found, step): (Option<&Arc<WorkloadRecord>>, WorkloadStep),
-) -> Result<Option<Written>, Error> {
-    let found = match (found, &step) {
-        (_, WorkloadStep::Refuse(fault)) => return Ok(Some(Err(fault.clone()))),
-        (Some(found), WorkloadStep::Update { .. }) => found,
-        (None, _) | (_, WorkloadStep::Keep | WorkloadStep::Create) => return Ok(None),
+    facts: WorkloadFacts<'_>,
+    (step, found): (WorkloadStep, Option<Arc<WorkloadRecord>>),
+) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
+    let (take_over, hand_over, reclaim) = match step {
+        WorkloadStep::Update {
+            take_over,
+            hand_over,
+            reclaim,
+        } => (take_over, hand_over, reclaim),
+        WorkloadStep::Refuse(fault) => return Err(fault.into()),
+        WorkloadStep::Keep | WorkloadStep::Create => return Ok(None),
     };
-    if let Err(fault) = prepare_update(context, observed, (found, &step)).await? {
-        return Ok(Some(Err(fault)));
-    }
-    apply(context, observed, own, found).await.map(Some)
-}
-
-/// Transfers ownership of the object and its fields before an apply, which would otherwise change more than it states.
-async fn prepare_update(
-    context: &Context,
-    observed: &Observed,
-    (workload, step): (&WorkloadRecord, &WorkloadStep),
-) -> Result<Result<(), Fault>, Error> {
-    let WorkloadStep::Update {
-        take_over,
-        hand_over,
-        reclaim,
-    } = *step
-    else {
-        return Ok(Ok(()));
+    let Some(found) = found else {
+        return Ok(None);
     };
-    let heir = &observed.actor.metadata.uid;
-    if let Some(owner) = workload.metadata.owner_before(heir) {
-        context.workloads.bequeath(workload, owner, heir).await?;
+    let (workloads, successor) = (&context.workloads, &facts.actor.metadata.uid);
+    if let Some(owner) = found.metadata.owner_before(successor) {
+        workloads.reparent(&found, owner, successor).await?;
     }
-    if hand_over && let Err(error) = context.workloads.hand_over_replicas(workload).await {
-        let what = format!("{} {}", workload.kind.name(), workload.metadata.key);
-        return refused(&what, error).map(Err);
+    let refused = |error| StepError::of_write(&what(facts.own, facts.actor), error);
+    if hand_over {
+        workloads
+            .hand_over_replicas(&found)
+            .await
+            .map_err(refused)?;
     }
     if let Some(index) = take_over {
-        context.workloads.take_over_fields(workload, index).await?;
+        workloads.take_over_fields(&found, index).await?;
     }
     if reclaim {
-        context.workloads.reclaim_fields(workload).await?;
+        workloads.reclaim_fields(&found).await?;
     }
-    Ok(Ok(()))
+    let object = &facts.own.workload.kept.object;
+    match workloads.update(&found, object).await {
+        Ok(workload) => Ok(Some(workload)),
+        Err(error) if is_invalid(&error) => recreate(context, facts, &found, refused(error)).await,
+        Err(error) => Err(refused(error)),
+    }
 }
 
-async fn apply(
+/// Deletes a workload whose immutable fields have to change, if that is allowed (FW-22).
+async fn recreate(
     context: &Context,
-    observed: &Observed,
-    own: &Standalone,
+    facts: WorkloadFacts<'_>,
     found: &WorkloadRecord,
-) -> Result<Written, Error> {
-    let object = &own.workload.kept.object;
-    let error = match context.workloads.update(found, object).await {
-        Ok(workload) => return Ok(Ok(workload)),
-        Err(error) => error,
-    };
-    if matches!(&error, kube::Error::Api(status) if status.code == 422) {
-        let fault = recreate::if_allowed(context, observed, found, object).await?;
-        if let Some(fault) = fault {
-            return Ok(Err(fault));
+    rejection: StepError,
+) -> Result<Option<Arc<WorkloadRecord>>, StepError> {
+    let (workloads, key) = (&context.workloads, &found.metadata.key);
+    let object = &facts.own.workload.kept.object;
+    let fields = workloads.immutable_differences(found.kind, key, object);
+    let fields = fields.await.map_err(Error::Api)?;
+    Err(match after_invalid_update(facts.actor, found, &fields) {
+        Recreation::NotCause => rejection,
+        Recreation::NotAllowed(fault) => fault.into(),
+        Recreation::WithPods(fault) => {
+            workloads.delete(found).await?;
+            fault.into()
         }
-    }
-    refused(&what(own, observed), error).map(Err)
+        Recreation::LeavingPods(fault) => {
+            workloads.delete_leaving_pods(found).await?;
+            fault.into()
+        }
+    })
 }
 
-fn what(own: &Standalone, observed: &Observed) -> String {
-    format!("{} {}", own.kind.name(), observed.key())
+fn is_invalid(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 422)
+}
+
+fn what(own: &Standalone, actor: &ActorRecord) -> String {
+    format!("{} {}", own.kind.name(), actor.metadata.key)
 }

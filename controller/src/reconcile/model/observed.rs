@@ -35,7 +35,7 @@ use crate::record::{
 pub struct Observed {
     pub actor: Arc<ActorRecord>,
     /// The desired state, or why it cannot be reached.
-    pub desired: Result<Box<Desired>, Fault>,
+    pub desired: Result<Arc<Desired>, Fault>,
     /// Set while another actor owns a queue name that this one needs (QUE-3).
     pub contested: Option<Contested>,
     /// Decides whether an object under one of the actor's names is ours.

@@ -12,6 +12,8 @@ use crate::reconcile::contention::Part;
 use crate::reconcile::contention::history::{FieldEvent, FieldLoss};
 use crate::reconcile::contention::restoring::Restored;
 use crate::reconcile::injection::Probed;
+use crate::reconcile::model::known_queues::is_same;
+use crate::reconcile::model::observed::Observed;
 use crate::record::{ScaledObjectRecord, WorkloadRecord};
 
 /// The result of applying a plan.
@@ -121,6 +123,32 @@ pub struct Ensured {
     /// Objects applied by this reconcile, as the API server returned them: a watch could show another writer's change
     /// as ours.
     pub applied: Vec<InventoryEntry>,
+}
+
+impl Ensured {
+    /// The outcome before anything is written.
+    pub fn before(observed: &Observed, scaling_fault: Option<Fault>) -> Self {
+        let scaling = observed.scales().then(|| {
+            Box::new(ScalingOutcome {
+                scaled_object: observed.scaling.scaled_object.ours().cloned(),
+                fault: scaling_fault,
+                waits_for: None,
+            })
+        });
+        Self {
+            workload: observed.workload.ours().cloned(),
+            scaling,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the queue in the previous status is not the one that serves now.
+    pub fn serves_another_queue(&self, observed: &Observed) -> bool {
+        let before = observed.previous.queue.as_ref();
+        let wanted = observed.desired.as_ref().map(|desired| desired.queue());
+        matches!(self.queue, QueueState::Ready(_) | QueueState::Created(_))
+            && matches!((before, wanted), (Some(before), Ok(wanted)) if !is_same(before, &wanted))
+    }
 }
 
 /// Dry-run state after a reconcile.

@@ -1,5 +1,7 @@
 //! Detects that another actor owns a queue name that this one needs (QUE-3).
 
+use std::sync::Arc;
+
 use asya_shared::api::{AsyncActorStatus, WorkloadKind};
 use asya_shared::validate;
 
@@ -17,7 +19,7 @@ pub(super) fn uncontested(
     actor: &ActorRecord,
     previous: &AsyncActorStatus,
     scaled: &[WorkloadKind],
-) -> (Result<Box<Desired>, Fault>, Option<Contested>) {
+) -> (Result<Arc<Desired>, Fault>, Option<Contested>) {
     let desired = desired(&context.installation, actor, previous, scaled);
     let Some(owner) = context.claims.owner_before(&actor.metadata.key) else {
         return (desired, None);

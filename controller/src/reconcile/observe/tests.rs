@@ -99,7 +99,7 @@ fn with_queue(queue: &Value) -> Observed {
 /// QUE-8, OPS-3
 #[test]
 fn queue_verification_covers_name_generation_and_configuration() {
-    let hash = with_queue(&json!(null)).desired.unwrap().queue_hash;
+    let hash = with_queue(&json!(null)).desired.unwrap().queue_hash.clone();
     let good =
         json!({"transport": "mq", "name": "asya-a", "verifiedGeneration": 2, "verifiedHash": hash});
     let verified = |queue: &Value| {

@@ -5,12 +5,12 @@ use std::time::Duration;
 use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
-use super::decision::{Bind, Plan, Rest};
+use super::decision::{Bind, Plan};
 use super::finalizers::plan_finalizers;
 use super::probe::{self, Probing};
-use super::queue::plan_queue;
+use super::queue::{plan_queue, was_verified};
 use super::roll::facts::{Act, Rolling};
-use super::scaling::{self, Removal, plan_removal, plan_scaling};
+use super::scaling::{self, Removal, ScalingChildren, plan_removal, plan_scaling};
 use super::steps::ScalingStep;
 use super::wake::{self, Waking};
 use super::{claim, contest, replicas, retired, roll, scaling_gate, template};
@@ -21,6 +21,7 @@ use crate::reconcile::model::binding::BindingSeen;
 use crate::reconcile::model::binding::PartOwner;
 use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::observed::{Observed, is_done_once};
+use crate::reconcile::model::outcome::Ensured;
 use crate::reconcile::plan::wake::wake;
 
 /// Plans a binding that is not being torn down.
@@ -28,10 +29,8 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let seen = observed.binding.as_ref();
     let mut scaling = seen.and_then(|seen| plan_scaling_step(observed, seen, now));
     if observed.actor.annotations.paused {
-        return Plan::Rest(Rest {
-            workload: None,
-            scaling: scaling.as_ref().and_then(ScalingStep::fault),
-        });
+        let fault = scaling.as_ref().and_then(ScalingStep::fault);
+        return Plan::Rest(Box::new(Ensured::before(observed, fault)));
     }
     if is_done_once(&observed.actor, &observed.previous) {
         return Plan::Bind(Box::new(Bind {
@@ -59,10 +58,20 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
 impl Bind {
     /// Only finalizers, queue, scaling and the dry run; the caller adds the other steps.
     fn only(observed: &Observed, scaling: Option<ScalingStep>) -> Self {
+        let fault = scaling.as_ref().and_then(ScalingStep::fault);
+        let mut before = Ensured::before(observed, fault);
+        if let Some(scaled) = &mut before.scaling {
+            scaled.waits_for = scaling.as_ref().and_then(ScalingStep::waits_for);
+        }
         Self {
+            before,
+            desired: observed.desired.as_ref().ok().cloned(),
             finalizers: plan_finalizers(observed),
             done_once: false,
             queue: plan_queue(observed),
+            began: observed.began,
+            recreates_queue: was_verified(observed),
+            scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
             scaling,
             contest: None,
             replicas: None,

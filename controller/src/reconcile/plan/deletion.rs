@@ -3,19 +3,86 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use asya_shared::api::QueueStatus;
+use asya_shared::api::{QueueDeletionPolicy, QueueStatus};
+use asya_shared::names::FINALIZER;
+use asya_shared::transport::QueueOf;
+use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 
-use super::finalizers::has_finalizer;
-use super::scaling::{Removal, plan_removal};
-use super::steps::Wake;
+use super::finalizers::{FinalizerPatch, has_finalizer};
+use super::scaling::{Removal, ScalingChildren, plan_removal};
+use super::steps::{ScalingStep, Wake};
 use super::unbind::{self, UNBOUND, Unbind};
+use crate::reconcile::desired::drain::{Drain, Held};
 use crate::reconcile::model::child::unseen;
 use crate::reconcile::model::observed::Observed;
-use crate::record::WorkloadRecord;
+use crate::record::{ChildRecord, ScaledObjectRecord, TriggerAuthentication, WorkloadRecord};
 
 /// How long pods may outlive their grace period before the queue is deleted anyway (FIN-2).
 const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
+
+/// The deletion of an actor: its steps, and what they need.
+#[derive(Debug)]
+pub struct Deletion {
+    pub steps: Delete,
+    pub scaling_children: ScalingChildren,
+    /// Our `ScaledObject`, `TriggerAuthentication` and `ServiceAccount`, if they exist.
+    pub scaled_object: Option<Arc<ScaledObjectRecord>>,
+    pub trigger_authentication: Option<Arc<ChildRecord<TriggerAuthentication>>>,
+    pub service_account: Option<Arc<ChildRecord<ServiceAccount>>>,
+    /// The actor's queue as we would have created it; `None` if its spec is invalid.
+    pub wanted_queue: Option<QueueOf>,
+    pub queue_policy: QueueDeletionPolicy,
+    /// Leave the objects and the queue (FW-23).
+    pub orphans: bool,
+    /// The shared `ConfigMap`s outlive every actor: something that stays mounts them.
+    pub keeps_shared: bool,
+    /// The pods of the actor's own workload, which are deleted with it, do not count among those that mount them.
+    pub own_pods: bool,
+    /// The namespace that is being deleted, and its queues that stay.
+    pub abandons: Option<(Option<String>, Held)>,
+    /// Removes our finalizer, as the last step.
+    pub release: Option<FinalizerPatch>,
+}
+
+/// Plans the deletion with everything that its steps need.
+pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
+    let (seen, actor) = (&observed.scaling, &observed.actor);
+    let steps = plan_deletion(observed, now);
+    let removal = match &steps.scaling {
+        ScalingRemoval::Delete(removal) => removal.clone(),
+        ScalingRemoval::Orphan => Removal::default(),
+    };
+    let desired = observed.desired.as_deref().ok();
+    Deletion {
+        steps,
+        scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Unwanted(removal))),
+        scaled_object: seen.scaled_object.ours().cloned(),
+        trigger_authentication: seen.trigger_authentication.ours().cloned(),
+        service_account: observed.service_account.ours().cloned(),
+        wanted_queue: desired.map(|desired| desired.queue_of(actor)),
+        queue_policy: observed.deletion.queue,
+        orphans: observed.deletion.orphans,
+        keeps_shared: observed.deletion.orphans || template_stays(observed),
+        own_pods: actor.binds_to.is_none(),
+        abandons: match &observed.drain {
+            Some(Drain::Abandoned {
+                namespace_uid,
+                held,
+            }) => Some((namespace_uid.clone(), held.clone())),
+            _ => None,
+        },
+        release: FinalizerPatch::removing(actor, FINALIZER),
+    }
+}
+
+/// Whether an actor being deleted leaves its part in the target's pod template: pods that mount the shared
+/// `ConfigMap`s are still to be created.
+fn template_stays(observed: &Observed) -> bool {
+    let seen = observed.binding.as_ref();
+    let unbinding = seen.and_then(|it| it.unbinding.as_ref());
+    unbinding.is_some_and(|it| it.skip) && observed.previous.template.is_some()
+}
 
 /// The steps of a deletion, in execution order.
 #[derive(Debug, PartialEq)]
@@ -78,6 +145,29 @@ pub struct QueueRemoval {
     pub queue: QueueStatus,
     /// Whether status names the queue. If not, it is ours only if it is what we would have created.
     pub recorded: bool,
+}
+
+impl Deletion {
+    /// What to do with the shared `ConfigMap`s when this actor goes (RUN-2, SAFE-33).
+    pub fn shared_config_maps(&self, others: bool, mounted: bool) -> SharedConfigMaps {
+        if self.keeps_shared {
+            SharedConfigMaps::Orphan
+        } else if others || mounted {
+            SharedConfigMaps::Keep
+        } else {
+            SharedConfigMaps::Delete
+        }
+    }
+}
+
+/// What to do with the shared `ConfigMap`s of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedConfigMaps {
+    /// Still needed, or possibly so: check again later.
+    Keep,
+    /// Needed by something that outlives every actor (FW-23).
+    Orphan,
+    Delete,
 }
 
 /// Plans the next steps of the deletion (FIN-2).

@@ -7,7 +7,7 @@ use crate::record::WorkloadRecord;
 
 /// Whether an update replaces pods although nobody changed the actor: the installation now renders another pod
 /// template. A move to another queue does not count, because messages wait there.
-pub(super) fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bool {
+fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bool {
     let (Some(own), Some(found)) = (observed.standalone(), observed.workload.ours()) else {
         return false;
     };
@@ -31,8 +31,32 @@ pub(super) fn is_of_installation(observed: &Observed, step: &WorkloadStep) -> bo
         && desired.is_ok_and(|desired| knows_queue(observed, desired))
 }
 
+/// What a workload step means for the number of concurrent rollouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// Nothing: a user asked for the update, or there is none.
+    Unlimited,
+    /// The update needs a slot: it replaces pods although nobody changed the actor.
+    NeedsSlot,
+    /// Report the state of a workload that is as desired.
+    Report { rolls: bool, settled: bool },
+}
+
+pub(super) fn plan_pacing(observed: &Observed, step: &WorkloadStep) -> Pacing {
+    if is_of_installation(observed, step) {
+        return Pacing::NeedsSlot;
+    }
+    match (step, observed.workload.ours()) {
+        (WorkloadStep::Keep, Some(workload)) => {
+            let (rolls, settled) = rolls_and_settled(workload);
+            Pacing::Report { rolls, settled }
+        }
+        _ => Pacing::Unlimited,
+    }
+}
+
 /// Whether pods of a workload are being replaced, and whether all desired pods are ready.
-pub fn rolls_and_settled(workload: &WorkloadRecord) -> (bool, bool) {
+fn rolls_and_settled(workload: &WorkloadRecord) -> (bool, bool) {
     let seen = workload.observed_generation >= workload.generation;
     let ready = workload.ready >= workload.desired;
     (workload.rolling, seen && ready && !workload.rolling)
@@ -42,7 +66,7 @@ pub fn rolls_and_settled(workload: &WorkloadRecord) -> (bool, bool) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{is_of_installation, rolls_and_settled};
+    use super::{Pacing, is_of_installation, rolls_and_settled};
     use crate::reconcile::model::child::Child;
     use crate::reconcile::model::observed::Observed;
     use crate::reconcile::plan::decision::Plan;
@@ -64,8 +88,9 @@ mod tests {
     fn paced(observed: &Observed) -> bool {
         match plan(observed, NOW.parse().unwrap()) {
             Plan::Ensure(ensure) => {
-                assert_eq!(ensure.paced, is_of_installation(observed, &ensure.workload));
-                ensure.paced
+                let paced = ensure.pacing == Pacing::NeedsSlot;
+                assert_eq!(paced, is_of_installation(observed, &ensure.workload));
+                paced
             }
             other => panic!("{other:?}"),
         }

@@ -127,5 +127,35 @@ fn stays_because(observed: &Observed, known: &KnownQueue) -> Option<String> {
     }
 }
 
+/// What follows from a check of retired queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AfterCheck {
+    /// Verify the actor's queue: two addresses may lead to the same broker, so a queue that is gone may have been the
+    /// desired one, which is then recreated.
+    pub rechecks_queue: bool,
+    pub schedule: NextCheck,
+}
+
+/// When to check the remaining queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextCheck {
+    /// None remains.
+    None,
+    Now,
+    Scheduled,
+}
+
+/// Decides after a check of `asked` queues, of which `gone` no longer exist.
+pub fn after_check(asked: usize, gone: usize) -> AfterCheck {
+    AfterCheck {
+        rechecks_queue: gone > 0,
+        schedule: match gone {
+            _ if gone == asked => NextCheck::None,
+            0 => NextCheck::Scheduled,
+            _ => NextCheck::Now,
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests;

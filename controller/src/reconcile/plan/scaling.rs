@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
-use asya_shared::scaling::{ScalingObjects, Untriggerable};
+use asya_shared::scaling::{ScalingObjects, Untriggerable, trigger_authentication_name};
 use k8s_openapi::jiff::Timestamp;
 
+use super::child::PlannedChild;
+use super::steps::ScalingStep;
 use super::{ChildStep, not_owned, plan_child};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
+use crate::reconcile::model::observed::Observed;
 use crate::record::{
-    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
+    ChildRecord, HpaRecord, Key, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
 use crate::scaling::autoscalers::{Autoscalers, is_of_name, lets_go_by};
 
@@ -52,7 +55,7 @@ pub struct ScalingPlan {
 }
 
 /// The steps when scaling is off or the actor is being deleted.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Removal {
     pub scaled_object: ChildStep,
     pub trigger_authentication: ChildStep,
@@ -60,6 +63,68 @@ pub struct Removal {
     pub released: bool,
     /// When to stop waiting for KEDA.
     pub until: Option<Timestamp>,
+}
+
+/// KEDA's objects with everything that their steps need.
+#[derive(Debug)]
+pub struct ScalingChildren {
+    /// The `ConfigMap` that the `TriggerAuthentication` reads.
+    pub settings: Option<(Key, HashedManifest)>,
+    pub trigger_authentication: PlannedChild<ChildRecord<TriggerAuthentication>>,
+    pub scaled_object: PlannedChild<ScaledObjectRecord>,
+}
+
+impl ScalingChildren {
+    pub fn new(observed: &Observed, step: Option<&ScalingStep>) -> Self {
+        let keep = ChildStep::Keep;
+        let (authentication, scaled) = match step {
+            Some(ScalingStep::Wanted(plan)) => (&plan.trigger_authentication, &plan.scaled_object),
+            Some(ScalingStep::Unwanted(removal) | ScalingStep::Refused(removal, _)) => {
+                (&removal.trigger_authentication, &removal.scaled_object)
+            }
+            None => (&keep, &keep),
+        };
+        let (seen, key, ownership) = (&observed.scaling, observed.key(), &observed.ownership);
+        let objects = observed.scaling_objects().and_then(Result::ok);
+        let settings = objects.filter(|_| seen.installed);
+        let settings = settings.and_then(|it| it.config_map.as_ref());
+        let wanted = objects.and_then(|it| it.trigger_authentication.as_ref());
+        let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
+        Self {
+            settings: settings.map(|it| (Key::new(&key.namespace, it.name()), it.clone())),
+            trigger_authentication: PlannedChild::new(
+                ownership,
+                name,
+                (authentication, &seen.trigger_authentication),
+                wanted,
+            ),
+            scaled_object: PlannedChild::new(
+                ownership,
+                key.clone(),
+                (scaled, &seen.scaled_object),
+                objects.map(|it| &it.scaled_object),
+            ),
+        }
+    }
+}
+
+impl ScalingPlan {
+    /// Whether to apply the objects now, from the outcome of the steps before: `settings` is what keeps KEDA from
+    /// logging in.
+    ///
+    /// # Errors
+    /// What to report instead; `None` while there is nothing to scale yet.
+    pub fn may_apply(
+        &self,
+        settings: Option<Fault>,
+        target_exists: bool,
+    ) -> Result<(), Option<Fault>> {
+        match self.fault.clone().or(settings) {
+            Some(fault) => Err(Some(fault)),
+            None if target_exists => Ok(()),
+            None => Err(None),
+        }
+    }
 }
 
 /// Plans KEDA's objects while scaling is on.

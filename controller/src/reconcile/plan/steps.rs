@@ -60,6 +60,10 @@ pub enum ScalingStep {
 }
 
 impl WorkloadStep {
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::Create | Self::Update { .. })
+    }
+
     /// Why the workload is not as desired.
     pub fn fault(&self) -> Option<Fault> {
         match self {

@@ -42,9 +42,13 @@ fn with_spec(extra: &Value) -> Observed {
 
 fn ensure(observed: &Observed) -> Ensure {
     match plan(observed, now()) {
-        Plan::Ensure(ensure) => ensure,
+        Plan::Ensure(ensure) => *ensure,
         other => panic!("{other:?}"),
     }
+}
+
+fn adds(observed: &Observed) -> bool {
+    matches!(ensure(observed).finalizers, Finalizers::Add(_))
 }
 
 fn reason(step: QueueStep) -> (Reason, Requeue) {
@@ -59,13 +63,13 @@ fn reason(step: QueueStep) -> (Reason, Requeue) {
 fn finalizer_is_added_first_and_only_once_even_for_an_invalid_spec() {
     for valid in [json!({}), json!({"transport": ""})] {
         let bare = actor(&json!({"finalizers": []}), &spec(&valid), &json!({}));
-        assert_eq!(ensure(&observed(&bare)).finalizers, Finalizers::Add);
+        assert!(adds(&observed(&bare)));
         let foreign = actor(
             &json!({"finalizers": ["other/finalizer"]}),
             &spec(&valid),
             &json!({}),
         );
-        assert_eq!(ensure(&observed(&foreign)).finalizers, Finalizers::Add);
+        assert!(adds(&observed(&foreign)));
         let has = observed(&actor(&json!({}), &spec(&valid), &json!({})));
         assert_eq!(ensure(&has).finalizers, Finalizers::Keep);
     }

@@ -3,6 +3,7 @@
 
 use asya_shared::inject::bound::Gate;
 use asya_shared::resolve::{Claim, ObjectRef};
+use k8s_openapi::api::autoscaling::v1::Scale;
 
 use super::claim::is_due;
 use super::roll::facts::Rolling;
@@ -47,6 +48,12 @@ pub fn decide(facts: &WakeFacts<'_>, wake: Wake) -> Waking {
     } else {
         Waking::Now(wake)
     }
+}
+
+/// Whether an object with this live scale has to be woken.
+pub fn is_asleep(scale: &Scale) -> bool {
+    let replicas = scale.spec.as_ref().and_then(|spec| spec.replicas);
+    replicas.unwrap_or(0) <= 0
 }
 
 /// Plans to wake `object` if status says that the actor's queue scaled it.

@@ -16,9 +16,10 @@ use super::parts::Report;
 use super::{make, settling};
 use crate::fault::Error;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::apply::{entry, interrupted};
+use crate::reconcile::apply::entry;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{Ensured, Outcome, QueueState};
+use crate::reconcile::retries::interrupted;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, pod, spec, workload};
 use crate::record::PodRecord;
 

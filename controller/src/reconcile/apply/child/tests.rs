@@ -8,10 +8,12 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-use super::{Child, ChildStep, Error, Fault, Key, apply_child};
+use super::{Error, Key, PlannedChild, apply_child};
 use crate::cluster::impersonation::Applier;
 use crate::cluster::objects::Objects;
-use crate::fault::Reason;
+use crate::fault::{Fault, Reason};
+use crate::reconcile::model::child::Child;
+use crate::reconcile::plan::ChildStep;
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
 use crate::record::ChildRecord;
 
@@ -68,12 +70,17 @@ async fn attempt(code: u16, found: &Value) -> (Result<Result<bool, Fault>, Error
         object: account("actor-uid"),
         hash: "h".to_owned(),
     };
-    let step = (&ChildStep::Apply { take_over: None }, &wanted);
     let key = Key::new("ns", "asya-a");
-    let applied = apply_child(&observed, (&accounts, &Child::Absent), &key, step).await;
+    let step = (&ChildStep::Apply { take_over: None }, &Child::Absent);
+    let child = PlannedChild::new(&observed.ownership, key, step, Some(&wanted));
+    let applied = apply_child(&accounts, &child).await;
     let asked = asked.lock().unwrap().clone();
     assert_eq!(asked[0], (Method::PATCH, json!("1")), "{asked:?}");
-    (applied.map(|it| it.map(|it| it.is_some())), asked.len())
+    let applied = match applied {
+        Ok(applied) => Ok(Ok(applied.is_some())),
+        Err(refused) => refused.fault().map(Err),
+    };
+    (applied, asked.len())
 }
 
 /// SA-3

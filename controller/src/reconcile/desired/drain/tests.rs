@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Counted, Drain, DrainFacts, Held, Messages, decide, may_roll, text};
 use crate::broker::Depth;
 use crate::fault::{Fault, Reason, Requeue};
-use crate::reconcile::plan::decision::{Plan, Rest};
+use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::deletion::Then;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::plan;
@@ -145,7 +145,7 @@ fn nothing_is_torn_down_before_the_queue_is_empty() {
         let Plan::Delete(plan) = plan_of(drain.clone(), &json!({})) else {
             panic!("{drain:?}")
         };
-        assert!(matches!(plan.then, Then::Finish { .. }), "{drain:?}");
+        assert!(matches!(plan.steps.then, Then::Finish { .. }), "{drain:?}");
     }
 }
 
@@ -168,17 +168,20 @@ fn target_is_rolled_while_draining_only_where_no_pod_could_receive() {
 fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_removed() {
     let mut finalizers = json!({"finalizers": ["foregroundDeletion", "asya.sh/finalizer"]});
     let works = || Some(Drain::Works(Held::default()));
-    let plan = plan_of(works(), &finalizers);
-    assert_eq!(plan.finalizers(), Finalizers::EndForeground);
+    let mut plan = plan_of(works(), &finalizers);
+    let change = plan.take_finalizers();
+    assert!(matches!(change, Finalizers::EndForeground(_)), "{change:?}");
     let Plan::Ensure(ensure) = plan else { panic!() };
     assert_eq!(ensure.workload, WorkloadStep::Create);
-    assert_eq!(plan_of(works(), &json!({})).finalizers(), Finalizers::Keep);
+    let change = plan_of(works(), &json!({})).take_finalizers();
+    assert_eq!(change, Finalizers::Keep);
 
     finalizers["annotations"] = json!({"asya.sh/paused": "true"});
     let Plan::Rest(rest) = plan_of(works(), &finalizers) else {
         panic!("nothing of a paused actor is changed")
     };
-    assert_eq!(rest, Rest::default());
+    let scaling = rest.scaling.as_ref().and_then(|it| it.fault.as_ref());
+    assert_eq!((rest.fault, scaling), (None, None));
     assert!(matches!(
         plan_of(Some(Drain::Empty), &finalizers),
         Plan::Delete(_)

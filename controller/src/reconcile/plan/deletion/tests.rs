@@ -1,14 +1,14 @@
 use std::time::Duration;
 
-use asya_shared::api::QueueStatus;
+use asya_shared::api::{QueueStatus, TemplateStatus};
 use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, Then, Unbind, WorkloadRemoval,
-    plan_deletion,
+    AccountRemoval, Delete, QueueRemoval, ScalingRemoval, SharedConfigMaps, Then, Unbind,
+    WorkloadRemoval, plan, plan_deletion,
 };
 use crate::reconcile::model::binding::BindingSeen;
 use crate::reconcile::model::child::Child;
@@ -447,4 +447,37 @@ fn target_is_woken_only_after_its_pods_would_start_without_the_sidecar() {
     assert!(matches!(unbind, Unbind::Wait(_)) && !woken, "{unbind:?}");
     let long_ago = asked("unbound", Some("2026-01-01T00:00:20Z"));
     assert_eq!(planned(None, &long_ago), (Unbind::Done, true));
+}
+
+/// SAFE-33, RUN-2, FW-23
+#[test]
+fn shared_config_maps_outlive_the_last_actor_while_something_needs_them() {
+    let deletion = |orphans: bool, template_stays: bool| {
+        let mut seen = going(&json!({}), &json!({}));
+        seen.deletion.orphans = orphans;
+        seen.previous.template = template_stays.then(TemplateStatus::default);
+        seen.binding = template_stays.then(|| BindingSeen {
+            unbinding: Some(UnbindingSeen {
+                skip: true,
+                ..UnbindingSeen::default()
+            }),
+            ..BindingSeen::default()
+        });
+        plan(&seen, now())
+    };
+    for (orphans, template_stays, others, mounted, wanted) in [
+        (false, false, false, false, SharedConfigMaps::Delete),
+        (false, false, true, false, SharedConfigMaps::Keep),
+        (false, false, false, true, SharedConfigMaps::Keep),
+        (true, false, false, false, SharedConfigMaps::Orphan),
+        (true, false, true, false, SharedConfigMaps::Orphan),
+        (false, true, false, false, SharedConfigMaps::Orphan),
+        (false, true, false, true, SharedConfigMaps::Orphan),
+    ] {
+        let fate = deletion(orphans, template_stays).shared_config_maps(others, mounted);
+        assert_eq!(
+            fate, wanted,
+            "{orphans} {template_stays} {others} {mounted}"
+        );
+    }
 }

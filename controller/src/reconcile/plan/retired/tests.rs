@@ -5,7 +5,7 @@ use asya_shared::resolve::{Related, Resolution, Target, resolver};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Retired, list, looks};
+use super::{NextCheck, Retired, after_check, list, looks};
 use crate::reconcile::model::binding::{BindingSeen, Resolved};
 use crate::reconcile::model::bound_pods::BoundPods;
 use crate::reconcile::model::known_queues::Hold;
@@ -188,7 +188,7 @@ fn renaming_a_transport_retires_no_queue() {
     assert_eq!(same(&plain("mq", &["twin"])), (true, true));
     assert!(!same(&plain("other", &[])).0, "another broker");
 
-    let hash = plain("mq", &[]).desired.unwrap().queue_hash;
+    let hash = plain("mq", &[]).desired.unwrap().queue_hash.clone();
     let gone = |hash: &str| {
         let status = json!({"queue": {"transport": "former", "name": "asya-a", "verifiedGeneration": 1, "verifiedHash": hash}});
         observed(&actor(&json!({}), &spec(&json!({})), &status))
@@ -291,5 +291,18 @@ fn queue_in_another_account_is_retired_but_not_the_same_queue_by_another_transpo
             usize::from(retires),
             "the one that was left just now"
         );
+    }
+}
+
+/// QUE-13
+#[test]
+fn queue_is_verified_again_after_a_retired_one_is_gone() {
+    for (asked, gone, rechecks, schedule) in [
+        (2, 0, false, NextCheck::Scheduled),
+        (2, 1, true, NextCheck::Now),
+        (2, 2, true, NextCheck::None),
+    ] {
+        let next = after_check(asked, gone);
+        assert_eq!((next.rechecks_queue, next.schedule), (rechecks, schedule));
     }
 }

@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::reconcile::contention::restoring::Restoring;
+use crate::reconcile::plan::restore;
+use crate::reconcile::plan::workload::plan_workload;
 
 /// WRK-7
 #[test]
@@ -106,8 +108,10 @@ fn repeated_drift_is_restored_with_backoff_unless_the_desired_state_changes() {
         }])
     };
     let told = |seen: &Observed| {
-        let plan = ensure(seen);
-        (plan.workload, plan.restore.workload)
+        let mut step = plan_workload(seen);
+        let restore = restore::plan(seen, &mut step, None, now());
+        assert_eq!(ensure(seen).workload, step);
+        (step, restore.workload)
     };
     let later = waiting("workload-uid", "2026-01-01T00:01:10Z");
     let wait = Restoring::In(Duration::from_secs(10));

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use asya_shared::api::QueueStatus;
 use serde_json::{Value, json};
 
@@ -84,6 +86,7 @@ fn draining_actor_with_reconcile_once_keeps_its_pods_and_gets_missing_ones_back(
 fn change_of_the_installation_does_not_roll_an_actor_with_reconcile_once() {
     let mut seen = recorded(once(2), &deployment(&once(2)));
     if let Ok(desired) = &mut seen.desired {
+        let desired = Arc::get_mut(desired).unwrap();
         let Mode::Standalone(own) = &mut desired.mode else {
             panic!("its workload is ours")
         };

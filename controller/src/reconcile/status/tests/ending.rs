@@ -4,12 +4,11 @@ use serde_json::json;
 
 use super::{at, condition, lives, report, running};
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::apply::interrupted;
-use crate::reconcile::is_told;
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::child::UNSEEN;
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{Ensured, Outcome};
+use crate::reconcile::retries::{interrupted, is_reported};
 use crate::reconcile::status::make;
 use crate::reconcile::tests::fixtures::{actor, deployment, observed, spec, workload};
 
@@ -116,7 +115,7 @@ fn refused_deletion_is_reported_at_once_and_server_failure_if_it_persists() {
         let answer = Status::failure("no", "").with_code(code).boxed();
         let error = Error::Api(kube::Error::Api(answer));
         let row = (code, failures, deleting);
-        assert_eq!(is_told(&error, failures, deleting), told, "{row:?}");
+        assert_eq!(is_reported(&error, failures, deleting), told, "{row:?}");
     }
 }
 
