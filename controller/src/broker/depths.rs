@@ -28,6 +28,13 @@ struct Reading {
     since: Instant,
 }
 
+impl Reading {
+    /// Whether status should report another reading now.
+    fn reports(&self, reading: Option<Depth>, now: Instant) -> bool {
+        now - self.since >= PAUSE && is_news(self.told, reading)
+    }
+}
+
 /// What status should report about a queue's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportedDepth {
@@ -54,11 +61,22 @@ impl Depths {
             return true;
         };
         last.now = reading;
-        let tells = now - last.since >= PAUSE && is_news(last.told, reading);
+        let tells = last.reports(reading, now);
         if tells {
             (last.told, last.since) = (reading, now);
         }
         tells
+    }
+
+    /// What status should report once this reading is recorded; `anew`: earlier ones are dropped before.
+    pub fn told_after(&self, actor: &Key, reading: Depth, anew: bool) -> ReportedDepth {
+        let last = self.readings.lock().get(actor).copied();
+        let last = last.filter(|_| !anew);
+        let told = match last {
+            Some(last) if !last.reports(Some(reading), Instant::now()) => last.told,
+            _ => Some(reading),
+        };
+        told.map_or(ReportedDepth::Nothing, ReportedDepth::Depth)
     }
 
     /// What status should report for an actor's queue.

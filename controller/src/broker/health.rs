@@ -287,8 +287,16 @@ impl QueueRechecks {
             .map(|doubt| doubt.finding.clone())
     }
 
-    /// Records that the broker did not answer a reconcile. Returns how many times in a row (QUE-10).
-    pub fn unanswered(&self, actor: &Key, error: &BrokerError) -> u32 {
+    /// How many reconciles in a row the broker did not answer.
+    pub fn failures(&self, actor: &Key) -> u32 {
+        self.actors
+            .lock()
+            .get(actor)
+            .map_or(0, |doubt| doubt.failures)
+    }
+
+    /// Records that the broker did not answer a reconcile (QUE-10).
+    pub fn unanswered(&self, actor: &Key, error: &BrokerError) {
         let mut actors = self.actors.lock();
         let doubt = actors.entry(actor.clone()).or_insert_with(|| Doubt {
             finding: Finding::Unknown(error.clone()),
@@ -296,7 +304,6 @@ impl QueueRechecks {
             failures: 0,
         });
         doubt.failures += 1;
-        doubt.failures
     }
 
     /// Records that a reconcile that began then found the queue serving. A finding raised since needs another look.

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use crate::cluster::store::{Scope, Store};
 use crate::cluster::watch::WatchSink;
 use crate::record::{
-    Enqueue, Key, OfKind, PodRecord, Projected, Record, RefusalRecord, ReplicaFailure,
+    Enqueue, Key, Metadata, OfKind, PodRecord, Projected, Record, RefusalRecord, ReplicaFailure,
     WorkloadRecord,
 };
 
@@ -80,15 +80,9 @@ impl Refusals {
         now: Timestamp,
     ) -> Option<Refusal> {
         let metadata = &workload.metadata;
-        let has_all = workload.total >= workload.desired
-            && workload.observed_generation >= workload.generation;
         self.with(|inner| {
             let refused = inner.of_sets.get(&metadata.key)?;
-            if refused.set_uid != metadata.uid {
-                return None;
-            }
-            if has_all {
-                inner.of_sets.remove(&metadata.key);
+            if refused.set_uid != metadata.uid || has_all_pods(workload) {
                 return None;
             }
             let made = pods.iter().filter_map(|pod| pod.created.as_ref());
@@ -102,6 +96,18 @@ impl Refusals {
                 ends,
             })
         })
+    }
+
+    /// Records the state of a workload: once it has all its pods, an earlier refusal is over for good.
+    pub fn saw(&self, workload: &WorkloadRecord) {
+        if has_all_pods(workload) {
+            let Metadata { key, uid, .. } = &workload.metadata;
+            self.with(|inner| {
+                if inner.of_sets.get(key).is_some_and(|it| it.set_uid == *uid) {
+                    inner.of_sets.remove(key);
+                }
+            });
+        }
     }
 
     /// Number of sets with an entry.
@@ -158,6 +164,10 @@ impl Inner {
         });
         self.sweep_at = SWEEP.max(2 * self.of_sets.len());
     }
+}
+
+fn has_all_pods(workload: &WorkloadRecord) -> bool {
+    workload.total >= workload.desired && workload.observed_generation >= workload.generation
 }
 
 impl Refused {

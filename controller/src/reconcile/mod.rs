@@ -46,6 +46,7 @@ pub async fn reconcile(
         context.forget(key);
         return Ok(None);
     };
+    learn(context, &observed);
     let now = Timestamp::now();
     let plan = plan::plan(&observed, now);
     if plan.is_the_end() {
@@ -69,6 +70,23 @@ pub async fn reconcile(
     match outcome.interrupted() {
         Some(error) => Err(error),
         None => Ok(Some(retry)),
+    }
+}
+
+/// Remembers what was learned by observing.
+fn learn(context: &Context, observed: &Observed) {
+    let (key, learned) = (observed.key(), &observed.learned);
+    if let Some(error) = &learned.unanswered {
+        context.queue_rechecks.unanswered(key, error);
+    }
+    for (depth, anew) in &learned.depths {
+        if *anew {
+            context.depths.forget(key);
+        }
+        context.depths.take(key, Some(*depth));
+    }
+    if let Some(workload) = observed.workload.ours() {
+        context.refusals.saw(workload);
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It changes nothing but subscriptions. `Bindings::{register_target, subscribe_pods, subscribe_autoscalers}` record what
 //! concerns the actor before that is read, so that no change in between is missed and, of two actors that bind one target
-//! at the same time, at least one sees the other (BIND-45). A broker that does not answer is counted, because only the
-//! call knows (QUE-10).
+//! at the same time, at least one sees the other (BIND-45). Everything else that later reconciles should know is returned
+//! as data, in [`Learned`].
 
 mod availability;
 pub mod binding;
@@ -36,7 +36,7 @@ use crate::context::Context;
 use crate::fault::{Error, Fault};
 use crate::reconcile::model::child::{Child, Ownership};
 use crate::reconcile::model::observed::{
-    Contested, DeletionPolicy, Observed, QueueSeen, ScalingSeen, works_on,
+    Contested, DeletionPolicy, Learned, Observed, QueueSeen, ScalingSeen, works_on,
 };
 use crate::record::{ActorRecord, Controller, Key, PodRecord, Record, ScaleTarget};
 use crate::scaling::autoscalers::{Autoscalers, is_overdue};
@@ -63,7 +63,9 @@ pub async fn observe(
         context.claims.owner_of(transports, place, key)
     };
     let queues = KnownQueues::of(&previous, desired.as_deref(), transports, owner_of);
-    let drain = drain::see(context, (&actor, &previous), (&deletion, &queues), now).await?;
+    let mut learned = Learned::default();
+    let known = (&deletion, &queues);
+    let drain = drain::see(context, (&actor, &previous), known, (&mut learned, now)).await?;
     if matches!(drain, Some(Drain::Abandoned { .. })) {
         deletion.retains_queue = true;
     }
@@ -125,17 +127,18 @@ pub async fn observe(
         former: former.filter(|former| is_owned(former.metadata.controller.as_ref(), &actor)),
         queue: QueueSeen::NotAsked,
         began: context.queue_rechecks.now(),
-        depth: queue::depth(context, &actor, contested.as_ref()),
+        depth: queue::depth(context, &actor, contested.as_ref(), learned.depths.last()),
         queues_managed: context.installation.queues_managed,
         deadlines: context.installation.deadlines,
         deletion,
         drain,
         leading_since: context.leading_since.get().copied().unwrap_or(now),
+        learned,
         contested,
         ownership,
         actor,
     };
-    observed.queue = queue::look(context, &observed).await;
+    (observed.queue, observed.learned.unanswered) = queue::look(context, &observed).await;
     Ok(Some(observed))
 }
 

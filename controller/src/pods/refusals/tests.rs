@@ -76,10 +76,10 @@ impl Watched {
         pods: &[Arc<PodRecord>],
         second: i64,
     ) -> Option<String> {
-        let refusal = self
-            .refusals
-            .of_workload(&set.record.record, pods, at(second))?;
-        Some(refusal.failure.message.into())
+        let workload = &set.record.record;
+        let refusal = self.refusals.of_workload(workload, pods, at(second));
+        self.refusals.saw(workload);
+        Some(refusal?.failure.message.into())
     }
 }
 

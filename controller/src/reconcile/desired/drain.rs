@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use asya_shared::api::QueueStatus;
+use asya_shared::api::{AsyncActorStatus, QueueStatus, State};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::broker::Depth;
+use crate::broker::depths::ReportedDepth;
 use crate::fault::Fault;
+use crate::reconcile::model::known_queues::is_same;
 
 /// Progress of a deletion that waits for an empty queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +58,71 @@ pub enum Messages {
     Uncounted,
     /// The broker did not report them.
     Unknown(Fault),
+}
+
+/// Which message count to report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountReport {
+    /// The current count: status reports no count of this queue.
+    Exact,
+    /// The current count, which later reports start from. The Event at the start of the deletion is written only once,
+    /// so it must not carry a stale count.
+    Anew,
+    /// The count that status may report now (QUE-20): small changes do not justify a write.
+    AsReported,
+}
+
+impl CountReport {
+    pub fn of(previous: &AsyncActorStatus, queue: &QueueStatus) -> Self {
+        let serves = previous.queue.as_ref().is_none_or(|it| is_same(it, queue));
+        match previous.status {
+            _ if !serves => Self::Exact,
+            Some(State::Terminating) => Self::AsReported,
+            _ => Self::Anew,
+        }
+    }
+
+    /// Whether to record the count, and if so, whether to drop earlier ones before.
+    pub fn records(self, messages: &Messages) -> Option<bool> {
+        match (self, messages) {
+            (Self::Exact, _) => None,
+            (_, Messages::Known(depth)) if *depth != Depth::default() => Some(self == Self::Anew),
+            _ => None,
+        }
+    }
+}
+
+impl Messages {
+    /// The count to report; `told` is what status reports once a count is recorded.
+    pub fn reported(
+        self,
+        report: CountReport,
+        told: impl FnOnce(Depth, bool) -> ReportedDepth,
+    ) -> Self {
+        let (Self::Known(depth), Some(anew)) = (&self, report.records(&self)) else {
+            return self;
+        };
+        match told(*depth, anew) {
+            ReportedDepth::Depth(told) if told != Depth::default() => Self::Known(told),
+            _ => self,
+        }
+    }
+}
+
+impl Drain {
+    /// A namespace that is being deleted must not be held up: queues that may hold messages stay.
+    pub fn unless_ending(self, namespace: Option<&Namespace>) -> Self {
+        let metadata = namespace.map(|it| &it.metadata);
+        match self {
+            Self::Works(held) if metadata.is_none_or(|it| it.deletion_timestamp.is_some()) => {
+                Self::Abandoned {
+                    namespace_uid: metadata.and_then(|it| it.uid.clone()),
+                    held,
+                }
+            }
+            drain => drain,
+        }
+    }
 }
 
 /// Inputs to [`decide`].

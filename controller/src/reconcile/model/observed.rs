@@ -20,7 +20,7 @@ use super::known_queues::{KnownQueues, is_same};
 use super::rollout::RolloutSeen;
 use crate::broker::depths::ReportedDepth;
 use crate::broker::health::Moment;
-use crate::broker::{BrokerError, QueueCheck};
+use crate::broker::{BrokerError, Depth, QueueCheck};
 use crate::context::Deadlines;
 use crate::fault::{Fault, Requeue};
 use crate::pods::refusals::Refusal;
@@ -72,6 +72,17 @@ pub struct Observed {
     pub drain: Option<Drain>,
     /// When this process became the leader.
     pub leading_since: Timestamp,
+    /// What later reconciles should know.
+    pub learned: Learned,
+}
+
+/// What a reconcile has learned by observing, to be remembered for later ones.
+#[derive(Clone, Debug, Default)]
+pub struct Learned {
+    /// The broker did not answer for a verified queue.
+    pub unanswered: Option<BrokerError>,
+    /// Counts of messages; `true`: earlier ones are dropped before.
+    pub depths: Vec<(Depth, bool)>,
 }
 
 /// What deletion keeps and removes. Read from the raw spec, because a spec that does not decode may still ask to retain

@@ -23,9 +23,15 @@ use crate::record::{HpaRecord, Key, PodRecord, Projected, UninjectedPodRecord};
 /// QUE-10
 #[test]
 fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
-    let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
+    let (rechecks, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     let silent = || BrokerError::Unreachable("no answer".to_owned());
-    let seen = |verified, error| not_seen(&doubts, &key, verified, error);
+    let seen = |verified, error| {
+        let (seen, failed) = not_seen(rechecks.failures(&key), verified, error);
+        if let Some(error) = failed {
+            rechecks.unanswered(&key, &error);
+        }
+        seen
+    };
     let tolerated = |seen: QueueSeen| matches!(seen, QueueSeen::Unanswered(Requeue::Backoff));
     for _ in 0..2 {
         assert!(tolerated(seen(true, silent())));
@@ -33,7 +39,7 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
     for _ in 0..2 {
         assert!(!tolerated(seen(true, silent())), "the third, and so on");
     }
-    doubts.settle(&key, doubts.now());
+    rechecks.settle(&key, rechecks.now());
     assert!(tolerated(seen(true, silent())), "an answer begins anew");
     assert!(!tolerated(seen(false, silent())), "not verified yet");
     for error in [
@@ -47,25 +53,22 @@ fn verified_queue_tolerates_broker_failures_until_the_third_in_a_row() {
 /// OPS-22
 #[test]
 fn reconcile_continues_when_a_slow_broker_is_not_asked() {
-    let (doubts, key) = (QueueRechecks::default(), Key::new("ns", "a"));
     let wait = Duration::from_secs(7);
     for verified in [true, false] {
         for _ in 0..5 {
             let crowded = BrokerError::Crowded("slow".to_owned(), wait);
-            let seen = not_seen(&doubts, &key, verified, crowded);
+            let (seen, failed) = not_seen(0, verified, crowded);
+            assert_eq!(failed, None, "nothing is wrong with the queue");
             assert!(
                 matches!(seen, QueueSeen::Unanswered(Requeue::After(after)) if after == wait),
                 "{seen:?}"
             );
         }
         let busy = BrokerError::Busy("slow".to_owned());
-        let seen = not_seen(&doubts, &key, verified, busy);
+        let (seen, failed) = not_seen(0, verified, busy);
+        assert_eq!(failed, None, "nothing is wrong with the queue");
         assert!(matches!(seen, QueueSeen::Unanswered(Requeue::After(_))));
     }
-    assert!(
-        doubts.about(&key).is_none(),
-        "nothing is wrong with the queue"
-    );
 }
 
 /// SAFE-19: until the workload is found, its pods consume another actor's messages.

@@ -26,7 +26,9 @@ use crate::reconcile::desired::desired;
 use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::child::{Child, Ownership};
 use crate::reconcile::model::known_queues::KnownQueues;
-use crate::reconcile::model::observed::{DeletionPolicy, Observed, QueueSeen, ScalingSeen};
+use crate::reconcile::model::observed::{
+    DeletionPolicy, Learned, Observed, QueueSeen, ScalingSeen,
+};
 use crate::record::{OfKind, PodRecord, Projected, Record, WorkloadRecord};
 use crate::runtime_script::config_map::RuntimeScript;
 use crate::telemetry::events::Events;
@@ -201,6 +203,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
         },
         queues_managed: true,
         deadlines: DEADLINES,
+        learned: Learned::default(),
         actor,
     }
 }

@@ -4,8 +4,9 @@ use asya_shared::api::QueueStatus;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Counted, Drain, DrainFacts, Held, Messages, decide, may_roll, text};
+use super::{CountReport, Counted, Drain, DrainFacts, Held, Messages, decide, may_roll, text};
 use crate::broker::Depth;
+use crate::broker::depths::Depths;
 use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::plan::decision::Plan;
 use crate::reconcile::plan::deletion::Then;
@@ -13,6 +14,7 @@ use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::steps::{QueueStep, WorkloadStep};
 use crate::reconcile::tests::fixtures::{actor, observed, spec};
+use crate::record::Key;
 
 const LAG: Duration = Duration::from_secs(10);
 
@@ -186,4 +188,56 @@ fn garbage_collected_children_are_recreated_once_the_foreground_finalizer_is_rem
         plan_of(Some(Drain::Empty), &finalizers),
         Plan::Delete(_)
     ));
+}
+
+/// QUE-20, QUE-40
+#[test]
+fn message_count_is_exact_when_deletion_begins_and_damped_afterwards() {
+    let (depths, actor) = (Depths::default(), Key::new("ns", "a"));
+    let depth = |queued| Depth {
+        queued,
+        processing: 0,
+    };
+    depths.take(&actor, Some(depth(3)));
+    for (counted, report, told) in [
+        (7, CountReport::Anew, 7),
+        (6, CountReport::AsReported, 7),
+        (6, CountReport::Exact, 6),
+        (5, CountReport::AsReported, 7),
+    ] {
+        let counted = Messages::Known(depth(counted));
+        let records = report.records(&counted);
+        let reported = counted
+            .clone()
+            .reported(report, |depth, anew| depths.told_after(&actor, depth, anew));
+        assert_eq!(reported, Messages::Known(depth(told)));
+        if let (Messages::Known(depth), Some(anew)) = (counted, records) {
+            if anew {
+                depths.forget(&actor);
+            }
+            depths.take(&actor, Some(depth));
+        }
+    }
+}
+
+/// QUE-44
+#[test]
+fn queue_that_holds_messages_is_abandoned_only_with_its_namespace() {
+    let namespace =
+        |metadata: Value| serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    let ending = namespace(json!({"uid": "n", "deletionTimestamp": "2026-01-01T00:00:00Z"}));
+    let live = namespace(json!({"uid": "n"}));
+    let held = Held::default;
+    let abandoned = |uid: Option<&str>| Drain::Abandoned {
+        namespace_uid: uid.map(str::to_owned),
+        held: held(),
+    };
+    for (namespace, wanted) in [
+        (Some(&live), Drain::Works(held())),
+        (Some(&ending), abandoned(Some("n"))),
+        (None, abandoned(None)),
+    ] {
+        assert_eq!(Drain::Works(held()).unless_ending(namespace), wanted);
+    }
+    assert_eq!(Drain::Empty.unless_ending(Some(&ending)), Drain::Empty);
 }
