@@ -7,6 +7,7 @@ pub mod kinds;
 mod marked;
 pub mod objects;
 mod pods;
+pub mod probe_pod;
 pub mod probes;
 mod reading;
 pub mod rollout_slots;

@@ -177,7 +177,8 @@ mod tests {
         assert!(asked.lock().unwrap().is_empty(), "nobody was to be asked");
         let applier = Applier::new(own, Some("asya-system"));
         let error = applier.writer("team").await.map(drop).unwrap_err();
-        let fault = crate::fault::refused("Deployment/phi", error).unwrap();
+        let refused = StepError::of_write("Deployment/phi", error);
+        let fault = refused.fault().unwrap();
         assert!(
             fault.message.contains("team/asya-applier does not exist"),
             "{}",

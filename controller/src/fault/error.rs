@@ -113,7 +113,7 @@ impl Error {
 
 /// Classifies the API server's error for a write of a child: rejected content becomes a condition of the actor,
 /// anything else is not the actor's fault.
-pub fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
+fn refused(what: &str, error: kube::Error) -> Result<Fault, Error> {
     match error {
         kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("an object")),
         kube::Error::Api(status) if status.is_forbidden() => {

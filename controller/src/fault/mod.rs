@@ -5,6 +5,6 @@ mod error;
 mod fenced;
 mod reason;
 
-pub use error::{Error, StepError, refused};
+pub use error::{Error, StepError};
 pub use fenced::Fenced;
 pub use reason::{Failure, Fault, Reason, Requeue};

@@ -10,7 +10,6 @@ pub mod binding;
 mod child;
 pub mod contested;
 mod drain;
-pub mod probe_pod;
 mod queue;
 pub mod rollout;
 mod shared_target;
@@ -129,6 +128,7 @@ pub async fn observe(
         began: context.queue_rechecks.now(),
         depth: queue::depth(context, &actor, contested.as_ref(), learned.depths.last()),
         queues_managed: context.installation.queues_managed,
+        webhook: context.installation.webhook,
         deadlines: context.installation.deadlines,
         deletion,
         drain,

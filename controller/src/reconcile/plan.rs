@@ -3,7 +3,7 @@
 mod binding;
 pub mod child;
 pub mod claim;
-mod contest;
+pub mod contest;
 pub mod decision;
 pub mod deletion;
 pub mod evict;
@@ -13,7 +13,7 @@ pub mod pace;
 pub mod probe;
 pub mod queue;
 pub mod queue_removal;
-mod replicas;
+pub mod replicas;
 pub mod restore;
 pub mod retired;
 pub mod roll;

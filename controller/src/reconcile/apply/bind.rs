@@ -3,57 +3,57 @@
 use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
-use super::{claim, contest, parent, probe, retired, scaling, wake};
+use super::{claim, contention, parent, probe, retired, scaling, wake};
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::model::observed::Observed;
+use crate::reconcile::contention::contest::FieldDecision;
 use crate::reconcile::model::outcome::{Ensured, Outcome};
 use crate::reconcile::plan::claim::Claiming;
-use crate::reconcile::plan::decision::Bind;
-use crate::reconcile::plan::probe::Probing;
+use crate::reconcile::plan::decision::{Bind, ContestedFields};
+use crate::reconcile::plan::order::{checks_retired_of_binding, template_is_due};
+use crate::reconcile::plan::probe::{ProbeInputs, Probing};
 use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::roll::inputs::RollInputs;
 use crate::reconcile::plan::wake::Waking;
+use crate::record::{ActorRecord, Key};
 
 /// Executes the plan of a live binding.
 pub(super) async fn bind(
     context: &Context,
-    observed: &Observed,
-    plan: Bind,
+    actor: &ActorRecord,
+    plan: Box<Bind>,
 ) -> Result<Outcome, Error> {
-    if plan.roll.is_none() && is_known(observed) {
-        context.rollout_slots.forget(observed.key());
+    let key = &actor.metadata.key;
+    if plan.frees_slot {
+        context.rollout_slots.forget(key);
     }
     let mut ensured = plan.before;
     let Some(desired) = &plan.desired else {
         return Ok(Outcome::Ensured(ensured));
     };
-    let actor = &*observed.actor;
     let began = (plan.began, plan.recreates_queue);
     ensured.queue = ensure_queue(context, (actor, desired), plan.queue, began).await;
+    let probing = (&plan.probe_inputs, plan.probe);
+    let rolling = plan.roll.zip(plan.roll_inputs);
     if plan.done_once {
-        let planned = (plan.probe, plan.roll);
-        probe_and_roll(context, observed, planned, None, &mut ensured).await?;
+        probe_and_roll(context, actor, probing, (rolling, None), &mut ensured).await?;
         return Ok(Outcome::Ensured(ensured));
     }
     if let Some(workload) = &plan.mark {
-        parent::mark(context, observed, workload).await?;
+        parent::mark(context, key, workload).await?;
     }
-    let namespace = &observed.key().namespace;
-    match context
-        .runtime
-        .ensure(&context.config_maps, namespace)
-        .await
-    {
+    let script = context.runtime.ensure(&context.config_maps, &key.namespace);
+    match script.await {
         Ok(()) => {
             ensured.bindable = ensured.queue.is_usable();
-            if ensured.bindable || plan.template.gives_up() {
-                let templated = template(context, observed, plan.template).await?;
-                ensured.templated = Box::new(templated);
+            if template_is_due(&plan.template, &ensured) {
+                let step = (plan.template, plan.template_inputs);
+                ensured.templated = Box::new(template(context, key, step).await?);
             }
             if ensured.bindable {
                 let writes = plan.claim.as_ref().and_then(Claiming::writes);
-                let planned = (plan.probe, plan.roll);
-                probe_and_roll(context, observed, planned, writes, &mut ensured).await?;
+                let step = (rolling, writes);
+                probe_and_roll(context, actor, probing, step, &mut ensured).await?;
             }
         }
         Err(refused) => ensured.fault = Some(refused.fault()?),
@@ -62,21 +62,20 @@ pub(super) async fn bind(
         let settings = scaling::ensure_settings(context, &plan.scaling_children).await?;
         let step = (step, &plan.scaling_children);
         let scaled = scaling::scale(context, step, (settings, true), &mut ensured).await;
-        if let Err(error) = scaled {
-            ensured.interrupted = Some(Box::new(error));
-        } else if let Some(contest) = plan.contest {
-            contest::book(context, observed, contest, &mut ensured).await?;
-            if let Some(replicas) = plan.replicas {
-                contest::book_replicas(context, observed, replicas, &mut ensured).await?;
+        let decisions = (plan.contest, plan.replicas);
+        match scaled {
+            Ok(()) => {
+                record_scaling(context, key, (&plan.contested, decisions), &mut ensured).await?;
             }
+            Err(error) => ensured.interrupted = Some(Box::new(error)),
         }
     }
     if let Some(claiming) = plan.claim.filter(|_| ensured.bindable) {
-        claim::claim(context, observed, claiming, &mut ensured).await?;
+        write_claim(context, key, (claiming, &plan.contested), &mut ensured).await?;
     }
     match &plan.wake {
         Some(Waking::Now(wake)) => {
-            if let Err(refused) = wake::wake(context, namespace, wake).await {
+            if let Err(refused) = wake::wake(context, &key.namespace, wake).await {
                 let fault = refused.fault()?;
                 ensured.fault = ensured.fault.or(Some(fault));
                 ensured.asleep = true;
@@ -86,7 +85,7 @@ pub(super) async fn bind(
         None => {}
     }
     // Runs last because a broker that is no longer used may be slow.
-    if ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none() {
+    if checks_retired_of_binding(&ensured) {
         ensured.retired = Box::new(retired::check(context, actor, plan.retired).await?);
     }
     Ok(Outcome::Ensured(ensured))
@@ -95,26 +94,68 @@ pub(super) async fn bind(
 /// Makes the dry run that is due, and the rollout step that it allows.
 async fn probe_and_roll(
     context: &Context,
-    observed: &Observed,
-    planned: (Probing, Option<Rolling>),
-    claim: Option<bool>,
+    actor: &ActorRecord,
+    (inputs, probing): (&ProbeInputs, Probing),
+    (rolling, claim): (Option<(Rolling, RollInputs)>, Option<bool>),
     ensured: &mut Ensured,
 ) -> Result<(), Error> {
-    let probed = Box::pin(probe::probe(context, observed, planned, ensured)).await?;
-    let rolled = match probed {
-        None => return Ok(()),
-        Some(Err(rolled)) => rolled,
-        Some(Ok(rolling)) => {
+    let (rolling, roll_inputs) = rolling.unzip();
+    let planned = (inputs, probing, rolling);
+    let key = &actor.metadata.key;
+    let probed = Box::pin(probe::probe(context, key, planned, ensured)).await?;
+    let rolled = match (probed, roll_inputs) {
+        (Some(Err(rolled)), _) => rolled,
+        (Some(Ok(rolling)), Some(inputs)) => {
             let with_roll = claim.filter(|_| rolling != Rolling::Rest);
-            roll(context, observed, (rolling, with_roll)).await?
+            roll(context, actor, (rolling, inputs), with_roll).await?
         }
+        (None, _) | (_, None) => return Ok(()),
     };
     *ensured.rolled = rolled;
     Ok(())
 }
 
-/// Returns whether the target was looked up, or need not be. If so, a rollout that is not planned is over.
-fn is_known(observed: &Observed) -> bool {
-    let target = observed.binding.as_ref().and_then(|it| it.target.as_ref());
-    target.is_some() || observed.desired.is_err()
+/// Records contention over the `ScaledObject`, after scaling was reconciled, and over the target's replicas.
+async fn record_scaling(
+    context: &Context,
+    actor: &Key,
+    (fields, (scaled_object, replicas)): (
+        &ContestedFields,
+        (Option<FieldDecision>, Option<FieldDecision>),
+    ),
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let Some(decision) = scaled_object else {
+        return Ok(());
+    };
+    let mut applied = ensured.applied.iter();
+    let written = applied.any(|it| it.kind == "ScaledObject");
+    let field = (&fields.scaled_object, decision, written);
+    contention::record(context, actor, field, ensured).await?;
+    if let Some((field, decision)) = fields.replicas.as_ref().zip(replicas) {
+        contention::record(context, actor, (field, decision, false), ensured).await?;
+    }
+    Ok(())
+}
+
+/// Writes or gives up the claim, and records contention over it.
+async fn write_claim(
+    context: &Context,
+    actor: &Key,
+    (claiming, fields): (Claiming, &ContestedFields),
+    ensured: &mut Ensured,
+) -> Result<(), Error> {
+    let field = &fields.claim;
+    let written = match (claiming.writes(), field.owner()) {
+        (Some(is_made), Some(owner)) => {
+            claim::write(context, &actor.namespace, (owner, is_made), ensured).await?
+        }
+        _ => false,
+    };
+    match claiming {
+        Claiming::GiveUp => Ok(()),
+        Claiming::Wanted(decision) => {
+            contention::record(context, actor, (field, decision, written), ensured).await
+        }
+    }
 }

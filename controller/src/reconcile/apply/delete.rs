@@ -14,7 +14,6 @@ use crate::broker::Emptied;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Requeue, StepError};
 use crate::reconcile::desired::deletion;
-use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Outcome;
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::deletion::{
@@ -26,10 +25,10 @@ use crate::telemetry::events::EventReason;
 /// Executes the plan of an actor being deleted.
 pub(super) async fn delete(
     context: &Context,
-    observed: &Observed,
-    plan: Deletion,
+    actor: &ActorRecord,
+    plan: Box<Deletion>,
 ) -> Result<Outcome, Error> {
-    let actor = &*observed.actor;
+    let namespace = &actor.metadata.key.namespace;
     let uid = &*actor.metadata.uid;
     let steps = &plan.steps;
     match &steps.scaling {
@@ -38,16 +37,18 @@ pub(super) async fn delete(
     }
     let mut deleted = deleted_kinds(&steps.scaling);
     if let Some(wake) = &steps.wake
-        && let Err(refused) = wake::wake(context, &actor.metadata.key.namespace, wake).await
+        && let Err(refused) = wake::wake(context, namespace, wake).await
     {
         // A target that we may not scale up must not block the deletion.
         let fault = refused.fault()?;
         warn!(object = %wake.object, fault.message, "left without pods");
     }
-    if let Some(outcome) = unbind(context, observed, steps.unbind.clone()).await? {
+    if let Some(outcome) = unbind(context, actor, (&steps.unbind, &plan.unbind_inputs)).await? {
         return Ok(outcome.with(deleted));
     }
-    parent::unmark(context, observed).await?;
+    for workload in &plan.unbind_inputs.marked {
+        parent::unmark(context, namespace, workload).await?;
+    }
     for removal in &steps.workloads {
         match removal {
             WorkloadRemoval::Delete(workload) => {

@@ -20,7 +20,7 @@ use crate::record::{ActorRecord, Key};
 pub(super) async fn ensure(
     context: &Context,
     actor: &ActorRecord,
-    mut plan: Ensure,
+    mut plan: Box<Ensure>,
 ) -> Result<Ensured, Error> {
     let mut ensured = std::mem::take(&mut plan.before);
     let desired = match &plan.desired {

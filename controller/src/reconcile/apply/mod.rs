@@ -4,7 +4,7 @@ mod bind;
 mod child;
 mod claim;
 mod confirm;
-mod contest;
+mod contention;
 mod delete;
 mod ensure;
 mod finalizer;
@@ -38,7 +38,6 @@ use finalizer::{Presence, patch_finalizers};
 pub use child::APPLIED;
 #[cfg(test)]
 pub use child::entry;
-pub use template::TAKEN_BACK;
 
 /// Executes `plan`.
 ///
@@ -69,21 +68,21 @@ pub async fn apply(
         }
         Plan::Ensure(mut plan) => {
             let retired = std::mem::take(&mut plan.retired);
-            let mut ensured = ensure::ensure(context, actor, *plan).await?;
+            let mut ensured = ensure::ensure(context, actor, plan).await?;
             // Runs last because a broker that is no longer used may be slow.
             if checks_retired(&ensured) {
                 ensured.retired = Box::new(retired::check(context, actor, retired).await?);
             }
             Ok(Outcome::Ensured(ensured))
         }
-        Plan::Bind(plan) => bind::bind(context, observed, *plan).await,
+        Plan::Bind(plan) => bind::bind(context, actor, plan).await,
         Plan::Confirm(wait) => Ok(Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
             retry: Requeue::After(wait),
             released: false,
         }),
-        Plan::Delete(plan) => delete::delete(context, observed, *plan).await,
+        Plan::Delete(plan) => delete::delete(context, actor, plan).await,
     }
 }
 

@@ -8,9 +8,10 @@ use tracing::{debug, warn};
 
 use crate::cluster::foreign::Apply;
 use crate::context::Context;
-use crate::fault::{Error, Fault, refused};
-use crate::reconcile::model::observed::Observed;
+use crate::fault::{Error, StepError};
 use crate::reconcile::model::rollout::Live;
+use crate::reconcile::plan::roll::inputs::manager_of;
+use crate::record::Key;
 
 /// Path of the object's own annotations.
 const OWN: [&str; 2] = ["metadata", "annotations"];
@@ -24,82 +25,80 @@ pub(super) struct Ours<'a> {
     pub roll: Option<&'a str>,
     /// Whether to claim that the queue scales the object; `None` keeps the current claim.
     pub claim: Option<bool>,
+    /// The object that carries the claim, if there is one.
+    pub claim_owner: Option<&'a ObjectRef>,
 }
 
-/// Returns whether the object should carry our claim.
+/// Returns whether the object should carry our claim. A claim that is kept is read live: the observed object may predate
+/// our last write.
 pub(super) async fn claims(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
     object: &ObjectRef,
-    wanted: Option<bool>,
+    ours: Ours<'_>,
 ) -> Result<bool, Error> {
-    let claim = observed.resolved().and_then(|it| it.target.scale.claim());
-    if wanted.is_some() || claim.is_none_or(|it| it.owner != *object) {
-        return Ok(wanted.unwrap_or(false));
+    if ours.claim.is_some() || ours.claim_owner != Some(object) {
+        return Ok(ours.claim.unwrap_or(false));
     }
-    // Read it live: the observed object may predate our last write.
-    let live = live(context, observed, object).await?;
+    let live = live(context, namespace, object).await?;
     Ok(live.is_some_and(|live| is_claimed(&live)))
 }
 
 /// Writes or gives up the claim while no rollout is due, and keeps the rollout annotation as it is (SO-5).
 pub(super) async fn claim(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
+    owner: &ObjectRef,
     is_made: bool,
-) -> Result<Result<(), Fault>, Error> {
-    let claim = observed.resolved().and_then(|it| it.target.scale.claim());
-    let Some(owner) = claim.map(|it| &it.owner) else {
-        return Ok(Ok(()));
-    };
-    let Some(live) = live(context, observed, owner).await? else {
-        return Ok(Ok(()));
+) -> Result<(), StepError> {
+    let Some(live) = live(context, namespace, owner).await? else {
+        return Ok(());
     };
     let roll = Live::of(owner, &live, Some(&OWN)).value;
-    let body = annotated(owner, &OWN, (roll.as_deref(), is_made));
-    match apply(context, observed, owner, (manager::PARENT, &body)).await {
-        Ok(()) => Ok(Ok(())),
-        Err(error) => refused(&owner.to_string(), error).map(Err),
-    }
+    let body = body(owner, &OWN, (roll.as_deref(), is_made));
+    let applied = apply(context, namespace, owner, (manager::PARENT, &body)).await;
+    applied.map_err(|error| StepError::of_write(&owner.to_string(), error))
 }
 
 /// Annotates the workload with the actor that binds it. The annotation is informational only, so a refusal or removal
 /// is accepted (BIND-47).
 pub(super) async fn mark(
     context: &Context,
-    observed: &Observed,
+    actor: &Key,
     workload: &ObjectRef,
 ) -> Result<(), Error> {
     let mut body = named(workload);
-    body["metadata"]["annotations"][annotation::MANAGED_BY] = json!(observed.key().name);
-    tell(context, observed, workload, &body).await
+    body["metadata"]["annotations"][annotation::MANAGED_BY] = json!(actor.name);
+    try_to_apply(context, &actor.namespace, workload, &body).await
 }
 
-/// Removes that annotation from the workloads of an actor being deleted.
-pub(super) async fn unmark(context: &Context, observed: &Observed) -> Result<(), Error> {
-    let seen = observed.binding.as_ref();
-    let live = seen.and_then(|it| it.unbinding.as_ref());
-    let marked = live.into_iter().flat_map(|it| &it.live);
-    for Live { object, .. } in marked.filter(|it| it.marked) {
-        tell(context, observed, object, &named(object)).await?;
-    }
-    Ok(())
-}
-
-async fn tell(
+/// Removes that annotation from a workload of an actor being deleted.
+pub(super) async fn unmark(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
+    workload: &ObjectRef,
+) -> Result<(), Error> {
+    try_to_apply(context, namespace, workload, &named(workload)).await
+}
+
+async fn try_to_apply(
+    context: &Context,
+    namespace: &str,
     object: &ObjectRef,
     body: &Value,
 ) -> Result<(), Error> {
-    let Err(error) = apply(context, observed, object, (manager::BINDING, body)).await else {
-        return Ok(());
-    };
-    match refused(&object.to_string(), error) {
-        Ok(fault) => debug!(fault.message, "who binds the object is not told on it"),
+    let applied = apply(context, namespace, object, (manager::BINDING, body)).await;
+    let refused = applied.map_err(|error| StepError::of_write(&object.to_string(), error));
+    match refused {
+        Err(StepError::Refused(fault)) => {
+            debug!(
+                fault.message,
+                "the object does not name the actor that binds it"
+            );
+        }
         // Another field manager owns the annotation, or the object was deleted.
-        Err(Error::Stale(_)) => {}
-        Err(error) => return Err(error),
+        Ok(()) | Err(StepError::Aborted(Error::Stale(_))) => {}
+        Err(StepError::Aborted(error)) => return Err(error),
     }
     Ok(())
 }
@@ -107,26 +106,20 @@ async fn tell(
 /// Gives up the rollout annotation on an object that no longer belongs to the target (SAFE-19).
 pub(super) async fn release_roll(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
     object: &ObjectRef,
 ) -> Result<(), Error> {
-    // Of the annotated objects, only workloads of group apps carry our annotation in their pod template, applied by a
-    // separate field manager.
-    let manager = if object.group_kind().group == "apps" {
-        manager::ROLL
-    } else {
-        manager::PARENT
-    };
-    let Err(error) = apply(context, observed, object, (manager, &named(object))).await else {
+    let manager = manager_of(object);
+    let Err(error) = apply(context, namespace, object, (manager, &named(object))).await else {
         return Ok(());
     };
-    let fault = refused(&object.to_string(), error)?;
+    let fault = StepError::of_write(&object.to_string(), error).fault()?;
     warn!(fault.message, "our annotation stays");
     Ok(())
 }
 
 /// Builds the apply body with the rollout annotation and the claim. A body without annotations gives up those we had.
-pub(super) fn annotated(
+pub(super) fn body(
     object: &ObjectRef,
     path: &[&str],
     (roll, claims): (Option<&str>, bool),
@@ -149,11 +142,11 @@ pub(super) fn annotated(
 /// kind is not served.
 pub(super) async fn apply(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
     object: &ObjectRef,
     (manager, body): (&str, &Value),
 ) -> Result<(), kube::Error> {
-    let (bindings, namespace) = (&context.bindings, &*observed.key().namespace);
+    let bindings = &context.bindings;
     let Some(resource) = bindings.resource_of(object) else {
         return Ok(());
     };
@@ -188,10 +181,10 @@ fn named(object: &ObjectRef) -> Value {
 
 async fn live(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
     object: &ObjectRef,
 ) -> Result<Option<Value>, Error> {
-    let (bindings, namespace) = (&context.bindings, &observed.key().namespace);
+    let bindings = &context.bindings;
     let body = bindings.body(&context.client, namespace, object);
     body.await.map_err(Error::Api)
 }

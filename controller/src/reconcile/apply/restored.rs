@@ -3,7 +3,7 @@
 use super::rival;
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::contention::field_owner::{Segment, missing};
+use crate::reconcile::contention::field_owner::{Segment, missing, named};
 use crate::reconcile::contention::restoring::Restored;
 use crate::reconcile::plan::restore::Drift;
 
@@ -26,7 +26,7 @@ pub(super) async fn causes(context: &Context, drifts: Vec<Drift>) -> Result<Vec<
             part: drift.part,
             uid: drift.uid,
             object: format!("{}/{}", drift.resource.kind, drift.key.name),
-            rival: live.and_then(|live| rival::named(&live, &path)),
+            rival: live.and_then(|live| named(&live, &path)),
             field: Segment::text(&path),
         });
     }

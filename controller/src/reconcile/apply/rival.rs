@@ -8,25 +8,21 @@ use kube::api::{ApiResource, DynamicObject};
 
 use crate::context::Context;
 use crate::fault::Error;
-use crate::reconcile::contention::field_owner::{self, Segment};
-use crate::reconcile::model::observed::Observed;
+use crate::reconcile::contention::field_owner::{Segment, named};
 use crate::record::Key;
-
-/// Kind of the controller of our own objects.
-const OURS: &str = "AsyncActor";
 
 /// Returns the field manager that now owns a field, and the controller of the object, because many field managers are
 /// just called "manager".
 pub(super) async fn find(
     context: &Context,
-    observed: &Observed,
+    namespace: &str,
     object: &ObjectRef,
     path: &[Segment],
 ) -> Result<Option<String>, Error> {
     let Some(resource) = context.bindings.resource_of(object) else {
         return Ok(None);
     };
-    let key = Key::new(&observed.key().namespace, &object.name);
+    let key = Key::new(namespace, &object.name);
     let live = metadata(context, &resource, &key).await?;
     Ok(live.and_then(|live| named(&live, path)))
 }
@@ -41,19 +37,4 @@ pub(super) async fn metadata(
         Api::namespaced_with(context.client.clone(), &key.namespace, resource);
     let live = api.get_metadata_opt(&key.name).await.map_err(Error::Api)?;
     Ok(live.map(|live| live.metadata))
-}
-
-/// Names the field manager that owns `path`, and the controller of the object.
-pub(super) fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
-    let entries = metadata.managed_fields.as_deref().unwrap_or_default();
-    let rival = field_owner::of(entries, path)?;
-    let mut owners = metadata.owner_references.iter().flatten();
-    let owner = owners.find(|it| it.controller == Some(true) && it.kind != OURS);
-    Some(match owner {
-        Some(owner) => format!(
-            "{rival}; the object is controlled by {} {}",
-            owner.kind, owner.name
-        ),
-        None => rival.to_string(),
-    })
 }

@@ -2,202 +2,90 @@
 
 use std::time::Duration;
 
-use asya_shared::names::{annotation, manager};
-use asya_shared::resolve::{ObjectRef, Roll};
+use asya_shared::names::annotation;
+use asya_shared::resolve::Roll;
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::{DeleteParams, EvictParams, Preconditions};
 
-use super::parent::{Ours, annotated, apply, claims};
+use super::parent::{self, Ours, apply, claims};
 use crate::context::Context;
-use crate::fault::{Error, Reason, Requeue, refused};
+use crate::fault::{Error, Reason, Requeue, StepError};
 use crate::reconcile::contention::Specs;
-use crate::reconcile::contention::field_owner::{self, Segment};
+use crate::reconcile::contention::field_owner::{Segment, taken};
 use crate::reconcile::contention::history::FieldLoss;
-use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::bound_pods::OutdatedPod;
-use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{By, Rolled};
-use crate::reconcile::model::rollout::TEMPLATE;
+use crate::reconcile::plan::evict::backoff;
 use crate::reconcile::plan::roll::facts::{Act, Lost, Rolling};
-use crate::telemetry::events::EventReason;
+use crate::reconcile::plan::roll::inputs::{RollInputs, SlotChange, annotated};
+use crate::record::{ActorRecord, Key};
 
-/// First and longest backoff after a refused eviction (ROLL-4).
-const REFUSED: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_mins(5);
-
-/// Executes the rollout plan.
+/// Executes a rollout decision.
 pub(super) async fn roll(
     context: &Context,
-    observed: &Observed,
-    (plan, claim): (Rolling, Option<bool>),
+    actor: &ActorRecord,
+    (rolling, inputs): (Rolling, RollInputs),
+    claim: Option<bool>,
 ) -> Result<Rolled, Error> {
-    let key = observed.key();
-    match plan {
-        Rolling::Rest => {
-            context.rollout_slots.forget(key);
-            Ok(Rolled::Rest)
-        }
-        Rolling::Wait(reason, text, wait) => {
-            // A rollout that we did not start, or that takes too long, must not block others (SAFE-15).
-            let ours = (reason == Reason::RolloutInProgress).then(|| held_until(observed));
-            match ours.flatten() {
-                Some(until) => context.rollout_slots.hold(key, until),
-                None => context.rollout_slots.release(key),
-            }
-            Ok(Rolled::Waits(reason, text, Requeue::After(wait)))
-        }
-        Rolling::Halt(text) => {
-            context.rollout_slots.forget(key);
-            let before = observed.previous.rollout.as_ref();
-            if before.is_none_or(|before| !before.halted) {
-                context
-                    .events
-                    .tell(&observed.actor, EventReason::RolloutHalted, &text);
-            }
-            Ok(Rolled::Halted(text))
-        }
-        Rolling::Stall(text) => {
-            context.rollout_slots.release(key);
-            let before = observed.previous.rollout.as_ref();
-            if before.is_none_or(|before| !before.stalled) {
-                context
-                    .events
-                    .tell(&observed.actor, EventReason::RolloutHalted, &text);
-            }
-            Ok(Rolled::Stalled(text))
-        }
+    let key = &actor.metadata.key;
+    match inputs.slot {
+        Some(SlotChange::Forget) => context.rollout_slots.forget(key),
+        Some(SlotChange::Release) => context.rollout_slots.release(key),
+        Some(SlotChange::Hold(until)) => context.rollout_slots.hold(key, until),
+        None => {}
+    }
+    if let Some((reason, text)) = &inputs.event {
+        context.events.tell(actor, *reason, text);
+    }
+    match rolling {
+        Rolling::Rest => Ok(Rolled::Rest),
+        Rolling::Wait(reason, text, wait) => Ok(Rolled::Waits(reason, text, Requeue::After(wait))),
+        Rolling::Halt(text) => Ok(Rolled::Halted(text)),
+        Rolling::Stall(text) => Ok(Rolled::Stalled(text)),
+        Rolling::Leave => Ok(Rolled::Left),
         Rolling::Lost(lost) => {
-            context.rollout_slots.forget(key);
-            Ok(Rolled::Lost(
-                lost_annotation(context, observed, lost).await?,
-            ))
+            let taken = lost_annotation(context, &key.namespace, (lost, &inputs.roll));
+            Ok(Rolled::Lost(taken.await?))
         }
-        Rolling::Leave => {
-            context.rollout_slots.forget(key);
-            Ok(Rolled::Left)
+        Rolling::Act(Act::Prove) => Ok(Rolled::Proved),
+        Rolling::Act(Act::Annotate(value)) => {
+            let ours = Ours {
+                roll: Some(&value),
+                claim,
+                claim_owner: inputs.claim_owner.as_ref(),
+            };
+            let refused = put(context, &key.namespace, (&inputs.roll, ours), inputs.specs).await?;
+            if refused.is_some() {
+                context.rollout_slots.release(key);
+            }
+            Ok(refused.unwrap_or_else(|| asked(By::Annotation)))
         }
-        Rolling::Act(act) => step(context, observed, act, claim).await,
+        Rolling::Act(Act::Evict(pod)) => evict(context, key, &pod).await,
     }
 }
 
 /// CONF-8
 async fn lost_annotation(
     context: &Context,
-    observed: &Observed,
-    Lost {
-        object,
-        specs,
-        last,
-    }: Lost,
+    namespace: &str,
+    (lost, roll): (Lost, &Roll),
 ) -> Result<FieldLoss, Error> {
-    let path = observed.resolved().map(|it| path_of(&it.target.roll));
-    let path: Vec<_> = path.into_iter().flatten().collect();
-    let segments = Segment::path(&[&path[..], &[annotation::ROLL]].concat());
-    let rival = super::rival::find(context, observed, &object, &segments).await?;
+    let path = annotated(roll).first().map(|(_, path, _)| *path);
+    let path = path.unwrap_or_default();
+    let segments = Segment::path(&[path, &[annotation::ROLL]].concat());
     Ok(FieldLoss {
-        field: field(&path),
-        object: object.to_string(),
-        rival,
-        specs,
-        last,
+        rival: super::rival::find(context, namespace, &lost.object, &segments).await?,
+        field: field(path),
+        object: lost.object.to_string(),
+        specs: lost.specs,
+        last: lost.last,
     })
-}
-
-/// Path of the annotations that include ours.
-fn path_of(roll: &Roll) -> Vec<&'static str> {
-    match roll {
-        Roll::AnnotateTemplate(_) => TEMPLATE.to_vec(),
-        Roll::Annotate(_, path) => path.clone(),
-        Roll::Evict => Vec::new(),
-    }
 }
 
 /// Path of our annotation, as shown to users.
 fn field(path: &[&str]) -> String {
     format!("{}[{}]", path.join("."), annotation::ROLL)
-}
-
-async fn step(
-    context: &Context,
-    observed: &Observed,
-    act: Act,
-    claim: Option<bool>,
-) -> Result<Rolled, Error> {
-    let Some(resolved) = observed.resolved() else {
-        return Ok(Rolled::Untouched);
-    };
-    if !context.installation.webhook {
-        let text = "the operator runs without its webhook, so no pod gets the sidecar; install it (webhook.enabled)";
-        return Ok(Rolled::Waits(
-            Reason::WebhookNotReady,
-            text.to_owned(),
-            Requeue::AwaitChange,
-        ));
-    }
-    let key = observed.key();
-    match act {
-        Act::Prove => Ok(Rolled::Proved),
-        Act::Annotate(value) => {
-            hold(context, observed);
-            tell_of_gpus(context, observed, resolved);
-            let ours = Ours {
-                roll: Some(&value),
-                claim,
-            };
-            let refused = put(context, observed, &resolved.target.roll, ours).await?;
-            if refused.is_some() {
-                context.rollout_slots.release(key);
-            }
-            Ok(refused.unwrap_or_else(|| asked(By::Annotation)))
-        }
-        Act::Evict(pod) => {
-            hold(context, observed);
-            tell_of_gpus(context, observed, resolved);
-            evict(context, observed, &pod).await
-        }
-    }
-}
-
-/// A target without progress for this long no longer blocks others (SAFE-15).
-const LONGEST_HOLD: Duration = Duration::from_hours(1);
-
-fn hold(context: &Context, observed: &Observed) {
-    let until = Timestamp::now().checked_add(hold_time(observed));
-    context
-        .rollout_slots
-        .hold(observed.key(), until.unwrap_or(Timestamp::MAX));
-}
-
-fn hold_time(observed: &Observed) -> Duration {
-    let limit = observed.progress_limit();
-    limit.map_or(LONGEST_HOLD, |limit| limit.min(LONGEST_HOLD))
-}
-
-/// Returns until when our last write holds a slot. Derived from the status, so that it survives a restart.
-fn held_until(observed: &Observed) -> Option<Timestamp> {
-    let since = observed.previous.rollout.as_ref()?.since.as_ref()?;
-    let until = since.0.checked_add(hold_time(observed)).ok()?;
-    (until > Timestamp::now()).then_some(until)
-}
-
-/// Announces that GPU pods will be replaced, before the first one is (ROLL-7).
-fn tell_of_gpus(context: &Context, observed: &Observed, resolved: &Resolved) {
-    let Some(seen) = observed.rollout() else {
-        return;
-    };
-    let has_gpus = seen.live.iter().any(|it| it.gpus);
-    if has_gpus && observed.previous.rollout.is_none() {
-        let text = format!(
-            "{} pods of {} that use GPUs are replaced to get the sidecar; spec.binding.rollout: OnRestart leaves them until their next restart",
-            seen.counted.lacking.len(),
-            resolved.target.workload
-        );
-        context
-            .events
-            .tell(&observed.actor, EventReason::RollsGpuPods, &text);
-    }
 }
 
 fn asked(by: By) -> Rolled {
@@ -208,65 +96,44 @@ fn asked(by: By) -> Rolled {
 /// Writes our annotations or gives them up. Returns why that was refused, if it was.
 pub(super) async fn put(
     context: &Context,
-    observed: &Observed,
-    roll: &Roll,
-    ours: Ours<'_>,
+    namespace: &str,
+    (roll, ours): (&Roll, Ours<'_>),
+    specs: Specs,
 ) -> Result<Option<Rolled>, Error> {
-    let written: Vec<(&ObjectRef, &[&str], &str)> = match roll {
-        Roll::AnnotateTemplate(workloads) => {
-            let all = workloads.iter();
-            all.map(|it| (it, &TEMPLATE[..], manager::ROLL)).collect()
+    for (object, path, manager) in annotated(roll) {
+        let claims = claims(context, namespace, object, ours).await?;
+        let body = parent::body(object, path, (ours.roll, claims));
+        let Err(error) = apply(context, namespace, object, (manager, &body)).await else {
+            continue;
+        };
+        if let Some((_, rival)) = taken(&error) {
+            return Ok(Some(Rolled::Lost(FieldLoss {
+                field: field(path),
+                object: object.to_string(),
+                rival: Some(rival),
+                specs,
+                last: false,
+            })));
         }
-        Roll::Annotate(object, path) => vec![(object, path, manager::PARENT)],
-        Roll::Evict => Vec::new(),
-    };
-    for (object, path, manager) in written {
-        let claims = claims(context, observed, object, ours.claim).await?;
-        let body = annotated(object, path, (ours.roll, claims));
-        if let Err(error) = apply(context, observed, object, (manager, &body)).await {
-            if let Some(rival) = rival_of(&error) {
-                let target = observed.rollout().map(|seen| seen.target.clone());
-                return Ok(Some(Rolled::Lost(FieldLoss {
-                    field: field(path),
-                    object: object.to_string(),
-                    rival: Some(rival),
-                    specs: Specs {
-                        generation: observed.actor.generation,
-                        target: target.unwrap_or_default(),
-                    },
-                    last: false,
-                })));
-            }
-            let fault = refused(&object.to_string(), error)?;
-            let text = format!(
-                "{}; until that is fixed, pods get the sidecar when they are restarted by other means",
-                fault.message
-            );
-            return Ok(Some(Rolled::Waits(
-                Reason::RolloutWaiting,
-                text,
-                fault.retry,
-            )));
-        }
+        let fault = StepError::of_write(&object.to_string(), error).fault()?;
+        let text = format!(
+            "{}; until that is fixed, pods get the sidecar when they are restarted by other means",
+            fault.message
+        );
+        return Ok(Some(Rolled::Waits(
+            Reason::RolloutWaiting,
+            text,
+            fault.retry,
+        )));
     }
     Ok(None)
 }
 
-/// CONF-7
-fn rival_of(error: &kube::Error) -> Option<String> {
-    let kube::Error::Api(status) = error else {
-        return None;
-    };
-    let (_, rival) = field_owner::of_refusal(status)?.into_iter().next()?;
-    Some(rival.to_string())
-}
-
 pub(super) async fn evict(
     context: &Context,
-    observed: &Observed,
+    key: &Key,
     pod: &OutdatedPod,
 ) -> Result<Rolled, Error> {
-    let key = observed.key();
     let client = context.applier.writer(&key.namespace).await;
     let params = EvictParams {
         delete_options: Some(DeleteParams {
@@ -293,8 +160,7 @@ pub(super) async fn evict(
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(asked(By::Eviction)),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(Error::Stale("a pod")),
         Err(kube::Error::Api(status)) if status.code == 429 => {
-            let times = context.rollout_slots.refused(key).min(8);
-            let wait = REFUSED.saturating_mul(1 << times).min(LONGEST);
+            let wait = backoff(context.rollout_slots.refused(key));
             let text = format!("pod {} may not be evicted: {}", pod.name, status.message);
             Ok(Rolled::Waits(
                 Reason::RolloutWaiting,
@@ -304,7 +170,8 @@ pub(super) async fn evict(
         }
         Err(error) => {
             context.rollout_slots.release(key);
-            let fault = refused(&format!("eviction of pod {}", pod.name), error)?;
+            let what = format!("eviction of pod {}", pod.name);
+            let fault = StepError::of_write(&what, error).fault()?;
             Ok(Rolled::Waits(
                 Reason::RolloutWaiting,
                 fault.message,

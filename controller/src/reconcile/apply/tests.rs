@@ -14,6 +14,7 @@ use crate::broker::health::Finding;
 use crate::broker::{BrokerError, Depth};
 use crate::cluster::impersonation::Applier;
 use crate::fault::{Error, Fault, Reason, Requeue};
+use crate::reconcile::contention::Specs;
 use crate::reconcile::model::binding::BindingSeen;
 use crate::reconcile::model::bound_pods::OutdatedPod;
 use crate::reconcile::model::handover::{Ceded, Successor};
@@ -22,6 +23,7 @@ use crate::reconcile::model::outcome::{Outcome, Rolled, Templated};
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::plan;
 use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::roll::inputs::RollInputs;
 use crate::reconcile::plan::steps::Wake;
 use crate::reconcile::plan::template::{Proof, Templating};
 use crate::reconcile::tests::fixtures::{actor, context, context_with, observed, spec};
@@ -142,23 +144,23 @@ async fn targets_are_written_as_the_applier_of_their_namespace() {
         name: "web".to_owned(),
         uid: Some("uid-of-web".to_owned()),
     };
-    let seen = observed(&actor(&json!({}), &spec(&json!({})), &json!({})));
-
+    let key = Key::new("ns", "a");
     let ours = parent::Ours {
         roll: Some("v"),
         claim: None,
+        claim_owner: None,
     };
     let all = Roll::AnnotateTemplate(vec![target.clone()]);
-    let refused = roll::put(&context, &seen, &all, ours).await.unwrap();
-    assert_eq!(refused, None);
-    parent::mark(&context, &seen, &target).await.unwrap();
-    template::release(&context, &seen, &target).await.unwrap();
+    let put = roll::put(&context, "ns", (&all, ours), Specs::default());
+    assert_eq!(put.await.unwrap(), None);
+    parent::mark(&context, &key, &target).await.unwrap();
+    template::release(&context, &key, &target).await.unwrap();
     let woken = Wake {
         object: target,
         replicas: 1,
     };
     wake::wake(&context, "ns", &woken).await.unwrap();
-    roll::evict(&context, &seen, &pod("web-1")).await.unwrap();
+    roll::evict(&context, &key, &pod("web-1")).await.unwrap();
 
     let asked = asked.lock().unwrap();
     let paths: Vec<_> = asked.iter().map(|(path, _)| &**path).collect();
@@ -283,7 +285,9 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
         let (context, seen) = (context(), seen(progress, rollout));
         context.rollout_slots.hold(seen.key(), Timestamp::MAX);
         let told = format!("{progress:?} {rollout} {plan:?}");
-        roll::roll(&context, &seen, (plan, None)).await.unwrap();
+        let inputs = RollInputs::new(&seen, &plan, Timestamp::now());
+        let rolled = roll::roll(&context, &seen.actor, (plan, inputs), None);
+        rolled.await.unwrap();
         let has_room = |now| context.rollout_slots.has_room_for(&other, now);
         match held {
             None => assert!(has_room(asked), "{told}"),
@@ -303,7 +307,7 @@ async fn rollout_slot_is_held_for_a_bounded_time_while_our_rollout_progresses() 
     for _ in 0..3 {
         context.rollout_slots.hold(seen.key(), Timestamp::MAX);
         let Rolled::Waits(_, _, Requeue::After(pause)) =
-            roll::evict(&context, &seen, &pod).await.unwrap()
+            roll::evict(&context, seen.key(), &pod).await.unwrap()
         else {
             panic!()
         };
@@ -411,12 +415,14 @@ async fn template_is_handed_over_only_if_its_pods_would_get_the_older_actors_sid
         },
     );
     let context = context_with(pods_of_nobody);
-    let kept = template::template(&context, &seen, plan.clone()).await;
+    let kept = template::template(&context, seen.key(), (plan.clone(), None)).await;
     let Ok(Templated::Waits(Reason::AlreadyBound, ..)) = kept else {
         panic!("{kept:?}")
     };
     let context = context_with(pods_of_the_older);
-    let given_up = template::template(&context, &seen, plan).await.unwrap();
+    let given_up = template::template(&context, seen.key(), (plan, None))
+        .await
+        .unwrap();
     assert_eq!(given_up, Templated::Released(None));
 }
 

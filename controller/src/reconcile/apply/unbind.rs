@@ -5,78 +5,39 @@ use super::roll::{evict, put};
 use super::template;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason, Requeue};
-use crate::reconcile::model::announced::is_announced;
-use crate::reconcile::model::observed::Observed;
+use crate::reconcile::contention::Specs;
 use crate::reconcile::model::outcome::{Outcome, Rolled};
-use crate::reconcile::plan::unbind::{UNBOUND, Unbind};
+use crate::reconcile::plan::unbind::{UNBOUND, Unbind, UnbindInputs};
+use crate::record::{ActorRecord, Key};
 use crate::telemetry::events::EventReason;
 
-/// Executes the plan. Returns what blocks the deletion; `None` once no pod needs to lose the sidecar.
+/// Executes the step. Returns what blocks the deletion; `None` once no pod needs to lose the sidecar.
 pub(super) async fn unbind(
     context: &Context,
-    observed: &Observed,
-    plan: Unbind,
+    actor: &ActorRecord,
+    (step, inputs): (&Unbind, &UnbindInputs),
 ) -> Result<Option<Outcome>, Error> {
-    let seen = observed
-        .binding
-        .as_ref()
-        .and_then(|it| it.unbinding.as_ref());
-    let roll = seen.and_then(|seen| seen.roll.as_ref());
-    let live = || seen.into_iter().flat_map(|seen| &seen.live);
-    let templated = live().find(|it| it.templated);
-    let annotated = live().any(|it| it.value.is_some() || it.claimed);
-    let value = (plan == Unbind::Change).then_some(UNBOUND);
-    let mut written = matches!(plan, Unbind::Release | Unbind::Change);
-    if written {
-        for object in seen.iter().flat_map(|seen| &seen.left) {
-            parent::release_roll(context, observed, object).await?;
-        }
-    }
-    let rolled = match plan {
+    let key = &actor.metadata.key;
+    let (rolled, written) = match step {
         Unbind::Done => {
-            context.rollout_slots.forget(observed.key());
+            context.rollout_slots.forget(key);
             return Ok(None);
         }
         Unbind::Unknown => return Ok(Some(Outcome::Unknown(Requeue::After(AGAIN)))),
-        Unbind::Wait(wait) => return Ok(Some(held(None, Requeue::After(wait), false))),
+        Unbind::Wait(wait) => return Ok(Some(held(None, Requeue::After(*wait), false))),
         Unbind::Stalled(text, wait) => {
-            if !is_announced(observed, Reason::UnbindBlocked) {
-                context
-                    .events
-                    .tell(&observed.actor, EventReason::RolloutHalted, &text);
+            if !inputs.announced {
+                context.events.tell(actor, EventReason::RolloutHalted, text);
             }
-            return Ok(Some(blocked(&text, Requeue::After(wait))));
+            return Ok(Some(blocked(text, Requeue::After(*wait))));
         }
-        Unbind::Blocked(text, wait) => return Ok(Some(blocked(&text, Requeue::After(wait)))),
-        Unbind::Release if templated.is_some() => {
-            if let Some(live) = templated {
-                template::release(context, observed, &live.object).await?;
-            }
-            match roll.filter(|_| annotated) {
-                Some(roll) => {
-                    let ours = Ours {
-                        roll: None,
-                        claim: Some(false),
-                    };
-                    put(context, observed, roll, ours).await?
-                }
-                None => None,
-            }
-        }
-        Unbind::Release | Unbind::Change => match roll {
-            Some(roll) => {
-                let ours = Ours {
-                    roll: value,
-                    claim: Some(false),
-                };
-                put(context, observed, roll, ours).await?
-            }
-            None => None,
-        },
+        Unbind::Blocked(text, wait) => return Ok(Some(blocked(text, Requeue::After(*wait)))),
+        Unbind::Release => (release(context, key, inputs, None).await?, true),
+        Unbind::Change => (release(context, key, inputs, Some(UNBOUND)).await?, true),
         Unbind::Evict(pod) => {
-            let evicted = evict(context, observed, &pod).await?;
-            written = matches!(evicted, Rolled::Asked(..));
-            Some(evicted)
+            let evicted = evict(context, key, pod).await?;
+            let written = matches!(evicted, Rolled::Asked(..));
+            (Some(evicted), written)
         }
     };
     Ok(Some(match rolled {
@@ -88,6 +49,31 @@ pub(super) async fn unbind(
         }
         _ => held(None, Requeue::After(AGAIN), written),
     }))
+}
+
+/// Gives up everything that we wrote to the target, or changes the value of our annotation to `value`.
+async fn release(
+    context: &Context,
+    actor: &Key,
+    inputs: &UnbindInputs,
+    value: Option<&str>,
+) -> Result<Option<Rolled>, Error> {
+    let namespace = &actor.namespace;
+    for object in &inputs.left {
+        parent::release_roll(context, namespace, object).await?;
+    }
+    if let Some(workload) = &inputs.template {
+        template::release(context, actor, workload).await?;
+    }
+    let Some(roll) = &inputs.annotations else {
+        return Ok(None);
+    };
+    let ours = Ours {
+        roll: value,
+        claim: Some(false),
+        claim_owner: None,
+    };
+    put(context, namespace, (roll, ours), Specs::default()).await
 }
 
 /// Requeue interval: no watch reports that another field manager gave up a field.

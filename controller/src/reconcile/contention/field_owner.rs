@@ -3,13 +3,15 @@
 use std::cmp::Reverse;
 use std::fmt;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::{Map, Value};
 
 /// The prefix of all our field managers.
 const OURS: &str = "asya-operator/";
+/// Kind of the controller of our own objects.
+const OWN_KIND: &str = "AsyncActor";
 /// The depth from which a common parent identifies a rival: any manager may own fields below `spec` or `metadata`.
 const NEAREST: usize = 2;
 /// The API server's reason for a field on which an unforced apply conflicts.
@@ -113,6 +115,22 @@ pub fn of(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Rival> {
         .map(|entry| rival(entry, false))
 }
 
+/// Names the field manager that owns `path`, and the controller of the object, because many field managers are just
+/// called "manager".
+pub fn named(metadata: &ObjectMeta, path: &[Segment]) -> Option<String> {
+    let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+    let rival = of(entries, path)?;
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|it| it.controller == Some(true) && it.kind != OWN_KIND);
+    Some(match owner {
+        Some(owner) => format!(
+            "{rival}; the object is controlled by {} {}",
+            owner.kind, owner.name
+        ),
+        None => rival.to_string(),
+    })
+}
+
 /// When the newest other owner of the field at `path` last wrote; `None`: nobody but us owns it.
 pub fn written_at(entries: &[ManagedFieldsEntry], path: &[Segment]) -> Option<Timestamp> {
     let others = entries.iter();
@@ -171,6 +189,16 @@ fn leaves(object: &Value) -> Vec<Vec<Segment>> {
     leaves.retain(|path| !nobodys.contains(&&*Segment::text(path)));
     leaves.sort_by_key(|path| Segment::text(path));
     leaves
+}
+
+/// The field and the rival for which the API server rejected an unforced apply; `None`: it failed for another reason
+/// (CONF-7).
+pub fn taken(error: &kube::Error) -> Option<(String, String)> {
+    let kube::Error::Api(status) = error else {
+        return None;
+    };
+    let (field, rival) = of_refusal(status)?.into_iter().next()?;
+    Some((field, rival.to_string()))
 }
 
 /// The rivals that the API server names when it rejects an unforced apply; `None`: it rejects for another reason.

@@ -64,6 +64,8 @@ pub struct Observed {
     pub depth: ReportedDepth,
     /// Whether the operator may create, change and delete the queue (QUE-12).
     pub queues_managed: bool,
+    /// Whether the operator runs with its webhook.
+    pub webhook: bool,
     /// How long transient states are tolerated.
     pub deadlines: Deadlines,
     /// What deletion keeps and removes.

@@ -7,10 +7,10 @@ use asya_shared::resolve::{
     self, Family, Finding, FindingReason, PodMatch, Resolution, Scale, Target,
 };
 
-use super::probe_pod::least_of;
 use super::rollout::{self, RolloutQuery};
 use super::{shared_target, unbinding};
 use crate::binding::kinds::Kind;
+use crate::binding::probe_pod::least_of;
 use crate::binding::specimen::Specimen;
 use crate::binding::{Found, KindAvailability, Object, Reading};
 use crate::context::Context;

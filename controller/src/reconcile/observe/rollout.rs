@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 
 use super::availability::{self, ray_workers};
-use super::probe_pod::{bare_pod, from_pod, least_of};
+use crate::binding::probe_pod::{bare_pod, from_pod, least_of};
 use crate::binding::spec::without_ours;
 use crate::binding::specimen::Specimen;
 use crate::context::Context;

@@ -5,8 +5,8 @@ use asya_shared::resolve::{Family, Resolution, Target};
 use asya_shared::validate;
 use serde_json::Value;
 
-use super::probe_pod::bare_pod;
 use crate::binding::Found;
+use crate::binding::probe_pod::bare_pod;
 use crate::binding::specimen::Specimen;
 use crate::context::Context;
 use crate::fault::{Error, Fault, Reason};

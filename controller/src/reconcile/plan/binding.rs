@@ -5,13 +5,17 @@ use std::time::Duration;
 use asya_shared::resolve::{Claim, FindingReason, GroupKind, ObjectRef};
 use k8s_openapi::jiff::Timestamp;
 
-use super::decision::{Bind, Plan};
+use super::contest::ContestedField;
+use super::decision::{Bind, ContestedFields, Plan};
 use super::finalizers::plan_finalizers;
-use super::probe::{self, Probing};
+use super::probe::{self, ProbeInputs, Probing};
 use super::queue::{plan_queue, was_verified};
 use super::roll::facts::{Act, Rolling};
+use super::roll::inputs::RollInputs;
 use super::scaling::{self, Removal, ScalingChildren, plan_removal, plan_scaling};
 use super::steps::ScalingStep;
+use super::template::Templating;
+use super::template::write::TemplateInputs;
 use super::wake::{self, Waking};
 use super::{claim, contest, replicas, retired, roll, scaling_gate, template};
 use crate::fault::Reason;
@@ -32,27 +36,31 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         let fault = scaling.as_ref().and_then(ScalingStep::fault);
         return Plan::Rest(Box::new(Ensured::before(observed, fault)));
     }
-    if is_done_once(&observed.actor, &observed.previous) {
-        return Plan::Bind(Box::new(Bind {
+    let done_once = is_done_once(&observed.actor, &observed.previous);
+    let mut bind = if done_once {
+        Bind {
             done_once: true,
             roll: plan_roll(observed, now).filter(|it| !replaces_pods(it)),
             ..Bind::only(observed, scaling)
-        }));
-    }
-    let contest = contest::plan(observed, scaling.as_mut(), now);
-    let roll = plan_roll(observed, now);
-    let claim = claim::plan(observed, scaling.as_mut(), roll.as_ref(), now);
-    Plan::Bind(Box::new(Bind {
-        retired: retired::looks(observed),
-        contest,
-        replicas: replicas::plan(observed, scaling.as_ref(), now),
-        wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?, roll.as_ref())),
-        template: plan_template(observed, now).unwrap_or_default(),
-        claim,
-        mark: plan_mark(observed),
-        roll,
-        ..Bind::only(observed, scaling)
-    }))
+        }
+    } else {
+        let contest = contest::plan(observed, scaling.as_mut(), now);
+        let roll = plan_roll(observed, now);
+        let claim = claim::plan(observed, scaling.as_mut(), roll.as_ref(), now);
+        Bind {
+            retired: retired::looks(observed),
+            contest,
+            replicas: replicas::plan(observed, scaling.as_ref(), now),
+            wake: seen.and_then(|seen| plan_wake(observed, seen, scaling.as_ref()?, roll.as_ref())),
+            template: plan_template(observed, now).unwrap_or_default(),
+            claim,
+            mark: plan_mark(observed),
+            roll,
+            ..Bind::only(observed, scaling)
+        }
+    };
+    bind.add_inputs(observed, now);
+    Plan::Bind(Box::new(bind))
 }
 
 impl Bind {
@@ -73,17 +81,50 @@ impl Bind {
             recreates_queue: was_verified(observed),
             scaling_children: ScalingChildren::new(observed, scaling.as_ref()),
             scaling,
+            contested: ContestedFields {
+                scaled_object: ContestedField::ScaledObject(None),
+                replicas: None,
+                claim: ContestedField::Claim(ObjectRef::default()),
+            },
             contest: None,
             replicas: None,
             wake: None,
             template: template::Templating::default(),
+            template_inputs: None,
             claim: None,
             mark: None,
             probe: plan_probe(observed),
+            probe_inputs: ProbeInputs::new(observed),
             roll: None,
+            roll_inputs: None,
+            frees_slot: false,
             retired: Vec::new(),
         }
     }
+
+    /// Adds what the decided steps need.
+    fn add_inputs(&mut self, observed: &Observed, now: Timestamp) {
+        if matches!(self.template, Templating::Apply | Templating::Lost(_)) {
+            self.template_inputs = TemplateInputs::new(observed);
+        }
+        let roll = self.roll.as_ref();
+        self.roll_inputs = roll.map(|it| RollInputs::new(observed, it, now));
+        self.frees_slot = self.roll.is_none() && is_known(observed);
+        let target = observed.resolved().map(|it| &it.target);
+        self.contested = ContestedFields {
+            scaled_object: ContestedField::scaled_object(observed, self.contest.as_ref()),
+            replicas: target.map(|it| ContestedField::Replicas(it.workload.clone())),
+            claim: ContestedField::Claim(
+                claim_of(observed).map_or_else(ObjectRef::default, |it| it.owner.clone()),
+            ),
+        };
+    }
+}
+
+/// Whether the target was looked up, or need not be. If so, a rollout that is not planned is over.
+fn is_known(observed: &Observed) -> bool {
+    let target = observed.binding.as_ref().and_then(|it| it.target.as_ref());
+    target.is_some() || observed.desired.is_err()
 }
 
 /// Whether a step replaces pods. One that does not is also taken under `reconcile: Once`, because the webhook depends

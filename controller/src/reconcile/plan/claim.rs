@@ -14,6 +14,7 @@ use crate::reconcile::contention::contest::FieldDecision;
 use crate::reconcile::contention::{FieldView, Part};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::Rolled;
 use crate::record::HpaRecord;
 
 /// What to do about the annotation that claims scaling from the owner.
@@ -33,6 +34,26 @@ impl Claiming {
             Self::Wanted(_) => None,
             Self::GiveUp => Some(false),
         }
+    }
+}
+
+/// Whether the annotation is written in this reconcile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimWrite {
+    /// The rollout has written it.
+    WithRollout,
+    /// By itself: no rollout is due.
+    Alone,
+    /// Not in this reconcile.
+    Not,
+}
+
+/// Decides from the outcome of the rollout.
+pub fn after_rollout(rolled: &Rolled) -> ClaimWrite {
+    match rolled {
+        Rolled::Asked(..) => ClaimWrite::WithRollout,
+        Rolled::Rest => ClaimWrite::Alone,
+        _ => ClaimWrite::Not,
     }
 }
 

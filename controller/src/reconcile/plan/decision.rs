@@ -14,9 +14,11 @@ use crate::reconcile::desired::Desired;
 use crate::reconcile::model::child::Ownership;
 use crate::reconcile::model::outcome::Ensured;
 use crate::reconcile::plan::child::PlannedChild;
+use crate::reconcile::plan::contest::ContestedField;
 use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::roll::facts::Rolling;
+use crate::reconcile::plan::roll::inputs::RollInputs;
 use crate::reconcile::plan::scaling::ScalingChildren;
 use crate::reconcile::plan::steps::{QueueStep, ScalingStep, WorkloadStep};
 use crate::reconcile::plan::{claim, deletion, probe, restore, template, wake};
@@ -109,6 +111,8 @@ pub struct Bind {
     /// Scaling of the target; `None` while it is unknown what to scale.
     pub scaling: Option<ScalingStep>,
     pub scaling_children: ScalingChildren,
+    /// How the fields below that other managers contest are recorded.
+    pub contested: ContestedFields,
     /// Contention over our `ScaledObject`; `None` while it is unknown what to scale.
     pub contest: Option<FieldDecision>,
     /// Contention over the target's number of pods.
@@ -117,6 +121,7 @@ pub struct Bind {
     pub wake: Option<wake::Waking>,
     /// Our part of the target's pod template.
     pub template: template::Templating,
+    pub template_inputs: Option<template::write::TemplateInputs>,
     /// The annotation that tells the target's owner that the queue scales it; `None`: there is none, or it is not due
     /// (SO-5).
     pub claim: Option<claim::Claiming>,
@@ -124,8 +129,21 @@ pub struct Bind {
     pub mark: Option<ObjectRef>,
     /// Dry run of a pod with the sidecar.
     pub probe: probe::Probing,
+    pub probe_inputs: probe::ProbeInputs,
     /// Rollout of pods that started before the binding; `None` while it cannot be decided.
     pub roll: Option<Rolling>,
+    pub roll_inputs: Option<RollInputs>,
+    /// The actor gives up its rollout slot: no rollout is planned, although all about the target is known.
+    pub frees_slot: bool,
     /// Retired queues to delete if they are empty.
     pub retired: Vec<QueueStatus>,
+}
+
+/// The contested fields of a binding.
+#[derive(Debug)]
+pub struct ContestedFields {
+    pub scaled_object: ContestedField,
+    /// `None` while the target is not resolved.
+    pub replicas: Option<ContestedField>,
+    pub claim: ContestedField,
 }

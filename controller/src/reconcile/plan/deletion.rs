@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::finalizers::{FinalizerPatch, has_finalizer};
 use super::scaling::{Removal, ScalingChildren, plan_removal};
 use super::steps::{ScalingStep, Wake};
-use super::unbind::{self, UNBOUND, Unbind};
+use super::unbind::{self, UNBOUND, Unbind, UnbindInputs};
 use crate::reconcile::desired::drain::{Drain, Held};
 use crate::reconcile::model::child::unseen;
 use crate::reconcile::model::observed::Observed;
@@ -25,6 +25,7 @@ const PODS_MAY_OVERSTAY: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Deletion {
     pub steps: Delete,
+    pub unbind_inputs: UnbindInputs,
     pub scaling_children: ScalingChildren,
     /// Our `ScaledObject`, `TriggerAuthentication` and `ServiceAccount`, if they exist.
     pub scaled_object: Option<Arc<ScaledObjectRecord>>,
@@ -55,6 +56,7 @@ pub fn plan(observed: &Observed, now: Timestamp) -> Deletion {
     };
     let desired = observed.desired.as_deref().ok();
     Deletion {
+        unbind_inputs: UnbindInputs::new(observed, &steps.unbind),
         steps,
         scaling_children: ScalingChildren::new(observed, Some(&ScalingStep::Unwanted(removal))),
         scaled_object: seen.scaled_object.ours().cloned(),

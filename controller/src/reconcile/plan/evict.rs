@@ -85,5 +85,14 @@ impl EvictionFacts<'_> {
     }
 }
 
+/// First and longest backoff after a refused eviction.
+const REFUSED: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_mins(5);
+
+/// Backoff after an eviction was refused, and so many `times` in a row before (ROLL-4).
+pub fn backoff(times: u32) -> Duration {
+    REFUSED.saturating_mul(1 << times.min(8)).min(LONGEST)
+}
+
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use asya_shared::api::WorkloadKind;
 
 use super::decision::Ensure;
 use super::steps::WorkloadStep;
+use super::template::Templating;
 use crate::fault::Reason;
 use crate::reconcile::model::outcome::{Ensured, QueueState};
 
@@ -32,6 +33,16 @@ pub fn replaces_former(kind: WorkloadKind, ensured: &Ensured) -> bool {
 /// it was.
 pub fn checks_retired(ensured: &Ensured) -> bool {
     ensured.fault.is_none()
+}
+
+/// The same for a binding.
+pub fn checks_retired_of_binding(ensured: &Ensured) -> bool {
+    ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none()
+}
+
+/// Whether to act on the target's pod template: without a usable queue only to give our part up.
+pub fn template_is_due(template: &Templating, ensured: &Ensured) -> bool {
+    ensured.bindable || template.gives_up()
 }
 
 #[cfg(test)]

@@ -1,14 +1,20 @@
 //! Contention over the target's replicas (CONF-4): whether anything but the autoscaler sets them. The operator never
 //! writes them: it counts losses, and the fifth pauses our `ScaledObject`.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::steps::ScalingStep;
 use crate::reconcile::contention::contest::FieldDecision;
+use crate::reconcile::contention::field_owner::{self, Segment, applied_at, written_at};
 use crate::reconcile::contention::{FieldView, Part, State, history};
 use crate::reconcile::model::binding::Resolved;
 use crate::reconcile::model::observed::Observed;
+use crate::record::{AppliedRecord, ScaledObjectRecord};
 use crate::scaling::replicas::hpa_of;
+
+/// Path of the field.
+pub const REPLICAS: [&str; 2] = ["spec", "replicas"];
 
 /// Decides for the target; `None` while that is impossible.
 pub(super) fn plan(
@@ -60,6 +66,28 @@ fn differs(observed: &Observed, resolved: &Resolved) -> bool {
     let asked = hpa.map(|hpa| hpa.desired).filter(|desired| *desired > 0);
     let live = resolved.replicas.filter(|live| *live > 0);
     matches!((asked, live), (Some(asked), Some(live)) if asked != live)
+}
+
+/// Who sets the replicas of a workload with this metadata, unless it is an autoscaler: an HPA writes replicas before it
+/// reports the number it wants, and KEDA scales up from zero.
+pub fn rival(live: &ObjectMeta) -> Option<String> {
+    let rival = field_owner::named(live, &Segment::path(&REPLICAS))?;
+    let name = rival.split(' ').next().unwrap_or_default();
+    let autoscalers = ["kube-controller-manager", "keda-operator", "keda"];
+    (!autoscalers.contains(&name)).then_some(rival)
+}
+
+/// Whether they were last set before the autoscaler began to scale this workload with our `ScaledObject`. Such a write
+/// does not count: an HPA with a new target reports the number it wanted of its last one for up to 15 s.
+pub fn is_set_before(live: &ObjectMeta, scaled_object: Option<&ObjectMeta>) -> bool {
+    let scales_since = scaled_object.and_then(|it| {
+        let entries = it.managed_fields.as_deref().unwrap_or_default();
+        applied_at(entries, ScaledObjectRecord::MANAGER)
+    });
+    let entries = live.managed_fields.as_deref().unwrap_or_default();
+    let set = written_at(entries, &Segment::path(&REPLICAS));
+    set.zip(scales_since)
+        .is_some_and(|(set, since)| set < since)
 }
 
 #[cfg(test)]

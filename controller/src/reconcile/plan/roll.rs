@@ -5,6 +5,7 @@
 
 mod breaker;
 pub mod facts;
+pub mod inputs;
 mod one_by_one;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Plans our part of a target's pod template, with strategy Template (BIND-50, CONF-1).
 
+pub mod write;
+
 use std::time::Duration;
 
 use asya_shared::api::TemplateStatus;
@@ -7,10 +9,11 @@ use asya_shared::resolve::ObjectRef;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use crate::fault::{Fault, Reason};
+use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::{FieldStep, FieldView, Specs, State};
 use crate::reconcile::model::bound_pods::actor_part;
 use crate::reconcile::model::handover::Ceded;
+use crate::reconcile::model::outcome::Templated;
 
 /// Inputs to [`decide`].
 #[derive(Clone, Debug)]
@@ -171,6 +174,27 @@ pub fn decide(facts: &TemplateFacts<'_>) -> Templating {
         FieldStep::Wait(wait) => Templating::Wait(wait),
         FieldStep::Stop => Templating::Stop,
     }
+}
+
+/// Status message until our part is applied again.
+pub const TAKEN_BACK: &str = "what Asya has in the target's pod template was taken back; it is put there again after a pause (condition Conflict says what, and by whom)";
+
+/// Whether a younger actor's part is removed now: only once a dry run has shown that new pods get the sidecar of the
+/// actor that binds the target.
+///
+/// # Errors
+/// What is reported until then.
+pub fn after_proof(proved: bool) -> Result<(), Templated> {
+    if proved {
+        Ok(())
+    } else {
+        Err(comes_first(LOOK_AGAIN))
+    }
+}
+
+pub fn comes_first(wait: Duration) -> Templated {
+    let text = "another actor's sidecar comes first";
+    write::waits(Reason::AlreadyBound, text, Requeue::After(wait))
 }
 
 #[cfg(test)]

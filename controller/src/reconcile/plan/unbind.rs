@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use asya_shared::resolve::Roll;
+use asya_shared::resolve::{ObjectRef, Roll};
 use k8s_openapi::jiff::Timestamp;
 
 use super::evict;
+use crate::fault::Reason;
+use crate::reconcile::model::announced::is_announced;
 use crate::reconcile::model::bound_pods::OutdatedPod;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::Availability;
 use crate::reconcile::model::rollout::Live;
 
@@ -67,6 +70,47 @@ pub enum Unbind {
     Change,
     /// Evict this pod: nothing of ours is left whose removal would trigger a rollout.
     Evict(OutdatedPod),
+}
+
+/// What a step of unbinding needs.
+#[derive(Debug, Default)]
+pub struct UnbindInputs {
+    /// Objects that carry our annotation, but are not known to belong to the target any more.
+    pub left: Vec<ObjectRef>,
+    /// The workload whose pod template has our part.
+    pub template: Option<ObjectRef>,
+    /// Where our annotations are given up or changed.
+    pub annotations: Option<Roll>,
+    /// Workloads with our annotation that names the binding actor.
+    pub marked: Vec<ObjectRef>,
+    /// An earlier reconcile has already announced what blocks it.
+    pub announced: bool,
+}
+
+impl UnbindInputs {
+    pub fn new(observed: &Observed, step: &Unbind) -> Self {
+        let binding = observed.binding.as_ref();
+        let Some(seen) = binding.and_then(|it| it.unbinding.as_ref()) else {
+            return Self::default();
+        };
+        let writes = matches!(step, Unbind::Release | Unbind::Change);
+        let objects = |is: fn(&Live) -> bool| {
+            let all = seen.live.iter().filter(move |it| is(it));
+            all.map(|it| it.object.clone())
+        };
+        let template = objects(|it| it.templated)
+            .next()
+            .filter(|_| *step == Unbind::Release);
+        let annotated = seen.live.iter().any(|it| it.value.is_some() || it.claimed);
+        let roll = seen.roll.clone().filter(|_| writes);
+        Self {
+            left: seen.left.iter().filter(|_| writes).cloned().collect(),
+            annotations: roll.filter(|_| template.is_none() || annotated),
+            template,
+            marked: objects(|it| it.marked).collect(),
+            announced: is_announced(observed, Reason::UnbindBlocked),
+        }
+    }
 }
 
 /// Decides the next step for an actor that is being deleted.

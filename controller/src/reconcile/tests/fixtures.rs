@@ -202,6 +202,7 @@ pub(crate) fn observed(actor: &Value) -> Observed {
             adopts: false,
         },
         queues_managed: true,
+        webhook: true,
         deadlines: DEADLINES,
         learned: Learned::default(),
         actor,

@@ -1,10 +1,14 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fault::{Reason, Requeue};
 use crate::reconcile::model::binding::BindingSeen;
+use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::rollout::RolloutSeen;
+use crate::reconcile::plan::roll::facts::Act;
 use crate::reconcile::tests::fixtures::{actor, context_with, observed, proved_status};
-use crate::record::Key;
 
 /// An actor that binds Deployment `web`, with `injection` in its status and a pod for the next dry run.
 fn bound(injection: Option<Value>) -> Observed {
@@ -67,9 +71,10 @@ async fn rollout_waits_until_all_webhook_replicas_can_see_the_open_gate() {
         let since = Timestamp::now() - Duration::from_secs(age);
         let injection = json!({"proved": part, "since": since});
         let (context, seen) = (context_with(INJECTED), bound(Some(injection)));
-        let planned = (Probing::Rest, Some(act.clone()));
+        let inputs = ProbeInputs::new(&seen);
+        let planned = (&inputs, Probing::Rest, Some(act.clone()));
         let mut ensured = Ensured::default();
-        let probed = probe(&context, &seen, planned, &mut ensured).await;
+        let probed = probe(&context, seen.key(), planned, &mut ensured).await;
         match probed.unwrap().unwrap() {
             Ok(next) => assert!(begins && next == act, "{age}"),
             Err(Rolled::Waits(Reason::RolloutInProgress, _, Requeue::After(wait))) => {
@@ -98,9 +103,10 @@ async fn pods_are_replaced_only_after_a_dry_run_shows_that_new_pods_get_the_side
         let other = Key::new("elsewhere", "other");
         context.rollout_slots.hold(seen.key(), Timestamp::MAX);
         let step = Rolling::Act(Act::Annotate("v".to_owned()));
-        let planned = (Probing::Rest, Some(step.clone()));
+        let inputs = ProbeInputs::new(&seen);
+        let planned = (&inputs, Probing::Rest, Some(step.clone()));
         let mut ensured = Ensured::default();
-        let probed = probe(&context, &seen, planned, &mut ensured).await;
+        let probed = probe(&context, seen.key(), planned, &mut ensured).await;
         let told = match probed.unwrap().unwrap() {
             Ok(next) => {
                 assert_eq!(next, step);

@@ -10,7 +10,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::fault::{Fault, Reason};
-use crate::reconcile::apply;
 use crate::reconcile::model::binding::{BindingSeen, Resolved};
 use crate::reconcile::model::bound_pods::{Counted, actor_part};
 use crate::reconcile::model::condition_types::CONFLICT;
@@ -20,6 +19,7 @@ use crate::reconcile::model::condition_types::{
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::{Ensured, Rolled, Templated};
 use crate::reconcile::plan::roll::TAKEN_BACK;
+use crate::reconcile::plan::template;
 use crate::reconcile::status::conditions::Conditions;
 use crate::reconcile::status::transport;
 use crate::scaling::ready::ScalingReady;
@@ -131,7 +131,7 @@ fn of_template(ensured: &Ensured, counted: &Counted) -> Option<Injected> {
         Templated::Refused(fault) | Templated::Released(Some(fault)) => {
             wrong(fault.reason, &fault.message)
         }
-        Templated::Lost(_) => wrong(Reason::RolloutWaiting, apply::TAKEN_BACK),
+        Templated::Lost(_) => wrong(Reason::RolloutWaiting, template::TAKEN_BACK),
         Templated::Stands | Templated::Applied(_) if counted.pods.matched == 0 => {
             let text = "the target has no pods, and its pod template has the sidecar";
             Some((Some(true), Reason::ScaledToZero, text.to_owned()))
