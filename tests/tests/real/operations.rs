@@ -307,6 +307,13 @@ async fn uninstalled_release_refuses_no_pod() {
         );
         binding["spec"]["binding"] = json!({"required": true});
         run(scenario, &[binding]).await?;
+        // The refusal names only the first few actors, and namespaces of earlier scenarios may still be terminating.
+        eventually("only this actor is left", SOON, async || {
+            let list = ["get", "asyncactors", "--all-namespaces", "--output=name"];
+            let left = cluster.kubectl(&list).await.map_err(NotYet::new)?;
+            check(left.lines().count() == 1, left)
+        })
+        .await?;
         let helm = Helm::four(cluster);
         let refused = helm.run(&["uninstall", RELEASE, "--timeout=90s"]).await;
         assert!(refused.is_err(), "an actor is left");
