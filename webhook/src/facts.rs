@@ -56,7 +56,7 @@ pub async fn follow(client: Client, namespace: &str, name: &str, heard: impl Fn(
             }
             Ok(Event::Init | Event::InitDone | Event::Delete(_)) => {}
             Err(error) => {
-                warn!(%error, name, "the watch of the ConfigMap fails");
+                warn!(%error, name, "the watch of the ConfigMap failed");
                 tokio::time::sleep(BACKOFF).await;
             }
         }

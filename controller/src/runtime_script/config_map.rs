@@ -73,7 +73,12 @@ impl RuntimeScript {
     /// If the API server fails.
     pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Requeue>, Error> {
         if let Err(fault) = self.ensure(config_maps, &self.home).await? {
-            warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
+            warn!(
+                namespace = &*self.home,
+                reason = %fault.reason,
+                message = fault.message,
+                "cannot write the runtime script's ConfigMap in its home namespace"
+            );
             return Ok(Some(fault.retry));
         }
         Ok(None)
