@@ -8,7 +8,7 @@ from advice import careless, shown
 class Advice(unittest.TestCase):
     def test_deletion_of_an_actor_needs_a_word_about_its_queue_first(self):
         for text in [
-            "the mode cannot change: delete and create the AsyncActor",
+            "cannot switch between workload and workloadRef: delete and recreate the AsyncActor",
             "fix: delete that actor or choose another target",
             "Repair or delete them",
             "kubectl delete asyncactors --all --all-namespaces\nTo keep the queues set Retain",
@@ -17,19 +17,19 @@ class Advice(unittest.TestCase):
         ]:
             self.assertEqual(len(careless(text)), 1, text)
 
-    def test_who_says_first_how_to_keep_messages_may_go_on(self):
+    def test_advice_that_first_says_how_to_keep_messages_is_accepted(self):
         for text in [
-            "set queue.deletionPolicy to Retain, then delete the AsyncActor and create it anew",
+            "set queue.deletionPolicy to Retain, then delete and recreate the AsyncActor",
             "`DeleteIfEmpty` refuses.\n\nkubectl delete asyncactors --all",
             "when the actor is deleted",
             "What happens when somebody deletes an actor",
         ]:
             self.assertEqual(careless(text), [], text)
 
-    def test_the_line_is_told(self):
+    def test_the_line_is_reported(self):
         self.assertEqual(careless("a\n  delete this actor\n"), [(2, "delete this actor")])
 
-    def test_tests_and_comments_in_code_advise_nobody(self):
+    def test_tests_and_comments_in_code_are_not_checked(self):
         code = '// delete the actor\nconst A: &str = "x";\n#[cfg(test)]\nmod tests { /* delete the actor */ }'
         self.assertEqual(careless(shown("a.rs", code)), [])
         self.assertEqual(len(careless(shown("a.rs", 'const A: &str = "delete the actor";'))), 1)

@@ -106,7 +106,7 @@ class Running(unittest.TestCase):
         self.assertIn("\n== test-chart\n1 passed, 0 failed\n", done.stdout)
         self.assertEqual([row.split()[0] for row in done.stdout.splitlines()[-3:-1]], ["test-chart", "meets"])
 
-    def test_what_failed_is_told_again_at_the_end(self):
+    def test_failures_are_repeated_at_the_end(self):
         done = self.run_parts("failing", "good")
         self.assertIn("\n== what failed\n\n-- a::c\nleft: 1\n\npart ", done.stdout)
         self.assertEqual(done.stdout.count("test a::b ... ok"), 1)

@@ -6,14 +6,14 @@ from steering import readers
 
 
 class Steering(unittest.TestCase):
-    def test_who_decides_by_a_condition_is_found(self):
+    def test_code_that_decides_by_a_condition_is_found(self):
         code = "let a = 1;\nlet mut all = observed.previous.conditions.iter();\n"
         for name in ["plan/roll.rs", "observe.rs", "desired.rs", "apply/unbind.rs"]:
             self.assertEqual(readers("controller/src/reconcile/" + name, code), [2], name)
         broken = "let known = status\n    .conditions\n    .iter();"
         self.assertEqual(readers("webhook/src/index.rs", broken), [2])
 
-    def test_who_tells_and_who_reads_other_objects_may(self):
+    def test_code_that_reports_or_reads_other_objects_is_accepted(self):
         code = "observed.previous.conditions.iter()"
         for name in [
             "controller/src/reconcile/status.rs",

@@ -23,10 +23,10 @@ pub enum Fault {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// The value of the data key cannot be parsed.
-    #[error("{0} cannot be read")]
+    #[error("cannot parse {0}")]
     Unreadable(&'static str),
     /// The private key does not match the certificate.
-    #[error("{key} is not the key of {certificate}")]
+    #[error("{key} does not match {certificate}")]
     Mismatch {
         /// Data key of the private key.
         key: &'static str,
@@ -34,10 +34,10 @@ pub enum Fault {
         certificate: &'static str,
     },
     /// The certificate is not a CA certificate.
-    #[error("{0} is no certificate of a CA")]
+    #[error("{0} is not a CA certificate")]
     NoAuthority(&'static str),
     /// No CA in the bundle signed the leaf.
-    #[error("tls.crt is signed by no CA in ca.crt")]
+    #[error("tls.crt is not signed by any CA in ca.crt")]
     Untrusted,
     /// The leaf does not cover one of the webhook's names.
     #[error("tls.crt does not name {0}")]

@@ -52,7 +52,7 @@ impl FromStr for Fingerprint {
 
 /// The input is not a valid certificate, key or fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it cannot be read")]
+#[error("not a valid certificate, key or fingerprint")]
 pub struct Unreadable;
 
 /// A certificate and the fields of it that are checked.

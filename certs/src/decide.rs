@@ -31,7 +31,7 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Due => f.write_str("two thirds of its life are over"),
+            Self::Due => f.write_str("two thirds of its lifetime have passed"),
             Self::Fault(fault) => fault.fmt(f),
         }
     }
@@ -64,11 +64,13 @@ impl fmt::Display for Step {
             Self::Keep => f.write_str("nothing to do"),
             Self::Mint(fault) => write!(f, "new CA and certificate: {fault}"),
             Self::Renew(why) => write!(f, "new certificate: {why}"),
-            Self::Prepare(why) => write!(f, "next CA made: {why}"),
-            Self::Widen => f.write_str("next CA is to be trusted"),
+            Self::Prepare(why) => write!(f, "next CA created: {why}"),
+            Self::Widen => f.write_str("next CA added to the bundle"),
             Self::Await => f.write_str("waiting until every API server trusts the next CA"),
-            Self::Switch => f.write_str("certificate of the next CA, which signs from now on"),
-            Self::Retire => f.write_str("CAs that are not used any more are not trusted any more"),
+            Self::Switch => {
+                f.write_str("certificate issued by the next CA, which is now the current one")
+            }
+            Self::Retire => f.write_str("CAs that are no longer used removed from the bundle"),
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::secret::{TYPE, TlsSecret};
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A Secret changed since it was read: read both again and decide again.
-    #[error("the Secret changed meanwhile")]
+    #[error("the Secret was changed concurrently")]
     Conflict,
     /// The API server failed or refused the request.
     #[error(transparent)]

@@ -89,9 +89,9 @@ impl SecretWatch {
         self.resume = Some(Instant::now() + jittered(self.failures));
         // A single interruption is routine.
         if self.failures == 1 {
-            debug!(secret = self.name, %error, "watch was cut");
+            debug!(secret = self.name, %error, "watch interrupted");
         } else {
-            warn!(secret = self.name, %error, failures = self.failures, "watch fails");
+            warn!(secret = self.name, %error, failures = self.failures, "watch failed");
         }
         Seen::Blind(error.to_string())
     }

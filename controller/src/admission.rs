@@ -224,7 +224,8 @@ impl WebhookConfigManager {
         };
         let Some(anchor) = anchor else {
             return Err(format!(
-                "ClusterRole {} does not exist, so no webhook configuration is applied: nothing would remove it with the operator",
+                "ClusterRole {} does not exist, so no webhook configuration is applied: nothing would delete it when \
+                 the operator is uninstalled",
                 self.plan.anchor()
             ));
         };

@@ -195,9 +195,7 @@ impl CertificateManager {
                 Err(WriteError::Api(error)) => return Err(error.to_string()),
             }
         }
-        Err(format!(
-            "{MOST_WRITES} changes of the Secret were not enough"
-        ))
+        Err(format!("gave up after {MOST_WRITES} writes to the Secret"))
     }
 
     /// Whether the webhook's replicas have a certificate that clients accept.
@@ -219,13 +217,13 @@ impl CertificateManager {
         let since = *self.unreached.get_or_insert_with(Instant::now);
         if since.elapsed() < self.plan.reached_within {
             self.tell(&format!(
-                "the next CA waits: the API server does not reach the webhook: {reason}"
+                "waiting to use the next CA: the API server does not reach the webhook: {reason}"
             ));
             return false;
         }
         self.unreached = None;
         self.tell(&format!(
-            "the next CA signs, though the API server does not reach the webhook: {reason}"
+            "using the next CA, although the API server does not reach the webhook: {reason}"
         ));
         true
     }
@@ -273,7 +271,7 @@ impl CertificateManager {
         let leaf = bundle.leaf.as_ref().map_err(Clone::clone);
         let good = leaf.and_then(|leaf| leaf.judge(&self.plan.settings.names, now).map(drop));
         if let Err(fault) = good {
-            self.tell(&format!("{fault}; look at its Certificate of cert-manager"));
+            self.tell(&format!("{fault}; check its cert-manager Certificate"));
         } else {
             self.told = None;
         }

@@ -85,7 +85,7 @@ fn every_example_binds_a_kind_that_is_known() {
 }
 
 #[test]
-fn every_example_stands_in_its_page_and_every_page_has_one() {
+fn every_example_is_in_its_page_and_every_page_has_one() {
     let pages = files("docs/integrations");
     let examples = examples();
     for (name, text) in &examples {

@@ -19,7 +19,9 @@ pub enum Error {
         source: KubeconfigError,
     },
     /// Neither an in-cluster service account nor a kubeconfig was found.
-    #[error("no way to the API server, neither from inside a pod nor by KUBECONFIG: {0}")]
+    #[error(
+        "no API server configuration found, neither in the cluster nor through KUBECONFIG: {0}"
+    )]
     Infer(#[from] InferConfigError),
 }
 

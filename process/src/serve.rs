@@ -144,19 +144,19 @@ pub async fn serve<T: Transport>(
                 }
             }
             Err(error) => {
-                warn!(%error, "a connection was not accepted");
+                warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
     }
     drop(listener);
     if timeout(finish, graceful.shutdown()).await.is_err() {
-        warn!("requests under way are cut off");
+        warn!("aborting requests that are still in flight");
     }
 }
 
 fn refused(peer: IpAddr) {
-    debug!(%peer, "a connection was refused: this client has the most, and all of them busy");
+    debug!(%peer, "connection refused: this client has the most connections, and all of them are busy");
 }
 
 /// Middleware that records the start and the success of requests on their connection.
@@ -223,7 +223,7 @@ impl<T: Transport> Shared<T> {
         let accepted = match accepted {
             Ok(Ok(accepted)) => accepted,
             Ok(Err(error)) => return debug!(%error, "a TLS handshake failed"),
-            Err(_) => return debug!("a TLS handshake took too long"),
+            Err(_) => return debug!("a TLS handshake timed out"),
         };
         let weight = if accepted.is_http2 {
             WEIGHT_OF_HTTP2
@@ -253,7 +253,7 @@ impl<T: Transport> Shared<T> {
             .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
             .into_owned();
         if let Err(error) = watcher.watch(served).await {
-            debug!(%error, "a connection broke");
+            debug!(%error, "a connection failed");
         }
     }
 }

@@ -39,7 +39,10 @@ impl Tasks {
     }
 
     fn report(&self, name: &str, how: &str) {
-        error!(task = name, "{how}: the process ends, to be started again");
+        error!(
+            task = name,
+            "{how}: exiting, so that the process is restarted"
+        );
         self.0.send_if_modified(|first| {
             let is_first = first.is_none();
             if is_first {

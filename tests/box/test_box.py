@@ -123,7 +123,7 @@ class Box(unittest.TestCase):
         self.assertEqual(self.run_box("true").returncode, 0)
         self.assert_nothing_stays()
 
-    def test_what_stays_is_told_and_goes_with_the_next(self):
+    def test_what_remains_is_reported_and_removed_by_the_next_run(self):
         child, folder = self.start()
         groups = pathlib.Path(folder, "cgroups").read_text().split()
         group = next(path for path in groups if "/pids" in path)

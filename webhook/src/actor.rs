@@ -100,7 +100,7 @@ impl Actors {
         let Some(actor) = Object::read(request.object) else {
             return Verdict {
                 answer: Answer::warned(
-                    "asya-webhook: the actor cannot be read; asya-controller judges it",
+                    "asya-webhook: cannot decode the actor; asya-controller validates it",
                 ),
                 reason: Reason::Unreadable,
                 told: None,
@@ -260,7 +260,7 @@ fn message(key: &Key, errors: &[Violation]) -> String {
 /// Turns a conflict into a warning, because the index may be stale (VAC-5).
 fn unsure(conflict: &Violation) -> String {
     format!(
-        "{conflict} (not refused: the webhook has no contact with the API server, this may be out of date)"
+        "{conflict} (not denied: the webhook has lost contact with the API server, so this may be out of date)"
     )
 }
 

@@ -123,9 +123,9 @@ impl Deletions {
         let dots = if count > NAMED { ", …" } else { "" };
         (count > 0).then(|| {
             format!(
-                "{count} AsyncActors have queues ({}{dots}): they go with their CustomResourceDefinition, and their \
-                 queues with them, messages included. Set spec.queue.deletionPolicy to Retain where messages matter, \
-                 then delete the actors first; or annotate the CustomResourceDefinition with {}: \"true\"",
+                "{count} AsyncActors have queues ({}{dots}): deleting their CustomResourceDefinition deletes them and \
+                 their queues, messages included. Set spec.queue.deletionPolicy to Retain where messages matter, then \
+                 delete the actors first; or annotate the CustomResourceDefinition with {}: \"true\"",
                 named.join(", "),
                 annotation::ALLOW_DELETION
             )
@@ -161,9 +161,9 @@ fn of_an_actor(object: &Object<'_>) -> Option<String> {
     let queue = status.pointer("/queue/name").and_then(Value::as_str);
     (all > 0).then(|| {
         format!(
-            "queue {} holds {all} messages ({queued} waiting, {processing} unacknowledged) and is not deleted \
-             (spec.queue.deletionPolicy: DeleteIfEmpty). Let its pods receive them, which Drain waits for, or set \
-             spec.queue.deletionPolicy to Retain, which keeps queue and messages",
+            "queue {} holds {all} messages ({queued} waiting, {processing} unacknowledged), so the actor is not \
+             deleted (spec.queue.deletionPolicy: DeleteIfEmpty). Let its pods process them (policy Drain waits for \
+             that), or set spec.queue.deletionPolicy to Retain, which keeps queue and messages",
             queue.unwrap_or_default()
         )
     })

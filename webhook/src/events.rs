@@ -102,7 +102,7 @@ impl Events {
     /// Queues the Event, or drops it if the queue is full.
     pub fn tell(&self, told: Told) {
         if self.waiting.try_send(told).is_err() {
-            debug!("an Event was dropped: too many wait");
+            debug!("Event dropped: the queue is full");
         }
     }
 }
@@ -186,8 +186,8 @@ impl Writer {
         let written = timeout(LONGEST, events.create(&params, &event)).await;
         match written {
             Ok(Ok(_)) => {}
-            Ok(Err(error)) => debug!(%error, "an Event was not written"),
-            Err(_) => debug!("an Event was not written in time"),
+            Ok(Err(error)) => debug!(%error, "Event not written"),
+            Err(_) => debug!("Event not written in time"),
         }
     }
 }

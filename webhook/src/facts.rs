@@ -52,7 +52,6 @@ pub async fn follow(client: Client, namespace: &str, name: &str, heard: impl Fn(
             heard(Facts::read(&data.unwrap_or_default()));
         }
     };
-    let failed =
-        |error: &Error, failures| warn!(%error, failures, name, "the watch of the ConfigMap fails");
+    let failed = |error: &Error, failures| warn!(%error, failures, name, "the watch of the ConfigMap failed");
     watching::follow(api, config.timeout(WATCH_SECONDS), BACKOFF, apply, failed).await;
 }

@@ -87,7 +87,7 @@ impl Metrics {
             durations: register(
                 own,
                 "review_duration_seconds",
-                "Time from the end of a review's headers to its answer",
+                "Time from the end of a review's headers to its response",
                 durations,
             ),
             review_bytes: register(
@@ -97,27 +97,28 @@ impl Metrics {
                 Histogram::new(SIZES),
             ),
             patch_bytes: register(own, "patch_bytes", "Size of patches", Histogram::new(SIZES)),
-            in_flight: add(own, "in_flight", "Reviews that are being answered"),
+            in_flight: add(own, "in_flight", "Reviews in flight"),
             reflector_age: add(
                 own,
                 "reflector_age_seconds",
-                "Time since the API server last answered the watch of AsyncActors; -1 before the first list",
+                "Time since the API server last responded to the watch of AsyncActors; -1 before the first list",
             ),
             cert_expiry: add(
                 own,
                 "cert_expiry_seconds",
-                "Time until the certificate in use (leaf), or its authority (ca), expires",
+                "Time until the served certificate (leaf) or its CA (ca) expires",
             ),
             cert_reloads: add(
                 own,
                 "cert_reloads",
-                "Certificates taken from the Secret, by result",
+                "Certificate reloads from the Secret, by result",
             ),
             connections: add(own, "connections", "Open connections of clients"),
             connections_closed: add(
                 own,
                 "connections_closed",
-                "Connections closed to protect others: Evicted (to make room), Refused (no room for this client), Overdue (no request in time)",
+                "Connections closed to protect others: Evicted (to make room), Refused (no room for this client), \
+                 Overdue (no complete request in time)",
             ),
             registry,
             gauges: Gauges::default(),

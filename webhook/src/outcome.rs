@@ -48,10 +48,10 @@ impl Path {
                 "asya-webhook: {problem}; the pod starts without the sidecar"
             )),
             Self::Actors => Answer::warned(format!(
-                "asya-webhook: {problem}; asya-controller judges the actor"
+                "asya-webhook: {problem}; asya-controller validates the actor"
             )),
             Self::Deletions => Answer::warned(format!(
-                "asya-webhook: {problem}; nobody looked for messages"
+                "asya-webhook: {problem}; messages were not checked"
             )),
         }
     }

@@ -40,7 +40,7 @@ impl Pods {
         }
         if !self.index.is_synced() {
             return Verdict {
-                answer: path.without_verdict("the actors are not known yet"),
+                answer: path.without_verdict("the actors have not been listed yet"),
                 reason: Reason::NotSynced,
                 told: None,
             };
@@ -69,9 +69,9 @@ fn unreadable(path: Path) -> Verdict {
     let answer = match path {
         Path::RequiredPods => Answer::denied(
             UNREADABLE,
-            "asya-webhook: the pod cannot be read, and must not start without the sidecar",
+            "asya-webhook: cannot decode the pod, which must not start without the sidecar",
         ),
-        _ => path.without_verdict("the pod cannot be read"),
+        _ => path.without_verdict("cannot decode the pod"),
     };
     Verdict {
         answer,
@@ -102,7 +102,7 @@ fn verdict(by: Path, decision: Decision<'_>, pod: &PodView<'_>, dry_run: bool) -
             Ok(text) => Some(text.into_bytes()),
             Err(_) => {
                 return Verdict {
-                    answer: by.without_verdict("the patch cannot be written"),
+                    answer: by.without_verdict("cannot encode the patch"),
                     reason: Reason::Panicked,
                     told: None,
                 };
@@ -133,7 +133,7 @@ fn told_of(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<Told> {
         (Action::Inject(_), _) => (
             Note::Injected,
             format!(
-                "{pod_of} gets asya-runtime and asya-sidecar of AsyncActor {}",
+                "injected asya-runtime and asya-sidecar of AsyncActor {} into {pod_of}",
                 actor.name
             ),
         ),
@@ -141,7 +141,8 @@ fn told_of(decision: &Decision<'_>, pod: &PodView<'_>) -> Option<Told> {
         // Reported whether the pod is marked now or was marked before.
         (Action::Mark(_), _) => {
             let why = decision.warnings.first().cloned();
-            let why = why.unwrap_or_else(|| format!("{pod_of} gets no sidecar ({reason})"));
+            let why =
+                why.unwrap_or_else(|| format!("sidecar not injected into {pod_of} ({reason})"));
             (Note::InjectionSkipped, why)
         }
         (Action::Allow, _) => return None,

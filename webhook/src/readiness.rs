@@ -59,7 +59,7 @@ impl Readiness {
             pending.push(format!("{kind}: {why}"));
         }
         if self.facts.as_ref().is_some_and(|facts| !facts.is_told()) {
-            pending.push("facts: asya-controller has not told any yet".to_owned());
+            pending.push("facts: asya-controller has not published its ConfigMap yet".to_owned());
         }
         if let Err(why) = self.certificates.ready(Timestamp::now()) {
             pending.push(format!("certificate: {why}"));

@@ -94,14 +94,14 @@ pub enum Unreadable {
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "expected a {KIND} of {API_VERSION} with request.uid: ")?;
+        write!(f, "expected an {KIND} of {API_VERSION} with request.uid: ")?;
         match self {
             Self::NotJson { line, column } => {
-                write!(f, "cannot be read at line {line}, column {column}")
+                write!(f, "invalid JSON at line {line}, column {column}")
             }
-            Self::Other => f.write_str("apiVersion or kind is another"),
-            Self::NoRequest => f.write_str("there is no request"),
-            Self::NoUid => f.write_str("there is no uid"),
+            Self::Other => f.write_str("wrong apiVersion or kind"),
+            Self::NoRequest => f.write_str("request is missing"),
+            Self::NoUid => f.write_str("request.uid is missing"),
         }
     }
 }

@@ -137,7 +137,7 @@ impl<J: Judge> Desk<J> {
             self.metrics.patch_bytes(patch.len());
         }
         let unwritten = |_| {
-            let text = "the answer cannot be written";
+            let text = "cannot encode the response";
             Refused::new(StatusCode::INTERNAL_SERVER_ERROR, Reason::Panicked, text)
         };
         let answer = verdict.answer.write(&request.uid).map_err(unwritten)?;
@@ -151,9 +151,9 @@ impl<J: Judge> Desk<J> {
     fn judge(&self, path: Path, request: &Request<'_>) -> Verdict {
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge.judge(path, request)));
         judged.unwrap_or_else(|_| {
-            error!(path = path.label(), "a review was given up: this is a bug");
+            error!(path = path.label(), "a review panicked: this is a bug");
             Verdict {
-                answer: path.without_verdict("an internal fault"),
+                answer: path.without_verdict("an internal error"),
                 reason: Reason::Panicked,
                 told: None,
             }
@@ -184,7 +184,7 @@ fn too_large() -> Refused {
 }
 
 fn busy(_: GivenUp) -> Refused {
-    let text = "too many bytes of reviews at once";
+    let text = "too many bytes of reviews in flight";
     Refused::new(StatusCode::SERVICE_UNAVAILABLE, Reason::Busy, text)
 }
 
@@ -193,7 +193,12 @@ async fn read(body: Body, length: Option<usize>, memory: &Memory) -> Result<Vec<
     let most = length.unwrap_or(LARGEST);
     let (mut body, mut read, mut room) = (body, Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        let broke = |_| Refused::bad(StatusCode::BAD_REQUEST, "the body broke off");
+        let broke = |_| {
+            Refused::bad(
+                StatusCode::BAD_REQUEST,
+                "the connection closed before the end of the body",
+            )
+        };
         let Ok(data) = frame.map_err(broke)?.into_data() else {
             continue;
         };

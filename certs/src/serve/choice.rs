@@ -63,14 +63,14 @@ pub enum NotReady {
     #[error("no certificate to serve: {0}")]
     Nothing(Fault),
     /// The served leaf is not, or no longer, valid.
-    #[error("the served certificate is not good: {0}")]
+    #[error("the served certificate is invalid: {0}")]
     Bad(Fault),
     /// It is not known which CAs clients trust.
-    #[error("it is not known yet which CAs the webhook configurations trust")]
+    #[error("the CAs that the webhook configurations trust are not known yet")]
     TrustUnknown,
     /// The webhook configurations do not trust the CA of the served leaf.
     #[error(
-        "the CA of the served certificate is not in the caBundle of the webhook configurations yet"
+        "the caBundle of the webhook configurations does not contain the CA of the served certificate yet"
     )]
     Untrusted,
 }

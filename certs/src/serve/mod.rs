@@ -43,7 +43,7 @@ pub use self::choice::{NotReady, Shown, Trusted};
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The client CA is not PEM, or cannot sign client certificates.
-    #[error("the CA of clients cannot be read: {0}")]
+    #[error("cannot read the client CA: {0}")]
     ClientCa(String),
     /// The crypto provider lacks something; cannot happen in a build that has passed its tests.
     #[error(transparent)]
@@ -153,12 +153,13 @@ impl Certificates {
         let before = choice.problem().cloned();
         change(&mut choice);
         if let Some(leaf) = choice.settle(&self.0.names, now) {
-            info!(certificate = %leaf.certificate.fingerprint, ends = %leaf.certificate.not_after, "certificate is served");
+            let certificate = &leaf.certificate;
+            info!(certificate = %certificate.fingerprint, ends = %certificate.not_after, "serving a new certificate");
             *self.0.served.write() = Some(Arc::clone(&leaf.served));
         }
         let problem = choice.problem();
         if let Some(problem) = problem.filter(|_| problem != before.as_ref()) {
-            warn!(%problem, "the Secret's certificate is not served; the last good one is");
+            warn!(%problem, "not serving the Secret's certificate; keeping the last valid one");
         }
     }
 }

@@ -212,7 +212,7 @@ fn invalid_client_ca_fails_startup() {
     ] {
         let error = tls(Certificates::new(names()), Some(pem)).unwrap_err();
         assert!(
-            error.to_string().starts_with("the CA of clients"),
+            error.to_string().starts_with("cannot read the client CA"),
             "{error}"
         );
     }

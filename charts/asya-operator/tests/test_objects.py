@@ -72,7 +72,7 @@ class Objects(ChartCase):
         ports = objects["Service", NAME + "-metrics"]["spec"]["ports"]
         self.assertEqual(ports, [{"name": "metrics", "port": 9090, "targetPort": "metrics"}, {"name": "health", "port": 9091, "targetPort": "health"}])
 
-    def test_uninstall_is_preceded_by_a_look_for_actors_that_are_left(self):
+    def test_uninstall_first_checks_for_remaining_actors(self):
         """QUE-49, CFG-11"""
         values = {"controller": {"watchNamespaces": ["a", "b"]}}
         job = self.helm.objects(values)["Job", NAME + "-uninstall"]
@@ -135,7 +135,7 @@ class Objects(ChartCase):
 
     def test_notes_say_what_becomes_of_bindings(self):
         """OPS-11"""
-        self.assertIn("Deployment asya-operator-webhook judges", self.helm.notes())
+        self.assertIn("Deployment asya-operator-webhook validates", self.helm.notes())
         self.assertIn("webhook.enabled is off", self.helm.notes(WITHOUT_WEBHOOK))
 
     def test_names_follow_the_release(self):

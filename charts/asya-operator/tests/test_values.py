@@ -177,7 +177,7 @@ class Values(ChartCase):
             if known and value:
                 self.assertEqual(set(known), set(value), key)
 
-    def test_watched_namespaces_stand_in_a_file_that_the_controller_reads_again(self):
+    def test_watched_namespaces_are_in_a_file_that_the_controller_rereads(self):
         """FW-13"""
         objects = self.helm.objects({"controller": {"watchNamespaces": ["a", "b"]}})
         self.assertEqual(objects["ConfigMap", NAME + "-config"]["data"], {"watch-namespaces": "a\nb"})
@@ -245,7 +245,7 @@ class Values(ChartCase):
         values = {"controller": {"queueHealthCheckInterval": 0}}
         self.assertEqual(self.look(self.deployment(values), "$ASYA_QUEUE_HEALTH_CHECK_INTERVAL"), "0")
 
-    def test_path_at_which_the_controller_looks_anyway_is_not_demanded(self):
+    def test_default_path_of_the_controller_is_not_required(self):
         """RUN-1: a named file must exist, and earlier releases named this one by default."""
         values = {"runtime": {"source": "local", "localPath": "/runtime/asya_runtime.py"}}
         self.assertIsNone(self.look(self.deployment(values), "$ASYA_RUNTIME_LOCAL_PATH"))
@@ -261,7 +261,7 @@ class Values(ChartCase):
         self.assertEqual(self.look(deployment, "$ASYA_SIDECAR_IMAGE"), values["sidecar"]["image"])
         self.assertEqual(self.look(deployment, MANAGER + ".image"), values["image"]["repository"] + ":0.1.0")
 
-    def test_values_of_earlier_releases_may_stand_under_operator(self):
+    def test_values_of_earlier_releases_may_be_set_under_operator(self):
         """OPS-11"""
         values = self.helm.parse((TESTS / "compat-values.yaml").read_text())[0]
         moved = {**values, "operator": {key: values.pop(key) for key in ("gatewayURL", "transports")}}

@@ -153,7 +153,7 @@ class Webhook(ChartCase):
         self.assertEqual(selected, LABELS)
         self.assertFalse({kind for kind, _ in self.default} & {"NetworkPolicy"})
 
-    def test_network_policy_lets_in_only_who_is_named(self):
+    def test_network_policy_admits_only_the_named_sources(self):
         """ADM-23"""
         servers, scrapers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}], [{"podSelector": {"matchLabels": {"a": "b"}}}]
         values = {"networkPolicy": {"enabled": True, "reviewsFrom": servers, "metricsFrom": scrapers}}

@@ -307,7 +307,7 @@ class EndTest(AdapterTestCase):
 
 
 class WayTest(AdapterTestCase):
-    def test_no_proxy_stands_between_containers_of_a_pod(self):
+    def test_no_proxy_is_used_between_containers_of_a_pod(self):
         """BIND-32"""
         model = self.model().answer("/", {"ok": 1}).answer("", {"ok": 1})
         proxy = "http://127.0.0.1:9"
@@ -315,7 +315,7 @@ class WayTest(AdapterTestCase):
         self.assertEqual(adapters.rest({}), [{"ok": 1}])
 
     @unittest.skipUnless(OPENSSL, "no openssl to make a certificate with")
-    def test_a_certificate_of_nobody_is_accepted_in_the_pod(self):
+    def test_a_self_signed_certificate_is_accepted_in_the_pod(self):
         """BIND-32"""
         model = self.model(tls=True).answer("/", {"ok": 1})
         adapters = self.adapters(model, ASYA_TARGET_PATH="/")

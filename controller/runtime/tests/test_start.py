@@ -129,7 +129,7 @@ class HandlerNameTest(RuntimeTestCase):
             with self.subTest(handler):
                 self.assert_refuses_to_start(runtimes[handler], text)
 
-    def test_a_missing_module_is_told_with_the_path_that_was_searched(self):
+    def test_a_missing_module_is_reported_with_the_path_that_was_searched(self):
         """RUN-15: most often PYTHONPATH is what is missing."""
         runtime = self.runtime(handler="absent.handle")
         self.assert_refuses_to_start(runtime, "PYTHONPATH", str(runtime.directory))
@@ -154,7 +154,7 @@ class SettingsTest(RuntimeTestCase):
             with self.subTest(name, value=value):
                 self.assert_refuses_to_start(runtimes[name, value], name, repr(value))
 
-    def test_an_unknown_log_level_is_told_and_info_is_used(self):
+    def test_an_unknown_log_level_is_reported_and_info_is_used(self):
         """RUN-15: ASYA_LOG_LEVEL (INFO); too small a thing to keep an actor from working."""
         runtime = self.started(ASYA_LOG_LEVEL="chatty")
         self.assertIn("ASYA_LOG_LEVEL='chatty' is not a log level", runtime.stderr())
@@ -178,7 +178,7 @@ class SettingsTest(RuntimeTestCase):
                 reply = self.started(ASYA_ENABLE_VALIDATION=value).call_raw(b'{"payload": 1}')
                 self.assertEqual("error" in reply[0], checked)
 
-    def test_the_socket_is_open_to_every_user_unless_told_otherwise(self):
+    def test_the_socket_is_open_to_every_user_by_default(self):
         """RUN-15: ASYA_SOCKET_CHMOD (0o666, empty skips): the sidecar may run as another user."""
         old_umask = os.umask(0o027)
         self.addCleanup(os.umask, old_umask)

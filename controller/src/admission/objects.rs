@@ -260,11 +260,12 @@ fn is_of(release: &str, name: &str) -> bool {
 /// Text of the Event about a restored object.
 fn restored(writer: Option<&str>, pause: Duration) -> String {
     let mut text = match writer {
-        Some(writer) => format!("restored: {writer} had changed it"),
-        None => "restored: it had been deleted, or its entries removed".to_owned(),
+        Some(writer) => format!("restored after a change by {writer}"),
+        None => "restored after it was deleted, or its entries were removed".to_owned(),
     };
     if !pause.is_zero() {
-        text.push_str("; this happens again and again, so it is restored less and less often, down to once in 5 minutes: find who writes to it, and let them leave it alone");
+        text.push_str("; this happens repeatedly, so it is restored at increasing intervals, up to 5 minutes: find \
+                       the client that changes it, and make it leave the object alone");
     }
     text
 }

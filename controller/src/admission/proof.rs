@@ -141,7 +141,7 @@ impl Proofs {
             let result = match timeout(DEADLINE, proof).await {
                 Ok(Ok(result)) => result,
                 Ok(Err(_)) => Err("the dry run panicked; see the controller's log".to_owned()),
-                Err(_) => Err("the API server does not answer".to_owned()),
+                Err(_) => Err("the API server did not respond in time".to_owned()),
             };
             Done {
                 result,
@@ -173,7 +173,7 @@ impl Proofs {
         tried.running = false;
         let Err(reason) = done.result else {
             if !tried.proved {
-                info!(actor = %done.key, "the webhook injects its pods: its entry fails closed from now on");
+                info!(actor = %done.key, "injection proved: the webhook entry now fails closed");
             }
             (tried.proved, tried.failures) = (true, 0);
             tried.under = Some(done.trusted);
@@ -183,26 +183,26 @@ impl Proofs {
         tried.failures += 1;
         (tried.failures == PATIENCE).then(|| {
             let follows = if tried.proved {
-                "its webhook entry stays fail-closed, so pods of its target may be refused"
+                "its webhook entry still fails closed, so pods of its target may be denied"
             } else {
-                "its webhook entry stays fail-open, so pods of its target may start without the sidecar"
+                "its webhook entry still fails open, so pods of its target may start without the sidecar"
             };
-            warn!(actor = %done.key, reason, follows, "required, and not proved");
-            let text = format!("{follows}; look at the pods and logs of asya-webhook: {reason}");
+            warn!(actor = %done.key, reason, follows, "injection of a required binding is not proved");
+            let text = format!("{follows}; check the pods and logs of asya-webhook: {reason}");
             (done.key, text)
         })
     }
 }
 
 async fn prove(client: &Client, bound: &Bound) -> Result<(), String> {
-    let pod = pod(bound).ok_or("no pod can be made up that would be one of its target's")?;
+    let pod = pod(bound).ok_or("cannot construct a pod that would match the target")?;
     let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
     let pod = specimen::marked(&pod, &bound.uid);
     let part = (&*bound.uid, bound.hash.as_deref());
     match specimen::ask(client, &bound.key.namespace, &pod, part, true).await {
         Ok(Shown::Admitted) => Ok(()),
         Ok(Shown::Unasked(why) | Shown::LeftAlone(why)) => Err(format!(
-            "a pod came back without the sidecar of this actor: {why}"
+            "a dry-run pod came back without this actor's sidecar: {why}"
         )),
         Ok(Shown::Refused(why)) => Err(why),
         Err(kube::Error::Api(status)) => Err(status.message),

@@ -99,7 +99,7 @@ pub async fn until_told(
         _ = term.recv() => {}
         _ = int.recv() => {}
         ended = &mut election => return Ok(gave_up(&ended)),
-        ended = &mut passes => return Err(format!("passes ended: {ended:?}").into()),
+        ended = &mut passes => return Err(format!("the reconcile loop ended: {ended:?}").into()),
         ended = tasks.ended() => return Err(ended.into()),
     }
     info!("stopping");
@@ -107,7 +107,7 @@ pub async fn until_told(
     queue.close();
     let drained = async {
         if acquired.is_cancelled() && timeout(DRAIN, &mut passes).await.is_err() {
-            warn!("passes in flight are cut off");
+            warn!("aborting reconciles that are still in flight");
         }
         release.cancel();
         let _ = timeout(RELEASE, &mut election).await;
@@ -166,7 +166,7 @@ async fn lead(
 async fn keep_crd(client: Client) {
     let mut delay = Duration::from_secs(1);
     while let Err(error) = crd::apply(client.clone()).await {
-        warn!(%error, "CRD not applied; --manage-crds=false leaves it to you");
+        warn!(%error, "CRD not applied; with --manage-crds=false you apply it yourself");
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(Duration::from_mins(1));
     }
@@ -174,6 +174,6 @@ async fn keep_crd(client: Client) {
 
 /// Exits at once: another replica may already lead, so nothing may be finished or drained.
 fn gave_up(ended: &Result<Ended, tokio::task::JoinError>) -> ExitCode {
-    error!(?ended, "leadership is gone, exiting at once");
+    error!(?ended, "lost leadership, exiting at once");
     std::process::exit(1)
 }

@@ -18,7 +18,7 @@ pub async fn sweep(context: Arc<Context>) {
         tokio::time::sleep(EVERY.mul_f64(0.9 + 0.2 * fastrand::f64())).await;
         for namespace in candidates(&context) {
             if let Err(error) = shared::sweep(&context, &namespace).await {
-                warn!(namespace = &*namespace, %error, "shared ConfigMaps are not removed yet");
+                warn!(namespace = &*namespace, %error, "cannot remove shared ConfigMaps yet");
             }
         }
     }

@@ -57,7 +57,7 @@ pub async fn check(kubeconfig: Option<&str>, namespaces: &[String], rollback: &s
         },
         Err(error) => {
             eprintln!(
-                "it is not known whether AsyncActors are left: {error}. {}",
+                "cannot determine whether AsyncActors are left: {error}. {}",
                 ways_out(rollback)
             );
             ExitCode::FAILURE
@@ -128,9 +128,9 @@ fn refusal(actors: &[Left], rollback: &str) -> Option<String> {
     }
     let _ = write!(
         text,
-        ". Without the operator they cannot be deleted, nor can their namespaces. Say first what becomes of their \
-         queues: spec.queue.deletionPolicy Retain keeps queue and messages, Drain works them off. Then delete the \
-         actors, and uninstall again. {}",
+        ". Without the operator neither they nor their namespaces can be deleted. First decide about their queues: \
+         spec.queue.deletionPolicy Retain keeps queue and messages, Drain processes the messages first. Then delete \
+         the actors, and uninstall again. {}",
         ways_out(rollback)
     );
     Some(text)
@@ -138,9 +138,9 @@ fn refusal(actors: &[Left], rollback: &str) -> Option<String> {
 
 fn ways_out(rollback: &str) -> String {
     format!(
-        "To leave actors, queues and pods as they are until the operator is installed again: helm uninstall --no-hooks. \
-         To keep the operator: {rollback}; until then Helm upgrades nothing, because it takes the release for one that \
-         is being uninstalled"
+        "To leave actors, queues and pods as they are until the operator is reinstalled: helm uninstall --no-hooks. \
+         To keep the operator: {rollback}; until then Helm does not upgrade it, because Helm considers the release to \
+         be uninstalling"
     )
 }
 

@@ -40,7 +40,7 @@ pub async fn run(
             Ok(None) => RunOutcome::Done,
             Ok(Some(retry)) => pace.outcome(retry, attempt),
             Err(error) => {
-                warn!(%error, "the runtime script is not in its home namespace");
+                warn!(%error, "cannot write the runtime script's ConfigMap in its home namespace");
                 RunOutcome::FAILED
             }
         },
@@ -52,7 +52,14 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> 
     let actor = context.stores.actors.get(&key);
     let (uid, generation) =
         actor.map_or_else(Default::default, |a| (a.metadata.uid.clone(), a.generation));
-    let span = info_span!("pass", namespace = &*key.namespace, actor = &*key.name, %uid, generation, id = fastrand::u32(..));
+    let span = info_span!(
+        "reconcile",
+        namespace = &*key.namespace,
+        actor = &*key.name,
+        %uid,
+        generation,
+        id = fastrand::u32(..)
+    );
     let timer = context.metrics.pass();
     let result = reconcile::reconcile(context, &key, attempt)
         .instrument(span.clone())
@@ -72,13 +79,13 @@ async fn pass(context: &Context, key: Key, attempt: Attempt) -> Option<Requeue> 
         }
         Err(error) => {
             timer.failed(error.kind());
-            warn!(%error, kind = error.kind(), "pass failed");
+            warn!(%error, kind = error.kind(), "reconcile failed");
             Some(error.retry())
         }
     };
     if attempt.last && retry.and_then(Requeue::failure).is_some() {
         context.metrics.gave_up();
-        warn!("not tried again until an event (--retry-attempts)");
+        warn!("no more retries until an event (--retry-attempts)");
     }
     retry
 }

@@ -205,16 +205,20 @@ fn judge(answer: &Pod, uid: &str, part: Option<&str>) -> Result<(), String> {
     let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
     if said(annotation::INJECTED_BY) != Some(uid) {
         let why = said(annotation::NOT_INJECTED);
-        let unasked = "the webhook was not asked, or left it alone; see whether its pods run";
+        let unasked = "the webhook was not called, or did not inject it; check whether the webhook's pods are running";
         return Err(why.unwrap_or(unasked).to_owned());
     }
     if !OURS.into_iter().all(|name| has(answer, name)) {
-        return Err("another webhook removes it; see the MutatingWebhookConfigurations that are asked about pods".to_owned());
+        return Err(
+            "another webhook removes it; check the MutatingWebhookConfigurations for pods"
+                .to_owned(),
+        );
     }
     let found = said(annotation::INJECTED_HASH).and_then(InjectedHash::parse);
     if found.as_ref().map(|it| &*it.actor) != part {
         return Err(
-            "it would be that of another spec, or of another release of the operator".to_owned(),
+            "it would get the sidecar of another spec, or of another release of the operator"
+                .to_owned(),
         );
     }
     Ok(())

@@ -40,19 +40,20 @@ impl Cluster {
             Ok(found) => {
                 let uid = found.metadata.uid.filter(|uid| !uid.is_empty());
                 let nameless = || {
-                    let text = format!("the API server shows namespace {NAMESPACE} without a uid");
+                    let text =
+                        format!("the API server returned namespace {NAMESPACE} without a uid");
                     BrokerError::Unreachable(text)
                 };
                 uid.map(Into::into).ok_or_else(nameless)
             }
             Err(kube::Error::Api(status)) if status.is_forbidden() => {
                 Err(BrokerError::NotThereYet(format!(
-                    "the operator may not get namespace {NAMESPACE}, by whose uid brokers tell this cluster's queues \
-                     from another's: grant its ServiceAccount get on namespaces with resourceNames [{NAMESPACE}]"
+                    "the operator may not get namespace {NAMESPACE}, whose uid identifies this cluster's queues at \
+                     brokers: grant its ServiceAccount get on namespaces with resourceNames [{NAMESPACE}]"
                 )))
             }
             Err(_) => Err(BrokerError::Unreachable(format!(
-                "namespace {NAMESPACE} cannot be read: the API server does not answer"
+                "cannot read namespace {NAMESPACE}: the API server does not respond"
             ))),
         }
     }

@@ -72,10 +72,10 @@ impl Credentials {
             }
         }
         Err(BrokerError::CredentialsMissing(format!(
-            "Secret {} with a non-empty key {} is neither in namespace {}; create it in one of them",
+            "no Secret {} with a non-empty key {} in namespace {}; create it there",
             reference.name,
             reference.key,
-            namespaces.join(" nor in "),
+            namespaces.join(" or "),
         )))
     }
 
@@ -107,7 +107,7 @@ impl Credentials {
             Err(kube::Error::Api(status)) if status.is_forbidden() => None,
             Err(_) => {
                 let text = format!(
-                    "Secret {namespace}/{} cannot be read: the API server does not answer",
+                    "cannot read Secret {namespace}/{}: the API server does not respond",
                     place.name
                 );
                 return Err(BrokerError::Unreachable(text));

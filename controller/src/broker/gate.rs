@@ -133,7 +133,7 @@ impl BrokerLimiter {
         if entry == Entry::First && is_full && crowd.is_slow() {
             return Err(BrokerError::Crowded(
                 format!(
-                    "transport {:?}: the broker answers slowly, and as many actors as may wait for it do so",
+                    "transport {:?}: the broker is slow, and the maximum number of actors is already waiting for it",
                     self.transport
                 ),
                 crowd.refused(now, self.seats),
@@ -226,7 +226,7 @@ impl BrokerLimiter {
 
     fn busy(&self) -> BrokerError {
         BrokerError::Busy(format!(
-            "transport {:?}: all calls that may run at once wait for their answers",
+            "transport {:?}: the maximum number of calls is in flight",
             self.transport
         ))
     }

@@ -143,7 +143,7 @@ impl<A: Actors, S: Surveyor> HealthPass<A, S> {
             match seen {
                 Err(BrokerError::Busy(_) | BrokerError::Fenced(_)) => {}
                 Err(error) => {
-                    debug!(%actor, %error, "queue not seen");
+                    debug!(%actor, %error, "cannot check the queue");
                     self.read(&actor, None);
                     if kept.contains(&actor) {
                         self.actors.verify_again(&actor, &Finding::Unknown(error));

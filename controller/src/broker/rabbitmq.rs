@@ -171,12 +171,12 @@ impl Rabbitmq {
         match self.look(queue).await?.standing {
             QueueCheck::Serves(serving) => Ok(serving),
             QueueCheck::Differs { wanted, found } => Err(BrokerError::Mismatch(format!(
-                "queue {} has {found}, wanted is {wanted}",
+                "queue {} has {found}, expected {wanted}",
                 queue.names.queue
             ))),
             QueueCheck::Absent | QueueCheck::Drifted | QueueCheck::Unmarked => {
                 Err(BrokerError::Throttled(format!(
-                    "queue {} is being changed by somebody else",
+                    "queue {} is being changed by another client",
                     queue.names.queue
                 )))
             }
@@ -252,7 +252,7 @@ impl Rabbitmq {
         if self.bind(queue, body).await? {
             return Ok(());
         }
-        let text = format!("queue {queue} or its exchange vanishes again and again");
+        let text = format!("queue {queue} or its exchange keeps disappearing");
         Err(BrokerError::Throttled(text))
     }
 

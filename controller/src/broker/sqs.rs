@@ -266,7 +266,7 @@ impl Sqs {
         match wanted.compare(&found.queue, arn.as_deref(), &self.cluster) {
             Comparison::Drifted(drift) => self.set(name, &found.url, &drift).await?,
             Comparison::Mismatch { wanted, found } => {
-                let text = format!("queue {name} has {found}, wanted is {wanted}");
+                let text = format!("queue {name} has {found}, expected {wanted}");
                 return Err(BrokerError::Mismatch(text));
             }
             other => drop(fitness(name, other)?),
@@ -345,7 +345,8 @@ fn fitness(queue: &str, comparison: Comparison) -> Result<Fitness, BrokerError> 
         Comparison::Drifted(drift) if drift.is_only_mark() => Ok(Fitness::Unmarked),
         Comparison::Drifted(_) => Ok(Fitness::Drifted),
         Comparison::Taken(owner) => Err(BrokerError::Conflict(format!(
-            "queue {queue} belongs to {owner}, as its tags asya.sh/namespace and asya.sh/actor say; rename this actor"
+            "queue {queue} belongs to {owner} according to its tags asya.sh/namespace and asya.sh/actor; rename this \
+             actor"
         ))),
         Comparison::OfCluster(cluster) => {
             let shown_by = format!("its tag {CLUSTER}");
@@ -357,7 +358,7 @@ fn fitness(queue: &str, comparison: Comparison) -> Result<Fitness, BrokerError> 
 
 fn vanished(queue: &str) -> BrokerError {
     BrokerError::Throttled(format!(
-        "queue {queue}: SQS does not show yet whether it exists"
+        "queue {queue}: SQS does not report yet whether it exists"
     ))
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn reach(client: &Client, namespace: &str) -> Result<(), String
         return if warned(&answer.headers) {
             Ok(())
         } else {
-            Err("the webhook was not asked, or judges nothing".to_owned())
+            Err("the webhook was not called, or validates nothing".to_owned())
         };
     }
     let text = body.collect_bytes().await;

@@ -59,7 +59,7 @@ impl ConfigMaps {
             // Its deletion causes an event.
             Some(record) if record.metadata.deleting => {
                 let text =
-                    format!("ConfigMap {key} is being deleted; it is made anew once it is gone");
+                    format!("ConfigMap {key} is being deleted; it is recreated once it is gone");
                 return Err(Fault::until_change(Reason::ReconcileError, text).into());
             }
             Some(record) if is_current(&record, &wanted.hash, &known) => return Ok(false),
@@ -252,7 +252,7 @@ fn not_owned(key: &Key, live: &ConfigMap) -> Fault {
     let whose = match (owner, manager) {
         (Some(owner), _) => format!("belongs to {} {}", owner.kind, owner.name),
         (None, Some(manager)) => format!("is managed by {manager}"),
-        (None, None) => "was not made by this operator".to_owned(),
+        (None, None) => "was not created by this operator".to_owned(),
     };
     Fault {
         reason: Reason::NotOwned,
@@ -309,7 +309,7 @@ mod tests {
         ]);
         let helm = json!({"app.kubernetes.io/managed-by": "Helm"});
         for (metadata, whose) in [
-            (json!({}), "was not made by this operator"),
+            (json!({}), "was not created by this operator"),
             (json!({"labels": helm}), "is managed by Helm"),
             (
                 json!({"labels": helm, "ownerReferences": owners}),

@@ -54,7 +54,8 @@ pub async fn apply(client: Client) -> Result<(), Error> {
                 version,
                 ours = version_of(&ours),
                 annotation = annotation::CRD_VERSION,
-                "the CRD is of a newer release and stays as it is: an older one would drop fields that are stored; to go back for good, remove the annotation"
+                "the CRD is from a newer release and is left unchanged, because an older one would prune stored \
+                 fields; to go back for good, remove the annotation"
             );
             return Ok(());
         }

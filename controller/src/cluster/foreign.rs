@@ -44,7 +44,7 @@ impl Apply<'_> {
             );
             Status::failure(&text, "Invalid").with_code(422)
         } else {
-            Status::failure("the object has changed since it was read", "Conflict").with_code(409)
+            Status::failure("the object was changed after it was read", "Conflict").with_code(409)
         };
         Err(Error::Api(refusal.boxed()))
     }

@@ -62,8 +62,8 @@ impl Applier {
             StepError::Refused(Fault {
             reason: Reason::NotAuthorized,
             message: format!(
-                "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the objects of this actor are applied \
-                 (controller.impersonate); create it and bind it to a Role that may apply them"
+                "ServiceAccount {namespace}/{APPLIER} does not exist; with controller.impersonate this actor's objects \
+                 are applied as this account: create it and bind it to a Role that may apply them"
             ),
             retry: Requeue::SlowBackoff,
         })
@@ -78,8 +78,9 @@ impl Applier {
     pub async fn writer(&self, namespace: &str) -> Result<Client, kube::Error> {
         if self.impersonates(namespace) && !self.account(namespace).await? {
             let text = format!(
-                "ServiceAccount {namespace}/{APPLIER} does not exist, in whose name the targets of bindings are written \
-                 (controller.impersonate); create it and bind it to a Role with the rights that docs/security.md lists"
+                "ServiceAccount {namespace}/{APPLIER} does not exist; with controller.impersonate targets of bindings \
+                 are written as this account: create it and bind it to a Role with the rights that docs/security.md \
+                 lists"
             );
             let refused = Status::failure(&text, "Forbidden").with_code(403);
             return Err(kube::Error::Api(refused.boxed()));

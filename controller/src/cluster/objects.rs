@@ -32,7 +32,7 @@ pub struct Objects<R> {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// It changed or was replaced.
-    #[error("the object changed meanwhile")]
+    #[error("the object was changed concurrently")]
     Stale,
     /// The API server refused or failed.
     #[error(transparent)]

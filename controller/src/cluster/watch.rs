@@ -248,19 +248,19 @@ where
     fn works_again(&self) {
         let kind = self.what();
         self.metrics.watch_healthy(&kind, true);
-        info!(%kind, "watch works again");
+        info!(%kind, "watch recovered");
     }
 
     fn failed(&self, kind: &str, error: &Error, failures: u32) {
         self.metrics.watch_healthy(kind, false);
         // Watches are cut now and then; only a lasting failure deserves a warning.
         if failures == 1 && was_cut(error) {
-            tracing::debug!(%kind, %error, "watch was cut");
+            tracing::debug!(%kind, %error, "watch interrupted");
         } else if let Some(rule) = missing_rule::<R>(error).filter(|_| self.store.what().is_none())
         {
-            warn!(%kind, %error, missing_rule = rule, "the API server refuses the watch");
+            warn!(%kind, %error, missing_rule = rule, "the API server rejects the watch");
         } else {
-            warn!(%kind, %error, failures, "watch fails");
+            warn!(%kind, %error, failures, "watch failed");
         }
     }
 }

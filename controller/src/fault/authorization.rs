@@ -52,8 +52,8 @@ impl<'a> Refusal<'a> {
         };
         let (group, resource) = (self.group, self.resource);
         format!(
-            "{who} lacks the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in namespace {}; \
-             grant it by a Role and a RoleBinding",
+            "{who} is missing the rule {{apiGroups: [{group:?}], resources: [{resource}], verbs: [{verbs}]}} in \
+             namespace {}; grant it with a Role and a RoleBinding",
             self.namespace
         )
     }
@@ -76,16 +76,21 @@ mod tests {
         let refusal = r#"deployments.apps "a" is forbidden: User "system:serviceaccount:team:asya-applier" cannot patch resource "deployments" in API group "apps" in the namespace "team": RBAC: role not found"#;
         assert_eq!(
             told(refusal).unwrap(),
-            "Deployment team/a: ServiceAccount team/asya-applier lacks the rule {apiGroups: [\"apps\"], resources: [deployments], verbs: [create, patch]} in namespace team; grant it by a Role and a RoleBinding"
+            "Deployment team/a: ServiceAccount team/asya-applier is missing the rule {apiGroups: [\"apps\"], \
+             resources: [deployments], verbs: [create, patch]} in namespace team; grant it with a Role and a RoleBinding"
         );
         let own = r#"serviceaccounts "asya-applier" is forbidden: User "system:serviceaccount:asya-system:asya-operator" cannot impersonate resource "serviceaccounts" in API group "" in the namespace "team""#;
         let own = told(own).unwrap();
         assert!(
-            own.contains(r#"asya-system/asya-operator lacks the rule {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}"#),
+            own.contains(r#"asya-system/asya-operator is missing the rule {apiGroups: [""], resources: [serviceaccounts], verbs: [impersonate]}"#),
             "{own}"
         );
         let person = r#"deployments.apps "a" is forbidden: User "jane" cannot get resource "deployments" in API group "apps" in the namespace "team""#;
-        assert!(told(person).unwrap().contains("user jane lacks the rule"));
+        assert!(
+            told(person)
+                .unwrap()
+                .contains("user jane is missing the rule")
+        );
     }
 
     /// API-5

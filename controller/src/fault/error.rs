@@ -12,7 +12,7 @@ use super::{Fault, Reason, Requeue};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The reconcile had read stale data.
-    #[error("{0} changed meanwhile")]
+    #[error("{0} was changed concurrently")]
     Stale(&'static str),
     /// The broker was not called: too many calls are in flight. This is no state of the actor.
     #[error("{0}")]

@@ -4,7 +4,7 @@ use std::error::Error;
 
 /// The call was not made or was aborted, because this process may no longer be the leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the leader (any more): nothing is written")]
+#[error("not the leader (any more): nothing was written")]
 pub struct Fenced;
 
 impl Fenced {

@@ -72,7 +72,12 @@ impl RuntimeScript {
     pub async fn ensure_home(&self, config_maps: &ConfigMaps) -> Result<Option<Requeue>, Error> {
         if let Err(refused) = self.ensure(config_maps, &self.home).await {
             let fault = refused.fault()?;
-            warn!(namespace = &*self.home, reason = %fault.reason, message = fault.message, "no runtime script at home");
+            warn!(
+                namespace = &*self.home,
+                reason = %fault.reason,
+                message = fault.message,
+                "cannot write the runtime script's ConfigMap in its home namespace"
+            );
             return Ok(Some(fault.retry));
         }
         Ok(None)

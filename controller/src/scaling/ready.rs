@@ -32,12 +32,12 @@ pub fn scaling_ready(
         return judged(Some(false), fault.reason, fault.message.clone());
     }
     let Some(scaled_object) = scaled_object.filter(|found| !found.metadata.deleting) else {
-        let text = "the ScaledObject waits for the workload, or for what scaled it before to go";
+        let text = "the ScaledObject waits until the workload exists, or until the previous autoscaler is gone";
         return judged(None, Reason::Progressing, text.to_owned());
     };
     let name = &scaled_object.metadata.key.name;
     if let KedaReady::False(text) = &scaled_object.ready {
-        let text = format!("KEDA does not scale by ScaledObject {name}: {text}");
+        let text = format!("KEDA reports that ScaledObject {name} is not ready: {text}");
         return judged(Some(false), Reason::ScaledObjectNotReady, text);
     }
     let missing = hpa.zip(limit).and_then(|(hpa, limit)| {
@@ -59,17 +59,17 @@ pub fn scaling_ready(
         (KedaReady::True, false) => judged(
             Some(true),
             Reason::ScaledObjectReady,
-            format!("KEDA scales by ScaledObject {name}"),
+            format!("KEDA reports that ScaledObject {name} is ready"),
         ),
         (KedaReady::True, true) => judged(
             Some(true),
             Reason::ScaledObjectReady,
-            format!("ScaledObject {name} is paused by an annotation on it: KEDA does not scale"),
+            format!("ScaledObject {name} is paused by an annotation, so KEDA does not scale"),
         ),
         (KedaReady::Unknown | KedaReady::False(_), _) => judged(
             Some(true),
             Reason::ScaledObjectCreated,
-            format!("ScaledObject {name} is applied; KEDA has not said that it scales by it"),
+            format!("ScaledObject {name} is applied; KEDA has not reported it ready yet"),
         ),
     };
     ready.again = missing.map(|(.., ends)| ends);

@@ -168,7 +168,7 @@ impl Events {
         let telling = self.with(|series| series.next(&topic, &name, now));
         let write = match telling {
             Telling::Silence => {
-                debug!(reason = ?note, text, "event was not written: its object causes too many");
+                debug!(reason = ?note, text, "Event not written: its object causes too many");
                 return;
             }
             Telling::First => Write::Create,
@@ -179,7 +179,7 @@ impl Events {
         tokio::spawn(async move {
             if let Err(error) = events.write(&topic, &event, write).await {
                 events.with(|series| series.forget(&topic));
-                debug!(%error, reason = ?topic.note, "event was not written");
+                debug!(%error, reason = ?topic.note, "Event not written");
             }
         });
     }

@@ -214,7 +214,7 @@ impl<K: Ord + Hash + Clone + Send + Debug + 'static> WorkQueue<K> {
     fn failed(&self, key: Option<&K>, failure: JoinError) -> RunOutcome {
         if let Ok(panic) = failure.try_into_panic() {
             let panic = panic_message(panic.as_ref());
-            error!(?key, panic, "a run panicked; its key is tried again");
+            error!(?key, panic, "a reconcile panicked; its key is requeued");
             self.shared.observer.panicked();
         }
         RunOutcome::FAILED

@@ -39,11 +39,11 @@ pub struct InjectionStatus {
     /// yields another value, new pods start without the sidecar, unless binding.required is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proved: Option<String>,
-    /// Actor part for which the API server refuses pods. While the spec yields this value, new pods start without the
+    /// Actor part for which the API server rejects pods. While the spec yields this value, new pods start without the
     /// sidecar; with binding.required they do not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// Answer of the API server to the refused dry run.
+    /// Response of the API server to the rejected dry run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// When any of these fields last changed.

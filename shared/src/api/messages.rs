@@ -23,9 +23,11 @@ pub const RUNTIME_NEEDS_TARGET: &str = "spec.runtime needs spec.workloadRef";
 /// BIND-12.
 pub const BINDING_NEEDS_TARGET: &str = "spec.binding needs spec.workloadRef";
 /// BIND-13.
-pub const MODE_IMMUTABLE: &str = "the mode cannot change; set queue.deletionPolicy to Retain, which keeps the queue and its messages, then delete the AsyncActor and create it anew";
+pub const MODE_IMMUTABLE: &str = "cannot switch between workload and workloadRef; set queue.deletionPolicy to Retain, \
+                                  which keeps the queue and its messages, then delete and recreate the AsyncActor";
 /// BIND-14.
-pub const TARGET_IMMUTABLE: &str = "workloadRef cannot move to another target; set queue.deletionPolicy to Retain, which keeps the queue and its messages, then delete the AsyncActor and create it anew";
+pub const TARGET_IMMUTABLE: &str = "workloadRef cannot change to another target; set queue.deletionPolicy to Retain, \
+                                    which keeps the queue and its messages, then delete and recreate the AsyncActor";
 /// BIND-15.
 pub const API_VERSION: &str = "apiVersion must be group/version, for example apps/v1";
 /// BIND-16.
@@ -34,10 +36,11 @@ pub const NO_JOBS: &str = "a queue worker never completes: Job and CronJob canno
 pub const TEMPLATE_KIND: &str =
     "strategy Template needs a Deployment or StatefulSet without an owner; use Pod";
 /// BIND-18.
-pub const TEMPLATE_OPTIONS: &str =
-    "Template restarts pods at once, without admission: remove OnRestart and required";
+pub const TEMPLATE_OPTIONS: &str = "strategy Template restarts pods at once and does not use admission: remove \
+                                    rollout OnRestart and required";
 /// BIND-19.
-pub const TARGET_URL: &str = "targetURL must start with http:// or https:// and hold no user name and no space; pass credentials by runtime.env";
+pub const TARGET_URL: &str = "targetURL must start with http:// or https:// and contain no user name and no space; \
+                              pass credentials in runtime.env";
 /// BIND-19.
 pub const HANDLER: &str =
     "handler must be a dotted name of at least two parts, for example asya_adapters.openai_chat";

@@ -135,7 +135,7 @@ impl TransportsConfig {
                 "sqs" => TransportKind::Sqs(SqsConfig::read(settings, &within)?),
                 other => {
                     return Err(at.key("type").error(format!(
-                        "\"{other}\" is not a type of transport; use rabbitmq or sqs"
+                        "\"{other}\" is not a transport type; use rabbitmq or sqs"
                     )));
                 }
             };
@@ -146,7 +146,7 @@ impl TransportsConfig {
             };
             if transport.queues().force_recreate {
                 config.warnings.push(format!(
-                    "{}: queues are never deleted and created again, forceRecreate has no effect",
+                    "{}: queues are never deleted and recreated; forceRecreate has no effect",
                     within.key("queues").key("forceRecreate").path
                 ));
             }

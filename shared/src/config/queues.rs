@@ -95,7 +95,7 @@ impl RawQueues {
         if self.queue_type.is_some() && !particulars.has_types {
             return Err(at
                 .key("type")
-                .error("only queues of type rabbitmq have a type; remove it"));
+                .error("only for transports of type rabbitmq; remove it"));
         }
         let name_template = match non_empty(self.name_template) {
             Some(template) => NameTemplate::check(template, &at.key("nameTemplate"), particulars)?,
@@ -197,7 +197,7 @@ fn check_literals(
     particulars: &Particulars,
 ) -> Result<(), ConfigError> {
     if literals.contains(['{', '}']) {
-        return Err(at.error(format!("knows only the places {places}")));
+        return Err(at.error(format!("may contain only the placeholders {places}")));
     }
     match literals.chars().find(|c| !(particulars.legal)(*c)) {
         Some(c) => Err(at.error(format!(

@@ -190,7 +190,7 @@ fn check_host(host: String, at: &At) -> Result<String, ConfigError> {
     }
     if host.contains(':') {
         return Err(at.error(format!(
-            "\"{host}\" must be a host name without a port; set port beside it"
+            "\"{host}\" must be a host name without a port; use the field port"
         )));
     }
     if host.contains(|c: char| c.is_whitespace() || c.is_control() || "/@?#[]\\%".contains(c)) {

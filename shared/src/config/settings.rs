@@ -124,7 +124,7 @@ fn check_amounts(amounts: &Map<String, Value>, at: &At) -> Result<(), ConfigErro
         if !legal {
             return Err(refuse(
                 &at.key(name),
-                format!("{amount} is not a quantity; write it like 100m or 64Mi"),
+                format!("{amount} is not a quantity; use a value such as 100m or 64Mi"),
             ));
         }
     }

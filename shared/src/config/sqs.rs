@@ -175,7 +175,7 @@ fn check_keda(raw: RawKeda, at: &At) -> Result<SqsKeda, ConfigError> {
     if role_arn.is_some() && raw.identity_owner == Some(IdentityOwner::Workload) {
         return Err(at
             .key("roleArn")
-            .error("KEDA refuses it together with identityOwner workload; remove one"));
+            .error("KEDA rejects it together with identityOwner workload; remove one"));
     }
     Ok(SqsKeda {
         identity_owner: raw.identity_owner,

@@ -61,7 +61,7 @@ fn a_wrong_key_or_value_is_named_by_its_path() {
         ),
         (
             json!({"a": {"type": "kafka"}}),
-            "transports.a.type: \"kafka\" is not a type of transport; use rabbitmq or sqs",
+            "transports.a.type: \"kafka\" is not a transport type; use rabbitmq or sqs",
         ),
         (
             json!({"a": {"enabled": true}}),
@@ -85,7 +85,7 @@ fn a_wrong_key_or_value_is_named_by_its_path() {
         ),
         (
             json!({"a": {"type": "sqs", "config": {"queues": {"type": "quorum"}}}}),
-            "transports.a.config.queues.type: only queues of type rabbitmq",
+            "transports.a.config.queues.type: only for transports of type rabbitmq",
         ),
         (
             json!({"a": {"type": "sqs", "config": {"visibilityTimeout": -1}}}),

@@ -16,7 +16,8 @@ const KIND: GroupKind<'static> = GroupKind {
     kind: "BentoDeployment",
 };
 const LABEL: &str = "yatai.ai/selector";
-const NEVER_SCALED: &str = "Yatai makes an HPA for it in any case; turn spec.scaling off, or deploy the Bento's image as a Deployment";
+const NEVER_SCALED: &str = "Yatai always creates an HPA for it; turn spec.scaling off, or deploy the Bento's image as \
+                            a Deployment";
 
 pub(super) struct BentoDeployment;
 
@@ -61,7 +62,7 @@ impl BentoDeployment {
         let workload = match &workloads[..] {
             [] => {
                 return Err(waiting(format!(
-                    "{itself}: no Deployment of its API server belongs to it yet; waiting until Yatai has made one"
+                    "{itself} has no Deployment for its API server yet; waiting for Yatai to create it"
                 )));
             }
             [one] => one.clone(),

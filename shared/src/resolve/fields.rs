@@ -28,7 +28,7 @@ impl<'a> Fields<'a> {
     pub(super) fn of(object: &'a Value, kind: &str) -> Read<Self> {
         let unreadable = || {
             waiting(format!(
-                "{kind}: its kind, name or uid cannot be read; waiting until they can"
+                "{kind}: cannot read its kind, name or uid; waiting until they are set"
             ))
         };
         let itself = ObjectRef::of(object).ok_or_else(unreadable)?;

@@ -56,7 +56,8 @@ impl Generic {
         };
         let Some(one) = reached.pop() else {
             return Err(waiting(format!(
-                "{itself}: no workload belongs to it, down to four levels of owners; waiting for one, or name the object that owns the pods in a new AsyncActor"
+                "{itself} owns no workload within four levels; waiting for one, or set spec.workloadRef to the object \
+                 that owns the pods in a new AsyncActor"
             )));
         };
         if !reached.is_empty() {
@@ -71,16 +72,14 @@ impl Generic {
         let owner = OwnerRule::of_workload(&workload.api_version, &workload.kind, &workload.name);
         let (Some(labels), Some(owner)) = (selector_of(object), owner) else {
             return Err(waiting(format!(
-                "{workload}: spec.selector cannot be read; waiting until it can"
+                "{workload}: cannot read spec.selector; waiting until it is valid"
             )));
         };
         let kind = workload.group_kind();
         let has_template = kind == DEPLOYMENT || kind == STATEFUL_SET;
         let unknown = Finding::new(
             FindingReason::UnknownOwner,
-            format!(
-                "{workload} belongs to {itself}, of a kind that is not known: it may take back what is changed there"
-            ),
+            format!("{workload} belongs to {itself}, whose kind is unknown: it may revert changes"),
         );
         let own = root.warning_of_owner();
         Ok(Target {
@@ -96,7 +95,7 @@ impl Generic {
                 Scale::Object(workload.clone())
             } else {
                 Scale::refused(format!(
-                    "{workload}: the number of its pods is not ours to set; turn spec.scaling off"
+                    "{workload}: the operator cannot set the number of its pods; turn spec.scaling off"
                 ))
             },
             server: template_server(self, object),

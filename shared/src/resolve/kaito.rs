@@ -64,7 +64,7 @@ impl Workspace {
         let itself = &workspace.itself;
         if workspace.object(&["tuning"])?.is_some() {
             return Err(refused(format!(
-                "{itself}: tuning is set, and a tuning job ends; bind a Workspace that sets inference"
+                "{itself}: tuning is set, and a tuning job finishes; bind a Workspace with inference"
             )));
         }
         let nodes = workspace.number(&["status", "targetNodeCount"])?;
@@ -86,7 +86,8 @@ impl Workspace {
                 warnings.push(Finding::new(
                     FindingReason::ScalingCaveat,
                     format!(
-                        "each further replica of {workload} needs a node of its own that fits {itself}, and KAITO adds none for it: provide them, or bind an InferenceSet"
+                        "each additional replica of {workload} needs a node of its own that fits {itself}, and KAITO \
+                         does not provision it: provide the nodes, or bind an InferenceSet"
                     ),
                 ));
                 Scale::Object(workload.clone())
@@ -95,7 +96,7 @@ impl Workspace {
                 "{itself}: status.targetNodeCount is {nodes}, so the replicas of {workload} are the nodes of one model; bind an InferenceSet, which scales by whole models, or turn spec.scaling off"
             )),
             (None, None) => Scale::refused(format!(
-                "{itself}: status.targetNodeCount is missing; scaling begins when KAITO has set it to 1"
+                "{itself}: status.targetNodeCount is missing; scaling starts once KAITO has set it to 1"
             )),
         };
         Ok(Target {
@@ -117,7 +118,7 @@ impl Workspace {
 
 fn not_made(workspace: &ObjectRef) -> Resolution {
     waiting(format!(
-        "{workspace}: no StatefulSet belongs to it yet; waiting until KAITO has made one"
+        "{workspace} has no StatefulSet yet; waiting for KAITO to create it"
     ))
 }
 
@@ -192,13 +193,14 @@ impl InferenceSet {
         }
         if workloads.is_empty() && replicas != Some(0) {
             return Err(waiting(format!(
-                "{itself}: none of its Workspaces has a StatefulSet yet; waiting until KAITO has made one"
+                "{itself}: none of its Workspaces has a StatefulSet yet; waiting for KAITO to create one"
             )));
         }
         let mut warnings: Vec<_> = set.warning_of_owner().into_iter().collect();
         let scale = if auto_provision == Some("true") {
             Scale::refused(format!(
-                "{itself}: annotation {AUTO_PROVISION} is \"true\", so KAITO makes a ScaledObject of its own; remove that annotation, or turn spec.scaling off"
+                "{itself}: annotation {AUTO_PROVISION} is \"true\", so KAITO creates its own ScaledObject; remove \
+                 that annotation, or turn spec.scaling off"
             ))
         } else {
             warnings.push(Finding::new(

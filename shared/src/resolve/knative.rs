@@ -17,7 +17,8 @@ pub(super) const REVISION_LABEL: &str = "serving.knative.dev/revision";
 /// Set on Deployments since Knative 1.22, which does not touch a Deployment until this hash changes.
 const HASH_LABEL: &str = "serving.knative.dev/deployment-hash";
 const DEFAULT_PORT: u16 = 8080;
-const NEVER_SCALED: &str = "Knative scales it by requests and takes back every other number; keep pods by annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off";
+const NEVER_SCALED: &str = "Knative scales it by requests and reverts any other number of pods; keep pods with \
+                            annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off";
 
 pub(super) struct KnativeService;
 
@@ -61,12 +62,12 @@ impl KnativeService {
         let names_revisions = service.text(&template)?.is_some();
         let Some(revision) = service.text(&["status", "latestReadyRevisionName"])? else {
             return Err(waiting(format!(
-                "{itself}: status.latestReadyRevisionName is empty; waiting for the first Revision that is ready"
+                "{itself}: status.latestReadyRevisionName is empty; waiting for the first ready Revision"
             )));
         };
         let Some((below, deployment)) = deployment_of(target, revision, related) else {
             return Err(waiting(format!(
-                "{itself}: the Deployment of Revision/{revision} does not belong to it yet; waiting until Knative has made it"
+                "{itself} has no Deployment for Revision/{revision} yet; waiting for Knative to create it"
             )));
         };
         let left_alone = deployment.label(HASH_LABEL).is_some();

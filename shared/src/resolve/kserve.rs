@@ -92,13 +92,15 @@ impl InferenceService {
             Some("Standard" | "RawDeployment") => self.standard(&service, target, related),
             Some("Knative" | "Serverless") => self.knative(&service, related),
             Some("ModelMesh") => Err(refused(format!(
-                "{itself}: its deployment mode is ModelMesh, whose pods serve the models of others, too; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard"
+                "{itself}: its deployment mode is ModelMesh, whose pods serve other models as well; create a new \
+                 InferenceService with annotation {DEPLOYMENT_MODE}: Standard"
             ))),
             Some(other) => Err(refused(format!(
-                "{itself}: status.deploymentMode is {other}, which is not known; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard"
+                "{itself}: status.deploymentMode {other} is unknown; create a new InferenceService with annotation \
+                 {DEPLOYMENT_MODE}: Standard"
             ))),
             None => Err(waiting(format!(
-                "{itself}: status.deploymentMode is empty; waiting until KServe has set it"
+                "{itself}: status.deploymentMode is empty; waiting for KServe to set it"
             ))),
         }
     }
@@ -115,7 +117,8 @@ impl InferenceService {
             warnings.push(Finding::new(
                 FindingReason::BindingCaveat,
                 format!(
-                    "{itself} has a canary: only pods of {workload} get the sidecar, and messages know no traffic split; bind another actor to a second InferenceService to compare two models"
+                    "{itself} has a canary: only pods of {workload} get the sidecar, and messages do not follow the \
+                     traffic split; to compare two models, bind another actor to a second InferenceService"
                 ),
             ));
         }
@@ -147,14 +150,15 @@ impl InferenceService {
         let path = ["status", "components", PREDICTOR, "latestReadyRevision"];
         let Some(revision) = service.text(&path)? else {
             return Err(waiting(format!(
-                "{itself}: status.components.predictor.latestReadyRevision is empty; waiting for the first Revision that is ready"
+                "{itself}: status.components.predictor.latestReadyRevision is empty; waiting for the first ready \
+                 Revision"
             )));
         };
         let services = related.of(SERVICE, service.uid);
         let made = services.filter_map(|it| knative::deployment_of(it.object, revision, related));
         let Some((below, _)) = made.into_iter().next() else {
             return Err(waiting(format!(
-                "{itself}: the Deployment of Revision/{revision} does not belong to it yet; waiting until Knative has made it"
+                "{itself} has no Deployment for Revision/{revision} yet; waiting for Knative to create it"
             )));
         };
         let convention = self.convention(service.name());
@@ -173,7 +177,8 @@ impl InferenceService {
             owner: None,
             roll: Roll::Annotate(itself.clone(), ANNOTATIONS.to_vec()),
             scale: Scale::refused(format!(
-                "{itself}: Knative scales it by requests and takes back every other number; make a new InferenceService with annotation {DEPLOYMENT_MODE}: Standard, or turn spec.scaling off"
+                "{itself}: Knative scales it by requests and reverts any other number of pods; create a new \
+                 InferenceService with annotation {DEPLOYMENT_MODE}: Standard, or turn spec.scaling off"
             )),
             server: Server::on_port(Some(PORT), adapter),
             adapter: Some(adapter),
@@ -199,7 +204,7 @@ pub(super) fn unless_stopped(service: &Fields<'_>, otherwise: Resolution) -> Res
 
 fn not_made(service: &ObjectRef) -> Resolution {
     waiting(format!(
-        "{service}: no Deployment of its predictor belongs to it yet; waiting until KServe has made one"
+        "{service} has no predictor Deployment yet; waiting for KServe to create it"
     ))
 }
 

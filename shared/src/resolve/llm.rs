@@ -108,7 +108,7 @@ impl LlmInferenceService {
 
 fn not_made(service: &ObjectRef) -> Resolution {
     waiting(format!(
-        "{service}: neither a Deployment nor a LeaderWorkerSet of its workload belongs to it yet; waiting until KServe has made one"
+        "{service} has neither a Deployment nor a LeaderWorkerSet yet; waiting for KServe to create one"
     ))
 }
 
@@ -129,7 +129,8 @@ fn primary<'a>(service: &'a Fields<'_>, related: &'a Related) -> Read<&'a Value>
             .find(|(its_kind, it)| *its_kind == kind && it.name() == name);
         return named.map(|(_, it)| it.object).ok_or_else(|| {
             let text = format!(
-                "{}: status.workloads.primary is {kind}/{name}, which does not belong to it; waiting until KServe has made it",
+                "{}: status.workloads.primary is {kind}/{name}, which does not belong to it yet; waiting for KServe \
+                 to create it",
                 service.itself
             );
             unless_stopped(service, waiting(text))

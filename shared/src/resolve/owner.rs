@@ -18,7 +18,7 @@ pub(super) struct Followed {
 /// The finding for an object that belongs to another one.
 pub(super) fn has_owner(object: &ObjectRef, owner: &ObjectRef) -> Finding {
     let advice = match Family::of(owner.group_kind()) {
-        Family::Generic => "it may take back what is changed there".to_owned(),
+        Family::Generic => "its owner may revert changes".to_owned(),
         _ => format!("set spec.workloadRef to {owner} instead, in a new AsyncActor"),
     };
     Finding::new(
@@ -88,7 +88,7 @@ pub(super) fn follow(
         Resolution::Waiting(finding) | Resolution::Refused(finding) => Ok(carefully(
             &owner,
             Some(format!(
-                "{workload} is not what scales {owner}: {}",
+                "{workload} is not the workload by which {owner} scales: {}",
                 finding.message
             )),
         )),

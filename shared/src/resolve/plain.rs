@@ -42,7 +42,7 @@ impl Resolver for Plain {
         let kind = self.0;
         let unread = |what: &str| {
             waiting(format!(
-                "{kind}: {what} cannot be read; waiting until it can"
+                "{kind}: cannot read {what}; waiting until it is valid"
             ))
         };
         let Some(workload) = ObjectRef::of(target) else {

@@ -23,7 +23,8 @@ const SERVICE_KIND: GroupKind<'static> = GroupKind {
 const CLUSTER_LABEL: &str = "ray.io/cluster";
 const NODE_TYPE: (&str, &str) = ("ray.io/node-type", "worker");
 const ORIGIN: &str = "ray.io/originated-from-cr-name";
-const NEVER_SCALED: &str = "it has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off";
+const NEVER_SCALED: &str = "it has no /scale, and its worker groups are an atomic list that only one manager can own; \
+                            set replicas of its workers, or turn spec.scaling off";
 
 pub(super) struct Cluster;
 
@@ -63,7 +64,8 @@ impl Cluster {
         let own = cluster.warning_of_owner();
         // Ray Serve's configuration is not part of the `RayCluster`
         let proxy = caveat(format!(
-            "{itself}: a worker answers on port 8000 only where Ray Serve runs a proxy on it; keep proxy_location: EveryNode in the Serve config, or set spec.runtime.targetURL"
+            "{itself}: a worker responds on port 8000 only if Ray Serve runs a proxy on it; keep proxy_location: \
+             EveryNode in the Serve config, or set spec.runtime.targetURL"
         ));
         Ok(Target {
             workload: itself.clone(),
@@ -142,12 +144,13 @@ impl Service {
         clusters.sort_by_key(|it| (Some(&*it.name) != active, it.name.clone()));
         if clusters.is_empty() {
             return Err(waiting(format!(
-                "{itself}: no RayCluster belongs to it yet; waiting until KubeRay has made one"
+                "{itself} has no RayCluster yet; waiting for KubeRay to create it"
             )));
         }
         let proxy = proxy_elsewhere(serve).map(|place| {
             caveat(format!(
-                "{itself}: spec.serveConfigV2 sets proxy_location: {place}, so workers do not answer on port 8000; set it to EveryNode, or set spec.runtime.targetURL"
+                "{itself}: spec.serveConfigV2 sets proxy_location: {place}, so workers do not respond on port 8000; \
+                 set it to EveryNode, or set spec.runtime.targetURL"
             ))
         });
         let own = service.warning_of_owner().into_iter();
@@ -177,7 +180,7 @@ fn judge(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>>
     let groups = at("workerGroupSpecs");
     if target.list(&groups)?.is_empty() {
         return Err(refused(format!(
-            "{itself}: {} is empty, and a head is never bound; add a group of workers",
+            "{itself}: {} is empty, and head pods are never bound; add a worker group",
             groups.join(".")
         )));
     }
@@ -185,7 +188,8 @@ fn judge(target: &Fields<'_>, cluster: &[&'static str]) -> Read<Option<Finding>>
     let on = target.flag(&autoscaling)?;
     Ok(on.then(|| {
         caveat(format!(
-            "{itself}: {} is true, and Ray's autoscaler does not see messages: it may remove a worker that handles one; turn it off, or set minReplicas of the workers",
+            "{itself}: {} is true, and Ray's autoscaler does not see messages: it may remove a worker that is \
+             processing one; turn it off, or set minReplicas of the workers",
             autoscaling.join(".")
         ))
     }))

@@ -63,7 +63,7 @@ impl SeldonDeployment {
             .collect();
         let Some(first) = found.first() else {
             return Err(waiting(format!(
-                "{itself}: no Deployment of status.deploymentStatus belongs to it yet; waiting until Seldon has made one"
+                "{itself} owns no Deployment of status.deploymentStatus yet; waiting for Seldon to create it"
             )));
         };
         let only = match (&names[..], &workloads[..]) {
@@ -74,7 +74,8 @@ impl SeldonDeployment {
             (Some(finding), _) => Scale::Refused(finding),
             (None, Some(only)) => Scale::Object(only.clone()),
             (None, None) => Scale::refused(format!(
-                "{itself} has several Deployments, {}, and one queue can scale one of them; make it one predictor with one component, or turn spec.scaling off",
+                "{itself} has several Deployments, {}, and a queue can scale only one; merge them into one predictor \
+                 with one component, or turn spec.scaling off",
                 names.join(" and ")
             )),
         };
@@ -118,7 +119,7 @@ fn deployments<'a>(seldon: &Fields<'a>) -> Read<Vec<&'a str>> {
     }
     if names.is_empty() {
         return Err(waiting(format!(
-            "{}: status.deploymentStatus is empty; waiting until Seldon has made a Deployment",
+            "{}: status.deploymentStatus is empty; waiting for Seldon to create a Deployment",
             seldon.itself
         )));
     }

@@ -65,7 +65,7 @@ impl SeldonServer {
         let workload = match &workloads[..] {
             [] => {
                 return Err(waiting(format!(
-                    "{itself}: no StatefulSet belongs to it yet; waiting until Seldon has made one"
+                    "{itself} has no StatefulSet yet; waiting for Seldon to create it"
                 )));
             }
             [one] => one.clone(),

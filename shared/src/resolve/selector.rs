@@ -33,7 +33,7 @@ pub enum Operator {
 
 /// Input that is not a valid label selector.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0} is no label selector")]
+#[error("{0} is not a label selector")]
 pub struct NoSelector(String);
 
 impl Selector {

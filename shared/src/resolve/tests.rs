@@ -195,7 +195,7 @@ fn finding_of_an_owned_workload_advises_to_bind_the_owner() {
     let target = owned("example.org/v1", "Thing");
     assert_eq!(
         target.warnings[0].message,
-        "Deployment/phi belongs to Thing/own: it may take back what is changed there"
+        "Deployment/phi belongs to Thing/own: its owner may revert changes"
     );
 }
 

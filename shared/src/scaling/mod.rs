@@ -70,14 +70,15 @@ pub struct Authentication {
 pub enum Untriggerable {
     /// Neither the configuration nor the broker has provided the queue's URL.
     #[error(
-        "the URL of queue {queue} is not known: it is once the queue is there; or set accountId and region of the transport"
+        "the URL of queue {queue} is unknown until the queue exists; to scale before that, set accountId and region \
+         of the transport"
     )]
     QueueUrlUnknown {
         /// The queue's name.
         queue: String,
     },
     /// KEDA needs a region, and neither configuration nor URL contains one.
-    #[error("the region of queue {queue} is not known: set region of the transport")]
+    #[error("the region of queue {queue} is unknown: set region of the transport")]
     RegionUnknown {
         /// The queue's name.
         queue: String,

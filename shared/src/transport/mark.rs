@@ -46,7 +46,7 @@ impl fmt::Display for NotOurs {
         match self {
             Self::OfCluster(cluster) => write!(f, "it belongs to another cluster ({cluster})"),
             Self::Of(owner) => write!(f, "it belongs to {owner}"),
-            Self::Unmarked => f.write_str("nothing at the broker says that it is this actor's"),
+            Self::Unmarked => f.write_str("nothing at the broker marks it as this actor's"),
         }
     }
 }
@@ -119,8 +119,8 @@ impl Mark {
 #[must_use]
 pub fn conflict(queue: &str, cluster: &str, shown_by: &str) -> String {
     format!(
-        "queue {queue} belongs to another cluster, whose namespace kube-system has uid {cluster}, as {shown_by} says; it \
-         is neither changed nor deleted from here. Rename this actor, or give the clusters different \
+        "queue {queue} belongs to another cluster, whose namespace kube-system has uid {cluster}, according to \
+         {shown_by}; this operator neither changes nor deletes it. Rename this actor, or give the clusters different \
          queues.nameTemplate. If that cluster no longer uses the queue, take it over with its messages: annotate this \
          actor with asya.sh/adopt-queue-from={cluster}"
     )

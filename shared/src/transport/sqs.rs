@@ -80,7 +80,8 @@ impl Broker for SqsConfig {
     }
 
     fn way_out_of_mismatch(&self) -> &'static str {
-        "autoCreate is false, so it is not changed: change it at SQS, or change the transport's configuration"
+        "autoCreate is false, so the operator does not change it: change it at SQS, or change the transport's \
+         configuration"
     }
 
     fn accepts_name(&self, name: &str) -> bool {
@@ -95,8 +96,8 @@ impl Broker for SqsConfig {
         let (configured, found) = (self.account_id.as_deref()?, account_in(url)?);
         (configured != found).then(|| {
             format!(
-                "queue {queue} belongs to account {found}, which the credentials are of, and accountId of the \
-                 transport says {configured}: correct it, or leave it out"
+                "queue {queue} belongs to account {found}, the account of the credentials, but accountId of the \
+                 transport is {configured}: correct it, or remove it"
             )
         })
     }

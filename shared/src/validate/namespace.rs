@@ -10,7 +10,7 @@ pub fn crosses_namespaces(subject: &Subject<'_>) -> Option<Violation> {
     let named = subject.spec.workload_ref.as_ref()?.namespace.as_deref()?;
     (!named.is_empty() && named != subject.namespace).then(|| Violation {
         path: "spec.workloadRef.namespace".to_owned(),
-        problem: "an actor binds in its own namespace only".to_owned(),
+        problem: "an actor can bind only in its own namespace".to_owned(),
         fix: Some(format!("remove it, or create the AsyncActor in {named}")),
     })
 }
@@ -22,7 +22,7 @@ pub fn in_excluded_namespace(subject: &Subject<'_>, operator_namespace: &str) ->
     let namespace = subject.namespace;
     is_excluded_namespace(namespace, operator_namespace).then(|| Violation {
         path: "metadata.namespace".to_owned(),
-        problem: format!("nothing can be bound in {namespace}"),
+        problem: format!("targets in {namespace} cannot be bound"),
         fix: Some("run the target in a namespace of its own".to_owned()),
     })
 }

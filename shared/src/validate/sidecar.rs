@@ -21,7 +21,8 @@ pub(super) fn is_not_privileged(subject: &Subject<'_>, found: &mut Findings) {
     for field in privileged_fields(context) {
         found.add(
             format!("{PATH}.{field}"),
-            "a privileged sidecar is not allowed on this cluster; remove it, or have the operator installed with sidecar.allowPrivileged: true",
+            "a privileged sidecar is not allowed on this cluster; remove the field, or ask an administrator to set \
+             sidecar.allowPrivileged: true in the chart",
         );
     }
 }

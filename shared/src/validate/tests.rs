@@ -73,7 +73,7 @@ fn all_errors_come_at_once_sorted_by_path() {
 }
 
 #[test]
-fn a_violation_tells_problem_and_fix_apart() {
+fn a_violation_separates_problem_and_fix() {
     let violation = Violation::new("a.b", "this is wrong; do that");
     assert_eq!(
         (violation.problem.as_str(), violation.fix.as_deref()),
@@ -289,8 +289,8 @@ fn binding_must_stay_in_its_namespace_and_out_of_system_namespaces() {
     }
     assert_eq!(
         crossing(&spec).unwrap(),
-        "spec.workloadRef.namespace: an actor binds in its own namespace only; \
-         remove it, or create the AsyncActor in other"
+        "spec.workloadRef.namespace: an actor can bind only in its own namespace; remove it, or create the AsyncActor \
+         in other"
     );
     let transports = TransportsConfig::parse(TRANSPORTS).unwrap();
     for (namespace, refused) in [
@@ -353,7 +353,8 @@ fn warnings_report_what_is_probably_unintended() {
     assert_eq!(
         warned(&two_periods, Write::Create),
         [
-            "spec.workload.template.spec.terminationGracePeriodSeconds: wins over timeout.gracefulShutdown, 45; set only one"
+            "spec.workload.template.spec.terminationGracePeriodSeconds: takes precedence over \
+             timeout.gracefulShutdown (45); set only one"
         ]
     );
 
@@ -376,7 +377,8 @@ fn warnings_report_what_is_probably_unintended() {
 /// SEC-15
 #[test]
 fn privileged_sidecars_are_refused_unless_the_installation_allows_them() {
-    let refused = "a privileged sidecar is not allowed on this cluster; remove it, or have the operator installed with sidecar.allowPrivileged: true";
+    let refused = "a privileged sidecar is not allowed on this cluster; remove the field, or ask an administrator to \
+                   set sidecar.allowPrivileged: true in the chart";
     let cases = [
         (json!({"privileged": true}), "privileged"),
         (

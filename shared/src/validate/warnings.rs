@@ -83,7 +83,7 @@ fn handler_is_missing(subject: &Subject<'_>) -> Found {
         .iter()
         .any(|it| it.text("name") == Some("ASYA_HANDLER"));
     (!set && container.items("envFrom").is_empty()).then(|| {
-        let text = "ASYA_HANDLER is not set: asya-runtime ends at once, unless its image sets it";
+        let text = "ASYA_HANDLER is not set: asya-runtime exits at once unless its image sets it";
         (container.path_of("env"), text.to_owned())
     })
 }
@@ -97,7 +97,8 @@ fn two_grace_periods(subject: &Subject<'_>) -> Found {
         .graceful_shutdown
         .filter(|it| *it > 0)?;
     (of_pod.value.as_i64() != Some(i64::from(of_actor))).then(|| {
-        let text = format!("wins over timeout.gracefulShutdown, {of_actor}; set only one");
+        let text =
+            format!("takes precedence over timeout.gracefulShutdown ({of_actor}); set only one");
         (of_pod.path, text)
     })
 }
@@ -119,8 +120,8 @@ fn visibility_is_cut(subject: &Subject<'_>) -> Found {
     let wanted = 2 * u64::from(subject.spec.timeout_in_force().processing_for_broker());
     (config.visibility_timeout.is_none() && wanted > LONGEST_VISIBILITY_SECONDS).then(|| {
         let text = format!(
-            "twice this value exceeds SQS's longest visibility timeout, {LONGEST_VISIBILITY_SECONDS} s: \
-             a message that takes longer is delivered again"
+            "twice this value exceeds the maximum SQS visibility timeout, {LONGEST_VISIBILITY_SECONDS} s: a message \
+             that takes longer is redelivered"
         );
         ("spec.timeout.processing".to_owned(), text)
     })

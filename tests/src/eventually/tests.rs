@@ -29,7 +29,7 @@ async fn timeout_reports_the_last_observation() {
 }
 
 #[tokio::test]
-async fn hanging_look_is_cut_off_by_the_timeout() {
+async fn hanging_check_is_aborted_by_the_timeout() {
     let hang = eventually("an answer", Duration::from_millis(50), async || {
         std::future::pending::<()>().await;
         Ok(())

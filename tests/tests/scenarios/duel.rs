@@ -47,7 +47,7 @@ async fn insists(scenario: &Scenario, name: &str, wanted: i32) -> Result<usize> 
 
 /// WRK-8, WRK-3
 #[tokio::test]
-async fn who_sets_replicas_again_and_again_is_named_and_answered_more_and_more_slowly() {
+async fn client_that_repeatedly_sets_replicas_is_named_and_reverted_at_increasing_intervals() {
     Scenario::run_patiently("duel", async |scenario| {
         let name = scenario.name("calm");
         let mut actor = minimal_actor(&name);

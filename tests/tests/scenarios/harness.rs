@@ -153,7 +153,7 @@ async fn a_pod_that_stops_slowly_stays_while_it_terminates() {
 }
 
 #[tokio::test]
-async fn the_audit_log_tells_who_wrote_what() {
+async fn the_audit_log_shows_the_writer_of_each_change() {
     Scenario::run("audit", async |scenario| {
         let audit = scenario.cluster().audit();
         let mark = audit.mark().await?;
@@ -225,7 +225,7 @@ async fn rabbitmq_keeps_and_counts_messages() {
 }
 
 #[tokio::test]
-async fn the_proxy_strikes_at_the_write_it_was_told() {
+async fn the_proxy_strikes_at_the_requested_write() {
     Scenario::run("proxy", async |scenario| {
         let proxy = CountingProxy::to_rabbitmq(scenario.cluster()).await?;
         let rabbitmq = scenario.cluster().rabbitmq()?.through(proxy.port())?;

@@ -54,10 +54,10 @@ async fn impersonated_account_is_named_with_the_rule_it_lacks() {
         scenario
             .kubectl(&["create", "serviceaccount", ACCOUNT])
             .await?;
-        let rule = r#"lacks the rule {apiGroups: [""], resources: [configmaps], verbs: [create, patch]}"#;
+        let rule = r#"is missing the rule {apiGroups: [""], resources: [configmaps], verbs: [create, patch]}"#;
         refusal(scenario, 200, &format!("{account}{rule}")).await?;
         grant(scenario, "scripts", "configmaps").await?;
-        let rule = r#"lacks the rule {apiGroups: ["apps"], resources: [deployments], verbs: [create, patch]}"#;
+        let rule = r#"is missing the rule {apiGroups: ["apps"], resources: [deployments], verbs: [create, patch]}"#;
         refusal(scenario, 300, &format!("{account}{rule}")).await?;
 
         grant(scenario, "workloads", "deployments.apps").await?;

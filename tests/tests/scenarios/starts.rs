@@ -130,7 +130,8 @@ async fn new_script_rolls_pods_unless_paused_or_reconciled_once() {
         let log = log_of(&cluster, &second);
         let warned = log.lines().any(|line| {
             line.contains("WARN")
-                && line.contains("no runtime script at home")
+                && line
+                    .contains("cannot write the runtime script's ConfigMap in its home namespace")
                 && line.contains(HOME)
         });
         assert!(warned, "{log}");

@@ -41,7 +41,7 @@ pub fn judge(spec: &AsyncActorSpec, facts: &Facts) -> Findings {
         warn(
             "spec.binding.required",
             format!(
-                "the operator's webhook has one replica: while that is away, no pod of {kind}/{name} starts; run two"
+                "the operator's webhook has one replica: while it is down, no pod of {kind}/{name} starts; run two"
             ),
         );
     }
@@ -70,7 +70,8 @@ pub fn scale_down(spec: &AsyncActorSpec, old: Option<&AsyncActorSpec>) -> Option
         .filter(|_| least == 0)
         .map(|seconds| format!("to 0 at the earliest {seconds} s later, "));
     let text = format!(
-        "an empty queue reduces {kind}/{name} to {least} pods. Scaling begins once one of its pods, Ready, has the sidecar: {}by other steps at the earliest {window} s later (scaling.behavior); a higher minReplicas keeps more pods",
+        "an empty queue scales {kind}/{name} down to {least} pods. Scaling starts once a Ready pod has the sidecar: \
+         {}in other steps at the earliest {window} s later (scaling.behavior); a higher minReplicas keeps more pods",
         to_zero.unwrap_or_default()
     );
     Some(Warning {
@@ -99,7 +100,7 @@ fn kind_is_readable(target: &WorkloadRef, facts: &Facts, found: &mut Findings) {
         }),
         None => found.warnings.push(Warning {
             path: "spec.workloadRef.kind".to_owned(),
-            text: format!("{kind}.{group} is not installed; the actor binds when it is"),
+            text: format!("{kind}.{group} is not installed; the actor binds once it is"),
         }),
     }
 }

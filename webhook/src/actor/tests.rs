@@ -250,9 +250,9 @@ fn immutable_fields_are_compared_with_the_old_spec() {
     let bound = |spec: &Value| actor("models", "phi3", spec);
     let old = bound(&binding("Deployment", "a"));
     let verdict = world.update(&old, &bound(&binding("Deployment", "b")));
-    assert!(refusal(&verdict).contains("cannot move to another target"));
+    assert!(refusal(&verdict).contains("cannot change to another target"));
     let verdict = world.update(&old, &bound(&standalone("other")));
-    assert!(refusal(&verdict).contains("the mode cannot change"));
+    assert!(refusal(&verdict).contains("cannot switch between workload and workloadRef"));
 }
 
 /// ADM-3

@@ -67,9 +67,10 @@ fn take(index: &Index, event: Event<PartialObjectMeta<DynamicObject>>) {
 /// Where KubeRay is not installed, or the permission is missing, pods are matched by what the controller has resolved.
 fn told(error: &Error, failures: u32) {
     if failures == 2 {
-        warn!(%error, "the watch of RayClusters fails: pods of new clusters of a bound RayService start without the sidecar until the controller has resolved it again");
+        warn!(%error, "the watch of RayClusters failed: pods of new clusters of a bound RayService start without the \
+                       sidecar until the controller has resolved it again");
     } else {
-        debug!(%error, failures, "the watch of RayClusters fails");
+        debug!(%error, failures, "the watch of RayClusters failed");
     }
 }
 

@@ -131,7 +131,7 @@ fn take(index: &Index, event: Event<Seen>) {
         Event::InitApply(seen) | Event::Apply(seen) => index.show(&seen.actor),
         Event::InitDone => {
             index.relisted();
-            debug!(count = index.len(), "AsyncActors were listed");
+            debug!(count = index.len(), "AsyncActors listed");
         }
         Event::Delete(seen) => index.removed(&seen.actor.key),
     }
@@ -140,9 +140,9 @@ fn take(index: &Index, event: Event<Seen>) {
 fn told(error: &Error, failures: u32) {
     // Interruptions are routine; only repeated failures deserve a warning.
     if failures == 1 && was_cut(error) {
-        debug!(%error, "the watch of AsyncActors was cut");
+        debug!(%error, "the watch of AsyncActors was interrupted");
     } else {
-        warn!(%error, failures, "the watch of AsyncActors fails");
+        warn!(%error, failures, "the watch of AsyncActors failed");
     }
 }
 

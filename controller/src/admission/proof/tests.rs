@@ -183,7 +183,7 @@ async fn new_ca_bundle_needs_a_new_proof_and_a_failure_is_only_reported() {
     assert_eq!((sought.failing, told.len()), (1, 1), "told once: {told:?}");
     let (key, text) = &told[0];
     assert_eq!(*key, bound[0].key);
-    assert!(text.contains("stays fail-closed"), "{text}");
+    assert!(text.contains("still fails closed"), "{text}");
 
     *answer.lock().unwrap() = injected();
     let again = sought.again.unwrap();

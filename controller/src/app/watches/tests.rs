@@ -35,7 +35,7 @@ async fn ended(concerned: fn(&Operator, Enqueue)) -> Option<String> {
 
 /// ADM-28
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_panics_is_told_and_so_ends_the_process() {
+async fn a_watch_that_panics_is_reported_and_ends_the_process() {
     assert_eq!(ended(|_, _| {}).await, None);
     let told = ended(|_, _| panic!("a fault")).await;
     assert_eq!(told.as_deref(), Some("watch AsyncActor panicked"));

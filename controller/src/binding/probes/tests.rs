@@ -15,7 +15,7 @@ fn refused() -> Failure {
 }
 
 fn unasked() -> Failure {
-    Failure::Unasked("the webhook was not asked".to_owned())
+    Failure::Unasked("the webhook was not called".to_owned())
 }
 
 /// SAFE-4

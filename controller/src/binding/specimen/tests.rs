@@ -44,7 +44,7 @@ fn pod_counts_as_injected_only_with_mark_hash_part_and_containers() {
         (
             &marks("another", "actorpart.any"),
             &whole,
-            Some("was not asked"),
+            Some("was not called"),
         ),
         (
             &json!({"asya.sh/injected-by": "uid-of-a"}),
@@ -54,7 +54,7 @@ fn pod_counts_as_injected_only_with_mark_hash_part_and_containers() {
         (
             &json!({}),
             &json!({"containers": model}),
-            Some("was not asked"),
+            Some("was not called"),
         ),
         (
             &json!({"asya.sh/not-injected": "HostNetwork"}),

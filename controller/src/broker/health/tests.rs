@@ -216,7 +216,7 @@ async fn checks_count_all_queues_and_counts_only_those_at_work() {
 
 /// QUE-37
 #[tokio::test(start_paused = true)]
-async fn queue_missing_in_a_count_is_looked_for_at_once() {
+async fn queue_missing_in_a_count_is_checked_at_once() {
     let pass = pass(&["fine", "gone", "lost", "busy", "gone-paused"], None, 0, 0);
     pass.count().await;
     assert_eq!(*pass.actors.missing.lock(), ["gone"]);

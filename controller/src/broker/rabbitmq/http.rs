@@ -116,7 +116,7 @@ impl Api {
         if let Some(ca) = &login.ca {
             let bundle = reqwest::Certificate::from_pem_bundle(ca.as_bytes());
             let bundle = bundle.map_err(|error| {
-                let what = "management.caSecretRef holds no certificates";
+                let what = "management.caSecretRef contains no certificates";
                 BrokerError::NotThereYet(format!("transport {transport:?}: {what}: {error}"))
             })?;
             http = http.tls_certs_merge(bundle);
@@ -210,18 +210,18 @@ impl Api {
         }
         serde_json::from_slice(&answer.body).map_err(|_| {
             let address = self.address();
-            BrokerError::Throttled(format!("what answers at {address} is not RabbitMQ"))
+            BrokerError::Throttled(format!("the server at {address} is not RabbitMQ"))
         })
     }
 
     /// The error's own text may contain ports and times, which status must not (QUE-11).
     fn unreachable(&self, error: &reqwest::Error) -> BrokerError {
         let what = if error.is_timeout() {
-            "does not answer in time"
+            "did not respond in time"
         } else if error.is_connect() {
-            "cannot be connected to"
+            "cannot be reached"
         } else {
-            "broke the connection"
+            "closed the connection"
         };
         let address = self.address();
         BrokerError::Unreachable(format!("RabbitMQ's management API at {address} {what}"))
@@ -232,15 +232,15 @@ impl Api {
         let (username, vhost) = (&self.username, &self.vhost);
         match answer.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BrokerError::AuthFailed(format!(
-                "RabbitMQ refuses user {username:?}: it needs the right password, the tag management, and permissions \
+                "RabbitMQ rejects user {username:?}: it needs the right password, the tag management, and permissions \
                  to configure, write and read in vhost {vhost:?}"
             )),
             StatusCode::TOO_MANY_REQUESTS => {
-                let text = "RabbitMQ asks us to slow down".to_owned();
+                let text = "RabbitMQ is throttling requests".to_owned();
                 BrokerError::throttled(text, answer.wait)
             }
             status if status.is_server_error() => {
-                let text = format!("RabbitMQ fails at {what} with HTTP {}", status.as_u16());
+                let text = format!("{what}: RabbitMQ returned HTTP {}", status.as_u16());
                 BrokerError::throttled(text, answer.wait)
             }
             _ if answer.is_absent() => BrokerError::NotThereYet(format!(
@@ -255,7 +255,7 @@ impl Api {
                 BrokerError::NotThereYet(format!("{what}: {}", answer.reason()))
             }
             status => BrokerError::Throttled(format!(
-                "{what}: what answers at {} gave HTTP {}, as RabbitMQ does not",
+                "{what}: the server at {} returned HTTP {}, which RabbitMQ never does",
                 self.address(),
                 status.as_u16()
             )),

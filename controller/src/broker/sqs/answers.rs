@@ -84,17 +84,18 @@ pub fn judge<T, E: Refusal>(
         Meaning::Absent => return Ok(Answer::Absent),
         Meaning::NameExists => return Ok(Answer::NameExists),
         Meaning::DeletedRecently => BrokerError::DeletedRecently(format!(
-            "queue {queue} was deleted less than 60 seconds ago; SQS refuses the name until then"
+            "queue {queue} was deleted less than 60 seconds ago; until then SQS rejects the name"
         )),
         Meaning::AuthFailed => BrokerError::AuthFailed(format!(
-            "SQS at {address} refuses us ({}): the credentials must be valid and allow sqs:CreateQueue, GetQueueUrl, \
-             GetQueueAttributes, SetQueueAttributes, ListQueueTags, TagQueue and DeleteQueue on queue {queue}",
+            "SQS at {address} denies access ({}): the credentials must be valid and allow sqs:CreateQueue, \
+             GetQueueUrl, GetQueueAttributes, SetQueueAttributes, ListQueueTags, TagQueue and DeleteQueue on queue \
+             {queue}",
             or_status(code, status)
         )),
         Meaning::Throttled => {
             let wait = refusal.raw().headers().get("retry-after");
             let text = format!(
-                "SQS at {address} is overloaded or broken ({})",
+                "SQS at {address} is overloaded or failing ({})",
                 or_status(code, status)
             );
             BrokerError::throttled(text, wait.and_then(retry_after))
@@ -102,16 +103,16 @@ pub fn judge<T, E: Refusal>(
         // Includes transient errors: a dead letter queue that was just created is no valid target yet, and no event
         // announces when it is.
         Meaning::Invalid => BrokerError::NotThereYet(format!(
-            "SQS refuses queue {queue} ({}): {text}",
+            "SQS rejects queue {queue} ({}): {text}",
             or_status(code, status)
         )),
         Meaning::Unknown => {
             warn!(
                 operation,
-                queue, status, code, text, "SQS gave an answer that nobody knows"
+                queue, status, code, text, "SQS returned an unknown error"
             );
             BrokerError::Throttled(format!(
-                "SQS at {address} gave an unknown answer about queue {queue} ({})",
+                "SQS at {address} returned an unknown error for queue {queue} ({})",
                 or_status(code, status)
             ))
         }
@@ -129,16 +130,19 @@ fn failure<E: Refusal>(address: &str, error: &SdkError<E>) -> BrokerError {
                         .to_owned(),
                 )
             }
-            CredentialsError::ProviderTimedOut(_) => unreachable("cannot be asked: AWS credentials do not load in time"),
+            CredentialsError::ProviderTimedOut(_) => {
+                unreachable("cannot be called: AWS credentials did not load in time")
+            }
             _ => BrokerError::AuthFailed(
-                "AWS credentials do not load: set config.credentials of the transport, or look at the role of the operator's ServiceAccount".to_owned(),
+                "AWS credentials cannot be loaded: set config.credentials of the transport, or check the role of the \
+                 operator's ServiceAccount".to_owned(),
             ),
         };
     }
     match error {
-        SdkError::TimeoutError(_) => unreachable("does not answer in time"),
+        SdkError::TimeoutError(_) => unreachable("did not respond in time"),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => {
-            unreachable("does not answer in time")
+            unreachable("did not respond in time")
         }
         SdkError::DispatchFailure(failure) if failure.is_user() => BrokerError::ConfigInvalid(
             format!("SQS at {address} cannot be called with this configuration"),
@@ -147,9 +151,9 @@ fn failure<E: Refusal>(address: &str, error: &SdkError<E>) -> BrokerError {
             "SQS at {address} cannot be called with this configuration"
         )),
         SdkError::ResponseError(_) => {
-            BrokerError::Throttled(format!("what answers at {address} is not SQS"))
+            BrokerError::Throttled(format!("the server at {address} is not SQS"))
         }
-        _ => unreachable("cannot be connected to, or broke the connection"),
+        _ => unreachable("cannot be reached, or closed the connection"),
     }
 }
 

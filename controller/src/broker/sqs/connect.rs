@@ -85,7 +85,7 @@ pub async fn connect(
 fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> {
     let refused = |why: &dyn std::fmt::Display| {
         BrokerError::NotThereYet(format!(
-            "transport {transport:?}: caSecretRef holds no certificates: {why}"
+            "transport {transport:?}: caSecretRef contains no certificates: {why}"
         ))
     };
     let mut roots = RootCertStore::empty();
@@ -94,7 +94,7 @@ fn trusting(transport: &str, ca: &str) -> Result<SharedHttpClient, BrokerError> 
         roots.add(certificate).map_err(|error| refused(&error))?;
     }
     if roots.is_empty() {
-        return Err(refused(&"nothing in it is PEM"));
+        return Err(refused(&"it contains no PEM data"));
     }
     let store = TrustStore::default().with_pem_certificate(ca);
     let context = TlsContext::builder().with_trust_store(store).build();
@@ -132,14 +132,14 @@ async fn ask(
     look: impl Future<Output = Option<Region>>,
 ) -> Result<Region, BrokerError> {
     let unknown = |why: &str| {
-        format!("transport {transport:?}: no AWS region is known{why}; set config.region")
+        format!("transport {transport:?}: the AWS region is unknown{why}; set config.region")
     };
     let call = async {
         match timeout(CONNECT_TIMEOUT, look).await {
             Ok(Some(region)) => Ok(Known(region)),
             Ok(None) => Err(BrokerError::NotThereYet(unknown(""))),
             Err(_) => {
-                let why = ", and AWS' metadata service does not answer in time";
+                let why = ", and the AWS metadata service did not respond in time";
                 Err(BrokerError::Unreachable(unknown(why)))
             }
         }

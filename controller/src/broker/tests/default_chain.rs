@@ -25,7 +25,7 @@ async fn refuse(State(logins): State<Logins>, headers: HeaderMap) -> (StatusCode
 
 /// Does nothing except in a process started for it, whose output reports what it finds.
 #[tokio::test]
-async fn look_without_credentials_of_the_transport() {
+async fn call_without_credentials_of_the_transport() {
     let Ok(endpoint) = env::var(ENDPOINT) else {
         return;
     };
@@ -44,7 +44,7 @@ async fn look_without_credentials_of_the_transport() {
 
 async fn look(endpoint: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
-    let name = "broker::tests::default_chain::look_without_credentials_of_the_transport";
+    let name = "broker::tests::default_chain::call_without_credentials_of_the_transport";
     let aws = env::vars().filter(|(name, _)| name.starts_with("AWS_"));
     for (name, _) in aws {
         command.env_remove(name);

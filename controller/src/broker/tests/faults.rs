@@ -269,7 +269,7 @@ async fn a_call_to_a_broker_that_hangs_ends_after_ten_seconds() {
         let took = began.elapsed();
         assert_eq!(name(&error), "Unreachable", "{kind}: {error}");
         assert!(
-            error.to_string().ends_with("does not answer in time"),
+            error.to_string().ends_with("did not respond in time"),
             "{error}"
         );
         assert!(

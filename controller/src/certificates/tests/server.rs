@@ -110,7 +110,7 @@ impl State {
     fn judge(&mut self) -> Response<Body> {
         self.tries += 1;
         let text = "admission webhook \"validate.asyncactors.asya.sh\" denied the request: no";
-        let warning = "299 - \"metadata.namespace: nothing can be bound in asya-system\"";
+        let warning = "299 - \"metadata.namespace: targets in asya-system cannot be bound\"";
         let (code, warning, text) = match self.webhook {
             Webhook::Refuses => (422, None, text),
             Webhook::Warns => (201, Some(warning), "{}"),

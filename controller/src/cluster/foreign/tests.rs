@@ -177,7 +177,7 @@ async fn apply_that_would_remove_a_field_is_refused_and_an_outdated_read_is_a_co
     };
     for (version, code, text) in [
         ("1", 422, "would also remove spec.model"),
-        ("2", 409, "has changed"),
+        ("2", 409, "was changed"),
     ] {
         let mut after = live(&json!({}), &json!({}));
         after["apiVersion"] = json!("example.org/v2");

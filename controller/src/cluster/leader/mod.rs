@@ -114,7 +114,7 @@ enum Step {
 enum Failure {
     #[error(transparent)]
     Api(#[from] kube::Error),
-    #[error("no answer in time")]
+    #[error("no response in time")]
     Slow(#[from] tokio::time::error::Elapsed),
 }
 
@@ -180,7 +180,7 @@ impl Election {
                     (deadline, next) = (since + GIVE_UP, since + RENEW);
                     fence.extend_until(deadline);
                 }
-                Ok(Step::Standby { .. }) => return Err("another holds it"),
+                Ok(Step::Standby { .. }) => return Err("another process holds the lease"),
                 Ok(Step::Raced) => next = Instant::now() + RETRY,
                 Err(failure) => {
                     warn!(lease = self.name, %failure, "the lease was not renewed");

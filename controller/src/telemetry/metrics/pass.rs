@@ -47,28 +47,28 @@ impl Passes {
             ended: add(
                 registry,
                 "controller_runtime_reconcile",
-                "Passes over actors by result",
+                "Reconciles of actors by result",
             ),
             errors: add(
                 registry,
                 "controller_runtime_reconcile_errors",
-                "Passes that failed",
+                "Failed reconciles",
             ),
             given_up: add(
                 registry,
                 "controller_runtime_terminal_reconcile_errors",
-                "Last attempts that failed: only an event starts the next pass",
+                "Reconciles that failed on the last attempt: only an event starts the next one",
             ),
             panics: add(
                 registry,
                 "controller_runtime_reconcile_panics",
-                "Passes that panicked",
+                "Reconciles that panicked",
             ),
-            seconds: register(registry, time, "Duration of a pass", seconds),
+            seconds: register(registry, time, "Duration of a reconcile", seconds),
             active: add(
                 registry,
                 "controller_runtime_active_workers",
-                "Passes under way",
+                "Reconciles in flight",
             ),
         };
         for result in [SUCCESS, REQUEUE_AFTER, ERROR] {
@@ -88,14 +88,14 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let time = "workqueue_queue_duration_seconds";
-        let help = "Time from when an actor was due to the start of its pass";
+        let help = "Time from when an actor was due to the start of its reconcile";
         Self {
-            depth: add(registry, "workqueue_depth", "Actors that wait for a worker"),
+            depth: add(registry, "workqueue_depth", "Actors waiting for a worker"),
             waited: register(registry, time, help, Histogram::new(WAIT_BUCKETS)),
             retries: add(
                 registry,
                 "workqueue_retries",
-                "Passes that tried a failed one again",
+                "Retries of failed reconciles",
             ),
         }
     }

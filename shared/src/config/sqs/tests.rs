@@ -26,7 +26,7 @@ fn an_account_written_as_a_number_keeps_its_twelve_digits() {
 
 /// SQS-1
 #[test]
-fn private_authority_of_an_endpoint_is_named_by_a_secret_and_tells_no_sidecar() {
+fn private_ca_of_an_endpoint_is_read_from_a_secret_and_not_passed_to_sidecars() {
     let with = json!({"endpoint": "https://sqs", "caSecretRef": {"name": "ca", "key": "ca.crt"}});
     let config = sqs(&with);
     let named = config

@@ -43,7 +43,8 @@ pub fn decide<'a>(
     let mut decision = for_actor(actor, pod);
     if let Some(other) = matching.get(1) {
         decision.warnings.push(format!(
-            "AsyncActors {actor} and {other} both bind this pod: {actor}, the older, is used; delete one of them"
+            "AsyncActors {actor} and {other} both bind this pod; the older one, {actor}, is used. Set \
+             queue.deletionPolicy of one of them to Retain, which keeps its queue and messages, and delete it"
         ));
     }
     decision
@@ -67,13 +68,13 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
         return left_alone(actor, pod, reason, why);
     }
     let Ok(ours) = Ours::of(pod) else {
-        return left_alone(actor, pod, Reason::Unreadable, "it cannot be read");
+        return left_alone(actor, pod, Reason::Unreadable, "it cannot be decoded");
     };
     if pod.annotation(annotation::INJECTED_BY).is_none()
         && let Some(stranger) = ours.any()
     {
         let why = format!(
-            "its {stranger} has the name of one that the actor adds; rename it in the pod template"
+            "its {stranger} has a name that is reserved by Asya; rename it in the pod template"
         );
         return left_alone(actor, pod, Reason::SpecConflict, &why);
     }
@@ -82,7 +83,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
         && pod.annotation(annotation::INJECTED_BY) == Some(&plan.uid)
         && pod.annotation(annotation::INJECTED_HASH) == Some(&hash);
     let Some(facts) = Facts::of(pod, plan, is_same.then_some(&ours)) else {
-        let why = "nothing says where its model answers: declare the port of the model's container, or set \
+        let why = "the URL of its model is unknown: declare the port of the model's container, or set \
                    spec.runtime.targetURL of the actor";
         return left_alone(actor, pod, Reason::TargetUrlUnknown, why);
     };
@@ -95,7 +96,7 @@ fn for_actor<'a>(actor: &'a BoundActor, pod: &PodView<'_>) -> Decision<'a> {
     if grace.is_some_and(|it| it < i64::from(plan.grace_seconds)) {
         warnings.push(format!(
             "AsyncActor {actor}: this pod's terminationGracePeriodSeconds is less than the actor's \
-             timeout.gracefulShutdown, so a message may be cut off; raise it in the pod template"
+             timeout.gracefulShutdown, so a message may be interrupted; raise it in the pod template"
         ));
     }
     let reason = match (is_same, ours.has_no_container()) {
@@ -122,12 +123,12 @@ pub(super) fn unfit(pod: &PodView<'_>) -> Option<(Reason, &'static str)> {
     } else if pod.spec.host_network == Some(true) {
         Some((
             Reason::HostNetwork,
-            "it shares its node's network; remove hostNetwork from the pod template",
+            "it uses the host network; remove hostNetwork from the pod template",
         ))
     } else if pod.is_windows() {
         Some((
             Reason::Windows,
-            "it is for Windows; the sidecar runs on Linux",
+            "it is a Windows pod; the sidecar runs on Linux",
         ))
     } else if !pod.restarts_always() {
         Some((
@@ -156,7 +157,8 @@ fn held(actor: &BoundActor, pod: &PodView<'_>, ours: &Ours) -> Option<(Reason, S
         Gate::Refused(answer) => Some((
             Reason::ProbeRejected,
             format!(
-                "the API server refuses pods with it, as a dry run has shown: {answer}; see condition Injected of the actor"
+                "the API server rejects pods with it, as a dry run has shown: {answer}; see condition Injected of the \
+                 actor"
             ),
         )),
     }

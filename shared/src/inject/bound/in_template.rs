@@ -30,18 +30,19 @@ impl BoundPlan {
             theirs["metadata"] = json!({});
         }
         let raw = theirs.to_string();
-        let unreadable = || (Reason::Unreadable, "it cannot be read".to_owned());
+        let unreadable = || (Reason::Unreadable, "it cannot be decoded".to_owned());
         let pod = PodView::decode(&raw).map_err(|_| unreadable())?;
         if let Some((reason, why)) = unfit(&pod) {
             return Err((reason, why.to_owned()));
         }
         let there = Ours::of(&pod).map_err(|_| unreadable())?;
         if let Some(stranger) = there.any() {
-            let why = format!("its {stranger} has the name of one that the actor adds; rename it");
+            let why = format!("its {stranger} has a name that is reserved by Asya; rename it");
             return Err((Reason::SpecConflict, why));
         }
         let Some(facts) = Facts::of(&pod, self, None) else {
-            let why = "nothing says where its model answers: declare the port of the model's container, or set spec.runtime.targetURL of the actor";
+            let why = "the URL of its model is unknown: declare the port of the model's container, or set \
+                       spec.runtime.targetURL of the actor";
             return Err((Reason::TargetUrlUnknown, why.to_owned()));
         };
         let [runtime, sidecar] = self.containers(&facts);

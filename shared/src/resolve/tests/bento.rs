@@ -47,7 +47,7 @@ fn bento_deployment_resolves_to_its_api_server_without_runners() {
     }
     assert_eq!(
         waits(&target, &[&runner]),
-        "BentoDeployment/iris: no Deployment of its API server belongs to it yet; waiting until Yatai has made one"
+        "BentoDeployment/iris has no Deployment for its API server yet; waiting for Yatai to create it"
     );
 }
 
@@ -58,7 +58,8 @@ fn bento_deployment_has_a_warning_and_is_never_scaled() {
     let own = deployment(&target, "iris");
     assert_eq!(
         not_scaled(&target, &[&own]),
-        "BentoDeployment/iris: Yatai makes an HPA for it in any case; turn spec.scaling off, or deploy the Bento's image as a Deployment"
+        "BentoDeployment/iris: Yatai always creates an HPA for it; turn spec.scaling off, or deploy the Bento's image \
+         as a Deployment"
     );
     assert_eq!(
         warnings(&target, &[&own]),

@@ -44,7 +44,8 @@ fn unknown_kind_resolves_to_the_only_workload_below_it() {
         warnings(&target, &[&own]),
         [(
             FindingReason::UnknownOwner,
-            "Deployment/big-abc belongs to Thing/big, of a kind that is not known: it may take back what is changed there".to_owned()
+            "Deployment/big-abc belongs to Thing/big, whose kind is unknown: it may revert changes"
+                .to_owned()
         )]
     );
 }
@@ -65,7 +66,8 @@ fn several_workloads_are_ambiguous_and_none_is_waited_for() {
     );
     assert_eq!(
         waits(&target, &[]),
-        "Thing/big: no workload belongs to it, down to four levels of owners; waiting for one, or name the object that owns the pods in a new AsyncActor"
+        "Thing/big owns no workload within four levels; waiting for one, or set spec.workloadRef to the object that \
+         owns the pods in a new AsyncActor"
     );
 }
 
@@ -158,7 +160,9 @@ fn workloads_whose_replicas_are_not_ours_are_bound_but_not_scaled() {
         assert!(has(&it.pods, &[("app", "big")], ("apps/v1", kind, "big")));
         assert_eq!(
             not_scaled(&target, &[&own]),
-            format!("{kind}/big: the number of its pods is not ours to set; turn spec.scaling off")
+            format!(
+                "{kind}/big: the operator cannot set the number of its pods; turn spec.scaling off"
+            )
         );
     }
 }
@@ -171,7 +175,7 @@ fn workload_without_a_readable_selector_waits() {
     own["spec"]["selector"] = json!(7);
     assert_eq!(
         waits(&target, &[&own]),
-        "Deployment/big: spec.selector cannot be read; waiting until it can"
+        "Deployment/big: cannot read spec.selector; waiting until it is valid"
     );
 }
 

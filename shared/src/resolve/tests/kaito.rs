@@ -55,7 +55,7 @@ fn workspace_resolves_to_the_stateful_set_that_it_owns() {
     );
     assert_eq!(
         waits(&target, &[&stranger]),
-        "Workspace/phi: no StatefulSet belongs to it yet; waiting until KAITO has made one"
+        "Workspace/phi has no StatefulSet yet; waiting for KAITO to create it"
     );
 }
 
@@ -112,7 +112,7 @@ fn tuning_workspace_is_refused() {
         refuses(&target, &[]),
         Finding::new(
             FindingReason::UnsupportedTarget,
-            "Workspace/phi: tuning is set, and a tuning job ends; bind a Workspace that sets inference"
+            "Workspace/phi: tuning is set, and a tuning job finishes; bind a Workspace with inference"
         )
     );
 }
@@ -125,7 +125,8 @@ fn workspace_scales_only_if_one_pod_is_a_whole_model() {
         warnings(&workspace(), &[&own]),
         [(
             FindingReason::ScalingCaveat,
-            "each further replica of StatefulSet/phi needs a node of its own that fits Workspace/phi, and KAITO adds none for it: provide them, or bind an InferenceSet".to_owned()
+            "each additional replica of StatefulSet/phi needs a node of its own that fits Workspace/phi, and KAITO \
+             does not provision it: provide the nodes, or bind an InferenceSet".to_owned()
         )]
     );
     let two = with(workspace(), &json!({"status": {"targetNodeCount": 2}}));
@@ -137,7 +138,7 @@ fn workspace_scales_only_if_one_pod_is_a_whole_model() {
     let new = with(workspace(), &json!({"status": {"targetNodeCount": null}}));
     assert_eq!(
         not_scaled(&new, &[&own]),
-        "Workspace/phi: status.targetNodeCount is missing; scaling begins when KAITO has set it to 1"
+        "Workspace/phi: status.targetNodeCount is missing; scaling starts once KAITO has set it to 1"
     );
     let message = "Workspace/phi belongs to InferenceSet/fleet, which scales it; set spec.workloadRef to InferenceSet/fleet in a new AsyncActor, or turn spec.scaling off";
     let one_of_many = by(&inference_set(), workspace());
@@ -243,7 +244,7 @@ fn an_inference_set_without_models_waits_unless_it_is_scaled_to_zero() {
     let target = inference_set();
     assert_eq!(
         waits(&target, &[]),
-        "InferenceSet/fleet: none of its Workspaces has a StatefulSet yet; waiting until KAITO has made one"
+        "InferenceSet/fleet: none of its Workspaces has a StatefulSet yet; waiting for KAITO to create one"
     );
     let napping = with(target, &json!({"spec": {"replicas": 0}}));
     let it = found(&napping, &[]);
@@ -260,6 +261,7 @@ fn inference_set_scaled_by_kaito_is_not_scaled_by_us() {
     let models = two_models(&target);
     assert_eq!(
         not_scaled(&target, &models.iter().collect::<Vec<_>>()),
-        "InferenceSet/fleet: annotation scaledobject.kaito.sh/auto-provision is \"true\", so KAITO makes a ScaledObject of its own; remove that annotation, or turn spec.scaling off"
+        "InferenceSet/fleet: annotation scaledobject.kaito.sh/auto-provision is \"true\", so KAITO creates its own \
+         ScaledObject; remove that annotation, or turn spec.scaling off"
     );
 }

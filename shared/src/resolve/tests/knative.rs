@@ -65,7 +65,8 @@ fn knative_service_covers_all_its_revisions() {
     );
     assert_eq!(
         not_scaled(&target, &all),
-        "Service/hello: Knative scales it by requests and takes back every other number; keep pods by annotation autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off"
+        "Service/hello: Knative scales it by requests and reverts any other number of pods; keep pods with annotation \
+         autoscaling.knative.dev/min-scale in spec.template, and turn spec.scaling off"
     );
     let label = [("serving.knative.dev/service", "hello")];
     for pods in [it.pods, convention(&target)] {
@@ -91,7 +92,7 @@ fn knative_service_waits_for_a_ready_revision_that_it_owns() {
     all[2]["metadata"]["ownerReferences"][1]["uid"] = json!("of an earlier Service");
     assert_eq!(
         waits(&target, &all.iter().collect::<Vec<_>>()),
-        "Service/hello: the Deployment of Revision/hello-00002 does not belong to it yet; waiting until Knative has made it"
+        "Service/hello has no Deployment for Revision/hello-00002 yet; waiting for Knative to create it"
     );
     let new = with(
         target,
@@ -99,7 +100,7 @@ fn knative_service_waits_for_a_ready_revision_that_it_owns() {
     );
     assert_eq!(
         waits(&new, &[]),
-        "Service/hello: status.latestReadyRevisionName is empty; waiting for the first Revision that is ready"
+        "Service/hello: status.latestReadyRevisionName is empty; waiting for the first ready Revision"
     );
 }
 

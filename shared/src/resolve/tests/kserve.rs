@@ -163,19 +163,20 @@ fn an_inference_service_waits_for_its_mode_and_its_deployment() {
     for target in [&new, &inference_service("")] {
         assert_eq!(
             waits(target, &[]),
-            "InferenceService/iris: status.deploymentMode is empty; waiting until KServe has set it"
+            "InferenceService/iris: status.deploymentMode is empty; waiting for KServe to set it"
         );
     }
     assert_eq!(
         waits(&inference_service("Standard"), &[]),
-        "InferenceService/iris: no Deployment of its predictor belongs to it yet; waiting until KServe has made one"
+        "InferenceService/iris has no predictor Deployment yet; waiting for KServe to create it"
     );
 }
 
 /// RES-15
 #[test]
 fn model_mesh_and_unknown_modes_are_refused() {
-    let mesh = "InferenceService/iris: its deployment mode is ModelMesh, whose pods serve the models of others, too; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard";
+    let mesh = "InferenceService/iris: its deployment mode is ModelMesh, whose pods serve other models as well; \
+                create a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard";
     let asked =
         json!({"metadata": {"annotations": {"serving.kserve.io/deploymentMode": "ModelMesh"}}});
     for target in [
@@ -187,7 +188,8 @@ fn model_mesh_and_unknown_modes_are_refused() {
     }
     assert_eq!(
         refuses(&inference_service("Batch"), &[]).message,
-        "InferenceService/iris: status.deploymentMode is Batch, which is not known; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard"
+        "InferenceService/iris: status.deploymentMode Batch is unknown; create a new InferenceService with annotation \
+         serving.kserve.io/deploymentMode: Standard"
     );
 }
 
@@ -242,7 +244,9 @@ fn canary_has_a_warning() {
             warnings(&target, &[&own]),
             [(
                 FindingReason::BindingCaveat,
-                "InferenceService/iris has a canary: only pods of Deployment/iris-predictor get the sidecar, and messages know no traffic split; bind another actor to a second InferenceService to compare two models".to_owned()
+                "InferenceService/iris has a canary: only pods of Deployment/iris-predictor get the sidecar, and \
+                 messages do not follow the traffic split; to compare two models, bind another actor to a second \
+                 InferenceService".to_owned()
             )]
         );
     }
@@ -320,7 +324,8 @@ fn knative_mode_binds_every_revision() {
         assert_eq!(url(&it), "http://127.0.0.1:8080");
         assert_eq!(
             not_scaled(&target, &all),
-            "InferenceService/iris: Knative scales it by requests and takes back every other number; make a new InferenceService with annotation serving.kserve.io/deploymentMode: Standard, or turn spec.scaling off"
+            "InferenceService/iris: Knative scales it by requests and reverts any other number of pods; create a new \
+             InferenceService with annotation serving.kserve.io/deploymentMode: Standard, or turn spec.scaling off"
         );
         let owner = (
             "apps/v1",
@@ -345,12 +350,14 @@ fn knative_mode_requires_the_revision_to_belong_to_the_service() {
     all.pop();
     assert_eq!(
         waits(&target, &all.iter().collect::<Vec<_>>()),
-        "InferenceService/iris: the Deployment of Revision/iris-predictor-00002 does not belong to it yet; waiting until Knative has made it"
+        "InferenceService/iris has no Deployment for Revision/iris-predictor-00002 yet; waiting for Knative to create \
+         it"
     );
     let none_ready = with(target, &json!({"status": {"components": null}}));
     assert_eq!(
         waits(&none_ready, &[]),
-        "InferenceService/iris: status.components.predictor.latestReadyRevision is empty; waiting for the first Revision that is ready"
+        "InferenceService/iris: status.components.predictor.latestReadyRevision is empty; waiting for the first ready \
+         Revision"
     );
 }
 

@@ -85,7 +85,8 @@ fn llm_resolves_to_the_primary_workload_in_its_status() {
     }
     assert_eq!(
         waits(&target, &[&prefill]),
-        "LLMInferenceService/qwen: status.workloads.primary is Deployment/qwen-kserve, which does not belong to it; waiting until KServe has made it"
+        "LLMInferenceService/qwen: status.workloads.primary is Deployment/qwen-kserve, which does not belong to it \
+         yet; waiting for KServe to create it"
     );
 }
 
@@ -158,7 +159,7 @@ fn llm_without_status_is_found_by_name_then_by_label() {
         json!({"app.kubernetes.io/component": "router-scheduler"});
     assert_eq!(
         waits(&target, &[&other]),
-        "LLMInferenceService/qwen: neither a Deployment nor a LeaderWorkerSet of its workload belongs to it yet; waiting until KServe has made one"
+        "LLMInferenceService/qwen has neither a Deployment nor a LeaderWorkerSet yet; waiting for KServe to create one"
     );
 }
 

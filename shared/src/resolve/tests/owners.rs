@@ -76,7 +76,8 @@ fn workload_other_than_its_owners_server_is_evicted_and_not_scaled() {
     assert_eq!(it.roll, Roll::Evict);
     assert_eq!(
         why_not(it.scale),
-        "Deployment/iris-transformer is not what scales InferenceService/iris: InferenceService/iris: no Deployment of its predictor belongs to it yet; waiting until KServe has made one"
+        "Deployment/iris-transformer is not the workload by which InferenceService/iris scales: InferenceService/iris \
+         has no predictor Deployment yet; waiting for KServe to create it"
     );
 }
 
@@ -144,6 +145,6 @@ fn workload_of_an_unknown_owner_is_its_own() {
     assert_eq!(it.scale, Scale::Object(it.workload.clone()));
     assert_eq!(
         it.warnings[0].message,
-        "Deployment/m belongs to Thing/big: it may take back what is changed there"
+        "Deployment/m belongs to Thing/big: its owner may revert changes"
     );
 }

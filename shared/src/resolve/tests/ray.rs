@@ -18,7 +18,8 @@ pub(super) fn cluster() -> Value {
 
 const WORKER: [(&str, &str); 2] = [("ray.io/cluster", "rc"), ("ray.io/node-type", "worker")];
 
-const PROXY: &str = "RayCluster/rc: a worker answers on port 8000 only where Ray Serve runs a proxy on it; keep proxy_location: EveryNode in the Serve config, or set spec.runtime.targetURL";
+const PROXY: &str = "RayCluster/rc: a worker responds on port 8000 only if Ray Serve runs a proxy on it; keep \
+                     proxy_location: EveryNode in the Serve config, or set spec.runtime.targetURL";
 
 /// RES-18, BIND-4
 #[test]
@@ -40,7 +41,8 @@ fn ray_cluster_binds_its_workers_and_not_its_head() {
     }
     assert_eq!(
         not_scaled(&target, &[]),
-        "RayCluster/rc: it has no /scale, and its worker groups are one list that only one may write; set replicas of its workers, or turn spec.scaling off"
+        "RayCluster/rc: it has no /scale, and its worker groups are an atomic list that only one manager can own; set \
+         replicas of its workers, or turn spec.scaling off"
     );
     let proxy = (FindingReason::BindingCaveat, PROXY.to_owned());
     assert_eq!(warnings(&target, &[]), [proxy]);
@@ -52,7 +54,8 @@ fn ray_cluster_without_workers_is_refused() {
     for groups in [json!([]), json!(null)] {
         let mut target = cluster();
         target["spec"]["workerGroupSpecs"] = groups;
-        let message = "RayCluster/rc: spec.workerGroupSpecs is empty, and a head is never bound; add a group of workers";
+        let message = "RayCluster/rc: spec.workerGroupSpecs is empty, and head pods are never bound; add a worker \
+                       group";
         let finding = Finding::new(FindingReason::UnsupportedTarget, message);
         assert_eq!(refuses(&target, &[]), finding);
     }
@@ -70,7 +73,8 @@ fn ray_autoscaler_has_a_warning() {
     };
     assert_eq!(
         autoscaler.1,
-        "RayCluster/rc: spec.enableInTreeAutoscaling is true, and Ray's autoscaler does not see messages: it may remove a worker that handles one; turn it off, or set minReplicas of the workers"
+        "RayCluster/rc: spec.enableInTreeAutoscaling is true, and Ray's autoscaler does not see messages: it may \
+         remove a worker that is processing one; turn it off, or set minReplicas of the workers"
     );
 }
 
@@ -121,7 +125,7 @@ fn ray_service_covers_the_workers_of_all_its_clusters() {
     assert!(matches!(it.scale, Scale::Refused(_)));
     assert_eq!(
         waits(&target, &[&cluster()]),
-        "RayService/rs: no RayCluster belongs to it yet; waiting until KubeRay has made one"
+        "RayService/rs has no RayCluster yet; waiting for KubeRay to create it"
     );
 }
 
@@ -132,7 +136,8 @@ fn ray_service_is_checked_by_its_cluster_spec() {
     target["spec"]["rayClusterConfig"]["workerGroupSpecs"] = json!([]);
     assert_eq!(
         refuses(&target, &[]).message,
-        "RayService/rs: spec.rayClusterConfig.workerGroupSpecs is empty, and a head is never bound; add a group of workers"
+        "RayService/rs: spec.rayClusterConfig.workerGroupSpecs is empty, and head pods are never bound; add a worker \
+         group"
     );
     let autoscaled = json!({"spec": {"rayClusterConfig": {"enableInTreeAutoscaling": true}}});
     let own = cluster_of(&service(), "rs-x7k2p");
@@ -141,7 +146,8 @@ fn ray_service_is_checked_by_its_cluster_spec() {
     };
     assert_eq!(
         message,
-        "RayService/rs: spec.rayClusterConfig.enableInTreeAutoscaling is true, and Ray's autoscaler does not see messages: it may remove a worker that handles one; turn it off, or set minReplicas of the workers"
+        "RayService/rs: spec.rayClusterConfig.enableInTreeAutoscaling is true, and Ray's autoscaler does not see \
+         messages: it may remove a worker that is processing one; turn it off, or set minReplicas of the workers"
     );
 }
 
@@ -161,7 +167,8 @@ fn proxy_on_the_head_only_has_a_warning() {
             told(config),
             [(
                 FindingReason::BindingCaveat,
-                "RayService/rs: spec.serveConfigV2 sets proxy_location: HeadOnly, so workers do not answer on port 8000; set it to EveryNode, or set spec.runtime.targetURL".to_owned()
+                "RayService/rs: spec.serveConfigV2 sets proxy_location: HeadOnly, so workers do not respond on port \
+                 8000; set it to EveryNode, or set spec.runtime.targetURL".to_owned()
             )]
         );
     }

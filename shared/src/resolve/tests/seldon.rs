@@ -67,11 +67,11 @@ fn seldon_deployment_resolves_to_the_deployment_in_its_status_without_explainers
     stranger["metadata"]["ownerReferences"][1]["uid"] = json!("of an earlier one");
     assert_eq!(
         waits(&target, &[&stranger]),
-        "SeldonDeployment/iris: no Deployment of status.deploymentStatus belongs to it yet; waiting until Seldon has made one"
+        "SeldonDeployment/iris owns no Deployment of status.deploymentStatus yet; waiting for Seldon to create it"
     );
     assert_eq!(
         waits(&with(seldon(), &json!({"status": null})), &[]),
-        "SeldonDeployment/iris: status.deploymentStatus is empty; waiting until Seldon has made a Deployment"
+        "SeldonDeployment/iris: status.deploymentStatus is empty; waiting for Seldon to create a Deployment"
     );
 }
 
@@ -101,7 +101,8 @@ fn all_pods_of_several_deployments_are_bound_and_none_is_scaled() {
     );
     assert_eq!(
         not_scaled(&target, &all),
-        "SeldonDeployment/iris has several Deployments, iris-default-0-classifier and iris-green-0-classifier, and one queue can scale one of them; make it one predictor with one component, or turn spec.scaling off"
+        "SeldonDeployment/iris has several Deployments, iris-default-0-classifier and iris-green-0-classifier, and a \
+         queue can scale only one; merge them into one predictor with one component, or turn spec.scaling off"
     );
 }
 
@@ -192,7 +193,7 @@ fn seldon_server_resolves_to_its_stateful_set_or_deployment() {
     }
     assert_eq!(
         waits(&target, &[]),
-        "Server/mlserver: no StatefulSet belongs to it yet; waiting until Seldon has made one"
+        "Server/mlserver has no StatefulSet yet; waiting for Seldon to create it"
     );
     let both = [
         of_server(&target, "StatefulSet"),

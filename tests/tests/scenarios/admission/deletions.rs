@@ -58,9 +58,10 @@ async fn deletion_is_refused_with_the_number_of_messages_and_the_ways_out() {
         })
         .await?;
         let text = format!(
-            "denied the request: queue asya-{full} holds {MESSAGES} messages ({MESSAGES} waiting, 0 unacknowledged) \
-             and is not deleted (spec.queue.deletionPolicy: DeleteIfEmpty). Let its pods receive them, which Drain \
-             waits for, or set spec.queue.deletionPolicy to Retain, which keeps queue and messages"
+            "denied the request: queue asya-{full} holds {MESSAGES} messages ({MESSAGES} waiting, 0 unacknowledged), \
+             so the actor is not deleted (spec.queue.deletionPolicy: DeleteIfEmpty). Let its pods process them \
+             (policy Drain waits for that), or set spec.queue.deletionPolicy to Retain, which keeps queue and \
+             messages"
         );
         assert!(said.contains(&text), "{said}");
         let refused = actors.delete(full, &DeleteParams::default()).await;

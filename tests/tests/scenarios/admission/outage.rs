@@ -181,7 +181,7 @@ async fn proofs_are_repeated(stage: &mut Stage, scenario: &Scenario) -> Result<(
     let told = scenario
         .event("InjectionNotProved", Duration::from_mins(1))
         .await?;
-    assert!(told.contains("fail-closed"), "{told}");
+    assert!(told.contains("still fails closed"), "{told}");
     let unproved = stage
         .controller
         .metric("asya_operator_unproved_bindings")

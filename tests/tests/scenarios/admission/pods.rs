@@ -161,7 +161,7 @@ async fn are_told(scenario: &Scenario) -> Result<()> {
     let set = model.and_then(|set| set.metadata.name).unwrap();
     let described = scenario.kubectl(&["describe", "replicaset", &set]).await?;
     assert!(
-        described.contains("gets asya-runtime and asya-sidecar"),
+        described.contains("injected asya-runtime and asya-sidecar"),
         "{described}"
     );
     Ok(())

@@ -223,7 +223,7 @@ fn printed(rows: &BTreeMap<String, (Row, String)>) -> String {
 
 /// SEC-10..SEC-13: the page lists exactly the granted rights, each with its reason.
 #[tokio::test]
-async fn page_about_security_tells_the_rights_of_both_programs() {
+async fn security_page_lists_the_rights_of_both_programs() {
     let _turn = own_cluster().await;
     let cluster = RunningCluster::start(Options::default()).await.unwrap();
     Scenario::run_on(Ok(cluster.clone()), "granted", async |scenario| {

@@ -77,7 +77,7 @@ async fn budget_holds_up_a_rollout_that_takes_pods_first_until_it_allows_one_to_
 
 /// BIND-44, ROLL-6
 #[tokio::test]
-async fn deletion_waits_for_pods_with_the_sidecar_unless_told_to_leave_them() {
+async fn deletion_waits_for_pods_with_the_sidecar_unless_unbinding_is_skipped() {
     Scenario::run("unbind-blocked", async |scenario| {
         let (name, deployments) = (scenario.name("blocked"), scenario.api::<Deployment>());
         create(scenario, 1, &json!({})).await?;

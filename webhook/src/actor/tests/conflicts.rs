@@ -143,7 +143,7 @@ fn other_and_excluded_namespaces_are_refused() {
     for namespace in ["asya-system", "kube-system"] {
         let verdict = world.create(&actor(namespace, "phi3", &binding("Deployment", "m")));
         assert!(
-            refusal(&verdict).contains("nothing can be bound in"),
+            refusal(&verdict).contains(&format!("targets in {namespace} cannot be bound")),
             "{namespace}"
         );
     }
@@ -179,7 +179,7 @@ async fn without_contact_conflicts_become_warnings() {
         verdict.answer.warnings,
         [
             "spec.transport: queue asya-phi3 already belongs to other/phi3; rename this actor or set the transport's \
-             nameTemplate (not refused: the webhook has no contact with the API server, this may be out of date)"
+             nameTemplate (not denied: the webhook has lost contact with the API server, so this may be out of date)"
         ]
     );
     // An actor that is invalid by itself is denied all the same.

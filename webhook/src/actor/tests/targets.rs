@@ -57,7 +57,7 @@ fn a_kind_that_is_not_installed_is_a_warning() {
     assert_eq!(verdict.reason, Reason::Valid);
     assert_eq!(
         verdict.answer.warnings,
-        ["spec.workloadRef.kind: Deployment.apps is not installed; the actor binds when it is"]
+        ["spec.workloadRef.kind: Deployment.apps is not installed; the actor binds once it is"]
     );
 }
 
@@ -89,7 +89,7 @@ fn what_a_new_binding_does_to_pods_is_a_warning() {
     assert_eq!(
         warnings(&required),
         [
-            "spec.binding.required: the operator's webhook has one replica: while that is away, no pod of \
+            "spec.binding.required: the operator's webhook has one replica: while it is down, no pod of \
              Deployment/phi starts; run two"
         ]
     );
@@ -121,8 +121,8 @@ fn scaling_of_an_unscalable_kind_is_a_warning_with_the_remedy() {
     assert_eq!(
         scaling(&ray),
         [
-            "spec.scaling: RayCluster/phi: it has no /scale, and its worker groups are one list that only one may write; \
-             set replicas of its workers, or turn spec.scaling off"
+            "spec.scaling: RayCluster/phi: it has no /scale, and its worker groups are an atomic list that only one \
+             manager can own; set replicas of its workers, or turn spec.scaling off"
         ]
     );
     let mut plain = quiet("Deployment");
@@ -157,24 +157,23 @@ fn new_scaling_warns_when_the_first_pods_can_be_removed() {
     for (scaling, told) in [
         (
             json!({"enabled": true}),
-            "an empty queue reduces Deployment/phi to 0 pods. Scaling begins once one of its pods, Ready, has the \
-             sidecar: to 0 at the earliest 60 s later, by other steps at the earliest 300 s later (scaling.behavior); \
-             a higher minReplicas keeps more pods",
+            "an empty queue scales Deployment/phi down to 0 pods. Scaling starts once a Ready pod has the sidecar: to \
+             0 at the earliest 60 s later, in other steps at the earliest 300 s later (scaling.behavior); a higher \
+             minReplicas keeps more pods",
         ),
         (
             json!({
                 "enabled": true, "cooldownPeriod": 600, "initialCooldownPeriod": 30,
                 "behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}},
             }),
-            "an empty queue reduces Deployment/phi to 0 pods. Scaling begins once one of its pods, Ready, has the \
-             sidecar: to 0 at the earliest 30 s later, by other steps at the earliest 0 s later (scaling.behavior); \
-             a higher minReplicas keeps more pods",
+            "an empty queue scales Deployment/phi down to 0 pods. Scaling starts once a Ready pod has the sidecar: to \
+             0 at the earliest 30 s later, in other steps at the earliest 0 s later (scaling.behavior); a higher \
+             minReplicas keeps more pods",
         ),
         (
             json!({"enabled": true, "minReplicas": 2}),
-            "an empty queue reduces Deployment/phi to 2 pods. Scaling begins once one of its pods, Ready, has the \
-             sidecar: by other steps at the earliest 300 s later (scaling.behavior); a higher minReplicas keeps more \
-             pods",
+            "an empty queue scales Deployment/phi down to 2 pods. Scaling starts once a Ready pod has the sidecar: in \
+               other steps at the earliest 300 s later (scaling.behavior); a higher minReplicas keeps more pods",
         ),
     ] {
         let told = format!("spec.scaling.minReplicas: {told}");

@@ -126,7 +126,9 @@ fn required_pod_that_cannot_have_the_sidecar_is_rejected() {
         panic!();
     };
     assert!(
-        text.ends_with("its volume asya-tmp has the name of one that the actor adds; rename it in the pod template"),
+        text.ends_with(
+            "its volume asya-tmp has a name that is reserved by Asya; rename it in the pod template"
+        ),
         "{text}"
     );
 }
@@ -295,7 +297,8 @@ fn older_of_two_actors_wins_on_either_path() {
         assert_eq!(
             decision.warnings,
             [
-                "AsyncActors team-a/older and team-a/embed both bind this pod: team-a/older, the older, is used; delete one of them"
+                "AsyncActors team-a/older and team-a/embed both bind this pod; the older one, team-a/older, is used. \
+                 Set queue.deletionPolicy of one of them to Retain, which keeps its queue and messages, and delete it"
             ]
         );
         let decision = review_by(ReviewPath::Optional, actors, &pod(&json!({})));
