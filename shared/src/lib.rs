@@ -14,5 +14,4 @@ pub mod quantity;
 pub mod resolve;
 pub mod scaling;
 pub mod transport;
-pub(crate) mod uri;
 pub mod validate;
