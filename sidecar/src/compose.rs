@@ -3,8 +3,8 @@
 use asya_wire::envelope::{DETAILS, TRACEBACK};
 use asya_wire::{ERROR_END, envelope};
 use base64::Engine as _;
-use sha2::{Digest as _, Sha256};
 
+use crate::digest;
 use crate::envelope::{Element, Message};
 
 /// The longest traceback in a message that did not fit (SC-83), in bytes.
@@ -21,13 +21,25 @@ struct Parts<'a> {
 
 impl Parts<'_> {
     fn join(&self) -> Vec<u8> {
-        let some = [Some(self.id), self.parent_id, Some(self.route), self.headers, Some(self.payload)];
+        let some = [
+            Some(self.id),
+            self.parent_id,
+            Some(self.route),
+            self.headers,
+            Some(self.payload),
+        ];
         let length: usize = some.into_iter().flatten().map(str::len).sum();
         let mut body = Vec::with_capacity(length + 64);
         body.push(b'{');
-        for (key, value) in [envelope::ID, envelope::PARENT_ID, envelope::ROUTE, envelope::HEADERS, envelope::PAYLOAD]
-            .into_iter()
-            .zip(some)
+        for (key, value) in [
+            envelope::ID,
+            envelope::PARENT_ID,
+            envelope::ROUTE,
+            envelope::HEADERS,
+            envelope::PAYLOAD,
+        ]
+        .into_iter()
+        .zip(some)
         {
             member(&mut body, key, value);
         }
@@ -60,7 +72,11 @@ pub fn id_of_element(source: &str, index: usize) -> String {
 pub fn result(source: &Message<'_>, id: &str, element: &Element<'_>, index: usize) -> Vec<u8> {
     Parts {
         id: &id_of_element(id, index),
-        parent_id: if index == 0 { source.parent_id } else { Some(id) },
+        parent_id: if index == 0 {
+            source.parent_id
+        } else {
+            Some(id)
+        },
         route: element.route,
         headers: element.headers.or(source.headers),
         payload: element.payload.unwrap_or("null"),
@@ -84,7 +100,7 @@ pub fn unchanged(source: &Message<'_>, id: &str) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub struct Error<'a> {
     /// A code, or a text.
-    pub error: &'a str,
+    pub text: &'a str,
     /// What the handler says of its exception, as JSON.
     pub details: Option<&'a str>,
     /// Our own explanation.
@@ -107,26 +123,44 @@ pub enum Keep {
 
 /// The message that tells error-end about a source (SC-66, SC-67).
 pub fn failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_>, keep: Keep) -> Vec<u8> {
-    let made_up = || format!("\"unparsable-{}\"", digest(body));
-    let id = source.and_then(|source| source.id).map_or_else(made_up, str::to_owned);
+    // The same for a message that comes again.
+    let made_up = || format!("\"unparsable-{}\"", &digest::of(body)[..16]);
+    let id = source
+        .and_then(|source| source.id)
+        .map_or_else(made_up, str::to_owned);
     let default_route = format!("{{\"actors\":[\"{ERROR_END}\"],\"current\":0}}");
     Parts {
         id: &id,
         parent_id: source.and_then(|source| source.parent_id),
-        route: source.and_then(|source| source.route).unwrap_or(&default_route),
+        route: source
+            .and_then(|source| source.route)
+            .unwrap_or(&default_route),
         headers: source.and_then(|source| source.headers),
         payload: &payload_of_failed(body, source, error, keep),
     }
     .join()
 }
 
-fn payload_of_failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_>, keep: Keep) -> String {
+fn payload_of_failed(
+    body: &[u8],
+    source: Option<&Message<'_>>,
+    error: &Error<'_>,
+    keep: Keep,
+) -> String {
     let mut payload = vec![b'{'];
     // The handler's code is JSON already; ours are plain.
-    let code = if error.error.starts_with('"') { error.error.to_owned() } else { quoted(error.error) };
+    let code = if error.text.starts_with('"') {
+        error.text.to_owned()
+    } else {
+        quoted(error.text)
+    };
     member(&mut payload, envelope::ERROR, Some(&code));
-    let own_details = error.message.map(|text| format!("{{\"message\":{}}}", quoted(text)));
-    let cut = (keep > Keep::All).then(|| error.details.and_then(with_less_traceback)).flatten();
+    let own_details = error
+        .message
+        .map(|text| format!("{{\"message\":{}}}", quoted(text)));
+    let cut = (keep > Keep::All)
+        .then(|| error.details.and_then(with_less_traceback))
+        .flatten();
     let details = cut.as_deref().or(error.details).or(own_details.as_deref());
     member(&mut payload, DETAILS, details);
     let size = error.original_size.map(|size| size.to_string());
@@ -137,18 +171,24 @@ fn payload_of_failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_
             (None, Ok(text)) => member(&mut payload, "original_body", Some(&quoted(text))),
             (None, Err(_)) => {
                 let encoded = base64::engine::general_purpose::STANDARD.encode(body);
-                member(&mut payload, "original_body_base64", Some(&quoted(&encoded)));
+                member(
+                    &mut payload,
+                    "original_body_base64",
+                    Some(&quoted(&encoded)),
+                );
             }
         }
     }
     payload.push(b'}');
     // All parts are UTF-8, so nothing is replaced.
-    String::from_utf8(payload).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
+    String::from_utf8(payload)
+        .unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
 }
 
 /// The details with the end of a long traceback alone. `None`: they are no object, or need no cut.
 fn with_less_traceback(details: &str) -> Option<String> {
-    let mut details: serde_json::Map<String, serde_json::Value> = serde_json::from_str(details).ok()?;
+    let mut details: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(details).ok()?;
     let traceback = details.get_mut(TRACEBACK)?;
     let text = traceback.as_str()?;
     if text.len() <= LONGEST_TRACEBACK {
@@ -163,9 +203,4 @@ fn with_less_traceback(details: &str) -> Option<String> {
 fn quoted(text: &str) -> String {
     // A string always has a JSON form.
     serde_json::to_string(text).unwrap_or_default()
-}
-
-/// The first 16 hexadecimal digits of the SHA-256: the same for a message that comes again.
-fn digest(body: &[u8]) -> String {
-    Sha256::digest(body).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -139,8 +139,11 @@ impl Config {
         let runtime = Runtime {
             directory: reader.text(env::SOCKET_DIR, socket::DIRECTORY).into(),
             timeout: reader.positive_duration(env::RUNTIME_TIMEOUT, env::DEFAULT_RUNTIME_TIMEOUT),
-            ready_timeout: Some(reader.duration(env::RUNTIME_READY_TIMEOUT, env::DEFAULT_RUNTIME_READY_TIMEOUT))
-                .filter(|timeout| !timeout.is_zero()),
+            ready_timeout: Some(reader.duration(
+                env::RUNTIME_READY_TIMEOUT,
+                env::DEFAULT_RUNTIME_READY_TIMEOUT,
+            ))
+            .filter(|timeout| !timeout.is_zero()),
             concurrency: reader.number(env::CONCURRENCY, 1..=256, 1),
         };
         let rules = rules(reader, naming, runtime.timeout);
@@ -148,16 +151,23 @@ impl Config {
             Naming::RabbitMq => {
                 let in_flight = rabbitmq::prefetch(reader).map(Lookahead::InFlight);
                 let lookahead = lookahead(reader);
-                (Transport::RabbitMq(RabbitMq::read(reader)), in_flight.unwrap_or(lookahead))
+                (
+                    Transport::RabbitMq(RabbitMq::read(reader)),
+                    in_flight.unwrap_or(lookahead),
+                )
             }
-            Naming::Sqs => (Transport::Sqs(Sqs::read(reader, runtime.timeout)), lookahead(reader)),
+            Naming::Sqs => (
+                Transport::Sqs(Sqs::read(reader, runtime.timeout)),
+                lookahead(reader),
+            ),
         };
         Self {
             rules,
             transport,
             lookahead,
             grace_period: reader.positive_duration(env::GRACE_PERIOD, env::DEFAULT_GRACE_PERIOD),
-            queue_backoff: reader.positive_duration(env::QUEUE_RETRY_BACKOFF, env::DEFAULT_QUEUE_RETRY_BACKOFF),
+            queue_backoff: reader
+                .positive_duration(env::QUEUE_RETRY_BACKOFF, env::DEFAULT_QUEUE_RETRY_BACKOFF),
             gateway: gateway(reader),
             listen: address::read(reader),
             metrics_namespace: metrics_namespace(reader),
@@ -177,12 +187,17 @@ fn rules(reader: &mut Reader<'_>, naming: Naming, timeout: Duration) -> Rules {
     if actor.is_empty() {
         reader.wrong(env::ACTOR_NAME, "not set; write the actor's name in routes");
     }
-    for (variable, name) in
-        [(env::ACTOR_NAME, &actor), (env::ACTOR_HAPPY_END, &happy_end), (env::ACTOR_ERROR_END, &error_end)]
-    {
+    for (variable, name) in [
+        (env::ACTOR_NAME, &actor),
+        (env::ACTOR_HAPPY_END, &happy_end),
+        (env::ACTOR_ERROR_END, &error_end),
+    ] {
         if !name.is_empty() && !naming.accepts_fifo(&queues.of(name)) {
             let allowed = naming.allowed();
-            reader.wrong(variable, &format!("too long or illegal characters for the name of a queue; use {allowed}"));
+            reader.wrong(
+                variable,
+                &format!("too long or illegal characters for the name of a queue; use {allowed}"),
+            );
         }
     }
     let is_end = reader.boolean(env::IS_END_ACTOR, false);
@@ -196,7 +211,11 @@ fn rules(reader: &mut Reader<'_>, naming: Naming, timeout: Duration) -> Rules {
         queues,
         timeout,
         crash_retries: reader.number(env::CRASH_RETRIES, 0..=10, env::DEFAULT_CRASH_RETRIES),
-        max_message_size: reader.size(env::MAX_MESSAGE_SIZE, 1 << 10..=512 << 20, env::DEFAULT_MAX_MESSAGE_SIZE),
+        max_message_size: reader.size(
+            env::MAX_MESSAGE_SIZE,
+            1 << 10..=512 << 20,
+            env::DEFAULT_MAX_MESSAGE_SIZE,
+        ),
         actor,
         happy_end,
         error_end,
@@ -221,9 +240,16 @@ fn queues(reader: &mut Reader<'_>, naming: Naming) -> Queues {
         }),
     };
     if template.needs_namespace() && namespace.is_empty() {
-        reader.wrong(env::QUEUE_TEMPLATE, "has {namespace}, and ASYA_NAMESPACE is not set; set it");
+        reader.wrong(
+            env::QUEUE_TEMPLATE,
+            "has {namespace}, and ASYA_NAMESPACE is not set; set it",
+        );
     }
-    Queues { template, namespace, naming }
+    Queues {
+        template,
+        namespace,
+        naming,
+    }
 }
 
 fn lookahead(reader: &mut Reader<'_>) -> Lookahead {
@@ -245,13 +271,22 @@ fn metrics_namespace(reader: &mut Reader<'_>) -> String {
     let name = reader.text(env::METRICS_NAMESPACE, env::DEFAULT_METRICS_NAMESPACE);
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !name.chars().all(legal) || name.starts_with(|c: char| c.is_ascii_digit()) {
-        reader.wrong(env::METRICS_NAMESPACE, "no prefix of metrics; use letters, digits and _, as asya_actor");
+        reader.wrong(
+            env::METRICS_NAMESPACE,
+            "no prefix of metrics; use letters, digits and _, as asya_actor",
+        );
     }
     if let Some(custom) = reader.get(env::CUSTOM_METRICS) {
         if serde_json::from_str::<serde::de::IgnoredAny>(custom).is_err() {
-            reader.wrong(env::CUSTOM_METRICS, "no JSON; remove it, for it has no effect");
+            reader.wrong(
+                env::CUSTOM_METRICS,
+                "no JSON; remove it, for it has no effect",
+            );
         } else {
-            reader.warn(env::CUSTOM_METRICS, "has no effect: nothing can give these metrics a value");
+            reader.warn(
+                env::CUSTOM_METRICS,
+                "has no effect: nothing can give these metrics a value",
+            );
         }
     }
     name
@@ -276,22 +311,35 @@ fn traces(reader: &mut Reader<'_>) -> Option<Traces> {
     let actor = reader.text(env::ACTOR_NAME, "asya-sidecar");
     let sampler = reader.text("OTEL_TRACES_SAMPLER", "parentbased_always_on");
     let ratio = reader.text("OTEL_TRACES_SAMPLER_ARG", "1").parse().ok();
-    let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio)).unwrap_or_else(|| {
-        reader.wrong("OTEL_TRACES_SAMPLER_ARG", "no share; write a number from 0 to 1");
-        1.0
-    });
+    let ratio = ratio
+        .filter(|ratio| (0.0..=1.0).contains(ratio))
+        .unwrap_or_else(|| {
+            reader.wrong(
+                "OTEL_TRACES_SAMPLER_ARG",
+                "no share; write a number from 0 to 1",
+            );
+            1.0
+        });
     let ratio = match sampler.trim_start_matches("parentbased_") {
         "always_on" => 1.0,
         "always_off" => 0.0,
         "traceidratio" => ratio,
         _ => {
-            reader.wrong("OTEL_TRACES_SAMPLER", "no sampler; write parentbased_always_on");
+            reader.wrong(
+                "OTEL_TRACES_SAMPLER",
+                "no sampler; write parentbased_always_on",
+            );
             1.0
         }
     };
     let headers = reader.text("OTEL_EXPORTER_OTLP_HEADERS", "");
     let headers = headers.split(',').filter_map(|pair| pair.split_once('='));
-    let headers = headers.map(|(name, value)| (name.trim().to_owned(), Secret::from(value.trim().to_owned())));
+    let headers = headers.map(|(name, value)| {
+        (
+            name.trim().to_owned(),
+            Secret::from(value.trim().to_owned()),
+        )
+    });
     Some(Traces {
         url,
         service: reader.text("OTEL_SERVICE_NAME", &actor),

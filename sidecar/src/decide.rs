@@ -11,9 +11,9 @@ use std::time::Duration;
 use asya_wire::duration;
 use asya_wire::envelope::code;
 
+pub use self::rules::{End, Queues, Rules};
 use crate::compose::{self, Error, Keep};
 use crate::envelope::{Element, Failure, Message, Reply, Routes, Routing};
-pub use self::rules::{End, Queues, Rules};
 
 /// Pauses before an end actor's handler is called again (SC-70).
 const PAUSES_OF_END_ACTORS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
@@ -203,9 +203,23 @@ fn on_the_way(case: &Case<'_>, outcome: Outcome<'_>) -> Decision {
         Outcome::NotRead | Outcome::NotReported => give_back(Reason::NotRead),
         Outcome::Ended => crashed(case, &source),
         Outcome::TimedOut => {
-            let text = format!("Runtime timeout exceeded after {}", duration::format(case.rules.timeout));
-            let fault = Fault { reason: code::RUNTIME_ERROR, runtime: Some("timeout"), text: text.clone() };
-            case.to_error_end(Some(&source), &Error { error: &text, ..Error::default() }, fault)
+            let text = format!(
+                "Runtime timeout exceeded after {}",
+                duration::format(case.rules.timeout)
+            );
+            let fault = Fault {
+                reason: code::RUNTIME_ERROR,
+                runtime: Some("timeout"),
+                text: text.clone(),
+            };
+            case.to_error_end(
+                Some(&source),
+                &Error {
+                    text: &text,
+                    ..Error::default()
+                },
+                fault,
+            )
         }
     }
 }
@@ -229,10 +243,15 @@ fn admit(case: &Case<'_>, source: &Message<'_>) -> Decision {
     }
     let (expected, actual) = (&case.rules.actor, source.routing.current_actor());
     if actual != expected {
-        let text = format!("Route mismatch: message routed to wrong actor (expected: {expected}, actual: {actual})");
+        let text = format!(
+            "Route mismatch: message routed to wrong actor (expected: {expected}, actual: {actual})"
+        );
         return case.refuse(Some(source), code::ROUTE_MISMATCH, &text);
     }
-    Decision { actions: vec![Action::Call], verdict: Verdict::Open }
+    Decision {
+        actions: vec![Action::Call],
+        verdict: Verdict::Open,
+    }
 }
 
 /// Where a reply goes (SC-62 to SC-65).
@@ -250,7 +269,10 @@ fn route(case: &Case<'_>, source: &Message<'_>, reply: &[u8]) -> Decision {
         let letter = case.rules.to_happy_end(id, compose::unchanged(source, id));
         return sent(vec![Action::Send(letter)], Verdict::EmptyResponse);
     }
-    let letters = elements.iter().enumerate().map(|(index, element)| case.letter(source, id, element, index));
+    let letters = elements
+        .iter()
+        .enumerate()
+        .map(|(index, element)| case.letter(source, id, element, index));
     match letters.collect() {
         Ok(letters) => sent(letters, Verdict::Success),
         Err(text) => case.coded(source, code::INVALID_DESTINATION, &text, None),
@@ -259,8 +281,16 @@ fn route(case: &Case<'_>, source: &Message<'_>, reply: &[u8]) -> Decision {
 
 fn handler_failed(case: &Case<'_>, source: &Message<'_>, failure: &Failure<'_>) -> Decision {
     let text = serde_json::from_str::<String>(&failure.code).unwrap_or_default();
-    let fault = Fault { reason: code::RUNTIME_ERROR, runtime: Some("execution_error"), text };
-    let error = Error { error: &failure.code, details: failure.details, ..Error::default() };
+    let fault = Fault {
+        reason: code::RUNTIME_ERROR,
+        runtime: Some("execution_error"),
+        text,
+    };
+    let error = Error {
+        text: &failure.code,
+        details: failure.details,
+        ..Error::default()
+    };
     case.to_error_end(Some(source), &error, fault)
 }
 
@@ -280,18 +310,36 @@ fn crashed(case: &Case<'_>, source: &Message<'_>) -> Decision {
 
 /// A message of an end actor: nothing of it is routed (SC-68 to SC-70).
 fn at_end(body: &[u8], outcome: Outcome<'_>, facts: &Facts) -> Decision {
-    let fault = |runtime, text: &str| Fault { reason: code::RUNTIME_ERROR, runtime, text: text.to_owned() };
+    let fault = |runtime, text: &str| Fault {
+        reason: code::RUNTIME_ERROR,
+        runtime,
+        text: text.to_owned(),
+    };
     match outcome {
-        Outcome::Received => Decision { actions: vec![Action::Call], verdict: Verdict::Open },
+        Outcome::Received => Decision {
+            actions: vec![Action::Call],
+            verdict: Verdict::Open,
+        },
         Outcome::NotRead => give_back(Reason::NotRead),
         Outcome::Ended if facts.hung_up_another => give_back(Reason::Crashed),
-        Outcome::Ended => once_more(facts, fault(Some("crashed"), "the runtime ended while it worked on the message")),
+        Outcome::Ended => once_more(
+            facts,
+            fault(
+                Some("crashed"),
+                "the runtime ended while it worked on the message",
+            ),
+        ),
         Outcome::TimedOut => once_more(facts, fault(Some("timeout"), "Runtime timeout exceeded")),
-        Outcome::NotReported => once_more(facts, fault(None, "the gateway did not take the final report")),
+        Outcome::NotReported => once_more(
+            facts,
+            fault(None, "the gateway did not take the final report"),
+        ),
         Outcome::ReplyTooLarge(_) => end_consumed(body),
         Outcome::Replied(reply) => match Reply::read(reply, Routes::Ignored) {
             Ok(Reply::Results(_)) => end_consumed(body),
-            Ok(Reply::Failed(failure)) => once_more(facts, fault(Some("execution_error"), &failure.code)),
+            Ok(Reply::Failed(failure)) => {
+                once_more(facts, fault(Some("execution_error"), &failure.code))
+            }
             Err(text) => once_more(facts, fault(Some("invalid_reply"), &text)),
         },
     }
@@ -301,7 +349,10 @@ fn end_consumed(body: &[u8]) -> Decision {
     let has_id = Message::read(body).is_ok_and(|message| message.id.is_some());
     let report = has_id.then_some(Action::ReportFinal);
     let actions = report.into_iter().chain([Action::Acknowledge]).collect();
-    Decision { actions, verdict: Verdict::EndConsumed }
+    Decision {
+        actions,
+        verdict: Verdict::EndConsumed,
+    }
 }
 
 fn once_more(facts: &Facts, fault: Fault) -> Decision {
@@ -309,13 +360,22 @@ fn once_more(facts: &Facts, fault: Fault) -> Decision {
         return give_back(Reason::Shutdown);
     }
     match PAUSES_OF_END_ACTORS.get(facts.attempt) {
-        Some(pause) => Decision { actions: vec![Action::CallAgain(*pause)], verdict: Verdict::Open },
-        None => Decision { actions: vec![Action::Reject], verdict: Verdict::Failed(fault) },
+        Some(pause) => Decision {
+            actions: vec![Action::CallAgain(*pause)],
+            verdict: Verdict::Open,
+        },
+        None => Decision {
+            actions: vec![Action::Reject],
+            verdict: Verdict::Failed(fault),
+        },
     }
 }
 
 fn give_back(reason: Reason) -> Decision {
-    Decision { actions: vec![Action::GiveBack(reason)], verdict: Verdict::Open }
+    Decision {
+        actions: vec![Action::GiveBack(reason)],
+        verdict: Verdict::Open,
+    }
 }
 
 fn sent(mut actions: Vec<Action>, verdict: Verdict) -> Decision {
@@ -324,22 +384,46 @@ fn sent(mut actions: Vec<Action>, verdict: Verdict) -> Decision {
 }
 
 impl Case<'_> {
-    fn letter(&self, source: &Message<'_>, id: &str, element: &Element<'_>, index: usize) -> Result<Action, String> {
+    fn letter(
+        &self,
+        source: &Message<'_>,
+        id: &str,
+        element: &Element<'_>,
+        index: usize,
+    ) -> Result<Action, String> {
         let body = compose::result(source, id, element, index);
         let id = compose::id_of_element(id, index);
         let Some(actor) = element.routing.current_actor() else {
             return Ok(Action::Send(self.rules.to_happy_end(&id, body)));
         };
         if !self.rules.has_queue(actor) {
-            return Err(format!("element {index}: the actor's name cannot be that of a queue"));
+            return Err(format!(
+                "element {index}: the actor's name cannot be that of a queue"
+            ));
         }
-        Ok(Action::Send(Letter { actor: actor.to_owned(), kind: Kind::Routing, id: rules::text_of(&id), body }))
+        Ok(Action::Send(Letter {
+            actor: actor.to_owned(),
+            kind: Kind::Routing,
+            id: rules::text_of(&id),
+            body,
+        }))
     }
 
     /// An error that is told by its text, as the former sidecar does.
     fn refuse(&self, source: Option<&Message<'_>>, reason: &'static str, text: &str) -> Decision {
-        let fault = Fault { reason, runtime: None, text: told_of(reason, text) };
-        self.to_error_end(source, &Error { error: text, ..Error::default() }, fault)
+        let fault = Fault {
+            reason,
+            runtime: None,
+            text: told_of(reason, text),
+        };
+        self.to_error_end(
+            source,
+            &Error {
+                text,
+                ..Error::default()
+            },
+            fault,
+        )
     }
 
     /// An error that is told by its code.
@@ -350,19 +434,44 @@ impl Case<'_> {
         text: &str,
         runtime: Option<&'static str>,
     ) -> Decision {
-        let fault = Fault { reason: code, runtime, text: text.to_owned() };
-        self.to_error_end(Some(source), &Error { error: code, message: Some(text), ..Error::default() }, fault)
+        let fault = Fault {
+            reason: code,
+            runtime,
+            text: text.to_owned(),
+        };
+        self.to_error_end(
+            Some(source),
+            &Error {
+                text: code,
+                message: Some(text),
+                ..Error::default()
+            },
+            fault,
+        )
     }
 
     fn too_large(&self, size: usize, keep: Keep) -> Decision {
         let source = Message::read(self.body).ok();
-        let error = Error { error: code::MESSAGE_TOO_LARGE, original_size: Some(size), ..Error::default() };
+        let error = Error {
+            text: code::MESSAGE_TOO_LARGE,
+            original_size: Some(size),
+            ..Error::default()
+        };
         let text = format!("{size} bytes are more than the broker or ASYA_MAX_MESSAGE_SIZE allows");
-        let fault = Fault { reason: code::MESSAGE_TOO_LARGE, runtime: None, text };
+        let fault = Fault {
+            reason: code::MESSAGE_TOO_LARGE,
+            runtime: None,
+            text,
+        };
         self.to_error_end_keeping(source.as_ref(), &error, fault, keep)
     }
 
-    fn to_error_end(&self, source: Option<&Message<'_>>, error: &Error<'_>, fault: Fault) -> Decision {
+    fn to_error_end(
+        &self,
+        source: Option<&Message<'_>>,
+        error: &Error<'_>,
+        fault: Fault,
+    ) -> Decision {
         self.to_error_end_keeping(source, error, fault, Keep::All)
     }
 
@@ -377,14 +486,23 @@ impl Case<'_> {
         let body = compose::failed(self.body, source, error, keep);
         let id = source.and_then(Message::id_text).unwrap_or_default();
         let actor = self.rules.error_end.clone();
-        let letter = Letter { actor, kind: Kind::ErrorEnd, id, body };
+        let letter = Letter {
+            actor,
+            kind: Kind::ErrorEnd,
+            id,
+            body,
+        };
         sent(vec![Action::Send(letter)], Verdict::Failed(fault))
     }
 }
 
 /// A parser's message may quote the input, so log lines have the reason alone.
 fn told_of(reason: &str, text: &str) -> String {
-    if reason == code::PARSE_ERROR { "not a message: it is no JSON object in UTF-8, or its route is none".to_owned() } else { text.to_owned() }
+    if reason == code::PARSE_ERROR {
+        "not a message: it is no JSON object in UTF-8, or its route is none".to_owned()
+    } else {
+        text.to_owned()
+    }
 }
 
 impl Refused {
@@ -392,9 +510,18 @@ impl Refused {
     #[must_use]
     pub fn and(self, kind: Kind, size: usize) -> Option<Self> {
         match (kind, self.keep) {
-            (Kind::Routing | Kind::HappyEnd, keep) => Some(Self { result: Some(size), keep }),
-            (Kind::ErrorEnd, Keep::All) => Some(Self { keep: Keep::LessTraceback, ..self }),
-            (Kind::ErrorEnd, Keep::LessTraceback) => Some(Self { keep: Keep::NoPayload, ..self }),
+            (Kind::Routing | Kind::HappyEnd, keep) => Some(Self {
+                result: Some(size),
+                keep,
+            }),
+            (Kind::ErrorEnd, Keep::All) => Some(Self {
+                keep: Keep::LessTraceback,
+                ..self
+            }),
+            (Kind::ErrorEnd, Keep::LessTraceback) => Some(Self {
+                keep: Keep::NoPayload,
+                ..self
+            }),
             (Kind::ErrorEnd, Keep::NoPayload) => None,
         }
     }

@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::store::store;
 use crate::broker::{Broker, Delivery, Publication, Refusal, Settlement};
-use crate::decide::{Action, Decision, Facts, Fault, Kind, Letter, Outcome, Reason, Rules, Verdict, decide};
+use crate::decide::{
+    Action, Decision, Facts, Fault, Kind, Letter, Outcome, Reason, Rules, Verdict, decide,
+};
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 use crate::runtime::{CallError, Readiness, Runtime};
@@ -75,13 +77,26 @@ enum Next {
 impl<B: Broker, R: Runtime> Flow<B, R> {
     /// A message that came.
     pub fn new(context: Arc<Context<B, R>>, delivery: Delivery) -> Self {
-        let facts = Facts { deliveries: delivery.deliveries, ..Facts::default() };
-        let span = context.tracer.as_ref().map(|tracer| tracer.consume(&delivery.body));
+        let facts = Facts {
+            deliveries: delivery.deliveries,
+            ..Facts::default()
+        };
+        let span = context
+            .tracer
+            .as_ref()
+            .map(|tracer| tracer.consume(&delivery.body));
         let request = match &span {
             Some(span) if context.rules.end.is_none() => span.continued(&delivery.body),
             _ => delivery.body.clone(),
         };
-        Self { context, delivery, request, facts, since: Instant::now(), span }
+        Self {
+            context,
+            delivery,
+            request,
+            facts,
+            since: Instant::now(),
+            span,
+        }
     }
 
     /// Brings the message to its end, or drops it when it is known to come again.
@@ -98,7 +113,12 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         let mut answer = Answer::None;
         loop {
             self.facts.stopping = self.context.stopping.is_cancelled();
-            let decision = decide(&self.context.rules, &self.request, outcome(&answer), &self.facts);
+            let decision = decide(
+                &self.context.rules,
+                &self.request,
+                outcome(&answer),
+                &self.facts,
+            );
             match self.carry_out(decision, &answer, &mut slot).await {
                 Next::Settled => return,
                 Next::Call => answer = self.call(slot.as_mut()).await,
@@ -108,7 +128,12 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         }
     }
 
-    async fn carry_out(&mut self, decision: Decision, answer: &Answer, slot: &mut Option<Slot>) -> Next {
+    async fn carry_out(
+        &mut self,
+        decision: Decision,
+        answer: &Answer,
+        slot: &mut Option<Slot>,
+    ) -> Next {
         let Decision { actions, verdict } = decision;
         let mut letters = Vec::new();
         for action in actions {
@@ -145,7 +170,11 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
     /// Calls the runtime.
     async fn call(&mut self, slot: Option<&mut Slot>) -> Answer {
         let context = self.context.clone();
-        if let Some(gateway) = context.gateway.as_ref().filter(|_| context.rules.end.is_none()) {
+        if let Some(gateway) = context
+            .gateway
+            .as_ref()
+            .filter(|_| context.rules.end.is_none())
+        {
             gateway.received(&context.rules, &self.delivery.body);
         }
         let hang_ups = context.hang_ups.load(Ordering::Relaxed);
@@ -162,7 +191,11 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         self.facts.hung_up_another = context.hang_ups.load(Ordering::Relaxed) != hang_ups;
         match result {
             Ok(reply) => {
-                if let Some(gateway) = context.gateway.as_ref().filter(|_| context.rules.end.is_none()) {
+                if let Some(gateway) = context
+                    .gateway
+                    .as_ref()
+                    .filter(|_| context.rules.end.is_none())
+                {
                     gateway.completed(&self.delivery.body, &reply, took);
                 }
                 Answer::Reply(reply)
@@ -174,7 +207,10 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
                         context.runtime.doubt();
                     }
                     CallError::TimedOut => {
-                        tracing::error!(id = self.id(), "Runtime timeout exceeded; the runtime has to end itself");
+                        tracing::error!(
+                            id = self.id(),
+                            "Runtime timeout exceeded; the runtime has to end itself"
+                        );
                         context.hang_ups.fetch_add(1, Ordering::Relaxed);
                         context.runtime.hung_up();
                     }
@@ -204,7 +240,13 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
                     index,
                 };
                 let first = context.broker.publish(publication.clone());
-                store(context.clone(), letter.kind, letter.actor, publication, first)
+                store(
+                    context.clone(),
+                    letter.kind,
+                    letter.actor,
+                    publication,
+                    first,
+                )
             })
             .collect();
         slot.take();
@@ -237,16 +279,28 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
             Kind::Routing | Kind::HappyEnd => code::ROUTING_ERROR,
         };
         self.context.metrics.not_stored(reason);
-        tracing::warn!(id = self.id(), reason, "what came of a message was not stored, so it is given back: {refusal}");
+        tracing::warn!(
+            id = self.id(),
+            reason,
+            "what came of a message was not stored, so it is given back: {refusal}"
+        );
         self.give_back(Reason::NotStored).await;
         Next::Settled
     }
 
     /// Whether the gateway was told, or need not be.
     async fn report_final(&self, answer: &Answer) -> bool {
-        let Some(gateway) = &self.context.gateway else { return true };
-        let reply: &[u8] = if let Answer::Reply(reply) = answer { reply } else { b"[]" };
-        gateway.ended(&self.context.rules, &self.delivery.body, reply).await
+        let Some(gateway) = &self.context.gateway else {
+            return true;
+        };
+        let reply: &[u8] = if let Answer::Reply(reply) = answer {
+            reply
+        } else {
+            b"[]"
+        };
+        gateway
+            .ended(&self.context.rules, &self.delivery.body, reply)
+            .await
     }
 
     async fn wait_to_call_again(&mut self, pause: Duration) -> Next {
@@ -255,7 +309,9 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         let ready = async {
             sleep(pause).await;
             // Without a watch there is no process.
-            let _ = readiness.wait_for(|now| matches!(now, Readiness::Ready { .. })).await;
+            let _ = readiness
+                .wait_for(|now| matches!(now, Readiness::Ready { .. }))
+                .await;
         };
         self.facts.attempt += 1;
         tokio::select! {
@@ -277,8 +333,15 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         }
         context.metrics.given_back(reason);
         let now = reason == Reason::Shutdown || context.stopping.is_cancelled();
-        let settlement = if now { Settlement::GiveBackNow } else { Settlement::GiveBack };
-        context.broker.settle(&self.delivery.receipt, settlement).await;
+        let settlement = if now {
+            Settlement::GiveBackNow
+        } else {
+            Settlement::GiveBack
+        };
+        context
+            .broker
+            .settle(&self.delivery.receipt, settlement)
+            .await;
         if let Some(span) = self.span.take() {
             span.end(false);
         }
@@ -287,9 +350,17 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
     async fn settle(&mut self, settlement: Settlement, verdict: &Verdict) {
         let context = &self.context;
         if let Verdict::Failed(Fault { reason, text, .. }) = verdict {
-            tracing::info!(id = self.id(), reason, "message failed: {}", shortened(text));
+            tracing::info!(
+                id = self.id(),
+                reason,
+                "message failed: {}",
+                shortened(text)
+            );
         }
-        context.broker.settle(&self.delivery.receipt, settlement).await;
+        context
+            .broker
+            .settle(&self.delivery.receipt, settlement)
+            .await;
         context.metrics.ended(verdict, self.since.elapsed());
         if let Some(span) = self.span.take() {
             span.end(!matches!(verdict, Verdict::Failed(_)));
@@ -299,7 +370,9 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
     /// The message's id, for log lines.
     fn id(&self) -> String {
         let message = crate::envelope::Message::read(&self.delivery.body).ok();
-        let id = message.and_then(|message| message.id_text()).unwrap_or_default();
+        let id = message
+            .and_then(|message| message.id_text())
+            .unwrap_or_default();
         shortened(&id).to_owned()
     }
 }

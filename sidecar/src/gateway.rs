@@ -88,33 +88,63 @@ impl Gateway {
 
     /// A message came, and goes to the runtime.
     pub fn received(&self, rules: &Rules, body: &[u8]) {
-        let Some((message, id)) = identified(body) else { return };
-        let Routing::Route(route) = &message.routing else { return };
+        let Some((message, id)) = identified(body) else {
+            return;
+        };
+        let Routing::Route(route) = &message.routing else {
+            return;
+        };
         let path = path(&id, "progress");
-        self.push(Kind::Progress, path.clone(), reports::received(route, body.len()));
-        self.push(Kind::Progress, path, reports::processing(route, &rules.actor));
+        self.push(
+            Kind::Progress,
+            path.clone(),
+            reports::received(route, body.len()),
+        );
+        self.push(
+            Kind::Progress,
+            path,
+            reports::processing(route, &rules.actor),
+        );
     }
 
     /// The runtime has answered.
     pub fn completed(&self, body: &[u8], reply: &[u8], took: Duration) {
-        let Some((_, id)) = identified(body) else { return };
-        let Ok(Reply::Results(elements)) = Reply::read(reply, Routes::Required) else { return };
-        let Some(Element { routing, .. }) = elements.first() else { return };
-        self.push(Kind::Progress, path(&id, "progress"), reports::completed(routing, took));
+        let Some((_, id)) = identified(body) else {
+            return;
+        };
+        let Ok(Reply::Results(elements)) = Reply::read(reply, Routes::Required) else {
+            return;
+        };
+        let Some(Element { routing, .. }) = elements.first() else {
+            return;
+        };
+        self.push(
+            Kind::Progress,
+            path(&id, "progress"),
+            reports::completed(routing, took),
+        );
     }
 
     /// Another message came of it.
     pub fn child(&self, body: &[u8]) {
-        let Some((message, id)) = identified(body) else { return };
-        let Routing::Route(route) = &message.routing else { return };
-        let parent = message.parent_id.and_then(|parent| serde_json::from_str(parent).ok());
+        let Some((message, id)) = identified(body) else {
+            return;
+        };
+        let Routing::Route(route) = &message.routing else {
+            return;
+        };
+        let parent = message
+            .parent_id
+            .and_then(|parent| serde_json::from_str(parent).ok());
         let report = reports::child(&id, parent.unwrap_or_default(), route);
         self.push(Kind::Child, "/envelopes".to_owned(), report);
     }
 
     /// A message has come to its end. Whether the message may be acknowledged.
     pub async fn ended(&self, rules: &Rules, body: &[u8], reply: &[u8]) -> bool {
-        let Some((message, id)) = identified(body) else { return true };
+        let Some((message, id)) = identified(body) else {
+            return true;
+        };
         let now = SystemTime::now();
         let report = match rules.end {
             Some(End::Happy) => reports::succeeded(&id, &message, reply, now),
@@ -127,7 +157,11 @@ impl Gateway {
             return true;
         }
         let mut client = Client::new(self.endpoint.clone());
-        let report = Report { kind: Kind::Final, path, body: report.into() };
+        let report = Report {
+            kind: Kind::Final,
+            path,
+            body: report.into(),
+        };
         let sent = send(&mut client, &report, TRIES).await;
         self.count(&report, sent);
         sent == Sent::Accepted
@@ -141,8 +175,16 @@ impl Gateway {
     }
 
     fn push(&self, kind: Kind, path: String, body: Vec<u8>) {
-        let report = Report { kind, path, body: body.into() };
-        let queue = if kind == Kind::Final { &self.finals } else { &self.progress };
+        let report = Report {
+            kind,
+            path,
+            body: body.into(),
+        };
+        let queue = if kind == Kind::Final {
+            &self.finals
+        } else {
+            &self.progress
+        };
         if let Some(dropped) = queue.push(report) {
             self.metrics.reported(dropped.kind.label(), "dropped");
         }
@@ -193,7 +235,11 @@ struct Worker {
 
 impl Worker {
     fn of(gateway: &Gateway, queue: &Arc<Queue>) -> Self {
-        let other = if Arc::ptr_eq(queue, &gateway.progress) { &gateway.finals } else { &gateway.progress };
+        let other = if Arc::ptr_eq(queue, &gateway.progress) {
+            &gateway.finals
+        } else {
+            &gateway.progress
+        };
         Self {
             client: Client::new(gateway.endpoint.clone()),
             queue: queue.clone(),
@@ -222,7 +268,10 @@ impl Worker {
                 sleep(PAUSE_OF_FINALS).await;
             };
             if sent != Sent::Accepted {
-                tracing::warn!(result = sent.label(), "the gateway did not take a final report");
+                tracing::warn!(
+                    result = sent.label(),
+                    "the gateway did not take a final report"
+                );
             }
             self.done(&report, sent);
         }

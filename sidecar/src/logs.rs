@@ -23,11 +23,18 @@ const LONGEST: usize = 2 << 10;
 
 /// Starts to log lines of ours from this level on. Those of libraries are left out: they quote requests.
 pub fn start(level: Level, actor: &str) {
-    let lines = Lines { level, actor: actor.to_owned(), told: Mutex::default() };
+    let lines = Lines {
+        level,
+        actor: actor.to_owned(),
+        told: Mutex::default(),
+    };
     // A second start fails, which only tests do.
     let _ = tracing_subscriber::registry().with(lines).try_init();
     std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
         tracing::error!("panic at {place}");
     }));
 }
@@ -52,10 +59,18 @@ impl<S: Subscriber> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let Some(left_out) = self.is_told(&fields.message) else { return };
+        let Some(left_out) = self.is_told(&fields.message) else {
+            return;
+        };
         let mut line = Map::new();
-        line.insert("level".to_owned(), Value::from(event.metadata().level().as_str()));
-        line.insert("timestamp".to_owned(), Value::from(rfc3339_micros(SystemTime::now())));
+        line.insert(
+            "level".to_owned(),
+            Value::from(event.metadata().level().as_str()),
+        );
+        line.insert(
+            "timestamp".to_owned(),
+            Value::from(rfc3339_micros(SystemTime::now())),
+        );
         line.insert("message".to_owned(), Value::from(fields.message));
         line.insert("actor".to_owned(), Value::from(self.actor.as_str()));
         line.append(&mut fields.others);
@@ -84,7 +99,13 @@ impl Lines {
         if told.len() >= TEXTS {
             told.clear();
         }
-        let last = told.insert(text.to_owned(), Told { at: now, left_out: 0 });
+        let last = told.insert(
+            text.to_owned(),
+            Told {
+                at: now,
+                left_out: 0,
+            },
+        );
         Some(last.map_or(0, |last| last.left_out))
     }
 }
@@ -98,7 +119,10 @@ struct Fields {
 impl Fields {
     fn add(&mut self, field: &Field, value: Value) {
         if field.name() == "message" {
-            value.as_str().unwrap_or_default().clone_into(&mut self.message);
+            value
+                .as_str()
+                .unwrap_or_default()
+                .clone_into(&mut self.message);
         } else {
             self.others.insert(field.name().to_owned(), value);
         }

@@ -8,6 +8,7 @@ mod broker;
 mod compose;
 mod config;
 mod decide;
+mod digest;
 mod envelope;
 mod flow;
 mod gateway;
@@ -38,8 +39,8 @@ use crate::flow::Context;
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 use crate::probes::Health;
-use crate::runtime::ready::SocketRuntime;
 use crate::runtime::Readiness;
+use crate::runtime::ready::SocketRuntime;
 use crate::slots::{End, Engine, Settings};
 use crate::trace::Tracer;
 
@@ -48,7 +49,12 @@ const CONFIGURATION: u8 = 2;
 
 fn main() -> ExitCode {
     let environment: BTreeMap<String, String> = std::env::vars_os()
-        .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+        .map(|(name, value)| {
+            (
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            )
+        })
         .collect();
     let config = match Config::read(&environment) {
         Ok(config) => config,
@@ -62,7 +68,10 @@ fn main() -> ExitCode {
         tracing::warn!("{warning}");
     }
     // One more thread, for DNS.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build();
     match runtime.and_then(|runtime| runtime.block_on(run(config))) {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::RuntimeNeverReady) => {
@@ -70,7 +79,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Ok(End::RuntimeStuck) => {
-            tracing::error!("Runtime timeout exceeded, and the runtime did not end itself; exiting, so that the pod does");
+            tracing::error!(
+                "Runtime timeout exceeded, and the runtime did not end itself; exiting, so that the pod does"
+            );
             ExitCode::FAILURE
         }
         Ok(End::Panics) => {
@@ -98,7 +109,14 @@ async fn run(config: Config) -> io::Result<End> {
     }
     let (events, told) = mpsc::unbounded_channel();
     let (runtime, readiness) = SocketRuntime::start(&config.runtime, config.rules.max_message_size);
-    let parts = Parts { config, stopping, metrics, health, runtime, readiness };
+    let parts = Parts {
+        config,
+        stopping,
+        metrics,
+        health,
+        runtime,
+        readiness,
+    };
     match parts.config.transport.clone() {
         Transport::RabbitMq(broker) => {
             let settings = rabbitmq::Settings {
@@ -107,7 +125,7 @@ async fn run(config: Config) -> io::Result<End> {
                 actor: parts.config.rules.actor.clone(),
                 runtime_timeout: parts.config.runtime.timeout,
             };
-            let broker = RabbitMq::start(settings, events, parts.metrics.broker.clone());
+            let broker = RabbitMq::start(&settings, events, parts.metrics.broker.clone());
             parts.run_with(broker, told).await
         }
         Transport::Sqs(settings) => {
@@ -139,7 +157,9 @@ impl Parts {
         events: mpsc::UnboundedReceiver<Event>,
     ) -> io::Result<End> {
         let gateway = self.config.gateway.as_ref();
-        let gateway = gateway.map(|gateway| Gateway::start(gateway, self.metrics.clone())).transpose()?;
+        let gateway = gateway
+            .map(|gateway| Gateway::start(gateway, self.metrics.clone()))
+            .transpose()?;
         let context = Arc::new(Context {
             broker,
             runtime: self.runtime,
@@ -157,7 +177,9 @@ impl Parts {
             lookahead: self.config.lookahead,
             grace_period: self.config.grace_period,
         };
-        let end = Engine::new(context.clone(), settings, self.health, events).run().await;
+        let end = Engine::new(context.clone(), settings, self.health, events)
+            .run()
+            .await;
         if let Some(gateway) = &context.gateway {
             gateway.finish().await;
         }

@@ -28,7 +28,11 @@ impl Pace {
     /// Of a runtime that has not been called.
     #[must_use]
     pub fn new(rule: Lookahead) -> Self {
-        Self { rule, last: VecDeque::with_capacity(CALLS), is_fast: false }
+        Self {
+            rule,
+            last: VecDeque::with_capacity(CALLS),
+            is_fast: false,
+        }
     }
 
     /// A call has ended.
@@ -90,13 +94,21 @@ mod tests {
         let mut pace = Pace::new(Lookahead::Auto);
         assert_eq!(after(&mut pace, CALLS - 1, 1), 0, "too few calls");
         assert_eq!(after(&mut pace, 1, 1), 16);
-        assert_eq!(after(&mut pace, CALLS, 40), 16, "between the bounds nothing changes");
+        assert_eq!(
+            after(&mut pace, CALLS, 40),
+            16,
+            "between the bounds nothing changes"
+        );
         assert_eq!(after(&mut pace, CALLS, 51), 0);
         assert_eq!(after(&mut pace, CALLS, 40), 0);
         assert_eq!(after(&mut pace, CALLS, 19), 16);
         pace.is_stuck();
         assert_eq!(pace.lookahead(1), 0);
-        assert_eq!(after(&mut pace, CALLS - 1, 1), 0, "the pace is learned anew");
+        assert_eq!(
+            after(&mut pace, CALLS - 1, 1),
+            0,
+            "the pace is learned anew"
+        );
     }
 
     /// SC-44, SC-31

@@ -77,14 +77,22 @@ impl Health {
     }
 
     fn is_alive(&self) -> bool {
-        let still = self.age().saturating_sub(self.last_beat.load(Ordering::Relaxed));
+        let still = self
+            .age()
+            .saturating_sub(self.last_beat.load(Ordering::Relaxed));
         Duration::from_millis(still) < STILL
     }
 
     fn readiness(&self) -> (bool, String) {
-        let (broker, runtime) = (self.broker.load(Ordering::Relaxed), self.runtime.load(Ordering::Relaxed));
+        let (broker, runtime) = (
+            self.broker.load(Ordering::Relaxed),
+            self.runtime.load(Ordering::Relaxed),
+        );
         let word = |yes| if yes { "ready" } else { "waiting" };
-        (broker && runtime, format!("broker: {}\nruntime: {}\n", word(broker), word(runtime)))
+        (
+            broker && runtime,
+            format!("broker: {}\nruntime: {}\n", word(broker), word(runtime)),
+        )
     }
 }
 
@@ -94,14 +102,18 @@ pub async fn serve(listen: Listen, health: Arc<Health>, metrics: Arc<Metrics>) {
         match bind(&listen.addresses()).await {
             Ok(listener) => break listener,
             Err(error) => {
-                tracing::warn!("probes and metrics cannot be served (ASYA_METRICS_ADDR): {error}; trying again");
+                tracing::warn!(
+                    "probes and metrics cannot be served (ASYA_METRICS_ADDR): {error}; trying again"
+                );
                 sleep(PORT_IN_USE).await;
             }
         }
     };
     let connections = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let Ok(permit) = connections.clone().acquire_owned().await else { return };
+        let Ok(permit) = connections.clone().acquire_owned().await else {
+            return;
+        };
         let Ok((stream, _)) = listener.accept().await else {
             // Too many open files, for example; nothing that goes away at once.
             sleep(Duration::from_millis(100)).await;
@@ -127,7 +139,11 @@ async fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
     Err(last)
 }
 
-async fn answer(stream: TcpStream, health: Arc<Health>, metrics: Arc<Metrics>) -> hyper::Result<()> {
+async fn answer(
+    stream: TcpStream,
+    health: Arc<Health>,
+    metrics: Arc<Metrics>,
+) -> hyper::Result<()> {
     let service = service_fn(move |request| {
         let page = page(&request, &health, &metrics);
         std::future::ready(Ok::<_, Infallible>(page))
@@ -146,13 +162,26 @@ fn page(request: &Request<Incoming>, health: &Health, metrics: &Metrics) -> Resp
         return text(StatusCode::METHOD_NOT_ALLOWED, String::new());
     }
     match request.uri().path() {
-        "/healthz" | "/health" => match health.is_alive() {
-            true => text(StatusCode::OK, "OK".to_owned()),
-            false => text(StatusCode::SERVICE_UNAVAILABLE, "the event loop stood still\n".to_owned()),
-        },
+        "/healthz" | "/health" => {
+            if health.is_alive() {
+                text(StatusCode::OK, "OK".to_owned())
+            } else {
+                text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the event loop stood still\n".to_owned(),
+                )
+            }
+        }
         "/readyz" => {
             let (ready, words) = health.readiness();
-            text(if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, words)
+            text(
+                if ready {
+                    StatusCode::OK
+                } else {
+                    StatusCode::SERVICE_UNAVAILABLE
+                },
+                words,
+            )
         }
         "/metrics" => match metrics.text() {
             Ok(all) => {

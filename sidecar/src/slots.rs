@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub use self::slot::Slot;
 use self::slot::{SlotEvent, Slots};
 use self::waiting::Waiting;
-use crate::broker::{Broker, Demand, Delivery, Event, Receipt, Settlement};
+use crate::broker::{Broker, Delivery, Demand, Event, Receipt, Settlement};
 use crate::config::Lookahead;
 use crate::decide::{Deliveries, Reason};
 use crate::flow::{Context, Flow};
@@ -139,21 +139,46 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
     /// When something is to be done even if nothing happens.
     fn deadline(&self) -> Instant {
         let others_could_have_it = self.pace.gives_back() && self.pace.lookahead(1) > 0;
-        let long_call = self.slots.oldest_call().filter(|_| others_could_have_it).map(|since| since + LONG_CALL);
-        let expires = self.waiting.oldest().filter(|_| !self.is_ready()).map(|since| since + HOLD);
-        [long_call, expires].into_iter().flatten().fold(self.next_tick, Instant::min)
+        let long_call = self
+            .slots
+            .oldest_call()
+            .filter(|_| others_could_have_it)
+            .map(|since| since + LONG_CALL);
+        let expires = self
+            .waiting
+            .oldest()
+            .filter(|_| !self.is_ready())
+            .map(|since| since + HOLD);
+        [long_call, expires]
+            .into_iter()
+            .flatten()
+            .fold(self.next_tick, Instant::min)
     }
 
     fn tick(&mut self) {
         self.next_tick = Instant::now() + TICK;
         self.health.beat();
-        let oldest = self.in_flight.values().map(|(_, since)| since.elapsed()).max();
+        let oldest = self
+            .in_flight
+            .values()
+            .map(|(_, since)| since.elapsed())
+            .max();
         let metrics = &self.context.metrics;
-        metrics.oldest_in_flight.set(oldest.unwrap_or_default().as_secs_f64());
-        if self.slots.oldest_call().is_some_and(|since| since.elapsed() >= LONG_CALL) {
+        metrics
+            .oldest_in_flight
+            .set(oldest.unwrap_or_default().as_secs_f64());
+        if self
+            .slots
+            .oldest_call()
+            .is_some_and(|since| since.elapsed() >= LONG_CALL)
+        {
             self.pace.is_stuck();
         }
-        let expired = if self.is_ready() { Vec::new() } else { self.waiting.take_older_than(HOLD) };
+        let expired = if self.is_ready() {
+            Vec::new()
+        } else {
+            self.waiting.take_older_than(HOLD)
+        };
         self.give_back(expired, Reason::Waited);
     }
 
@@ -165,7 +190,15 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         let readiness = *self.readiness.borrow_and_update();
         let ready = matches!(readiness, Readiness::Ready { .. });
         if self.health.set_runtime(ready) {
-            tracing::info!(ready, "the runtime {}", if ready { "takes messages" } else { "takes no messages" });
+            tracing::info!(
+                ready,
+                "the runtime {}",
+                if ready {
+                    "takes messages"
+                } else {
+                    "takes no messages"
+                }
+            );
         }
         self.context.metrics.runtime_ready.set(ready.into());
         match readiness {
@@ -173,10 +206,15 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             Readiness::Ready { concurrency } => {
                 let wanted = self.settings.concurrency;
                 if concurrency < wanted && !std::mem::replace(&mut self.warned, true) {
-                    tracing::warn!("ASYA_CONCURRENCY is {wanted}, but the runtime serves {concurrency} at a time");
+                    tracing::warn!(
+                        "ASYA_CONCURRENCY is {wanted}, but the runtime serves {concurrency} at a time"
+                    );
                 }
                 self.slots.resize(wanted.min(concurrency));
-                self.context.metrics.slots.set(wanted.min(concurrency).try_into().unwrap_or(i64::MAX));
+                self.context
+                    .metrics
+                    .slots
+                    .set(wanted.min(concurrency).try_into().unwrap_or(i64::MAX));
             }
             Readiness::Never => self.end = Some(End::RuntimeNeverReady),
             Readiness::Stuck => self.end = Some(End::RuntimeStuck),
@@ -186,7 +224,9 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
     /// Hands over what waits, as far as there are slots.
     fn hand_over(&mut self) {
         while self.slots.has_free() && !self.blocked && self.end.is_none() && self.is_ready() {
-            let Some(delivery) = self.waiting.pop() else { break };
+            let Some(delivery) = self.waiting.pop() else {
+                break;
+            };
             if !self.context.runtime.is_there() {
                 self.context.runtime.doubt();
                 self.waiting.put_back(delivery);
@@ -194,7 +234,10 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             }
             self.begin(delivery);
         }
-        self.context.metrics.waiting.set(self.waiting.len().try_into().unwrap_or(i64::MAX));
+        self.context
+            .metrics
+            .waiting
+            .set(self.waiting.len().try_into().unwrap_or(i64::MAX));
     }
 
     fn begin(&mut self, delivery: Delivery) {
@@ -205,12 +248,16 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         let receipt = delivery.receipt.clone();
         let flow = Flow::new(self.context.clone(), delivery);
         let handle = self.flows.spawn(flow.run(slot));
-        self.in_flight.insert(handle.id(), (receipt, Instant::now()));
+        self.in_flight
+            .insert(handle.id(), (receipt, Instant::now()));
         self.count_active();
     }
 
     fn count_active(&self) {
-        self.context.metrics.active.set(self.in_flight.len().try_into().unwrap_or(i64::MAX));
+        self.context
+            .metrics
+            .active
+            .set(self.in_flight.len().try_into().unwrap_or(i64::MAX));
     }
 
     /// Tells the broker how many messages are wanted, and gives back what may not wait here any more (SC-43, SC-44).
@@ -223,7 +270,9 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         let lookahead = self.pace.lookahead(slots);
         self.context.broker.demand(Demand { slots, lookahead });
         if lookahead == 0 && self.pace.gives_back() && !self.blocked && !self.slots.has_free() {
-            let first = self.waiting.take_those(|delivery| delivery.deliveries == Deliveries::First);
+            let first = self
+                .waiting
+                .take_those(|delivery| delivery.deliveries == Deliveries::First);
             self.give_back(first, Reason::Waited);
         }
     }
@@ -232,7 +281,10 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         for delivery in deliveries {
             if !delivery.receipt.is_lost() {
                 self.context.metrics.given_back(reason);
-                let settled = self.context.broker.settle(&delivery.receipt, Settlement::GiveBackNow);
+                let settled = self
+                    .context
+                    .broker
+                    .settle(&delivery.receipt, Settlement::GiveBackNow);
                 self.flows.spawn(settled);
             }
         }
@@ -247,12 +299,15 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
             }
             Event::Disconnected => {
                 self.health.set_broker(false);
-                self.waiting.take_those(|delivery| delivery.receipt.is_lost());
+                self.waiting
+                    .take_those(|delivery| delivery.receipt.is_lost());
             }
             Event::Blocked(blocked) => self.blocked = blocked,
             Event::Delivered(delivery) => {
                 let came_again = delivery.deliveries != Deliveries::First;
-                self.context.metrics.received(delivery.body.len(), came_again);
+                self.context
+                    .metrics
+                    .received(delivery.body.len(), came_again);
                 self.waiting.push(delivery);
             }
         }
@@ -298,7 +353,8 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
     async fn shut_down(&mut self, end: End) {
         self.context.stopping.cancel();
         let grace = self.settings.grace_period;
-        let deadline = Instant::now() + grace.saturating_sub(Duration::from_secs(3).min(grace / 10));
+        let deadline =
+            Instant::now() + grace.saturating_sub(Duration::from_secs(3).min(grace / 10));
         tracing::info!(in_flight = self.in_flight.len(), "ending: {end:?}");
         loop {
             let waiting = self.waiting.take_those(|_| true);
@@ -319,7 +375,10 @@ impl<B: Broker, R: Runtime> Engine<B, R> {
         }
         for (receipt, _) in std::mem::take(&mut self.in_flight).into_values() {
             self.context.metrics.given_back(Reason::Shutdown);
-            self.context.broker.settle(&receipt, Settlement::GiveBackNow).await;
+            self.context
+                .broker
+                .settle(&receipt, Settlement::GiveBackNow)
+                .await;
         }
         self.context.broker.close().await;
     }

@@ -20,18 +20,26 @@ fn parts(time: SystemTime) -> (String, u32) {
     let seconds = since.as_secs();
     let (year, month, day) = civil(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
-    (format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"), since.subsec_micros())
+    (
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"),
+        since.subsec_micros(),
+    )
 }
 
 /// Year, month and day of a day since 1970 (Howard Hinnant's algorithm: years begin in March, eras have 400 years).
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 

@@ -22,7 +22,10 @@ pub fn client(bundle: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
                 roots.add(certificate).map_err(io::Error::other)?;
             }
             if roots.is_empty() {
-                return Err(io::Error::other(format!("{} holds no certificate", path.display())));
+                return Err(io::Error::other(format!(
+                    "{} holds no certificate",
+                    path.display()
+                )));
             }
         }
     }

@@ -42,7 +42,11 @@ impl Tracer {
         let (spans, to_send) = mpsc::channel(CAPACITY);
         let exporter = export::Exporter::new(settings)?;
         tokio::spawn(exporter.run(to_send));
-        Ok(Self { spans, ratio: settings.ratio, parent_based: settings.parent_based })
+        Ok(Self {
+            spans,
+            ratio: settings.ratio,
+            parent_based: settings.parent_based,
+        })
     }
 
     /// The span of a message that came: a child of the one that its headers name, or the first of a new trace.
@@ -54,7 +58,9 @@ impl Tracer {
             _ => fastrand::f64() < self.ratio,
         };
         let context = TraceContext {
-            trace: parent.as_ref().map_or_else(|| random_id(32), |parent| parent.trace.clone()),
+            trace: parent
+                .as_ref()
+                .map_or_else(|| random_id(32), |parent| parent.trace.clone()),
             span: random_id(16),
             sampled,
         };
@@ -71,7 +77,9 @@ impl Span {
     /// The message, with this span in its headers instead of the one before.
     #[must_use]
     pub fn continued(&self, body: &Bytes) -> Bytes {
-        self.context.spliced_into(body).map_or_else(|| body.clone(), Bytes::from)
+        self.context
+            .spliced_into(body)
+            .map_or_else(|| body.clone(), Bytes::from)
     }
 
     /// The runtime was called.

@@ -41,7 +41,11 @@ impl Connection {
     ///
     /// # Errors
     /// When the broker does not let us in.
-    pub async fn open(mut stream: Box<dyn Stream>, login: &Login<'_>, purpose: Purpose) -> Result<Self, OpenError> {
+    pub async fn open(
+        mut stream: Box<dyn Stream>,
+        login: &Login<'_>,
+        purpose: Purpose,
+    ) -> Result<Self, OpenError> {
         let agreed = shake_hands(&mut *stream, login, purpose).await?;
         let (read, write) = tokio::io::split(stream);
         let (outgoing, to_write) = unbounded_channel();
@@ -53,9 +57,18 @@ impl Connection {
             events: tell,
             answers: outgoing.clone(),
         };
-        let writer =
-            Writer { stream: write, frame_max: agreed.frame_max, idle: agreed.heartbeat / 2, outgoing: to_write };
-        Ok(Self { outgoing, events, reader: tokio::spawn(reader.run()), writer: tokio::spawn(writer.run()) })
+        let writer = Writer {
+            stream: write,
+            frame_max: agreed.frame_max,
+            idle: agreed.heartbeat / 2,
+            outgoing: to_write,
+        };
+        Ok(Self {
+            outgoing,
+            events,
+            reader: tokio::spawn(reader.run()),
+            writer: tokio::spawn(writer.run()),
+        })
     }
 
     /// What happens next. After [`Event::Lost`] nothing does.
@@ -75,32 +88,48 @@ impl Connection {
             }
             None => Arguments::default(),
         };
-        let consume =
-            Arguments::default().short(0).short_text(queue).short_text(consumer).octet(0).table(&arguments);
+        let consume = Arguments::default()
+            .short(0)
+            .short_text(queue)
+            .short_text(consumer)
+            .octet(0)
+            .table(&arguments);
         frames.extend_from_slice(&of_channel(id::CONSUME, &consume));
         self.send(frames);
     }
 
     /// Ends a consumer. What was delivered to it stays to be settled.
     pub fn cancel(&self, consumer: &str) {
-        self.send(of_channel(id::CANCEL, &Arguments::default().short_text(consumer).octet(0)));
+        self.send(of_channel(
+            id::CANCEL,
+            &Arguments::default().short_text(consumer).octet(0),
+        ));
     }
 
     /// Acknowledges a delivery.
     pub fn acknowledge(&self, tag: u64) {
-        self.send(of_channel(id::ACK, &Arguments::default().long_long(tag).octet(0)));
+        self.send(of_channel(
+            id::ACK,
+            &Arguments::default().long_long(tag).octet(0),
+        ));
     }
 
     /// Gives a delivery back, or rejects it.
     pub fn refuse(&self, tag: u64, requeue: bool) {
         const REQUEUE: u8 = 2;
         let bits = if requeue { REQUEUE } else { 0 };
-        self.send(of_channel(id::NACK, &Arguments::default().long_long(tag).octet(bits)));
+        self.send(of_channel(
+            id::NACK,
+            &Arguments::default().long_long(tag).octet(bits),
+        ));
     }
 
     /// Publishes a message: persistent and mandatory.
     pub fn publish(&self, exchange: &str, key: &str, message_id: &str, body: Bytes) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs();
         let frames = encode::publication(exchange, key, message_id, now, body.len());
         // The writer is gone when the connection is, which is an event.
         let _ = self.outgoing.send(Outgoing::with_body(frames, body));

@@ -21,14 +21,26 @@ pub(super) enum Content {
     /// The method has come.
     Announced(Envelope),
     /// The header has come, too.
-    Open { event: Envelope, properties: Properties, body: BytesMut, size: usize },
+    Open {
+        event: Envelope,
+        properties: Properties,
+        body: BytesMut,
+        size: usize,
+    },
 }
 
 /// What the method said.
 #[derive(Debug)]
 pub(super) enum Envelope {
-    Deliver { consumer: String, tag: u64, redelivered: bool },
-    Return { exchange: String, key: String },
+    Deliver {
+        consumer: String,
+        tag: u64,
+        redelivered: bool,
+    },
+    Return {
+        exchange: String,
+        key: String,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -49,22 +61,38 @@ impl Content {
         if size > LARGEST {
             return Err(Malformed("a message of an impossible size"));
         }
-        let size = usize::try_from(size).map_err(|_| Malformed("a message of an impossible size"))?;
+        let size =
+            usize::try_from(size).map_err(|_| Malformed("a message of an impossible size"))?;
         let properties = Properties::read(&mut values)?;
         if size == 0 {
             return Ok(Some(event.with(properties, Bytes::new())));
         }
-        *self = Self::Open { event, properties, body: BytesMut::new(), size };
+        *self = Self::Open {
+            event,
+            properties,
+            body: BytesMut::new(),
+            size,
+        };
         Ok(None)
     }
 
     /// Takes a part of the body; `Some`: that was the last one.
     pub(super) fn body(&mut self, part: BytesMut) -> Result<Option<Event>, Malformed> {
-        let Self::Open { event, properties, mut body, size } = std::mem::take(self) else {
+        let Self::Open {
+            event,
+            properties,
+            mut body,
+            size,
+        } = std::mem::take(self)
+        else {
             return Err(Malformed("a body without its header"));
         };
         if body.is_empty() && part.len() == size {
-            let part = if size < SMALL { Bytes::copy_from_slice(&part) } else { part.freeze() };
+            let part = if size < SMALL {
+                Bytes::copy_from_slice(&part)
+            } else {
+                part.freeze()
+            };
             return Ok(Some(event.with(properties, part)));
         }
         if body.is_empty() {
@@ -78,7 +106,12 @@ impl Content {
         if body.len() == size {
             return Ok(Some(event.with(properties, body.freeze())));
         }
-        *self = Self::Open { event, properties, body, size };
+        *self = Self::Open {
+            event,
+            properties,
+            body,
+            size,
+        };
         Ok(None)
     }
 }
@@ -86,10 +119,22 @@ impl Content {
 impl Envelope {
     fn with(self, properties: Properties, body: Bytes) -> Event {
         match self {
-            Self::Deliver { consumer, tag, redelivered } => {
-                Event::Delivered { consumer, tag, redelivered, count: properties.count, body }
-            }
-            Self::Return { exchange, key } => Event::Returned { exchange, key, message_id: properties.message_id },
+            Self::Deliver {
+                consumer,
+                tag,
+                redelivered,
+            } => Event::Delivered {
+                consumer,
+                tag,
+                redelivered,
+                count: properties.count,
+                body,
+            },
+            Self::Return { exchange, key } => Event::Returned {
+                exchange,
+                key,
+                message_id: properties.message_id,
+            },
         }
     }
 }

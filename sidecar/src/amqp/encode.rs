@@ -59,7 +59,9 @@ impl Arguments {
 
     /// An entry of a table: a 64-bit number.
     pub(super) fn entry_number(self, key: &str, value: i64) -> Self {
-        self.short_text(key).octet(b'l').long_long(value.cast_unsigned())
+        self.short_text(key)
+            .octet(b'l')
+            .long_long(value.cast_unsigned())
     }
 
     /// An entry of a table: a table.
@@ -79,10 +81,12 @@ pub(super) fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
 
 /// What precedes the payload of a frame.
 pub(super) fn head(kind: u8, channel: u16, length: usize) -> [u8; 7] {
-    let [a, b] = channel.to_be_bytes();
+    let mut head = [kind; 7];
+    head[1..3].copy_from_slice(&channel.to_be_bytes());
     // Payloads are cut to the size of frames, far below this bound.
-    let [c, d, e, f] = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
-    [kind, a, b, c, d, e, f]
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    head[3..].copy_from_slice(&length.to_be_bytes());
+    head
 }
 
 /// A method of the connection.
@@ -105,17 +109,31 @@ fn method(channel: u16, (class, method): (u16, u16), arguments: &Arguments) -> V
 
 /// The methods that close a connection or channel say why; we have no fault to report.
 pub(super) fn goodbye() -> Arguments {
-    Arguments::default().short(200).short_text("").short(0).short(0)
+    Arguments::default()
+        .short(200)
+        .short_text("")
+        .short(0)
+        .short(0)
 }
 
 /// The frames of a publication before its body: persistent, mandatory, with the properties of SC-23.
-pub(super) fn publication(exchange: &str, key: &str, message_id: &str, timestamp: u64, size: usize) -> Vec<u8> {
+pub(super) fn publication(
+    exchange: &str,
+    key: &str,
+    message_id: &str,
+    timestamp: u64,
+    size: usize,
+) -> Vec<u8> {
     const MANDATORY: u8 = 1;
     const CONTENT_TYPE: u16 = 1 << 15;
     const DELIVERY_MODE: u16 = 1 << 12;
     const MESSAGE_ID: u16 = 1 << 7;
     const TIMESTAMP: u16 = 1 << 6;
-    let publish = Arguments::default().short(0).short_text(exchange).short_text(key).octet(MANDATORY);
+    let publish = Arguments::default()
+        .short(0)
+        .short_text(exchange)
+        .short_text(key)
+        .octet(MANDATORY);
     let mut frames = of_channel(id::PUBLISH, &publish);
     let has_id = message_id.len() <= 255;
     let flags = CONTENT_TYPE | DELIVERY_MODE | TIMESTAMP | if has_id { MESSAGE_ID } else { 0 };
@@ -126,7 +144,15 @@ pub(super) fn publication(exchange: &str, key: &str, message_id: &str, timestamp
         .short(flags)
         .short_text("application/json")
         .octet(2);
-    let header = if has_id { header.short_text(message_id) } else { header };
-    frames.extend_from_slice(&frame(kind::HEADER, CHANNEL, &header.long_long(timestamp).0));
+    let header = if has_id {
+        header.short_text(message_id)
+    } else {
+        header
+    };
+    frames.extend_from_slice(&frame(
+        kind::HEADER,
+        CHANNEL,
+        &header.long_long(timestamp).0,
+    ));
     frames
 }

@@ -72,34 +72,66 @@ pub(super) async fn shake_hands(
     login: &Login<'_>,
     purpose: Purpose,
 ) -> Result<Agreed, OpenError> {
-    tokio::time::timeout(PATIENCE, introduce(stream, login, purpose)).await.map_err(|_| OpenError::Silent)?
+    tokio::time::timeout(PATIENCE, introduce(stream, login, purpose))
+        .await
+        .map_err(|_| OpenError::Silent)?
 }
 
-async fn introduce(stream: &mut dyn Stream, login: &Login<'_>, purpose: Purpose) -> Result<Agreed, OpenError> {
+async fn introduce(
+    stream: &mut dyn Stream,
+    login: &Login<'_>,
+    purpose: Purpose,
+) -> Result<Agreed, OpenError> {
     stream.write_all(b"AMQP\x00\x00\x09\x01").await?;
     let Method::Start { mechanisms } = receive(stream).await? else {
         return Err(Malformed("no connection.start").into());
     };
-    if !mechanisms.split(|byte| *byte == b' ').any(|name| name == b"PLAIN") {
+    if !mechanisms
+        .split(|byte| *byte == b' ')
+        .any(|name| name == b"PLAIN")
+    {
         return Err(Malformed("no login by PLAIN").into());
     }
     stream.write_all(&start_ok(login)).await?;
-    let Method::Tune { frame_max, heartbeat } = receive(stream).await? else {
+    let Method::Tune {
+        frame_max,
+        heartbeat,
+    } = receive(stream).await?
+    else {
         return Err(Malformed("no connection.tune").into());
     };
-    let frame_max = if frame_max == 0 { FRAME_MAX } else { frame_max.clamp(4096, FRAME_MAX) };
-    let heartbeat = if heartbeat == 0 { HEARTBEAT } else { heartbeat.min(HEARTBEAT) };
-    let tune = Arguments::default().short(1).long(frame_max).short(heartbeat);
-    let open = Arguments::default().short_text(login.vhost).short_text("").octet(0);
+    let frame_max = if frame_max == 0 {
+        FRAME_MAX
+    } else {
+        frame_max.clamp(4096, FRAME_MAX)
+    };
+    let heartbeat = if heartbeat == 0 {
+        HEARTBEAT
+    } else {
+        heartbeat.min(HEARTBEAT)
+    };
+    let tune = Arguments::default()
+        .short(1)
+        .long(frame_max)
+        .short(heartbeat);
+    let open = Arguments::default()
+        .short_text(login.vhost)
+        .short_text("")
+        .octet(0);
     stream.write_all(&of_connection(id::TUNE_OK, &tune)).await?;
     stream.write_all(&of_connection(id::OPEN, &open)).await?;
-    let Method::OpenOk = receive(stream).await? else { return Err(Malformed("no connection.open-ok").into()) };
+    let Method::OpenOk = receive(stream).await? else {
+        return Err(Malformed("no connection.open-ok").into());
+    };
     stream.write_all(&channel_open(purpose)).await?;
     let Method::Told(Event::ChannelOpen) = receive(stream).await? else {
         return Err(Malformed("no channel.open-ok").into());
     };
     let frame_max = usize::try_from(frame_max).unwrap_or(FRAME_OVERHEAD + 1);
-    Ok(Agreed { frame_max, heartbeat: Duration::from_secs(heartbeat.into()) })
+    Ok(Agreed {
+        frame_max,
+        heartbeat: Duration::from_secs(heartbeat.into()),
+    })
 }
 
 /// The frames that open the channel.
@@ -120,7 +152,9 @@ fn start_ok(login: &Login<'_>) -> Vec<u8> {
         "per_consumer_qos",
         "publisher_confirms",
     ];
-    let capabilities = capabilities.into_iter().fold(Arguments::default(), Arguments::entry_true);
+    let capabilities = capabilities
+        .into_iter()
+        .fold(Arguments::default(), Arguments::entry_true);
     let properties = Arguments::default()
         .entry_text("product", "asya-sidecar")
         .entry_text("version", env!("CARGO_PKG_VERSION"))
@@ -156,7 +190,9 @@ async fn receive(stream: &mut dyn Stream) -> Result<Method, OpenError> {
         }
         match Method::decode(&payload)? {
             Method::Close { code, text } => {
-                let _ = stream.write_all(&of_connection(id::CLOSE_OK, &Arguments::default())).await;
+                let _ = stream
+                    .write_all(&of_connection(id::CLOSE_OK, &Arguments::default()))
+                    .await;
                 return Err(OpenError::Refused { code, text });
             }
             Method::Ignored => {}

@@ -69,13 +69,30 @@ pub enum Event {
 /// A method that is received.
 #[derive(Debug)]
 pub(super) enum Method {
-    Start { mechanisms: Vec<u8> },
-    Tune { frame_max: u32, heartbeat: u16 },
+    Start {
+        mechanisms: Vec<u8>,
+    },
+    Tune {
+        frame_max: u32,
+        heartbeat: u16,
+    },
     OpenOk,
-    Close { code: u16, text: String },
-    Flow { active: bool },
-    Deliver { consumer: String, tag: u64, redelivered: bool },
-    Return { exchange: String, key: String },
+    Close {
+        code: u16,
+        text: String,
+    },
+    Flow {
+        active: bool,
+    },
+    Deliver {
+        consumer: String,
+        tag: u64,
+        redelivered: bool,
+    },
+    Return {
+        exchange: String,
+        key: String,
+    },
     Told(Event),
     /// One whose answer nobody waits for.
     Ignored,
@@ -89,15 +106,25 @@ impl Method {
             id::START => {
                 values.take(2)?;
                 values.long_bytes()?;
-                Self::Start { mechanisms: values.long_bytes()?.to_vec() }
+                Self::Start {
+                    mechanisms: values.long_bytes()?.to_vec(),
+                }
             }
             id::TUNE => {
                 values.short()?;
-                Self::Tune { frame_max: values.long()?, heartbeat: values.short()? }
+                Self::Tune {
+                    frame_max: values.long()?,
+                    heartbeat: values.short()?,
+                }
             }
             id::OPEN_OK => Self::OpenOk,
-            id::CLOSE => Self::Close { code: values.short()?, text: values.short_text()? },
-            id::FLOW => Self::Flow { active: values.octet()? != 0 },
+            id::CLOSE => Self::Close {
+                code: values.short()?,
+                text: values.short_text()?,
+            },
+            id::FLOW => Self::Flow {
+                active: values.octet()? != 0,
+            },
             id::DELIVER => Self::Deliver {
                 consumer: values.short_text()?,
                 tag: values.long_long()?,
@@ -106,7 +133,10 @@ impl Method {
             id::RETURN => {
                 values.short()?;
                 values.short_text()?;
-                Self::Return { exchange: values.short_text()?, key: values.short_text()? }
+                Self::Return {
+                    exchange: values.short_text()?,
+                    key: values.short_text()?,
+                }
             }
             id::QOS_OK | id::SELECT_OK => Self::Ignored,
             other => Self::Told(told(other, &mut values)?),
@@ -120,7 +150,10 @@ fn told(method: (u16, u16), values: &mut Values<'_>) -> Result<Event, Malformed>
         id::BLOCKED => Event::Blocked(values.short_text()?),
         id::UNBLOCKED => Event::Unblocked,
         id::CHANNEL_OPEN_OK => Event::ChannelOpen,
-        id::CHANNEL_CLOSE => Event::ChannelClosed { code: values.short()?, text: values.short_text()? },
+        id::CHANNEL_CLOSE => Event::ChannelClosed {
+            code: values.short()?,
+            text: values.short_text()?,
+        },
         id::CHANNEL_CLOSE_OK => Event::ChannelCloseOk,
         id::CONSUME_OK => Event::Consuming(values.short_text()?),
         id::CANCEL_OK => Event::Cancelled(values.short_text()?),
@@ -134,5 +167,9 @@ fn told(method: (u16, u16), values: &mut Values<'_>) -> Result<Event, Malformed>
 fn confirmed(values: &mut Values<'_>, stored: bool) -> Result<Event, Malformed> {
     const MULTIPLE: u8 = 1;
     let number = values.long_long()?;
-    Ok(Event::Confirmed { number, multiple: values.octet()? & MULTIPLE != 0, stored })
+    Ok(Event::Confirmed {
+        number,
+        multiple: values.octet()? & MULTIPLE != 0,
+        stored,
+    })
 }

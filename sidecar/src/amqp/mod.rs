@@ -17,7 +17,7 @@ mod table;
 mod tests;
 mod writer;
 
-pub use connection::{Closing, Connection};
+pub use connection::Connection;
 pub use handshake::{Login, OpenError, Purpose};
 pub use method::Event;
 pub use stream::{Tls, connect};

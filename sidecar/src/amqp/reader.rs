@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::content::{Content, Envelope};
 use super::encode::{Arguments, of_channel, of_connection};
 use super::method::{Event, Method};
+use super::table::Values;
 use super::writer::Outgoing;
 use super::{CHANNEL, FRAME_END, FRAME_OVERHEAD, Malformed, id, kind};
 
@@ -50,7 +51,12 @@ impl<R: AsyncRead + Unpin> Reader<R> {
                 Ok(Ok(0)) => return Ok("the broker closed the connection".to_owned()),
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Ok(error.to_string()),
-                Err(_) => return Ok(format!("the broker was silent for {} s", self.silence.as_secs())),
+                Err(_) => {
+                    return Ok(format!(
+                        "the broker was silent for {} s",
+                        self.silence.as_secs()
+                    ));
+                }
             }
         }
     }
@@ -79,16 +85,31 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 
     fn method(&self, method: Method, content: &mut Content) -> Result<Option<String>, Malformed> {
         match method {
-            Method::Deliver { consumer, tag, redelivered } => {
-                *content = Content::Announced(Envelope::Deliver { consumer, tag, redelivered });
+            Method::Deliver {
+                consumer,
+                tag,
+                redelivered,
+            } => {
+                *content = Content::Announced(Envelope::Deliver {
+                    consumer,
+                    tag,
+                    redelivered,
+                });
             }
-            Method::Return { exchange, key } => *content = Content::Announced(Envelope::Return { exchange, key }),
+            Method::Return { exchange, key } => {
+                *content = Content::Announced(Envelope::Return { exchange, key });
+            }
             Method::Flow { active } => {
-                self.answer(of_channel(id::FLOW_OK, &Arguments::default().octet(active.into())));
+                self.answer(of_channel(
+                    id::FLOW_OK,
+                    &Arguments::default().octet(active.into()),
+                ));
             }
             Method::Close { code, text } => {
                 self.answer(of_connection(id::CLOSE_OK, &Arguments::default()));
-                return Ok(Some(format!("the broker closed the connection: {code} {text}")));
+                return Ok(Some(format!(
+                    "the broker closed the connection: {code} {text}"
+                )));
             }
             Method::Told(event) => {
                 if let Event::ChannelClosed { .. } = event {
@@ -119,9 +140,16 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 }
 
 /// The next frame that has come as a whole: its type, channel and payload.
-fn frame(buffer: &mut BytesMut, frame_max: usize) -> Result<Option<(u8, u16, BytesMut)>, Malformed> {
-    let Some([kind, a, b, c, d, e, f]) = buffer.first_chunk().copied() else { return Ok(None) };
-    let length = usize::try_from(u32::from_be_bytes([c, d, e, f])).map_err(|_| Malformed("a length"))?;
+fn frame(
+    buffer: &mut BytesMut,
+    frame_max: usize,
+) -> Result<Option<(u8, u16, BytesMut)>, Malformed> {
+    if buffer.len() < FRAME_OVERHEAD {
+        return Ok(None);
+    }
+    let mut head = Values::new(buffer);
+    let (kind, channel) = (head.octet()?, head.short()?);
+    let length = usize::try_from(head.long()?).map_err(|_| Malformed("a length"))?;
     if length + FRAME_OVERHEAD > frame_max {
         return Err(Malformed("a frame larger than agreed"));
     }
@@ -135,5 +163,5 @@ fn frame(buffer: &mut BytesMut, frame_max: usize) -> Result<Option<(u8, u16, Byt
         return Err(Malformed("a frame without its end"));
     }
     buffer.advance(1);
-    Ok(Some((kind, u16::from_be_bytes([a, b]), payload)))
+    Ok(Some((kind, channel, payload)))
 }

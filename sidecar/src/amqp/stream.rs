@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::ServerName;
 use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -53,14 +53,19 @@ pub async fn connect(host: &str, port: u16, tls: Tls<'_>) -> io::Result<Box<dyn 
     Err(last)
 }
 
-async fn one(address: SocketAddr, host: &str, config: Option<Arc<ClientConfig>>) -> io::Result<Box<dyn Stream>> {
+async fn one(
+    address: SocketAddr,
+    host: &str,
+    config: Option<Arc<ClientConfig>>,
+) -> io::Result<Box<dyn Stream>> {
     let connecting = async {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let Some(config) = config else { return Ok(Box::new(stream) as Box<dyn Stream>) };
+        let Some(config) = config else {
+            return Ok(Box::new(stream) as Box<dyn Stream>);
+        };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         Ok(Box::new(TlsConnector::from(config).connect(name, stream).await?) as Box<dyn Stream>)
     };
     tokio::time::timeout(CONNECT, connecting).await?
 }
-

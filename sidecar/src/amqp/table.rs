@@ -15,13 +15,19 @@ impl<'a> Values<'a> {
     }
 
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("a value is cut off"))?;
+        let (taken, rest) = self
+            .0
+            .split_at_checked(count)
+            .ok_or(Malformed("a value is cut off"))?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed("a number is cut off"))?;
+        let (taken, rest) = self
+            .0
+            .split_first_chunk()
+            .ok_or(Malformed("a number is cut off"))?;
         self.0 = rest;
         Ok(*taken)
     }
@@ -84,7 +90,7 @@ fn number(values: &mut Values<'_>, depth: usize) -> Result<Option<i64>, Malforme
         b'f' => skip(values, 4)?,
         b'd' | b'T' => skip(values, 8)?,
         b'D' => skip(values, 5)?,
-        b'S' | b'x' => {
+        b'S' | b'x' | b'F' => {
             values.long_bytes()?;
             None
         }
@@ -93,10 +99,6 @@ fn number(values: &mut Values<'_>, depth: usize) -> Result<Option<i64>, Malforme
             while !elements.0.is_empty() {
                 number(&mut elements, depth + 1)?;
             }
-            None
-        }
-        b'F' => {
-            values.long_bytes()?;
             None
         }
         b'V' => None,

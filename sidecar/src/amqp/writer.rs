@@ -25,7 +25,10 @@ pub(super) struct Outgoing {
 impl Outgoing {
     /// Frames as they are.
     pub(super) fn frames(frames: Vec<u8>) -> Self {
-        Self { frames, body: Bytes::new() }
+        Self {
+            frames,
+            body: Bytes::new(),
+        }
     }
 
     /// Frames, and a body that is to be cut into frames.
@@ -59,7 +62,9 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
                 Err(_) => batch.extend_from_slice(&frame(kind::HEARTBEAT, 0, &[])),
             }
             while batch.len() < BATCH {
-                let Ok(next) = self.outgoing.try_recv() else { break };
+                let Ok(next) = self.outgoing.try_recv() else {
+                    break;
+                };
                 self.add(&mut batch, next).await?;
             }
             self.stream.write_all(&batch).await?;

@@ -53,8 +53,13 @@ pub struct Stored {
 impl Memory {
     /// A broker whose queue `consumed` is consumed.
     pub fn new(consumed: &str) -> Self {
-        let state = State { consumed: consumed.to_owned(), ..State::default() };
-        Self { state: Arc::new(Mutex::new(state)) }
+        let state = State {
+            consumed: consumed.to_owned(),
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// A sidecar connects.
@@ -73,7 +78,11 @@ impl Memory {
         let in_flight = std::mem::take(&mut state.in_flight);
         let consumed = state.consumed.clone();
         for (_, message) in in_flight.into_iter().rev() {
-            state.queues.entry(consumed.clone()).or_default().push_front(message);
+            state
+                .queues
+                .entry(consumed.clone())
+                .or_default()
+                .push_front(message);
         }
         let events = state.events.take()?;
         let _ = events.send(Event::Disconnected);
@@ -82,7 +91,9 @@ impl Memory {
 
     /// The connection is lost, and comes back.
     pub fn cut(&self) {
-        let Some(events) = self.disconnect() else { return };
+        let Some(events) = self.disconnect() else {
+            return;
+        };
         let this = self.clone();
         tokio::spawn(async move {
             sleep(AWAY).await;
@@ -124,14 +135,27 @@ impl Memory {
     /// Puts messages into a queue.
     pub fn put(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
         let mut state = self.state.lock();
-        let messages = bodies.into_iter().map(|body| Stored { body: body.into(), delivered: 0 });
-        state.queues.entry(queue.to_owned()).or_default().extend(messages);
+        let messages = bodies.into_iter().map(|body| Stored {
+            body: body.into(),
+            delivered: 0,
+        });
+        state
+            .queues
+            .entry(queue.to_owned())
+            .or_default()
+            .extend(messages);
         state.deliver();
     }
 
     /// What is in a queue.
     pub fn messages(&self, queue: &str) -> Vec<Stored> {
-        self.state.lock().queues.get(queue).cloned().unwrap_or_default().into()
+        self.state
+            .lock()
+            .queues
+            .get(queue)
+            .cloned()
+            .unwrap_or_default()
+            .into()
     }
 
     /// What was rejected.
@@ -160,8 +184,15 @@ impl Memory {
             if state.missing.contains(&publication.queue) {
                 return Err(Refusal::NoQueue);
             }
-            let message = Stored { body: publication.body.clone(), delivered: 0 };
-            state.queues.entry(publication.queue.clone()).or_default().push_back(message);
+            let message = Stored {
+                body: publication.body.clone(),
+                delivered: 0,
+            };
+            state
+                .queues
+                .entry(publication.queue.clone())
+                .or_default()
+                .push_back(message);
             state.deliver();
             if state.unanswered == 0 {
                 return Ok(());
@@ -173,9 +204,17 @@ impl Memory {
 
 impl State {
     fn deliver(&mut self) {
-        let Some(events) = self.events.clone() else { return };
+        let Some(events) = self.events.clone() else {
+            return;
+        };
         while self.in_flight.len() < self.demand.in_flight() {
-            let Some(mut message) = self.queues.get_mut(&self.consumed).and_then(VecDeque::pop_front) else { break };
+            let Some(mut message) = self
+                .queues
+                .get_mut(&self.consumed)
+                .and_then(VecDeque::pop_front)
+            else {
+                break;
+            };
             self.last += 1;
             let receipt = Receipt::new(self.generation, self.last, self.lost.clone());
             let deliveries = match message.delivered {
@@ -186,7 +225,12 @@ impl State {
             let body = message.body.clone();
             self.in_flight.insert(self.last, message);
             self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
-            let _ = events.send(Event::Delivered(Delivery { receipt, body, deliveries, origin: Origin::default() }));
+            let _ = events.send(Event::Delivered(Delivery {
+                receipt,
+                body,
+                deliveries,
+                origin: Origin::default(),
+            }));
         }
     }
 
@@ -194,12 +238,17 @@ impl State {
         if receipt.generation != self.generation {
             return;
         }
-        let Some(message) = self.in_flight.remove(&receipt.number) else { return };
+        let Some(message) = self.in_flight.remove(&receipt.number) else {
+            return;
+        };
         match settlement {
             Settlement::Acknowledge => {}
             Settlement::Reject => self.rejected.push(message),
             Settlement::GiveBack | Settlement::GiveBackNow => {
-                self.queues.entry(self.consumed.clone()).or_default().push_front(message);
+                self.queues
+                    .entry(self.consumed.clone())
+                    .or_default()
+                    .push_front(message);
             }
         }
         self.deliver();
@@ -213,11 +262,18 @@ impl Broker for Memory {
         state.deliver();
     }
 
-    fn publish(&self, publication: Publication) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
+    fn publish(
+        &self,
+        publication: Publication,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
         self.clone().store(publication)
     }
 
-    fn settle(&self, receipt: &Receipt, settlement: Settlement) -> impl Future<Output = ()> + Send + 'static {
+    fn settle(
+        &self,
+        receipt: &Receipt,
+        settlement: Settlement,
+    ) -> impl Future<Output = ()> + Send + 'static {
         self.state.lock().settle(receipt, settlement);
         std::future::ready(())
     }

@@ -20,10 +20,17 @@ pub trait Broker: Clone + Send + Sync + 'static {
 
     /// Publishes a message. It is on its way when this returns, before messages that are published later; the future ends
     /// when the broker has stored it, however often the connection is lost meanwhile.
-    fn publish(&self, publication: Publication) -> impl Future<Output = Result<(), Refusal>> + Send + 'static;
+    fn publish(
+        &self,
+        publication: Publication,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static;
 
     /// Settles a delivery.
-    fn settle(&self, receipt: &Receipt, settlement: Settlement) -> impl Future<Output = ()> + Send + 'static;
+    fn settle(
+        &self,
+        receipt: &Receipt,
+        settlement: Settlement,
+    ) -> impl Future<Output = ()> + Send + 'static;
 
     /// How long a message that failed is kept before it is given back, so that it does not come again at once (SC-77).
     fn pause_before_giving_back(&self) -> Duration;
@@ -45,7 +52,11 @@ impl Demand {
     /// The most that may be in flight.
     #[must_use]
     pub fn in_flight(self) -> usize {
-        if self.slots == 0 { 0 } else { self.slots + self.lookahead }
+        if self.slots == 0 {
+            0
+        } else {
+            self.slots + self.lookahead
+        }
     }
 }
 
@@ -94,7 +105,11 @@ pub struct Receipt {
 
 impl Receipt {
     fn new(generation: u64, number: u64, lost: CancellationToken) -> Self {
-        Self { generation, number, lost }
+        Self {
+            generation,
+            number,
+            lost,
+        }
     }
 
     /// Whether the message is known to come again, whatever is done here.

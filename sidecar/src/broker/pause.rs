@@ -21,7 +21,10 @@ pub struct Pauses {
 
 impl Default for Pauses {
     fn default() -> Self {
-        Self { failing_since: None, next: FIRST }
+        Self {
+            failing_since: None,
+            next: FIRST,
+        }
     }
 }
 
@@ -33,7 +36,11 @@ impl Pauses {
         }
         let now = Instant::now();
         let since = *self.failing_since.get_or_insert(now);
-        let longest = if now - since >= LONG { LONGEST_AFTER_LONG } else { LONGEST };
+        let longest = if now - since >= LONG {
+            LONGEST_AFTER_LONG
+        } else {
+            LONGEST
+        };
         let pause = self.next.min(longest);
         self.next = (pause * 2).min(LONGEST_AFTER_LONG);
         // At least a quarter, so that no sidecar of many spins.

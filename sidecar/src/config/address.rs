@@ -17,9 +17,17 @@ impl Listen {
     /// The addresses to try, in order: without one of its own, all of this machine, by IPv6 where there is IPv6.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        let all = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
-        let addresses = self.address.map_or_else(|| all.to_vec(), |address| vec![address]);
-        addresses.into_iter().map(|address| SocketAddr::new(address, self.port)).collect()
+        let all = [
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        ];
+        let addresses = self
+            .address
+            .map_or_else(|| all.to_vec(), |address| vec![address]);
+        addresses
+            .into_iter()
+            .map(|address| SocketAddr::new(address, self.port))
+            .collect()
     }
 }
 
@@ -28,7 +36,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Option<Listen> {
     let enabled = reader.boolean(env::METRICS_ENABLED, true);
     let text = reader.text(env::METRICS_ADDR, env::DEFAULT_METRICS_ADDR);
     let Some(listen) = parse(text.trim()) else {
-        reader.wrong(env::METRICS_ADDR, "no address; write ADDRESS:PORT, :PORT or [::]:PORT");
+        reader.wrong(
+            env::METRICS_ADDR,
+            "no address; write ADDRESS:PORT, :PORT or [::]:PORT",
+        );
         return None;
     };
     enabled.then_some(listen)
@@ -41,7 +52,9 @@ fn parse(text: &str) -> Option<Listen> {
         "" => None,
         "localhost" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
         host => {
-            let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+            let inner = host
+                .strip_prefix('[')
+                .and_then(|host| host.strip_suffix(']'));
             Some(inner.unwrap_or(host).parse().ok()?)
         }
     };

@@ -86,14 +86,20 @@ impl RabbitMq {
         let file = reader.get(env::RABBITMQ_PASSWORD_FILE).map(PathBuf::from);
         let default = || env::DEFAULT_RABBITMQ_USER.to_owned();
         let password = parts.password.unwrap_or_else(default);
-        let port = if parts.tls { env::DEFAULT_AMQPS_PORT } else { env::DEFAULT_AMQP_PORT };
+        let port = if parts.tls {
+            env::DEFAULT_AMQPS_PORT
+        } else {
+            env::DEFAULT_AMQP_PORT
+        };
         let ways = [("queue", Publish::Queue), ("exchange", Publish::Exchange)];
         Self {
             host: parts.host,
             port: parts.port.unwrap_or(port),
             tls: parts.tls,
             ca_file: reader.get(env::RABBITMQ_CA_FILE).map(PathBuf::from),
-            vhost: parts.vhost.unwrap_or_else(|| env::DEFAULT_RABBITMQ_VHOST.to_owned()),
+            vhost: parts
+                .vhost
+                .unwrap_or_else(|| env::DEFAULT_RABBITMQ_VHOST.to_owned()),
             user: parts.user.unwrap_or_else(default),
             password: file.map_or_else(|| Password::Value(password.into()), Password::File),
             exchange: reader.text(env::RABBITMQ_EXCHANGE, env::DEFAULT_RABBITMQ_EXCHANGE),
@@ -104,7 +110,11 @@ impl RabbitMq {
 
 fn from_parts(reader: &mut Reader<'_>) -> Parts {
     let host = reader.text(env::RABBITMQ_HOST, env::DEFAULT_RABBITMQ_HOST);
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(&host).to_owned();
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(&host)
+        .to_owned();
     let port = reader.get(env::RABBITMQ_PORT);
     if port.is_some_and(|port| port.starts_with("tcp://")) {
         let text = "Kubernetes makes this value of a Service named asya-rabbitmq; set the variable to the AMQP port, or \
@@ -125,7 +135,8 @@ fn from_parts(reader: &mut Reader<'_>) -> Parts {
 
 /// The parts of a URL. `password` is looked for in it as it is: the URL may have been composed of it without escapes.
 fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
-    const HOW: &str = "no URL of RabbitMQ; write amqp://USER:PASSWORD@HOST:PORT/VHOST, each percent-encoded";
+    const HOW: &str =
+        "no URL of RabbitMQ; write amqp://USER:PASSWORD@HOST:PORT/VHOST, each percent-encoded";
     let (scheme, rest) = url.trim().split_once("://").ok_or(HOW)?;
     let tls = match scheme {
         "amqp" => false,
@@ -134,17 +145,31 @@ fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
     };
     let (user, password, rest) = login(rest, password);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    let (authority, vhost) = rest.split_once('/').map_or((rest, None), |(host, vhost)| (host, Some(vhost)));
+    let (authority, vhost) = rest
+        .split_once('/')
+        .map_or((rest, None), |(host, vhost)| (host, Some(vhost)));
     let (host, port) = match authority.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().map_err(|_| HOW)?)),
         _ => (authority, None),
     };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
     if host.is_empty() {
         return Err(HOW);
     }
-    let vhost = vhost.filter(|vhost| !vhost.is_empty()).map(|vhost| percent::decode(vhost).ok_or(HOW));
-    Ok(Parts { tls, host: host.to_owned(), port, user, password, vhost: vhost.transpose()? })
+    let vhost = vhost
+        .filter(|vhost| !vhost.is_empty())
+        .map(|vhost| percent::decode(vhost).ok_or(HOW));
+    Ok(Parts {
+        tls,
+        host: host.to_owned(),
+        port,
+        user,
+        password,
+        vhost: vhost.transpose()?,
+    })
 }
 
 /// User, password, and what follows them.
@@ -157,7 +182,9 @@ fn login<'u>(rest: &'u str, known: Option<&str>) -> (Option<String>, Option<Stri
         return (Some(decoded(user)), Some(known.to_owned()), after);
     }
     let end = rest.find('/').unwrap_or(rest.len());
-    let Some(at) = rest[..end].rfind('@') else { return (None, None, rest) };
+    let Some(at) = rest[..end].rfind('@') else {
+        return (None, None, rest);
+    };
     let (user, password) = match rest[..at].split_once(':') {
         Some((user, password)) => (user, Some(decoded(password))),
         None => (&rest[..at], None),

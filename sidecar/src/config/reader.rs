@@ -17,7 +17,11 @@ pub(super) struct Reader<'e> {
 
 impl<'e> Reader<'e> {
     pub(super) fn new(environment: &'e BTreeMap<String, String>) -> Self {
-        Self { environment, errors: Vec::new(), warnings: Vec::new() }
+        Self {
+            environment,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// Errors and warnings, each once.
@@ -30,7 +34,10 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn get(&self, variable: &str) -> Option<&'e str> {
-        self.environment.get(variable).map(String::as_str).filter(|value| !value.is_empty())
+        self.environment
+            .get(variable)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// Records what is wrong with a variable and what to write, without its value, which may be a secret.
@@ -62,12 +69,19 @@ impl<'e> Reader<'e> {
 
     /// One of several words, in any case.
     pub(super) fn choice<T: Copy>(&mut self, variable: &str, default: T, words: &[(&str, T)]) -> T {
-        let Some(value) = self.get(variable) else { return default };
-        let found = words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value.trim()));
+        let Some(value) = self.get(variable) else {
+            return default;
+        };
+        let found = words
+            .iter()
+            .find(|(word, _)| word.eq_ignore_ascii_case(value.trim()));
         found.map_or_else(
             || {
                 let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-                self.wrong(variable, &format!("unknown value; write one of {}", words.join(", ")));
+                self.wrong(
+                    variable,
+                    &format!("unknown value; write one of {}", words.join(", ")),
+                );
                 default
             },
             |(_, meaning)| *meaning,
@@ -78,18 +92,36 @@ impl<'e> Reader<'e> {
     where
         T: FromStr + PartialOrd + Display + Copy,
     {
-        let Some(value) = self.get(variable) else { return default };
-        let number = value.trim().parse().ok().filter(|number| range.contains(number));
+        let Some(value) = self.get(variable) else {
+            return default;
+        };
+        let number = value
+            .trim()
+            .parse()
+            .ok()
+            .filter(|number| range.contains(number));
         number.unwrap_or_else(|| {
-            self.wrong(variable, &format!("no such number; write one from {} to {}", range.start(), range.end()));
+            self.wrong(
+                variable,
+                &format!(
+                    "no such number; write one from {} to {}",
+                    range.start(),
+                    range.end()
+                ),
+            );
             default
         })
     }
 
     pub(super) fn duration(&mut self, variable: &str, default: Duration) -> Duration {
-        let Some(value) = self.get(variable) else { return default };
+        let Some(value) = self.get(variable) else {
+            return default;
+        };
         duration::parse(value.trim()).unwrap_or_else(|| {
-            self.wrong(variable, "no duration; write one with a unit, as 300s or 1h30m");
+            self.wrong(
+                variable,
+                "no duration; write one with a unit, as 300s or 1h30m",
+            );
             default
         })
     }
@@ -103,18 +135,30 @@ impl<'e> Reader<'e> {
     }
 
     /// Bytes, with an optional suffix Ki or Mi.
-    pub(super) fn size(&mut self, variable: &str, range: RangeInclusive<usize>, default: usize) -> usize {
-        let Some(value) = self.get(variable) else { return default };
+    pub(super) fn size(
+        &mut self,
+        variable: &str,
+        range: RangeInclusive<usize>,
+        default: usize,
+    ) -> usize {
+        let Some(value) = self.get(variable) else {
+            return default;
+        };
         let value = value.trim();
         let suffixes = [("Ki", 10), ("Mi", 20)];
         let (digits, shift) = suffixes
             .into_iter()
             .find_map(|(suffix, shift)| Some((value.strip_suffix(suffix)?, shift)))
             .unwrap_or((value, 0));
-        let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
-        bytes.filter(|bytes| range.contains(bytes)).unwrap_or_else(|| {
-            self.wrong(variable, "no such size; write one from 1Ki to 512Mi");
-            default
-        })
+        let bytes = digits
+            .parse::<usize>()
+            .ok()
+            .and_then(|number| number.checked_mul(1 << shift));
+        bytes
+            .filter(|bytes| range.contains(bytes))
+            .unwrap_or_else(|| {
+                self.wrong(variable, "no such size; write one from 1Ki to 512Mi");
+                default
+            })
     }
 }

@@ -29,7 +29,10 @@ impl Sqs {
     pub(super) fn read(reader: &mut Reader<'_>, timeout: Duration) -> Self {
         let most = u64::from(env::MAX_SQS_VISIBILITY_TIMEOUT);
         if timeout.as_secs() > most {
-            reader.wrong(env::RUNTIME_TIMEOUT, "SQS gives a message to another after 12h; write at most 12h");
+            reader.wrong(
+                env::RUNTIME_TIMEOUT,
+                "SQS gives a message to another after 12h; write at most 12h",
+            );
         }
         let seconds = reader.number(env::SQS_VISIBILITY_TIMEOUT, 0..=most, 0);
         let by_timeout = timeout.saturating_mul(2).clamp(SHORTEST, LONGEST);
@@ -41,7 +44,11 @@ impl Sqs {
         Self {
             region: region(reader),
             endpoint: url::http(reader, env::SQS_ENDPOINT),
-            visibility: if seconds == 0 { by_timeout } else { Duration::from_secs(seconds) },
+            visibility: if seconds == 0 {
+                by_timeout
+            } else {
+                Duration::from_secs(seconds)
+            },
             wait: Duration::from_secs(wait),
         }
     }
@@ -53,6 +60,9 @@ fn region(reader: &mut Reader<'_>) -> String {
         return region.trim().to_owned();
     }
     let default = env::DEFAULT_AWS_REGION;
-    reader.warn(env::AWS_REGION, &format!("not set, and neither is AWS_REGION; {default} is used"));
+    reader.warn(
+        env::AWS_REGION,
+        &format!("not set, and neither is AWS_REGION; {default} is used"),
+    );
     default.to_owned()
 }

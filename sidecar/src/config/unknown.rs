@@ -5,15 +5,29 @@ use asya_wire::env;
 use super::reader::Reader;
 
 /// Variables beside ours that the sidecar knows, or that are meant for others in its pod.
-const KNOWN: [&str; 3] = [env::SOCKET_NAME, "ASYA_LOG_FORMAT", "ASYA_TEST_SIDECAR_CRASH"];
+const KNOWN: [&str; 3] = [
+    env::SOCKET_NAME,
+    "ASYA_LOG_FORMAT",
+    "ASYA_TEST_SIDECAR_CRASH",
+];
 
 pub(super) fn report(reader: &mut Reader<'_>) {
-    let names: Vec<&str> = reader.names().filter(|name| name.starts_with("ASYA_")).collect();
-    let (later, rest): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| is_of_later_generation(name));
+    let names: Vec<&str> = reader
+        .names()
+        .filter(|name| name.starts_with("ASYA_"))
+        .collect();
+    let (later, rest): (Vec<&str>, Vec<&str>) = names
+        .into_iter()
+        .partition(|name| is_of_later_generation(name));
     for name in later {
-        reader.wrong(name, "is a setting of a later generation and would be ignored; remove it");
+        reader.wrong(
+            name,
+            "is a setting of a later generation and would be ignored; remove it",
+        );
     }
-    let unknown = |name: &&str| !env::ALL.contains(name) && !KNOWN.contains(name) && !is_made_of_a_service(name);
+    let unknown = |name: &&str| {
+        !env::ALL.contains(name) && !KNOWN.contains(name) && !is_made_of_a_service(name)
+    };
     let unknown: Vec<&str> = rest.into_iter().filter(unknown).collect();
     if !unknown.is_empty() {
         reader.warn(&unknown.join(", "), "unknown, so without effect");

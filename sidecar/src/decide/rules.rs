@@ -65,7 +65,12 @@ impl Rules {
 
     /// A message to happy-end; `id` is JSON.
     pub(super) fn to_happy_end(&self, id: &str, body: Vec<u8>) -> Letter {
-        Letter { actor: self.happy_end.clone(), kind: Kind::HappyEnd, id: text_of(id), body }
+        Letter {
+            actor: self.happy_end.clone(),
+            kind: Kind::HappyEnd,
+            id: text_of(id),
+            body,
+        }
     }
 }
 

@@ -13,8 +13,12 @@ pub fn rules() -> Rules {
         happy_end: "happy-end".to_owned(),
         error_end: "error-end".to_owned(),
         end: None,
-        queues: Queues { template: Template::default(), namespace: String::new(), naming: Naming::RabbitMq },
-        timeout: Duration::from_secs(300),
+        queues: Queues {
+            template: Template::default(),
+            namespace: String::new(),
+            naming: Naming::RabbitMq,
+        },
+        timeout: Duration::from_mins(5),
         crash_retries: 1,
         max_message_size: 64 << 20,
     }

@@ -48,7 +48,9 @@ impl<'a, const N: usize> Visitor<'a> for Object<N> {
         while let Some(index) = map.next_key_seed(Key(&self.keys))? {
             let value: Written<'a> = map.next_value()?;
             if let Some(index) = index {
-                let place = found.get_mut(index).ok_or_else(|| A::Error::custom("no such key"))?;
+                let place = found
+                    .get_mut(index)
+                    .ok_or_else(|| A::Error::custom("no such key"))?;
                 *place = Some(value.get());
             }
         }
@@ -62,7 +64,10 @@ struct Key<'k>(&'k [&'static str]);
 impl<'a> DeserializeSeed<'a> for Key<'_> {
     type Value = Option<usize>;
 
-    fn deserialize<D: serde::Deserializer<'a>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: serde::Deserializer<'a>>(
+        self,
+        deserializer: D,
+    ) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }

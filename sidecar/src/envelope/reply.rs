@@ -53,10 +53,13 @@ impl<'a> Reply<'a> {
     /// # Errors
     /// When it is not one; the text says why and quotes nothing of it.
     pub fn read(body: &'a [u8], routes: Routes) -> Result<Self, String> {
-        let elements = elements_of(body).map_err(|wrong| format!("the reply is no array: {wrong}"))?;
+        let elements =
+            elements_of(body).map_err(|wrong| format!("the reply is no array: {wrong}"))?;
         let mut results = Vec::with_capacity(elements.len());
         for (index, element) in elements.into_iter().enumerate() {
-            match read_element(element.get(), routes).map_err(|wrong| format!("element {index}: {wrong}"))? {
+            match read_element(element.get(), routes)
+                .map_err(|wrong| format!("element {index}: {wrong}"))?
+            {
                 Ok(Some(result)) => results.push(result),
                 Ok(None) => {}
                 Err(failure) => return Ok(Self::Failed(failure)),
@@ -84,7 +87,8 @@ type Read<'a> = Result<Option<Element<'a>>, Failure<'a>>;
 
 fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {
     let [error, details, route, headers, payload] =
-        fields(written, [ERROR, DETAILS, ROUTE, HEADERS, PAYLOAD]).map_err(|wrong| wrong.to_string())?;
+        fields(written, [ERROR, DETAILS, ROUTE, HEADERS, PAYLOAD])
+            .map_err(|wrong| wrong.to_string())?;
     if let Some(code) = error.filter(|code| !matches!(*code, "null" | "\"\"")) {
         if decoded(code).is_none() {
             return Err("error is no string".to_owned());
@@ -101,7 +105,9 @@ fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {
     let routing = match Route::read(route) {
         Routing::Route(routing) if routing.has_current => routing,
         Routing::Route(_) => return Err("its route has no current".to_owned()),
-        Routing::Missing | Routing::LaterGeneration => return Err("its route has no actors".to_owned()),
+        Routing::Missing | Routing::LaterGeneration => {
+            return Err("its route has no actors".to_owned());
+        }
         Routing::Invalid(wrong) => return Err(wrong),
     };
     Ok(Ok(Some(Element {

@@ -30,18 +30,24 @@ pub(super) async fn store<B: Broker, R: Runtime>(
     let mut result = first.await;
     let mut pauses = Pauses::default();
     while let Err(refusal) = &result {
-        let Some(pause) = pauses.next(refusal, context.queue_backoff) else { break };
+        let Some(pause) = pauses.next(refusal, context.queue_backoff) else {
+            break;
+        };
         sleep(pause).await;
         result = context.broker.publish(publication.clone()).await;
     }
     if result.is_ok() {
-        context.metrics.sent(kind, &actor, &publication.queue, size, began.elapsed());
+        context
+            .metrics
+            .sent(kind, &actor, &publication.queue, size, began.elapsed());
     }
     (kind, size, result)
 }
 
 /// Waits for all of them; they run at the same time.
-pub(super) async fn all(sending: Vec<impl Future<Output = Stored> + Send + 'static>) -> Vec<Stored> {
+pub(super) async fn all(
+    sending: Vec<impl Future<Output = Stored> + Send + 'static>,
+) -> Vec<Stored> {
     if sending.len() == 1 {
         let mut stored = Vec::with_capacity(1);
         for one in sending {
@@ -71,7 +77,10 @@ impl Pauses {
             Refusal::NotNow => NOT_NOW,
             Refusal::TooLarge | Refusal::Closing => return None,
         };
-        let pause = self.last.map_or(first, |last| last * 2).min(PATIENCE.saturating_sub(self.spent));
+        let pause = self
+            .last
+            .map_or(first, |last| last * 2)
+            .min(PATIENCE.saturating_sub(self.spent));
         if pause.is_zero() {
             return None;
         }
@@ -91,7 +100,9 @@ mod tests {
     fn pauses(refusal: &Refusal) -> Vec<u64> {
         let mut pauses = Pauses::default();
         let next = || pauses.next(refusal, Duration::from_secs(1));
-        std::iter::from_fn(next).map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)).collect()
+        std::iter::from_fn(next)
+            .map(|pause| u64::try_from(pause.as_millis()).unwrap_or(u64::MAX))
+            .collect()
     }
 
     /// SC-26, SC-28

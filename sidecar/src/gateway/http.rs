@@ -49,13 +49,21 @@ impl Endpoint {
     pub fn parse(url: &str) -> io::Result<Self> {
         let uri: Uri = url.parse().map_err(io::Error::other)?;
         let is_tls = uri.scheme_str() == Some("https");
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let host = uri
+            .host()
+            .unwrap_or_default()
+            .trim_matches(['[', ']'])
+            .to_owned();
         Ok(Self {
             host,
             port: uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 }),
             authority: uri.authority().map(ToString::to_string).unwrap_or_default(),
             base: uri.path().trim_end_matches('/').to_owned(),
-            tls: if is_tls { Some(tls::client(None)?) } else { None },
+            tls: if is_tls {
+                Some(tls::client(None)?)
+            } else {
+                None
+            },
         })
     }
 }
@@ -64,19 +72,31 @@ impl Client {
     /// Connects with the first request.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, connection: None }
+        Self {
+            endpoint,
+            connection: None,
+        }
     }
 
     /// Posts JSON, and returns the status of the answer.
     ///
     /// # Errors
     /// When the server cannot be reached, or does not answer in time.
-    pub async fn post(&mut self, path: &str, headers: &[(String, Secret)], body: Bytes) -> io::Result<u16> {
-        let kept = self.connection.take_if(|connection| !connection.is_closed());
+    pub async fn post(
+        &mut self,
+        path: &str,
+        headers: &[(String, Secret)],
+        body: Bytes,
+    ) -> io::Result<u16> {
+        let kept = self
+            .connection
+            .take_if(|connection| !connection.is_closed());
         let status = timeout(REQUEST, async {
             if let Some(mut connection) = kept
                 && connection.ready().await.is_ok()
-                && let Ok(status) = self.request(&mut connection, path, headers, body.clone()).await
+                && let Ok(status) = self
+                    .request(&mut connection, path, headers, body.clone())
+                    .await
             {
                 return Ok((status, connection));
             }
@@ -97,27 +117,42 @@ impl Client {
         body: Bytes,
     ) -> io::Result<u16> {
         let uri = format!("{}{path}", self.endpoint.base);
-        let mut request = Request::post(uri).header(HOST, &self.endpoint.authority).header(CONTENT_TYPE, "application/json");
+        let mut request = Request::post(uri)
+            .header(HOST, &self.endpoint.authority)
+            .header(CONTENT_TYPE, "application/json");
         for (name, value) in headers {
             request = request.header(name, value.reveal());
         }
         let request = request.body(Full::new(body)).map_err(io::Error::other)?;
-        let answer = connection.send_request(request).await.map_err(io::Error::other)?;
+        let answer = connection
+            .send_request(request)
+            .await
+            .map_err(io::Error::other)?;
         let status = answer.status().as_u16();
         // Read to its end, so that the connection can be used again.
-        Limited::new(answer.into_body(), ANSWER).collect().await.map_err(io::Error::other)?;
+        Limited::new(answer.into_body(), ANSWER)
+            .collect()
+            .await
+            .map_err(io::Error::other)?;
         Ok(status)
     }
 
     async fn connect(&self) -> io::Result<SendRequest<Full<Bytes>>> {
-        let Endpoint { host, port, tls, .. } = &self.endpoint;
+        let Endpoint {
+            host, port, tls, ..
+        } = &self.endpoint;
         let stream = TcpStream::connect((host.as_str(), *port)).await?;
         stream.set_nodelay(true)?;
         match tls {
             None => open(stream).await,
             Some(config) => {
                 let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
-                open(TlsConnector::from(config.clone()).connect(name, stream).await?).await
+                open(
+                    TlsConnector::from(config.clone())
+                        .connect(name, stream)
+                        .await?,
+                )
+                .await
             }
         }
     }
@@ -127,7 +162,9 @@ async fn open<S>(stream: S) -> io::Result<SendRequest<Full<Bytes>>>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let (sender, connection) = handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -31,7 +31,11 @@ impl Queue {
         let dropped = if state.reports.len() < CAPACITY {
             None
         } else {
-            let oldest = state.reports.iter().position(Report::is_progress).unwrap_or(0);
+            let oldest = state
+                .reports
+                .iter()
+                .position(Report::is_progress)
+                .unwrap_or(0);
             state.reports.remove(oldest)
         };
         state.reports.push_back(report);

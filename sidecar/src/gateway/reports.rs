@@ -70,7 +70,12 @@ struct Child<'a> {
 
 /// Another message came of one.
 pub(super) fn child(id: &str, parent_id: String, route: &Route<'_>) -> Vec<u8> {
-    json(&Child { id, parent_id, actors: &route.actors, current: route.current })
+    json(&Child {
+        id,
+        parent_id,
+        actors: &route.actors,
+        current: route.current,
+    })
 }
 
 #[derive(Default, Serialize)]
@@ -96,7 +101,9 @@ struct Final<'a> {
 
 /// It succeeded; the result is the reply's payload, else the message's.
 pub(super) fn succeeded(id: &str, message: &Message<'_>, reply: &[u8], now: SystemTime) -> Vec<u8> {
-    let result = Reply::first_payload(reply).or(message.payload).filter(|result| *result != "null");
+    let result = Reply::first_payload(reply)
+        .or(message.payload)
+        .filter(|result| *result != "null");
     json(&Final {
         id,
         status: "succeeded",

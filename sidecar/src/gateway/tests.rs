@@ -23,7 +23,10 @@ struct Fake {
 impl Fake {
     async fn start(statuses: &[u16]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-        let url = format!("http://{}/base/", listener.local_addr().expect("an address"));
+        let url = format!(
+            "http://{}/base/",
+            listener.local_addr().expect("an address")
+        );
         let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
         let (seen, mut statuses) = (requests.clone(), statuses.to_vec());
         statuses.reverse();
@@ -33,9 +36,19 @@ impl Fake {
                 let mut buffer = Vec::new();
                 while let Some((path, body)) = request(&mut stream, &mut buffer).await {
                     seen.lock().push((path, body));
-                    let status = if statuses.len() > 1 { statuses.pop() } else { statuses.first().copied() };
-                    let answer = format!("HTTP/1.1 {} x\r\ncontent-length: 2\r\n\r\nok", status.unwrap_or(200));
-                    stream.write_all(answer.as_bytes()).await.expect("an answer");
+                    let status = if statuses.len() > 1 {
+                        statuses.pop()
+                    } else {
+                        statuses.first().copied()
+                    };
+                    let answer = format!(
+                        "HTTP/1.1 {} x\r\ncontent-length: 2\r\n\r\nok",
+                        status.unwrap_or(200)
+                    );
+                    stream
+                        .write_all(answer.as_bytes())
+                        .await
+                        .expect("an answer");
                 }
             }
         });
@@ -53,11 +66,21 @@ impl Fake {
 }
 
 /// The next request of a connection.
-async fn request(stream: &mut tokio::net::TcpStream, buffer: &mut Vec<u8>) -> Option<(String, Value)> {
+async fn request(
+    stream: &mut tokio::net::TcpStream,
+    buffer: &mut Vec<u8>,
+) -> Option<(String, Value)> {
     loop {
         let text = String::from_utf8_lossy(buffer).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.to_ascii_lowercase().split("content-length: ").nth(1)?.lines().next()?.parse().ok()?;
+            let length = head
+                .to_ascii_lowercase()
+                .split("content-length: ")
+                .nth(1)?
+                .lines()
+                .next()?
+                .parse()
+                .ok()?;
             if body.len() >= length {
                 buffer.drain(..head.len() + 4 + length);
                 let path = head.split(' ').nth(1)?.to_owned();
@@ -71,15 +94,22 @@ async fn request(stream: &mut tokio::net::TcpStream, buffer: &mut Vec<u8>) -> Op
 }
 
 fn gateway(url: &str, required: bool) -> Gateway {
-    let settings = config::Gateway { url: url.trim_end_matches('/').to_owned(), required };
+    let settings = config::Gateway {
+        url: url.trim_end_matches('/').to_owned(),
+        required,
+    };
     Gateway::start(&settings, Metrics::new("asya_actor", "foo", "rabbitmq")).expect("a gateway")
 }
 
 fn rules(end: Option<End>) -> Rules {
-    Rules { end, ..crate::decide::testing::rules() }
+    Rules {
+        end,
+        ..crate::decide::testing::rules()
+    }
 }
 
-const FOO: &[u8] = br#"{"id":"a/1","route":{"actors":["foo","bar"],"current":0},"payload":{"x":1.50}}"#;
+const FOO: &[u8] =
+    br#"{"id":"a/1","route":{"actors":["foo","bar"],"current":0},"payload":{"x":1.50}}"#;
 
 /// SC-86, SC-87, SC-90
 #[tokio::test]
@@ -94,7 +124,10 @@ async fn progress_and_children_are_told_in_the_former_sidecars_words() {
     let path = "/base/envelopes/a%2F1/progress";
     assert_eq!(seen[0].0, path);
     assert_eq!(seen[0].1["message"], "Received message (0.08 KB)");
-    assert_eq!((&seen[0].1["status"], &seen[0].1["actors"]), (&json!("received"), &json!(["foo", "bar"])));
+    assert_eq!(
+        (&seen[0].1["status"], &seen[0].1["actors"]),
+        (&json!("received"), &json!(["foo", "bar"]))
+    );
     let processing = json!({"actors": ["foo", "bar"], "current_actor_idx": 0, "status": "processing", "message": "Processing in foo"});
     assert_eq!(seen[1], (path.to_owned(), processing));
     let completed = json!({
@@ -111,7 +144,11 @@ async fn progress_and_children_are_told_in_the_former_sidecars_words() {
 async fn end_actors_tell_how_a_message_ended() {
     let fake = Fake::start(&[200]).await;
     let gateway = gateway(&fake.url, false);
-    assert!(gateway.ended(&rules(Some(End::Happy)), FOO, br#"[{"payload":{"y":2}}]"#).await);
+    assert!(
+        gateway
+            .ended(&rules(Some(End::Happy)), FOO, br#"[{"payload":{"y":2}}]"#)
+            .await
+    );
     assert!(gateway.ended(&rules(Some(End::Happy)), FOO, b"[{}]").await);
     let failed = br#"{"id":"2","route":{"actors":["foo"],"current":0},"payload":{"error":"processing_error","details":{"type":"T"}}}"#;
     assert!(gateway.ended(&rules(Some(End::Error)), failed, b"[]").await);
@@ -119,12 +156,19 @@ async fn end_actors_tell_how_a_message_ended() {
     let mut seen = fake.saw(3).await;
     for (_, report) in &mut seen {
         let timestamp = report["timestamp"].take();
-        assert!(timestamp.as_str().is_some_and(|text| text.ends_with('Z')), "{timestamp}");
+        assert!(
+            timestamp.as_str().is_some_and(|text| text.ends_with('Z')),
+            "{timestamp}"
+        );
     }
-    let succeeded = |result: Value| {
-        json!({"id": "a/1", "status": "succeeded", "timestamp": null, "progress": 1.0, "result": result})
-    };
-    assert_eq!(seen[0], ("/base/envelopes/a%2F1/final".to_owned(), succeeded(json!({"y": 2}))));
+    let succeeded = |result: Value| json!({"id": "a/1", "status": "succeeded", "timestamp": null, "progress": 1.0, "result": result});
+    assert_eq!(
+        seen[0],
+        (
+            "/base/envelopes/a%2F1/final".to_owned(),
+            succeeded(json!({"y": 2}))
+        )
+    );
     assert_eq!(seen[1].1, succeeded(json!({"x": 1.5})));
     let failed = json!({
         "id": "2", "status": "failed", "timestamp": null, "error": "processing_error", "error_details": {"type": "T"},
@@ -142,8 +186,14 @@ async fn a_report_is_tried_five_times_and_nobody_waits_for_it() {
     gateway.received(&rules(None), FOO);
     assert!(started.elapsed() < Duration::from_millis(50));
     let seen = fake.saw(5).await;
-    let statuses: Vec<&str> = seen.iter().filter_map(|(_, report)| report["status"].as_str()).collect();
-    assert_eq!(statuses, ["received", "received", "received", "received", "processing"]);
+    let statuses: Vec<&str> = seen
+        .iter()
+        .filter_map(|(_, report)| report["status"].as_str())
+        .collect();
+    assert_eq!(
+        statuses,
+        ["received", "received", "received", "received", "processing"]
+    );
 }
 
 /// SC-90
@@ -155,23 +205,39 @@ async fn a_required_final_report_holds_its_message_until_it_is_taken() {
     assert!(!gateway.ended(&end, FOO, b"[]").await, "five failures");
     assert!(!gateway.ended(&end, FOO, b"[]").await, "a refusal");
     assert!(gateway.ended(&end, FOO, b"[]").await);
-    assert!(gateway.ended(&end, b"no JSON", b"[]").await, "there is nothing to report");
+    assert!(
+        gateway.ended(&end, b"no JSON", b"[]").await,
+        "there is nothing to report"
+    );
 }
 
 /// SC-89
 #[tokio::test]
 async fn a_full_queue_drops_the_oldest_progress_and_the_end_waits_a_second() {
     let queue = super::queue::Queue::default();
-    let report = |kind, number: usize| Report { kind, path: number.to_string(), body: bytes::Bytes::new() };
+    let report = |kind, number: usize| Report {
+        kind,
+        path: number.to_string(),
+        body: bytes::Bytes::new(),
+    };
     assert!(queue.push(report(super::Kind::Child, 0)).is_none());
     for number in 1..1024 {
         assert!(queue.push(report(super::Kind::Progress, number)).is_none());
     }
-    assert_eq!(queue.push(report(super::Kind::Child, 9999)).expect("one is dropped").path, "1");
+    assert_eq!(
+        queue
+            .push(report(super::Kind::Child, 9999))
+            .expect("one is dropped")
+            .path,
+        "1"
+    );
     assert_eq!(queue.next().await.expect("a report").path, "0");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-    let gateway = gateway(&format!("http://{}", listener.local_addr().expect("an address")), false);
+    let gateway = gateway(
+        &format!("http://{}", listener.local_addr().expect("an address")),
+        false,
+    );
     gateway.received(&rules(None), FOO);
     let started = Instant::now();
     gateway.finish().await;

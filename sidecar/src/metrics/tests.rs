@@ -10,9 +10,25 @@ fn names_labels_and_values_are_those_of_the_former_sidecar() {
     metrics.received(2048, true);
     metrics.called(Duration::from_millis(7));
     metrics.waited(Duration::from_millis(1));
-    metrics.sent(Kind::Routing, "bar", "asya-bar", 10, Duration::from_millis(2));
-    metrics.sent(Kind::HappyEnd, "happy-end", "asya-happy-end", 10, Duration::from_millis(2));
-    let fault = Fault { reason: "runtime_error", runtime: Some("timeout"), text: String::new() };
+    metrics.sent(
+        Kind::Routing,
+        "bar",
+        "asya-bar",
+        10,
+        Duration::from_millis(2),
+    );
+    metrics.sent(
+        Kind::HappyEnd,
+        "happy-end",
+        "asya-happy-end",
+        10,
+        Duration::from_millis(2),
+    );
+    let fault = Fault {
+        reason: "runtime_error",
+        runtime: Some("timeout"),
+        text: String::new(),
+    };
     metrics.ended(&Verdict::Failed(fault), Duration::from_secs(1));
     metrics.ended(&Verdict::EmptyResponse, Duration::from_secs(1));
     metrics.given_back(Reason::NotRead);
@@ -47,6 +63,10 @@ fn destinations_beyond_the_first_hundred_are_counted_together() {
         metrics.sent(Kind::Routing, "", &queue, 1, Duration::ZERO);
     }
     let text = metrics.text().expect("text");
-    assert!(text.contains("messages_sent_total{destination_queue=\"other\",message_type=\"routing\"} 50"));
+    assert!(
+        text.contains(
+            "messages_sent_total{destination_queue=\"other\",message_type=\"routing\"} 50"
+        )
+    );
     assert!(!text.contains("\"asya-100\""));
 }

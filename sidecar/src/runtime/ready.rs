@@ -50,8 +50,11 @@ enum Told {
 impl SocketRuntime {
     /// Starts to watch.
     pub fn start(settings: &config::Runtime, largest: usize) -> (Self, watch::Receiver<Readiness>) {
-        let socket =
-            Socket { path: settings.directory.join(SOCKET), timeout: settings.timeout, largest };
+        let socket = Socket {
+            path: settings.directory.join(SOCKET),
+            timeout: settings.timeout,
+            largest,
+        };
         let (told, to_hear) = mpsc::unbounded_channel();
         let (readiness, ready) = watch::channel(Readiness::Waiting);
         let (found, identity) = watch::channel(None);
@@ -139,7 +142,9 @@ impl Watching {
             {
                 let text = std::fs::read_to_string(&*self.file).unwrap_or_default();
                 self.found.send_replace(Some(identity));
-                self.readiness.send_replace(Readiness::Ready { concurrency: concurrency_in(&text) });
+                self.readiness.send_replace(Readiness::Ready {
+                    concurrency: concurrency_in(&text),
+                });
                 return identity;
             }
             sleep(WAITING).await;

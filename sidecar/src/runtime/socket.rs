@@ -32,11 +32,17 @@ impl Socket {
     /// When there is none; the error says how far the runtime came.
     pub async fn call(&self, request: &[u8]) -> Result<Bytes, CallError> {
         let exchange = async {
-            let mut stream = UnixStream::connect(&self.path).await.map_err(|_| CallError::NotRead)?;
-            write(&mut stream, request).await.map_err(|_| CallError::NotRead)?;
+            let mut stream = UnixStream::connect(&self.path)
+                .await
+                .map_err(|_| CallError::NotRead)?;
+            write(&mut stream, request)
+                .await
+                .map_err(|_| CallError::NotRead)?;
             read(&mut stream, self.largest).await
         };
-        timeout(self.timeout, exchange).await.unwrap_or(Err(CallError::TimedOut))
+        timeout(self.timeout, exchange)
+            .await
+            .unwrap_or(Err(CallError::TimedOut))
     }
 
     /// Whether something listens; the connection is closed without a byte, which the runtime takes as a question.
@@ -47,7 +53,9 @@ impl Socket {
 
 /// Length and request in one write, as far as the socket takes them.
 async fn write(stream: &mut UnixStream, request: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(request.len()).map_err(io::Error::other)?.to_be_bytes();
+    let length = u32::try_from(request.len())
+        .map_err(io::Error::other)?
+        .to_be_bytes();
     let mut slices = [IoSlice::new(&length), IoSlice::new(request)];
     let mut slices = slices.as_mut_slice();
     while !slices.is_empty() {
@@ -61,10 +69,12 @@ async fn write(stream: &mut UnixStream, request: &[u8]) -> io::Result<()> {
 
 async fn read(stream: &mut UnixStream, largest: usize) -> Result<Bytes, CallError> {
     let mut buffer = BytesMut::with_capacity(CHUNK);
-    fill(stream, &mut buffer).await.map_err(|error| match error {
-        Broken::Reset => CallError::NotRead,
-        Broken::Ended => CallError::Ended,
-    })?;
+    fill(stream, &mut buffer)
+        .await
+        .map_err(|error| match error {
+            Broken::Reset => CallError::NotRead,
+            Broken::Ended => CallError::Ended,
+        })?;
     while buffer.len() < size_of::<u32>() {
         fill(stream, &mut buffer).await?;
     }

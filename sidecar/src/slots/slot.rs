@@ -15,6 +15,7 @@ pub struct Slot {
 }
 
 /// What happened to a slot.
+#[derive(Clone, Copy)]
 pub(super) enum SlotEvent {
     /// Its message is handed to the runtime.
     Called(u64, Instant),
@@ -39,7 +40,10 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let _ = self.events.send(SlotEvent::Free(self.number, self.call.map(|since| since.elapsed())));
+        let _ = self.events.send(SlotEvent::Free(
+            self.number,
+            self.call.map(|since| since.elapsed()),
+        ));
     }
 }
 
@@ -57,7 +61,14 @@ pub(super) struct Slots {
 impl Default for Slots {
     fn default() -> Self {
         let (tell, events) = unbounded_channel();
-        Self { count: 0, last: 0, taken: BTreeMap::new(), free_since: None, tell, events }
+        Self {
+            count: 0,
+            last: 0,
+            taken: BTreeMap::new(),
+            free_since: None,
+            tell,
+            events,
+        }
     }
 }
 
@@ -82,7 +93,12 @@ impl Slots {
         if !self.has_free() {
             self.free_since = None;
         }
-        Slot { number: self.last, call: None, idle, events: self.tell.clone() }
+        Slot {
+            number: self.last,
+            call: None,
+            idle,
+            events: self.tell.clone(),
+        }
     }
 
     pub(super) async fn event(&mut self) -> Option<SlotEvent> {

@@ -34,10 +34,6 @@ impl Waiting {
         self.0.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.0.iter().map(|(since, _)| *since).min()
     }

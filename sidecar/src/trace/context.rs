@@ -30,7 +30,10 @@ impl TraceContext {
         let version = parts.next()?;
         let (trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?);
         let is_hex = |text: &str, length| {
-            text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            text.len() == length
+                && text
+                    .bytes()
+                    .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
         };
         let is_zero = |text: &str| text.bytes().all(|byte| byte == b'0');
         let is_valid = is_hex(version, 2)
@@ -41,11 +44,20 @@ impl TraceContext {
             && !is_zero(span)
             && is_hex(flags, 2);
         let flags = u8::from_str_radix(flags, 16).ok()?;
-        is_valid.then(|| Self { trace: trace.to_owned(), span: span.to_owned(), sampled: flags & 1 == 1 })
+        is_valid.then(|| Self {
+            trace: trace.to_owned(),
+            span: span.to_owned(),
+            sampled: flags & 1 == 1,
+        })
     }
 
     fn written(&self) -> String {
-        format!("\"00-{}-{}-{:02x}\"", self.trace, self.span, u8::from(self.sampled))
+        format!(
+            "\"00-{}-{}-{:02x}\"",
+            self.trace,
+            self.span,
+            u8::from(self.sampled)
+        )
     }
 
     /// The message with this context in its headers; all other bytes stay as they are. `None`: it has no place for one.
@@ -63,9 +75,17 @@ impl TraceContext {
         match value_in(headers, TRACEPARENT) {
             Some(value) => {
                 let at = offset(text, value)?;
-                Some([&text[..at], &self.written(), &text[at + value.len()..]].concat().into_bytes())
+                Some(
+                    [&text[..at], &self.written(), &text[at + value.len()..]]
+                        .concat()
+                        .into_bytes(),
+                )
             }
-            None => with_member(text, start, &format!("\"{TRACEPARENT}\":{}", self.written())),
+            None => with_member(
+                text,
+                start,
+                &format!("\"{TRACEPARENT}\":{}", self.written()),
+            ),
         }
     }
 }
@@ -75,7 +95,11 @@ fn with_member(text: &str, start: usize, member: &str) -> Option<Vec<u8>> {
     let open = start + text[start..].find('{')? + 1;
     let is_empty = text[open..].trim_start().starts_with('}');
     let comma = if is_empty { "" } else { "," };
-    Some([&text[..open], member, comma, &text[open..]].concat().into_bytes())
+    Some(
+        [&text[..open], member, comma, &text[open..]]
+            .concat()
+            .into_bytes(),
+    )
 }
 
 /// Where a slice of a text begins.

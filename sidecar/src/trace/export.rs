@@ -55,7 +55,9 @@ impl Exporter {
             let mut batch = vec![first];
             let until = Instant::now() + WAIT;
             while batch.len() < BATCH {
-                let Ok(Some(next)) = timeout_at(until, spans.recv()).await else { break };
+                let Ok(Some(next)) = timeout_at(until, spans.recv()).await else {
+                    break;
+                };
                 batch.push(next);
             }
             let body = body(&self.service, &batch).to_string().into_bytes();
@@ -80,7 +82,12 @@ pub(super) fn body(service: &str, spans: &[Finished]) -> Value {
 fn span(span: &Finished) -> Value {
     const OK: u8 = 1;
     const ERROR: u8 = 2;
-    let nanoseconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string();
+    let nanoseconds = |time: SystemTime| {
+        time.duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos()
+            .to_string()
+    };
     let mut value = json!({
         "traceId": span.trace,
         "spanId": span.span,

@@ -12,7 +12,14 @@ const PARENT: &str = "b7ad6b7169203331";
 
 fn tracer(ratio: f64, parent_based: bool) -> (Tracer, mpsc::Receiver<Finished>) {
     let (spans, told) = mpsc::channel(8);
-    (Tracer { spans, ratio, parent_based }, told)
+    (
+        Tracer {
+            spans,
+            ratio,
+            parent_based,
+        },
+        told,
+    )
 }
 
 fn message(headers: &str) -> Bytes {
@@ -22,22 +29,33 @@ fn message(headers: &str) -> Bytes {
 /// SC-96
 #[test]
 fn the_context_is_spliced_in_and_all_else_stays() {
-    let context = TraceContext { trace: TRACE.to_owned(), span: "1".repeat(16), sampled: true };
+    let context = TraceContext {
+        trace: TRACE.to_owned(),
+        span: "1".repeat(16),
+        sampled: true,
+    };
     let own = format!("00-{TRACE}-{}-01", "1".repeat(16));
     for (headers, expected) in [
         (
             format!(r#""headers": {{"a":1 , "traceparent" : "00-{TRACE}-{PARENT}-01"}},"#),
-            format!(r#"{{ "id":"1","headers": {{"a":1 , "traceparent" : "{own}"}},"payload": [1.0 ] }}"#),
+            format!(
+                r#"{{ "id":"1","headers": {{"a":1 , "traceparent" : "{own}"}},"payload": [1.0 ] }}"#
+            ),
         ),
         (
             r#""headers": { "tracestate":"x"},"#.to_owned(),
-            format!(r#"{{ "id":"1","headers": {{"traceparent":"{own}", "tracestate":"x"}},"payload": [1.0 ] }}"#),
+            format!(
+                r#"{{ "id":"1","headers": {{"traceparent":"{own}", "tracestate":"x"}},"payload": [1.0 ] }}"#
+            ),
         ),
         (
             r#""headers":{},"#.to_owned(),
             format!(r#"{{ "id":"1","headers":{{"traceparent":"{own}"}},"payload": [1.0 ] }}"#),
         ),
-        (String::new(), format!(r#"{{"headers":{{"traceparent":"{own}"}}, "id":"1","payload": [1.0 ] }}"#)),
+        (
+            String::new(),
+            format!(r#"{{"headers":{{"traceparent":"{own}"}}, "id":"1","payload": [1.0 ] }}"#),
+        ),
     ] {
         let spliced = context.spliced_into(&message(&headers)).expect("a place");
         assert_eq!(String::from_utf8(spliced).expect("UTF-8"), expected);
@@ -50,16 +68,35 @@ fn the_context_is_spliced_in_and_all_else_stays() {
 #[test]
 fn spans_continue_the_messages_trace_if_it_has_a_valid_one() {
     let (tracer, mut told) = tracer(1.0, true);
-    let traced = message(&format!(r#""headers":{{"traceparent":"00-{TRACE}-{PARENT}-01"}},"#));
-    let mut span = tracer.consume(&traced);
-    let continued = TraceContext::of(&span.continued(&traced)).expect("a context");
+    let continuing = message(&format!(
+        r#""headers":{{"traceparent":"00-{TRACE}-{PARENT}-01"}},"#
+    ));
+    let mut span = tracer.consume(&continuing);
+    let continued = TraceContext::of(&span.continued(&continuing)).expect("a context");
     span.called(std::time::Instant::now(), true);
     span.end(true);
-    let (call, consume) = (told.try_recv().expect("a span"), told.try_recv().expect("a span"));
-    assert_eq!((consume.trace.as_str(), consume.parent.as_deref()), (TRACE, Some(PARENT)));
-    assert_eq!((continued.trace.as_str(), &continued.span), (TRACE, &consume.span));
-    assert_eq!((call.name, call.parent.as_ref()), ("runtime", Some(&consume.span)));
-    for wrong in ["", "00-0-0-01", &format!("ff-{TRACE}-{PARENT}-01"), &format!("00-{}-{PARENT}-01", "0".repeat(32))] {
+    let (call, consume) = (
+        told.try_recv().expect("a span"),
+        told.try_recv().expect("a span"),
+    );
+    assert_eq!(
+        (consume.trace.as_str(), consume.parent.as_deref()),
+        (TRACE, Some(PARENT))
+    );
+    assert_eq!(
+        (continued.trace.as_str(), &continued.span),
+        (TRACE, &consume.span)
+    );
+    assert_eq!(
+        (call.name, call.parent.as_ref()),
+        ("runtime", Some(&consume.span))
+    );
+    for wrong in [
+        "",
+        "00-0-0-01",
+        &format!("ff-{TRACE}-{PARENT}-01"),
+        &format!("00-{}-{PARENT}-01", "0".repeat(32)),
+    ] {
         let message = message(&format!(r#""headers":{{"traceparent":"{wrong}"}},"#));
         assert_eq!(TraceContext::of(&message), None, "{wrong}");
     }
@@ -68,7 +105,9 @@ fn spans_continue_the_messages_trace_if_it_has_a_valid_one() {
 /// SC-96
 #[test]
 fn sampling_follows_the_parent_or_the_ratio() {
-    let unsampled = message(&format!(r#""headers":{{"traceparent":"00-{TRACE}-{PARENT}-00"}},"#));
+    let unsampled = message(&format!(
+        r#""headers":{{"traceparent":"00-{TRACE}-{PARENT}-00"}},"#
+    ));
     for (ratio, parent_based, message, expected) in [
         (1.0, true, &unsampled, false),
         (1.0, false, &unsampled, true),
@@ -104,9 +143,18 @@ fn spans_are_written_as_otlp() {
     };
     let sent = body("foo", &[finished]);
     let resource = &sent["resourceSpans"][0];
-    assert_eq!(resource["resource"]["attributes"][0]["value"]["stringValue"], "foo");
+    assert_eq!(
+        resource["resource"]["attributes"][0]["value"]["stringValue"],
+        "foo"
+    );
     let span = &resource["scopeSpans"][0]["spans"][0];
-    assert_eq!((&span["traceId"], &span["kind"], &span["status"]["code"]), (&TRACE.into(), &5.into(), &2.into()));
-    assert_eq!((&span["startTimeUnixNano"], &span["endTimeUnixNano"]), (&"1".into(), &"2000000000".into()));
+    assert_eq!(
+        (&span["traceId"], &span["kind"], &span["status"]["code"]),
+        (&TRACE.into(), &5.into(), &2.into())
+    );
+    assert_eq!(
+        (&span["startTimeUnixNano"], &span["endTimeUnixNano"]),
+        (&"1".into(), &"2000000000".into())
+    );
     assert_eq!(span.get("parentSpanId"), None);
 }

@@ -24,9 +24,22 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(settings: RabbitMq, actor: &str, closing: CancellationToken, metrics: BrokerMetrics) -> Self {
+    pub(super) fn new(
+        settings: RabbitMq,
+        actor: &str,
+        closing: CancellationToken,
+        metrics: BrokerMetrics,
+    ) -> Self {
         let actor = actor.to_owned();
-        Self { settings, actor, pauses: Pauses::default(), told: None, since: None, closing, metrics }
+        Self {
+            settings,
+            actor,
+            pauses: Pauses::default(),
+            told: None,
+            since: None,
+            closing,
+            metrics,
+        }
     }
 
     /// Ends when this process is to close its connections.

@@ -69,7 +69,11 @@ impl Session {
     }
 
     /// Serves until the connection is lost, and says why; `None`: it was closed in order.
-    async fn serve(&mut self, mut connection: Connection, consuming: &mut Consuming) -> Option<String> {
+    async fn serve(
+        &mut self,
+        mut connection: Connection,
+        consuming: &mut Consuming,
+    ) -> Option<String> {
         loop {
             self.adjust(&connection, consuming);
             match self.next(&mut connection).await {
@@ -78,7 +82,9 @@ impl Session {
                         return Some(why);
                     }
                 }
-                Happened::Settle(receipt, settlement) => consuming.settle(&connection, &receipt, settlement),
+                Happened::Settle(receipt, settlement) => {
+                    consuming.settle(&connection, &receipt, settlement);
+                }
                 Happened::DemandChanged => {}
                 Happened::Closing => {
                     self.close(connection, consuming).await;
@@ -104,7 +110,11 @@ impl Session {
             return;
         }
         let wanted = self.demand.borrow().in_flight();
-        let prefetches: Vec<usize> = consuming.consumers.iter().map(|consumer| consumer.prefetch).collect();
+        let prefetches: Vec<usize> = consuming
+            .consumers
+            .iter()
+            .map(|consumer| consumer.prefetch)
+            .collect();
         match change(wanted, consuming.orphaned(), &prefetches) {
             Change::None => {}
             Change::Add(prefetch) => {
@@ -112,7 +122,10 @@ impl Session {
                 let name = format!("asya-{}", consuming.added);
                 let prefetch = u16::try_from(prefetch).unwrap_or(u16::MAX);
                 connection.consume(&self.queue, &name, prefetch, self.timeout);
-                consuming.consumers.push(Consumer { name, prefetch: prefetch.into() });
+                consuming.consumers.push(Consumer {
+                    name,
+                    prefetch: prefetch.into(),
+                });
                 consuming.changing = true;
             }
             Change::CancelLast => {
@@ -126,11 +139,22 @@ impl Session {
 
     fn take(&mut self, event: amqp::Event, consuming: &mut Consuming) -> Result<(), String> {
         match event {
-            amqp::Event::Delivered { consumer, tag, redelivered, count, body } => {
+            amqp::Event::Delivered {
+                consumer,
+                tag,
+                redelivered,
+                count,
+                body,
+            } => {
                 consuming.unsettled.insert(tag, consumer);
                 let receipt = Receipt::new(consuming.generation, tag, consuming.lost.clone());
                 let deliveries = deliveries(redelivered, count);
-                self.tell(Event::Delivered(Delivery { receipt, body, deliveries, origin: Origin::default() }));
+                self.tell(Event::Delivered(Delivery {
+                    receipt,
+                    body,
+                    deliveries,
+                    origin: Origin::default(),
+                }));
             }
             amqp::Event::Consuming(_) | amqp::Event::Cancelled(_) => consuming.changing = false,
             amqp::Event::CancelledByBroker(name) => {
@@ -139,7 +163,10 @@ impl Session {
                 return Err(format!("queue {} is gone", self.queue));
             }
             amqp::Event::ChannelClosed { code, text } => {
-                return Err(format!("queue {} cannot be consumed: {code} {text}", self.queue));
+                return Err(format!(
+                    "queue {} cannot be consumed: {code} {text}",
+                    self.queue
+                ));
             }
             amqp::Event::Lost(why) => return Err(why),
             _ => {}
@@ -176,16 +203,22 @@ impl Consuming {
     /// Deliveries to consumers that are gone.
     fn orphaned(&self) -> usize {
         let is_there = |name: &String| self.consumers.iter().any(|consumer| consumer.name == *name);
-        self.unsettled.values().filter(|name| !is_there(name)).count()
+        self.unsettled
+            .values()
+            .filter(|name| !is_there(name))
+            .count()
     }
 
     fn settle(&mut self, connection: &Connection, receipt: &Receipt, settlement: Settlement) {
-        if receipt.generation != self.generation || self.unsettled.remove(&receipt.number).is_none() {
+        if receipt.generation != self.generation || self.unsettled.remove(&receipt.number).is_none()
+        {
             return;
         }
         match settlement {
             Settlement::Acknowledge => connection.acknowledge(receipt.number),
-            Settlement::GiveBack | Settlement::GiveBackNow => connection.refuse(receipt.number, true),
+            Settlement::GiveBack | Settlement::GiveBackNow => {
+                connection.refuse(receipt.number, true);
+            }
             Settlement::Reject => connection.refuse(receipt.number, false),
         }
     }

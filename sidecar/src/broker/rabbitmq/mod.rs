@@ -48,7 +48,11 @@ pub struct Settings {
 
 impl RabbitMq {
     /// Starts both connections.
-    pub fn start(settings: Settings, events: mpsc::UnboundedSender<Event>, metrics: BrokerMetrics) -> Self {
+    pub fn start(
+        settings: &Settings,
+        events: mpsc::UnboundedSender<Event>,
+        metrics: BrokerMetrics,
+    ) -> Self {
         let (demand, wanted) = watch::channel(Demand::default());
         let (settlements, to_settle) = mpsc::unbounded_channel();
         let (publications, to_publish) = mpsc::unbounded_channel();
@@ -56,7 +60,14 @@ impl RabbitMq {
         let (open, closed) = watch::channel(());
         let closing = CancellationToken::new();
         let needed = settings.runtime_timeout + MARGIN;
-        let connector = |metrics| Connector::new(settings.broker.clone(), &settings.actor, closing.clone(), metrics);
+        let connector = |metrics| {
+            Connector::new(
+                settings.broker.clone(),
+                &settings.actor,
+                closing.clone(),
+                metrics,
+            )
+        };
         let consumer = consumers::Session {
             connector: connector(metrics.clone()),
             queue: settings.queue.clone(),
@@ -66,7 +77,13 @@ impl RabbitMq {
             events: events.clone(),
             metrics: metrics.clone(),
         };
-        let publisher = publisher::Publisher::new(connector(metrics.clone()), &settings.broker, to_publish, events, metrics);
+        let publisher = publisher::Publisher::new(
+            connector(metrics.clone()),
+            &settings.broker,
+            to_publish,
+            events,
+            metrics,
+        );
         let consumer_open = open.clone();
         tokio::spawn(async move {
             consumer.run().await;
@@ -76,23 +93,39 @@ impl RabbitMq {
             publisher.run().await;
             drop(open);
         });
-        Self { demand, settlements, publications, closing, closed }
+        Self {
+            demand,
+            settlements,
+            publications,
+            closing,
+            closed,
+        }
     }
 }
 
 impl Broker for RabbitMq {
     fn demand(&self, demand: Demand) {
-        self.demand.send_if_modified(|now| std::mem::replace(now, demand) != demand);
+        self.demand
+            .send_if_modified(|now| std::mem::replace(now, demand) != demand);
     }
 
-    fn publish(&self, publication: Publication) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
+    fn publish(
+        &self,
+        publication: Publication,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
         let (reply, answer) = oneshot::channel();
         // The publisher ends only when it was told to.
-        let _ = self.publications.send(publisher::Request { publication, reply });
+        let _ = self
+            .publications
+            .send(publisher::Request { publication, reply });
         async move { answer.await.unwrap_or(Err(Refusal::Closing)) }
     }
 
-    fn settle(&self, receipt: &Receipt, settlement: Settlement) -> impl Future<Output = ()> + Send + 'static {
+    fn settle(
+        &self,
+        receipt: &Receipt,
+        settlement: Settlement,
+    ) -> impl Future<Output = ()> + Send + 'static {
         // The session ends only when it was told to.
         let _ = self.settlements.send((receipt.clone(), settlement));
         std::future::ready(())

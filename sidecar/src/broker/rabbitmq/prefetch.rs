@@ -17,11 +17,11 @@ pub(super) enum Change {
 /// `orphaned` messages of cancelled consumers are not settled yet: they count until they are. A consumer is added for what
 /// is missing only when there are none of them, or there is no consumer at all; so there are never more than a few.
 pub(super) fn change(wanted: usize, orphaned: usize, prefetches: &[usize]) -> Change {
-    let prefetched: usize = prefetches.iter().sum();
-    if prefetched + orphaned > wanted && !prefetches.is_empty() {
+    let allowed: usize = prefetches.iter().sum();
+    if allowed + orphaned > wanted && !prefetches.is_empty() {
         return Change::CancelLast;
     }
-    let missing = wanted.saturating_sub(prefetched + orphaned);
+    let missing = wanted.saturating_sub(allowed + orphaned);
     if missing > 0 && (orphaned == 0 || prefetches.is_empty()) {
         return Change::Add(missing);
     }
@@ -54,7 +54,11 @@ mod tests {
             (0, 3, &[8, 1], Change::CancelLast),
             (0, 3, &[], Change::None),
         ] {
-            assert_eq!(change(wanted, orphaned, prefetches), expected, "{wanted} {orphaned} {prefetches:?}");
+            assert_eq!(
+                change(wanted, orphaned, prefetches),
+                expected,
+                "{wanted} {orphaned} {prefetches:?}"
+            );
         }
     }
 
@@ -64,7 +68,9 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(31);
         for _ in 0..200 {
             let (wanted, mut orphaned) = (random.usize(0..40), random.usize(0..40));
-            let mut prefetches: Vec<usize> = (0..random.usize(0..4)).map(|_| random.usize(1..20)).collect();
+            let mut prefetches: Vec<usize> = (0..random.usize(0..4))
+                .map(|_| random.usize(1..20))
+                .collect();
             for _ in 0..50 {
                 match change(wanted, orphaned, &prefetches) {
                     Change::Add(prefetch) => prefetches.push(prefetch),

@@ -98,7 +98,10 @@ impl Publisher {
                 }
                 Happened::Request(request) => self.unconfirmed.push(request),
                 Happened::NoAnswer => {
-                    return Some(format!("a publication was not answered for {} s", PATIENCE.as_secs()));
+                    return Some(format!(
+                        "a publication was not answered for {} s",
+                        PATIENCE.as_secs()
+                    ));
                 }
                 Happened::Closing => {
                     connection.close().await;
@@ -109,7 +112,11 @@ impl Publisher {
     }
 
     async fn next(&mut self, connection: &mut Connection) -> Happened {
-        let late = self.unconfirmed.oldest().filter(|_| !self.blocked).map(|sent| sent + PATIENCE);
+        let late = self
+            .unconfirmed
+            .oldest()
+            .filter(|_| !self.blocked)
+            .map(|sent| sent + PATIENCE);
         let far = || Instant::now() + PATIENCE;
         tokio::select! {
             biased;
@@ -141,7 +148,12 @@ impl Publisher {
                 self.unconfirmed.skipped();
                 continue;
             }
-            connection.publish(&address.exchange, &address.key, &publication.id, publication.body.clone());
+            connection.publish(
+                &address.exchange,
+                &address.key,
+                &publication.id,
+                publication.body.clone(),
+            );
             self.unconfirmed.sent(request, address);
         }
     }
@@ -153,18 +165,34 @@ impl Publisher {
             Publish::Exchange => (self.exchange.clone(), less_prefix(queue).to_owned()),
         };
         let message_id = Some(publication.id.clone()).filter(|id| id.len() <= LONGEST_NAME);
-        Address { exchange, key, message_id }
+        Address {
+            exchange,
+            key,
+            message_id,
+        }
     }
 
     fn take(&mut self, event: Amqp, connection: &Connection) -> Result<(), String> {
         match event {
-            Amqp::Confirmed { number, multiple, stored } => {
+            Amqp::Confirmed {
+                number,
+                multiple,
+                stored,
+            } => {
                 for (request, result) in self.unconfirmed.confirmed(number, multiple, stored) {
                     answer(request, result);
                 }
             }
-            Amqp::Returned { exchange, key, message_id } => {
-                self.unconfirmed.returned(&Address { exchange, key, message_id });
+            Amqp::Returned {
+                exchange,
+                key,
+                message_id,
+            } => {
+                self.unconfirmed.returned(&Address {
+                    exchange,
+                    key,
+                    message_id,
+                });
             }
             Amqp::Blocked(why) => {
                 tracing::warn!("RabbitMQ takes no publications for now: {why}");
@@ -197,7 +225,9 @@ impl Publisher {
             self.unconfirmed.again();
             return;
         }
-        let Some(request) = self.unconfirmed.blamed() else { return };
+        let Some(request) = self.unconfirmed.blamed() else {
+            return;
+        };
         let refusal = match code {
             PRECONDITION_FAILED => Refusal::TooLarge,
             NOT_FOUND => Refusal::NoQueue,

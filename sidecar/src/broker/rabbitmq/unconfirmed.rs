@@ -35,7 +35,12 @@ pub(super) struct Unconfirmed<T> {
 
 impl<T> Default for Unconfirmed<T> {
     fn default() -> Self {
-        Self { waiting: VecDeque::new(), sent: BTreeMap::new(), last: 0, suspects: 0 }
+        Self {
+            waiting: VecDeque::new(),
+            sent: BTreeMap::new(),
+            last: 0,
+            suspects: 0,
+        }
     }
 }
 
@@ -44,7 +49,8 @@ impl<T> Unconfirmed<T> {
         self.waiting.push_back(request);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.sent.is_empty()
     }
 
@@ -59,7 +65,15 @@ impl<T> Unconfirmed<T> {
     /// Notes that a publication is being sent; the broker numbers them in this order.
     pub(super) fn sent(&mut self, request: T, address: Address) {
         self.last += 1;
-        self.sent.insert(self.last, Sent { request, address, at: Instant::now(), returned: false });
+        self.sent.insert(
+            self.last,
+            Sent {
+                request,
+                address,
+                at: Instant::now(),
+                returned: false,
+            },
+        );
     }
 
     /// Skips one that nobody waits for any more.
@@ -77,7 +91,12 @@ impl<T> Unconfirmed<T> {
     }
 
     /// Takes what the broker has settled, with what came of it.
-    pub(super) fn confirmed(&mut self, number: u64, multiple: bool, stored: bool) -> Vec<(T, Result<(), Refusal>)> {
+    pub(super) fn confirmed(
+        &mut self,
+        number: u64,
+        multiple: bool,
+        stored: bool,
+    ) -> Vec<(T, Result<(), Refusal>)> {
         let settled = if multiple {
             let rest = self.sent.split_off(&(number + 1));
             std::mem::replace(&mut self.sent, rest)
@@ -90,7 +109,11 @@ impl<T> Unconfirmed<T> {
             (true, false) => Ok(()),
             (false, false) => Err(Refusal::NotNow),
         };
-        settled.into_values().map(|sent| (result(&sent), sent)).map(|(result, sent)| (sent.request, result)).collect()
+        settled
+            .into_values()
+            .map(|sent| (result(&sent), sent))
+            .map(|(result, sent)| (sent.request, result))
+            .collect()
     }
 
     /// The connection is lost, or the channel: all that was sent is to be sent again, in the same order. On a new channel
@@ -133,7 +156,11 @@ mod tests {
     use crate::broker::Refusal;
 
     fn to(key: &str) -> Address {
-        Address { exchange: String::new(), key: key.to_owned(), message_id: Some("1".to_owned()) }
+        Address {
+            exchange: String::new(),
+            key: key.to_owned(),
+            message_id: Some("1".to_owned()),
+        }
     }
 
     fn with(keys: &[&'static str]) -> Unconfirmed<&'static str> {
@@ -160,8 +187,14 @@ mod tests {
         let mut all = with(&["a", "b", "a", "c"]);
         all.returned(&to("a"));
         all.returned(&to("nobody's"));
-        assert_eq!(all.confirmed(2, true, true), [("a", Err(Refusal::NoQueue)), ("b", Ok(()))]);
-        assert_eq!(all.confirmed(4, false, false), [("c", Err(Refusal::NotNow))]);
+        assert_eq!(
+            all.confirmed(2, true, true),
+            [("a", Err(Refusal::NoQueue)), ("b", Ok(()))]
+        );
+        assert_eq!(
+            all.confirmed(4, false, false),
+            [("c", Err(Refusal::NotNow))]
+        );
         assert_eq!(all.confirmed(4, false, true), []);
         assert_eq!(all.confirmed(3, false, true), [("a", Ok(()))]);
         assert!(all.is_empty());
@@ -174,7 +207,12 @@ mod tests {
         all.returned(&to("a"));
         all.returned(&to("a"));
         let settled = all.confirmed(2, true, true);
-        assert!(settled.iter().all(|(_, result)| *result == Err(Refusal::NoQueue)), "{settled:?}");
+        assert!(
+            settled
+                .iter()
+                .all(|(_, result)| *result == Err(Refusal::NoQueue)),
+            "{settled:?}"
+        );
     }
 
     /// SC-28
@@ -185,7 +223,11 @@ mod tests {
         all.push("d");
         all.again();
         assert_eq!(send(&mut all), 3);
-        let order: Vec<&str> = all.confirmed(3, true, true).into_iter().map(|(request, _)| request).collect();
+        let order: Vec<&str> = all
+            .confirmed(3, true, true)
+            .into_iter()
+            .map(|(request, _)| request)
+            .collect();
         assert_eq!(order, ["b", "c", "d"]);
     }
 

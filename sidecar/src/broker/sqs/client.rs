@@ -11,10 +11,10 @@ use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::web_identity_token::WebIdentityTokenCredentialsProvider;
 use aws_config::{BehaviorVersion, Region};
+use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::future::ProvideCredentials as Provided;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::SharedCredentialsProvider;
-use aws_credential_types::provider::future::ProvideCredentials as Provided;
-use aws_credential_types::provider::ProvideCredentials;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
@@ -38,7 +38,10 @@ pub(super) fn connect(settings: &config::Sqs) -> Client {
         .region(region.clone())
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts)
-        .credentials_provider(SharedCredentialsProvider::new(Credentials { region, chain: OnceCell::new() }));
+        .credentials_provider(SharedCredentialsProvider::new(Credentials {
+            region,
+            chain: OnceCell::new(),
+        }));
     if let Some(endpoint) = &settings.endpoint {
         config = config.endpoint_url(endpoint);
     }
@@ -60,14 +63,24 @@ impl ProvideCredentials for Credentials {
     {
         Provided::new(async {
             let chain = self.chain.get_or_init(|| async {
-                let provider = aws_config::provider_config::ProviderConfig::default().with_region(Some(self.region.clone()));
-                let web_identity = WebIdentityTokenCredentialsProvider::builder().configure(&provider).build();
-                let container = EcsCredentialsProvider::builder().configure(&provider).build();
-                let instance = ImdsCredentialsProvider::builder().configure(&provider).build();
-                CredentialsProviderChain::first_try("Environment", EnvironmentVariableCredentialsProvider::new())
-                    .or_else("WebIdentityToken", web_identity)
-                    .or_else("Container", container)
-                    .or_else("Instance", instance)
+                let provider = aws_config::provider_config::ProviderConfig::default()
+                    .with_region(Some(self.region.clone()));
+                let web_identity = WebIdentityTokenCredentialsProvider::builder()
+                    .configure(&provider)
+                    .build();
+                let container = EcsCredentialsProvider::builder()
+                    .configure(&provider)
+                    .build();
+                let instance = ImdsCredentialsProvider::builder()
+                    .configure(&provider)
+                    .build();
+                CredentialsProviderChain::first_try(
+                    "Environment",
+                    EnvironmentVariableCredentialsProvider::new(),
+                )
+                .or_else("WebIdentityToken", web_identity)
+                .or_else("Container", container)
+                .or_else("Instance", instance)
             });
             chain.await.provide_credentials().await
         })
@@ -83,7 +96,11 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new(client: Client, endpoint: Option<String>) -> Self {
-        Self { client, endpoint, known: Mutex::default() }
+        Self {
+            client,
+            endpoint,
+            known: Mutex::default(),
+        }
     }
 
     /// The URL of a queue.
@@ -93,7 +110,9 @@ impl Queues {
         }
         let answer = self.client.get_queue_url().queue_name(queue).send().await;
         let answer = answer.map_err(|error| error::classify(&error))?;
-        let url = answer.queue_url().ok_or(error::Failure::Refused(Refusal::NoQueue))?;
+        let url = answer
+            .queue_url()
+            .ok_or(error::Failure::Refused(Refusal::NoQueue))?;
         let url = at_endpoint(self.endpoint.as_deref(), url);
         self.known.lock().insert(queue.to_owned(), url.clone());
         Ok(url)
@@ -107,7 +126,9 @@ impl Queues {
 
 /// The URL with scheme and host of the endpoint, which may be reached by another name than the server knows.
 pub(super) fn at_endpoint(endpoint: Option<&str>, url: &str) -> String {
-    let path = url.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+    let path = url
+        .split_once("://")
+        .and_then(|(_, rest)| rest.split_once('/'));
     let place = endpoint.and_then(|endpoint| endpoint.split_once("://"));
     match (place, path) {
         (Some((scheme, rest)), Some((_, path))) => {

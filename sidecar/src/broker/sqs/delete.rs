@@ -40,7 +40,11 @@ impl Deletions {
         while let Some(lease) = shared.leases.get(number).filter(|lease| !lease.is_lost()) {
             let (deleted, answer) = oneshot::channel();
             // The task ends only with the process.
-            let _ = self.0.send(Deletion { number, handle: lease.handle, deleted });
+            let _ = self.0.send(Deletion {
+                number,
+                handle: lease.handle,
+                deleted,
+            });
             if answer.await == Ok(true) {
                 break;
             }
@@ -58,7 +62,9 @@ async fn run(shared: Arc<Shared>, mut deletions: mpsc::UnboundedReceiver<Deletio
         let others = shared.leases.count() > 1;
         let until = Instant::now() + if others { WAIT } else { Duration::ZERO };
         while batch.len() < BATCH {
-            let Ok(Some(next)) = timeout_at(until, deletions.recv()).await else { break };
+            let Ok(Some(next)) = timeout_at(until, deletions.recv()).await else {
+                break;
+            };
             batch.push(next);
         }
         tokio::spawn(send(shared.clone(), batch));
@@ -74,16 +80,42 @@ async fn send(shared: Arc<Shared>, batch: Vec<Deletion>) {
 }
 
 async fn delete(shared: &Shared, batch: &[Deletion]) -> HashSet<u64> {
-    let Ok(url) = shared.queues.url(&shared.own).await else { return HashSet::new() };
+    let Ok(url) = shared.queues.url(&shared.own).await else {
+        return HashSet::new();
+    };
     if let [one] = batch {
-        let request = shared.client.delete_message().queue_url(url).receipt_handle(&one.handle);
-        return request.send().await.is_ok().then_some(one.number).into_iter().collect();
+        let request = shared
+            .client
+            .delete_message()
+            .queue_url(url)
+            .receipt_handle(&one.handle);
+        return request
+            .send()
+            .await
+            .is_ok()
+            .then_some(one.number)
+            .into_iter()
+            .collect();
     }
     let entry = |deletion: &Deletion| {
-        Entry::builder().id(deletion.number.to_string()).receipt_handle(&deletion.handle).build().ok()
+        Entry::builder()
+            .id(deletion.number.to_string())
+            .receipt_handle(&deletion.handle)
+            .build()
+            .ok()
     };
     let entries = batch.iter().filter_map(entry).collect();
-    let request = shared.client.delete_message_batch().queue_url(url).set_entries(Some(entries));
-    let Ok(answer) = request.send().await else { return HashSet::new() };
-    answer.successful().iter().filter_map(|entry| entry.id().parse().ok()).collect()
+    let request = shared
+        .client
+        .delete_message_batch()
+        .queue_url(url)
+        .set_entries(Some(entries));
+    let Ok(answer) = request.send().await else {
+        return HashSet::new();
+    };
+    answer
+        .successful()
+        .iter()
+        .filter_map(|entry| entry.id().parse().ok())
+        .collect()
 }

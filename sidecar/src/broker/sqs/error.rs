@@ -15,12 +15,19 @@ pub(super) enum Failure {
 }
 
 pub(super) fn classify<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> Failure {
-    let SdkError::ServiceError(answer) = error else { return Failure::Transient(text(error)) };
+    let SdkError::ServiceError(answer) = error else {
+        return Failure::Transient(text(error));
+    };
     let status = answer.raw().status().as_u16();
-    let (code, message) = (answer.err().code().unwrap_or_default(), answer.err().message().unwrap_or_default());
+    let (code, message) = (
+        answer.err().code().unwrap_or_default(),
+        answer.err().message().unwrap_or_default(),
+    );
     match refusal(code, message) {
         Some(refusal) => Failure::Refused(refusal),
-        None if status == 403 && !is_about_credentials(code) => Failure::Refused(Refusal::Forbidden(code.to_owned())),
+        None if status == 403 && !is_about_credentials(code) => {
+            Failure::Refused(Refusal::Forbidden(code.to_owned()))
+        }
         None => Failure::Transient(text(error)),
     }
 }
@@ -32,7 +39,9 @@ pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
     match code {
         "QueueDoesNotExist" | "NonExistentQueue" => Some(Refusal::NoQueue),
         "BatchRequestTooLong" => Some(Refusal::TooLarge),
-        "InvalidParameterValue" | "InvalidParameterValueException" if message.contains("shorter than") => {
+        "InvalidParameterValue" | "InvalidParameterValueException"
+            if message.contains("shorter than") =>
+        {
             Some(Refusal::TooLarge)
         }
         "InvalidMessageContents" | "UnsupportedOperation" | "KmsAccessDenied" => {
@@ -44,9 +53,15 @@ pub(super) fn refusal(code: &str, message: &str) -> Option<Refusal> {
 
 /// They expire and are rotated.
 fn is_about_credentials(code: &str) -> bool {
-    ["ExpiredToken", "InvalidClientTokenId", "UnrecognizedClient", "SignatureDoesNotMatch", "RequestExpired"]
-        .iter()
-        .any(|known| code.contains(known))
+    [
+        "ExpiredToken",
+        "InvalidClientTokenId",
+        "UnrecognizedClient",
+        "SignatureDoesNotMatch",
+        "RequestExpired",
+    ]
+    .iter()
+    .any(|known| code.contains(known))
 }
 
 /// An error's own words, without what was asked for.
@@ -57,7 +72,9 @@ pub(super) fn text<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -
             format!("{} {code}", answer.raw().status().as_u16())
         }
         SdkError::TimeoutError(_) => "no answer in time".to_owned(),
-        SdkError::DispatchFailure(failure) if failure.is_timeout() => "no connection in time".to_owned(),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => {
+            "no connection in time".to_owned()
+        }
         SdkError::DispatchFailure(failure) if failure.is_io() => "no connection".to_owned(),
         SdkError::DispatchFailure(_) => "no connection, or no credentials".to_owned(),
         SdkError::ResponseError(_) => "an answer that is not SQS'".to_owned(),

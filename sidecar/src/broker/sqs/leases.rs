@@ -46,8 +46,21 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    pub(super) fn begin(&self, number: u64, handle: String, received: u32, visibility: Duration, since: Instant) {
-        let lease = Lease { handle, received, since, until: since + visibility, lost: false };
+    pub(super) fn begin(
+        &self,
+        number: u64,
+        handle: String,
+        received: u32,
+        visibility: Duration,
+        since: Instant,
+    ) {
+        let lease = Lease {
+            handle,
+            received,
+            since,
+            until: since + visibility,
+            lost: false,
+        };
         self.all.lock().insert(number, lease);
     }
 
@@ -80,7 +93,9 @@ impl Leases {
             if now >= lease.until {
                 lease.lost = true;
                 lost += 1;
-            } else if lease.until - now <= visibility * 2 / 3 && now + visibility <= lease.since + LONGEST {
+            } else if lease.until - now <= visibility * 2 / 3
+                && now + visibility <= lease.since + LONGEST
+            {
                 due.push((*number, lease.handle.clone()));
             }
         }
@@ -101,7 +116,10 @@ pub(super) async fn extend(shared: Arc<Shared>) {
         sleep(AGAIN.min(visibility / 6)).await;
         let (due, lost) = shared.leases.due(visibility, Instant::now());
         if lost > 0 {
-            tracing::warn!(lost, "SQS: messages came into sight again while they were worked on");
+            tracing::warn!(
+                lost,
+                "SQS: messages came into sight again while they were worked on"
+            );
             shared.metrics.leases_lost.inc_by(lost);
         }
         for some in due.chunks(BATCH) {
@@ -117,12 +135,30 @@ async fn batch(shared: &Shared, leases: &[(u64, String)], visibility: Duration) 
     let seconds = i32::try_from(visibility.as_secs()).unwrap_or(i32::MAX);
     let until = Instant::now() + visibility;
     let entry = |(number, handle): &(u64, String)| {
-        Entry::builder().id(number.to_string()).receipt_handle(handle).visibility_timeout(seconds).build().ok()
+        Entry::builder()
+            .id(number.to_string())
+            .receipt_handle(handle)
+            .visibility_timeout(seconds)
+            .build()
+            .ok()
     };
     let entries = leases.iter().filter_map(entry).collect();
-    let Ok(url) = shared.queues.url(&shared.own).await else { return 0 };
-    let request = shared.client.change_message_visibility_batch().queue_url(url).set_entries(Some(entries));
-    let Ok(answer) = request.send().await else { return 0 };
-    let extended = answer.successful().iter().filter_map(|entry| entry.id().parse().ok());
-    extended.inspect(|number| shared.leases.extended(*number, until)).count()
+    let Ok(url) = shared.queues.url(&shared.own).await else {
+        return 0;
+    };
+    let request = shared
+        .client
+        .change_message_visibility_batch()
+        .queue_url(url)
+        .set_entries(Some(entries));
+    let Ok(answer) = request.send().await else {
+        return 0;
+    };
+    let extended = answer
+        .successful()
+        .iter()
+        .filter_map(|entry| entry.id().parse().ok());
+    extended
+        .inspect(|number| shared.leases.extended(*number, until))
+        .count()
 }

@@ -35,7 +35,9 @@ impl Poll {
                 () = closing.cancelled() => return,
                 count = self.wanted() => count,
             };
-            let Some(received) = self.receive(count).await else { return };
+            let Some(received) = self.receive(count).await else {
+                return;
+            };
             match received {
                 Ok((messages, since)) => {
                     if connected.is_none() {
@@ -48,8 +50,13 @@ impl Poll {
                     }
                 }
                 Err(why) => {
-                    tracing::warn!("SQS: queue {} cannot be polled: {why}; trying again", self.shared.own);
-                    let service = connected.take().map_or(Duration::ZERO, |since| since.elapsed());
+                    tracing::warn!(
+                        "SQS: queue {} cannot be polled: {why}; trying again",
+                        self.shared.own
+                    );
+                    let service = connected
+                        .take()
+                        .map_or(Duration::ZERO, |since| since.elapsed());
                     self.set_connected(false);
                     let pause = pauses.after(service);
                     tokio::select! {
@@ -94,7 +101,13 @@ impl Poll {
     }
 
     async fn request(&self, count: usize) -> Result<(Vec<Message>, Instant), String> {
-        let Shared { client, queues, own, settings, .. } = &*self.shared;
+        let Shared {
+            client,
+            queues,
+            own,
+            settings,
+            ..
+        } = &*self.shared;
         let told = |failure| match failure {
             Failure::Refused(refusal) => {
                 if refusal == Refusal::NoQueue {
@@ -114,14 +127,22 @@ impl Poll {
             .wait_time_seconds(seconds(settings.wait))
             .message_system_attribute_names(Attribute::ApproximateReceiveCount)
             .message_system_attribute_names(Attribute::MessageGroupId);
-        let answer = request.send().await.map_err(|error| told(classify(&error)))?;
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| told(classify(&error)))?;
         Ok((answer.messages.unwrap_or_default(), Instant::now()))
     }
 
     fn deliver(&self, number: u64, message: Message, since: Instant) {
-        let Some((handle, received)) = self.begin(number, &message, since) else { return };
+        let Some((handle, received)) = self.begin(number, &message, since) else {
+            return;
+        };
         drop(handle);
-        let group = message.attributes.as_ref().and_then(|all| all.get(&Attribute::MessageGroupId).cloned());
+        let group = message
+            .attributes
+            .as_ref()
+            .and_then(|all| all.get(&Attribute::MessageGroupId).cloned());
         let delivery = Delivery {
             receipt: Receipt::new(0, number, CancellationToken::new()),
             body: message.body.unwrap_or_default().into(),
@@ -129,7 +150,10 @@ impl Poll {
                 0 | 1 => Deliveries::First,
                 more => Deliveries::Before(more - 1),
             },
-            origin: Origin { message: message.message_id, group },
+            origin: Origin {
+                message: message.message_id,
+                group,
+            },
         };
         // Nobody listens any more when the process ends.
         let _ = self.events.send(Event::Delivered(delivery));
@@ -137,9 +161,18 @@ impl Poll {
 
     fn begin(&self, number: u64, message: &Message, since: Instant) -> Option<(String, u32)> {
         let handle = message.receipt_handle.clone()?;
-        let count = message.attributes.as_ref().and_then(|all| all.get(&Attribute::ApproximateReceiveCount));
+        let count = message
+            .attributes
+            .as_ref()
+            .and_then(|all| all.get(&Attribute::ApproximateReceiveCount));
         let received = count.and_then(|count| count.parse().ok()).unwrap_or(1);
-        self.shared.leases.begin(number, handle.clone(), received, self.shared.settings.visibility, since);
+        self.shared.leases.begin(
+            number,
+            handle.clone(),
+            received,
+            self.shared.settings.visibility,
+            since,
+        );
         Some((handle, received))
     }
 
@@ -153,7 +186,11 @@ impl Poll {
 
     fn set_connected(&self, connected: bool) {
         self.shared.metrics.set_connected("receive", connected);
-        let event = if connected { Event::Connected } else { Event::Disconnected };
+        let event = if connected {
+            Event::Connected
+        } else {
+            Event::Disconnected
+        };
         let _ = self.events.send(event);
     }
 }

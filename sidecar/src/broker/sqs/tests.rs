@@ -9,15 +9,32 @@ use super::pause_after;
 use super::send::{deduplication, group, without_noncharacters};
 use crate::broker::{Origin, Publication, Refusal};
 
-fn publication(queue: &str, index: usize, message: Option<&str>, source_group: Option<&str>) -> Publication {
-    let origin = Origin { message: message.map(str::to_owned), group: source_group.map(str::to_owned) };
-    Publication { queue: queue.to_owned(), id: "id 1".to_owned(), body: "{}".into(), origin, index }
+fn publication(
+    queue: &str,
+    index: usize,
+    message: Option<&str>,
+    source_group: Option<&str>,
+) -> Publication {
+    let origin = Origin {
+        message: message.map(str::to_owned),
+        group: source_group.map(str::to_owned),
+    };
+    Publication {
+        queue: queue.to_owned(),
+        id: "id 1".to_owned(),
+        body: "{}".into(),
+        origin,
+        index,
+    }
 }
 
 /// SC-40
 #[test]
 fn the_pause_of_a_message_that_is_given_back_doubles_up_to_half_a_minute() {
-    let pauses: Vec<i32> = [0, 1, 2, 3, 4, 5, 100].into_iter().map(pause_after).collect();
+    let pauses: Vec<i32> = [0, 1, 2, 3, 4, 5, 100]
+        .into_iter()
+        .map(pause_after)
+        .collect();
     assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
 }
 
@@ -35,9 +52,13 @@ async fn a_lease_is_extended_every_third_of_it_for_up_to_twelve_hours() {
     leases.extended(1, start + Duration::from_secs(30) + visibility);
     assert_eq!(count(59), (0, 0));
     assert_eq!(count(119), (1, 0), "a failed extension is tried again");
-    assert_eq!(count(120), (0, 1), "until the lease is lost, which is counted");
+    assert_eq!(
+        count(120),
+        (0, 1),
+        "until the lease is lost, which is counted"
+    );
     assert_eq!(count(121), (0, 0), "once");
-    leases.begin(2, "b".to_owned(), 1, Duration::from_secs(43_200), start);
+    leases.begin(2, "b".to_owned(), 1, Duration::from_hours(12), start);
     assert_eq!(count(43_199), (0, 0), "SQS hides no message for longer");
 }
 
@@ -46,9 +67,17 @@ async fn a_lease_is_extended_every_third_of_it_for_up_to_twelve_hours() {
 fn fifo_queues_get_the_sources_group_and_an_id_of_the_delivery() {
     let plain = publication("asya-a.fifo", 0, Some("m1"), Some("g"));
     assert_eq!(group(&plain), "g");
-    assert_eq!(group(&publication("q", 0, None, None)).len(), 64, "an id that is no legal group is hashed");
+    assert_eq!(
+        group(&publication("q", 0, None, None)).len(),
+        64,
+        "an id that is no legal group is hashed"
+    );
     let same = publication("asya-a.fifo", 0, Some("m1"), None);
-    assert_eq!(deduplication(&plain), deduplication(&same), "a source that comes again makes no second child");
+    assert_eq!(
+        deduplication(&plain),
+        deduplication(&same),
+        "a source that comes again makes no second child"
+    );
     for other in [
         publication("asya-a.fifo", 1, Some("m1"), Some("g")),
         publication("asya-b.fifo", 0, Some("m1"), Some("g")),
@@ -71,12 +100,21 @@ fn characters_that_sqs_refuses_are_escaped_and_others_stay() {
 /// SC-39, SC-83
 #[test]
 fn errors_that_last_are_told_from_those_that_pass() {
-    let too_long = "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.";
+    let too_long =
+        "One or more parameters are invalid. Reason: Message must be shorter than 1048576 bytes.";
     for (code, message, expected) in [
-        ("AWS.SimpleQueueService.NonExistentQueue", "", Some(Refusal::NoQueue)),
+        (
+            "AWS.SimpleQueueService.NonExistentQueue",
+            "",
+            Some(Refusal::NoQueue),
+        ),
         ("QueueDoesNotExist", "", Some(Refusal::NoQueue)),
         ("InvalidParameterValue", too_long, Some(Refusal::TooLarge)),
-        ("InvalidParameterValue", "The receipt handle has expired", None),
+        (
+            "InvalidParameterValue",
+            "The receipt handle has expired",
+            None,
+        ),
         ("Throttling", "", None),
         ("InternalError", "", None),
     ] {
@@ -89,5 +127,8 @@ fn errors_that_last_are_told_from_those_that_pass() {
 fn queue_urls_have_scheme_and_host_of_the_endpoint() {
     let url = "http://sqs.us-east-1.localhost:4566/000000000000/asya-a";
     assert_eq!(at_endpoint(None, url), url);
-    assert_eq!(at_endpoint(Some("https://sqs.corp:8443"), url), "https://sqs.corp:8443/000000000000/asya-a");
+    assert_eq!(
+        at_endpoint(Some("https://sqs.corp:8443"), url),
+        "https://sqs.corp:8443/000000000000/asya-a"
+    );
 }

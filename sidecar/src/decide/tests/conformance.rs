@@ -33,25 +33,45 @@ fn what_is_sent_is_what_the_former_sidecar_sends() {
     let corpus: Vec<Case> = serde_json::from_str(include_str!("corpus.json")).expect("the corpus");
     assert!(corpus.len() >= 20, "{}", corpus.len());
     for case in corpus {
-        let rules = if case.end { at_end(End::Happy) } else { rules() };
-        let (message, reply) = (case.message.to_string(), case.reply.map(|reply| reply.to_string()));
+        let rules = if case.end {
+            at_end(End::Happy)
+        } else {
+            rules()
+        };
+        let (message, reply) = (
+            case.message.to_string(),
+            case.reply.map(|reply| reply.to_string()),
+        );
         let facts = Facts::default();
         let received = decide(&rules, message.as_bytes(), Outcome::Received, &facts);
         let decision = match &reply {
             None => received,
             Some(reply) => {
                 assert_eq!(received.actions, [Action::Call], "{}", case.name);
-                decide(&rules, message.as_bytes(), Outcome::Replied(reply.as_bytes()), &facts)
+                decide(
+                    &rules,
+                    message.as_bytes(),
+                    Outcome::Replied(reply.as_bytes()),
+                    &facts,
+                )
             }
         };
-        assert!(told(&decision).contains("acknowledge"), "{}: {}", case.name, told(&decision));
-        let sent = decision.actions.into_iter().filter_map(|action| match action {
-            Action::Send(letter) => Some(Sent {
-                to: letter.actor,
-                message: serde_json::from_slice(&letter.body).expect("a message"),
-            }),
-            _ => None,
-        });
+        assert!(
+            told(&decision).contains("acknowledge"),
+            "{}: {}",
+            case.name,
+            told(&decision)
+        );
+        let sent = decision
+            .actions
+            .into_iter()
+            .filter_map(|action| match action {
+                Action::Send(letter) => Some(Sent {
+                    to: letter.actor,
+                    message: serde_json::from_slice(&letter.body).expect("a message"),
+                }),
+                _ => None,
+            });
         assert_eq!(sent.collect::<Vec<_>>(), case.sent, "{}", case.name);
     }
 }

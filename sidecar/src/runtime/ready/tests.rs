@@ -20,7 +20,10 @@ impl Folder {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("asya-sidecar-ready-{}-{number}", std::process::id()));
+        let path = std::env::temp_dir().join(format!(
+            "asya-sidecar-ready-{}-{number}",
+            std::process::id()
+        ));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).expect("a folder");
         Self(path)
@@ -39,7 +42,10 @@ impl Folder {
         fs::remove_file(self.0.join(READY_FILE)).expect("a file");
     }
 
-    fn start(&self, ready_timeout: Option<Duration>) -> (SocketRuntime, watch::Receiver<Readiness>) {
+    fn start(
+        &self,
+        ready_timeout: Option<Duration>,
+    ) -> (SocketRuntime, watch::Receiver<Readiness>) {
         let settings = config::Runtime {
             directory: self.0.clone(),
             timeout: Duration::from_secs(5),
@@ -58,7 +64,11 @@ impl Drop for Folder {
 
 async fn becomes(readiness: &mut watch::Receiver<Readiness>, wanted: Readiness) -> Duration {
     let started = Instant::now();
-    let found = timeout(Duration::from_secs(10), readiness.wait_for(|now| *now == wanted)).await;
+    let found = timeout(
+        Duration::from_secs(10),
+        readiness.wait_for(|now| *now == wanted),
+    )
+    .await;
     found.expect("in time").expect("a watch");
     started.elapsed()
 }
@@ -79,7 +89,12 @@ async fn it_is_ready_with_its_file_and_an_answer_and_no_longer_than_both() {
     becomes(&mut readiness, Readiness::Waiting).await;
     drop(listener);
     folder.say_ready("ready");
-    assert!(timeout(Duration::from_millis(300), readiness.changed()).await.is_err(), "the socket does not answer");
+    assert!(
+        timeout(Duration::from_millis(300), readiness.changed())
+            .await
+            .is_err(),
+        "the socket does not answer"
+    );
     let _listener = folder.listen();
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
 }

@@ -22,13 +22,18 @@ impl Place {
     fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("asya-sidecar-{}-{number}.sock", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("asya-sidecar-{}-{number}.sock", std::process::id()));
         let _ = std::fs::remove_file(&path);
         Self { path }
     }
 
     fn socket(&self) -> Socket {
-        Socket { path: self.path.clone(), timeout: Duration::from_secs(5), largest: 1 << 20 }
+        Socket {
+            path: self.path.clone(),
+            timeout: Duration::from_secs(5),
+            largest: 1 << 20,
+        }
     }
 
     /// A runtime that serves one connection.
@@ -70,7 +75,10 @@ async fn a_request_and_its_reply_are_one_frame_each() {
             tokio::task::yield_now().await;
         }
     });
-    assert_eq!(place.socket().call(REQUEST).await, Ok(Bytes::from_static("{\"idü".as_bytes())));
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Ok(Bytes::from_static("{\"idü".as_bytes()))
+    );
     served.await.expect("served");
 }
 
@@ -78,13 +86,21 @@ async fn a_request_and_its_reply_are_one_frame_each() {
 #[tokio::test]
 async fn large_messages_pass_whatever_the_socket_takes_at_once() {
     let place = Place::new();
-    let large: Vec<u8> = (0..8 << 20).map(|index: u32| index.to_le_bytes()[0]).collect();
+    let large: Vec<u8> = (0..8 << 20)
+        .map(|index: u32| index.to_le_bytes()[0])
+        .collect();
     place.serve(|mut stream| async move {
         let request = request(&mut stream).await;
-        stream.write_u32(u32::try_from(request.len()).expect("fits")).await.expect("a length");
+        stream
+            .write_u32(u32::try_from(request.len()).expect("fits"))
+            .await
+            .expect("a length");
         stream.write_all(&request).await.expect("a reply");
     });
-    let socket = Socket { largest: 8 << 20, ..place.socket() };
+    let socket = Socket {
+        largest: 8 << 20,
+        ..place.socket()
+    };
     let reply = socket.call(&large).await.expect("a reply");
     assert!(reply == large, "{} bytes came back", reply.len());
 }
@@ -93,10 +109,18 @@ async fn large_messages_pass_whatever_the_socket_takes_at_once() {
 #[tokio::test]
 async fn what_the_runtime_did_not_read_it_did_not_do() {
     let place = Place::new();
-    assert_eq!(place.socket().call(REQUEST).await, Err(CallError::NotRead), "there is no socket");
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "there is no socket"
+    );
     let listener = std::os::unix::net::UnixListener::bind(&place.path).expect("a listener");
     drop(listener);
-    assert_eq!(place.socket().call(REQUEST).await, Err(CallError::NotRead), "nobody listens");
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "nobody listens"
+    );
 
     let place = Place::new();
     let listener = UnixListener::bind(&place.path).expect("a listener");
@@ -105,24 +129,40 @@ async fn what_the_runtime_did_not_read_it_did_not_do() {
     tokio::task::yield_now().await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     drop(listener);
-    assert_eq!(call.await.expect("a call"), Err(CallError::NotRead), "it was not accepted");
+    assert_eq!(
+        call.await.expect("a call"),
+        Err(CallError::NotRead),
+        "it was not accepted"
+    );
 
     let place = Place::new();
     place.serve(|stream| async move { drop(stream) });
-    assert_eq!(place.socket().call(REQUEST).await, Err(CallError::NotRead), "it was not read");
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "it was not read"
+    );
 
     let place = Place::new();
     place.serve(|mut stream| async move {
         stream.read_u32().await.expect("a length");
     });
-    assert_eq!(place.socket().call(REQUEST).await, Err(CallError::NotRead), "half of it was not read");
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "half of it was not read"
+    );
 
     let place = Place::new();
     place.serve(|mut stream| async move {
         stream.read_u32().await.expect("a length");
     });
     let large = vec![b' '; 8 << 20];
-    assert_eq!(place.socket().call(&large).await, Err(CallError::NotRead), "it ended while it was written to");
+    assert_eq!(
+        place.socket().call(&large).await,
+        Err(CallError::NotRead),
+        "it ended while it was written to"
+    );
 }
 
 /// SC-49
@@ -134,7 +174,11 @@ async fn a_runtime_that_ends_after_it_has_read_all_died_with_the_message() {
             request(&mut stream).await;
             stream.write_all(sent).await.expect("a part");
         });
-        assert_eq!(place.socket().call(REQUEST).await, Err(CallError::Ended), "{sent:?}");
+        assert_eq!(
+            place.socket().call(REQUEST).await,
+            Err(CallError::Ended),
+            "{sent:?}"
+        );
     }
 }
 
@@ -148,8 +192,15 @@ async fn one_deadline_is_over_all_of_a_call() {
             stream.write_all(sent).await.expect("a part");
             assert_eq!(stream.read(&mut [0]).await.expect("a hang-up"), 0);
         });
-        let socket = Socket { timeout: Duration::from_millis(100), ..place.socket() };
-        assert_eq!(socket.call(REQUEST).await, Err(CallError::TimedOut), "{sent:?}");
+        let socket = Socket {
+            timeout: Duration::from_millis(100),
+            ..place.socket()
+        };
+        assert_eq!(
+            socket.call(REQUEST).await,
+            Err(CallError::TimedOut),
+            "{sent:?}"
+        );
         served.await.expect("it was hung up");
     }
 }
@@ -163,5 +214,8 @@ async fn an_announced_length_reserves_nothing_and_has_a_bound() {
         stream.write_u32(u32::MAX).await.expect("a length");
     });
     let announced = usize::try_from(u32::MAX).expect("fits");
-    assert_eq!(place.socket().call(REQUEST).await, Err(CallError::TooLarge(announced)));
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::TooLarge(announced))
+    );
 }

@@ -65,19 +65,19 @@ struct State {
 impl FakeRuntime {
     fn new() -> Self {
         let (readiness, _) = watch::channel(Readiness::Ready { concurrency: 1 });
-        Self { state: Arc::default(), readiness: Arc::new(readiness) }
+        Self {
+            state: Arc::default(),
+            readiness: Arc::new(readiness),
+        }
     }
 
     pub(super) fn set(&self, readiness: Readiness) {
         self.readiness.send_replace(readiness);
     }
 
-    /// What it always does with these messages.
-    pub(super) fn script<const N: usize>(&self, ids: [&str; N], script: Script) {
-        let mut state = self.state.lock();
-        for id in ids {
-            state.scripts.insert(id.to_owned(), script.clone());
-        }
+    /// What it always does with a message.
+    pub(super) fn script(&self, id: &str, script: Script) {
+        self.state.lock().scripts.insert(id.to_owned(), script);
     }
 
     pub(super) fn script_once(&self, id: &str, script: Script) {
@@ -94,7 +94,12 @@ impl FakeRuntime {
     }
 
     pub(super) fn calls_of(&self, id: &str) -> usize {
-        self.state.lock().calls.iter().filter(|call| *call == id).count()
+        self.state
+            .lock()
+            .calls
+            .iter()
+            .filter(|call| *call == id)
+            .count()
     }
 
     pub(super) fn most_open(&self) -> usize {
@@ -110,7 +115,11 @@ impl FakeRuntime {
         state.calls.push(id.to_owned());
         state.open += 1;
         state.most_open = state.most_open.max(state.open);
-        state.once.remove(id).or_else(|| state.scripts.get(id).cloned()).unwrap_or(Script::Takes(CALL))
+        state
+            .once
+            .remove(id)
+            .or_else(|| state.scripts.get(id).cloned())
+            .unwrap_or(Script::Takes(CALL))
     }
 
     fn restart(&self) {
@@ -192,7 +201,10 @@ impl Bench {
                 lookahead: Lookahead::Fixed(0),
                 grace_period: Duration::from_secs(30),
             },
-            rules: Rules { max_message_size: 1 << 20, ..decide::testing::rules() },
+            rules: Rules {
+                max_message_size: 1 << 20,
+                ..decide::testing::rules()
+            },
             stopping: CancellationToken::new(),
         }
     }
@@ -213,7 +225,12 @@ impl Bench {
             stopping: self.stopping.clone(),
             hang_ups: AtomicU64::new(0),
         };
-        let engine = Engine::new(Arc::new(context), self.settings, Arc::new(Health::default()), told);
+        let engine = Engine::new(
+            Arc::new(context),
+            self.settings,
+            Arc::new(Health::default()),
+            told,
+        );
         tokio::spawn(engine.run())
     }
 
@@ -234,13 +251,20 @@ impl Bench {
     pub(super) async fn emptied(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.broker.left() > 0 {
-            assert!(Instant::now() < deadline, "{} messages are left", self.broker.left());
+            assert!(
+                Instant::now() < deadline,
+                "{} messages are left",
+                self.broker.left()
+            );
             sleep(Duration::from_millis(7)).await;
         }
     }
 
     pub(super) fn ids_in(&self, queue: &str) -> Vec<String> {
-        self.fields_in(queue, "id").iter().map(|id| id.as_str().unwrap_or_default().to_owned()).collect()
+        self.fields_in(queue, "id")
+            .iter()
+            .map(|id| id.as_str().unwrap_or_default().to_owned())
+            .collect()
     }
 
     pub(super) fn payloads_in(&self, queue: &str) -> Vec<Value> {
@@ -248,7 +272,12 @@ impl Bench {
     }
 
     fn fields_in(&self, queue: &str, field: &str) -> Vec<Value> {
-        let field = |body: &[u8]| serde_json::from_slice::<Value>(body).expect("JSON")[field].clone();
-        self.broker.messages(queue).iter().map(|message| field(&message.body)).collect()
+        let field =
+            |body: &[u8]| serde_json::from_slice::<Value>(body).expect("JSON")[field].clone();
+        self.broker
+            .messages(queue)
+            .iter()
+            .map(|message| field(&message.body))
+            .collect()
     }
 }

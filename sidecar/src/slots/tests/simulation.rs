@@ -76,7 +76,10 @@ struct Found {
 }
 
 fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
     runtime.expect("a runtime").block_on(async {
         let mut bench = Bench::new();
         bench.settings.concurrency = slots;
@@ -94,11 +97,18 @@ fn run(slots: usize, lookahead: usize, plan: [(u64, Fault); 2]) -> Found {
         bench.emptied().await;
         let errors = bench.ids_in(&format!("asya-{ERROR_END}"));
         let mut copies = BTreeMap::new();
-        for id in bench.ids_in("asya-bar").into_iter().chain(errors.iter().cloned()) {
+        for id in bench
+            .ids_in("asya-bar")
+            .into_iter()
+            .chain(errors.iter().cloned())
+        {
             *copies.entry(id).or_default() += 1;
         }
         assert_eq!(bench.stop(engine).await, End::Stopped);
-        Found { copies, errors: errors.len() }
+        Found {
+            copies,
+            errors: errors.len(),
+        }
     })
 }
 
@@ -118,13 +128,29 @@ fn strike(bench: &Bench, engine: JoinHandle<End>, fault: Fault) -> JoinHandle<En
 
 fn check(found: &Found, plan: [(u64, Fault); 2], in_flight: usize) {
     for number in 0..MESSAGES {
-        assert!(found.copies.contains_key(&number.to_string()), "{plan:?}: message {number} is lost");
+        assert!(
+            found.copies.contains_key(&number.to_string()),
+            "{plan:?}: message {number} is lost"
+        );
     }
     let doubles: usize = found.copies.values().map(|copies| copies - 1).sum();
     // SC-73: only these make doubles, each at most of what was in flight.
-    let causes = plan.iter().filter(|(_, fault)| matches!(fault, Fault::Kill | Fault::Cut | Fault::NoConfirmation));
-    assert!(doubles <= causes.count() * in_flight, "{plan:?}: {:?}", found.copies);
+    let causes = plan
+        .iter()
+        .filter(|(_, fault)| matches!(fault, Fault::Kill | Fault::Cut | Fault::NoConfirmation));
+    assert!(
+        doubles <= causes.count() * in_flight,
+        "{plan:?}: {:?}",
+        found.copies
+    );
     // A message is in error-end only if the runtime died with it after it had come before.
-    let deaths = plan.iter().filter(|(_, fault)| *fault == Fault::RuntimeEnds).count();
-    assert!(found.errors <= deaths, "{plan:?}: {} in error-end", found.errors);
+    let deaths = plan
+        .iter()
+        .filter(|(_, fault)| *fault == Fault::RuntimeEnds)
+        .count();
+    assert!(
+        found.errors <= deaths,
+        "{plan:?}: {} in error-end",
+        found.errors
+    );
 }
