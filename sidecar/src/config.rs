@@ -149,6 +149,7 @@ impl Config {
         let rules = rules(reader, naming, runtime.timeout);
         let (transport, lookahead) = match naming {
             Naming::RabbitMq => {
+                rabbitmq::warn_of_consumer_timeout(reader, runtime.timeout);
                 let in_flight = rabbitmq::prefetch(reader).map(Lookahead::InFlight);
                 let lookahead = lookahead(reader);
                 (

@@ -1,11 +1,15 @@
 //! How to reach RabbitMQ (SC-7, SC-8).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use asya_wire::{env, percent};
 
 use super::Secret;
 use super::reader::Reader;
+
+/// A call that takes no longer is acknowledged in time by any broker's default.
+const SHORT: Duration = Duration::from_mins(20);
 
 /// How to reach RabbitMQ.
 #[derive(Clone, Debug)]
@@ -63,6 +67,14 @@ struct Parts {
 pub(super) fn prefetch(reader: &mut Reader<'_>) -> Option<usize> {
     reader.get(env::RABBITMQ_PREFETCH)?;
     Some(reader.number(env::RABBITMQ_PREFETCH, 1..=4096, 1))
+}
+
+/// Brokers that do not know the consumer's argument go by their own limit, of 30 minutes (SC-32).
+pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, timeout: Duration) {
+    if timeout > SHORT {
+        let text = "RabbitMQ before 3.12 takes a message back after 30m; set its policy consumer-timeout there";
+        reader.warn(env::RUNTIME_TIMEOUT, text);
+    }
 }
 
 impl RabbitMq {

@@ -350,3 +350,11 @@ fn sqs_takes_region_and_visibility_from_where_they_are_known() {
         );
     }
 }
+
+/// SC-32
+#[test]
+fn a_timeout_beyond_the_brokers_own_is_warned_of() {
+    assert!(config(&[(env::RUNTIME_TIMEOUT, "20m")]).warnings.is_empty());
+    let warned = config(&[(env::RUNTIME_TIMEOUT, "21m")]).warnings;
+    assert!(warned[0].contains("consumer-timeout"), "{warned:?}");
+}

@@ -291,3 +291,60 @@ async fn metrics_tell_what_was_moved() -> Result<()> {
     assert!(actor.logs()?.contains("the runtime serves 1 at a time"));
     Ok(())
 }
+
+/// SC-21, SC-46
+#[tokio::test]
+async fn a_queue_that_was_deleted_and_made_again_is_consumed_again() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
+    take(&broker, "bar", 1).await?;
+    broker.delete_queue("asya-foo").await?;
+    eventually("the loss is told", SOON, async || {
+        check(actor.logs()?.contains("404"), actor.logs()?)
+    })
+    .await?;
+    declare(&broker, "classic", &["foo"]).await?;
+    put(
+        &broker,
+        "foo",
+        (0..100).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    let found = take(&broker, "bar", 100).await?;
+    let ids: Vec<String> = found
+        .iter()
+        .filter_map(|message| message["id"].as_str().map(str::to_owned))
+        .collect();
+    let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(ids, expected, "with one slot, order is kept");
+    assert!(sidecar.exited().is_none());
+    Ok(())
+}
+
+/// SC-90, SC-86, SC-89, SC-11
+#[tokio::test]
+async fn a_gateway_that_is_away_holds_nothing_up() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let actor =
+        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_GATEWAY_URL", "http://127.0.0.1:1")])?;
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(
+        &broker,
+        "foo",
+        (0..20).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    assert_eq!(take(&broker, "bar", 20).await?.len(), 20);
+    let stopping = std::time::Instant::now();
+    assert_eq!(sidecar.stop(Duration::from_secs(10)).await?.code(), Some(0));
+    assert!(
+        stopping.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        stopping.elapsed()
+    );
+    Ok(())
+}

@@ -97,7 +97,8 @@ impl Actor {
         ])
     }
 
-    fn new(name: &str) -> Result<Self> {
+    /// An actor without a broker.
+    pub fn new(name: &str) -> Result<Self> {
         let port = ports::free()?;
         let actor = Self {
             name: name.to_owned(),

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use asya_shared::api::EnvVar;
+use asya_shared::config::TransportsConfig;
 use asya_tests::error::Result;
 use asya_tests::eventually::{always, check, eventually};
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rig::{Actor, SOON, declare, is_empty, message, put, shared_rabbitmq, take};
 
@@ -138,6 +140,10 @@ async fn log_lines_are_json_and_a_message_that_succeeds_makes_none() -> Result<(
     .await?;
     take(&broker, "bar", 20).await?;
     take(&broker, "error-end", 1).await?;
+    eventually("the failure is told", SOON, async || {
+        check(actor.logs()?.contains("route_mismatch"), "not yet")
+    })
+    .await?;
     let logs = actor.logs()?;
     let of_sidecar: Vec<&str> = logs.lines().filter(|line| line.starts_with('{')).collect();
     assert!(of_sidecar.len() <= 6, "{logs}");
@@ -157,4 +163,76 @@ async fn log_lines_are_json_and_a_message_that_succeeds_makes_none() -> Result<(
         "{logs}"
     );
     Ok(())
+}
+
+/// SC-10, POD-3, POD-4
+#[tokio::test]
+async fn it_starts_with_whatever_environment_the_operator_gives_it() -> Result<()> {
+    let rabbitmq = |more: Value| {
+        let mut config = json!({"host": "broker", "passwordSecretRef": {"name": "s", "key": "k"}});
+        config
+            .as_object_mut()
+            .into_iter()
+            .zip(more.as_object())
+            .for_each(|(all, more)| all.extend(more.clone()));
+        json!({"type": "rabbitmq", "enabled": true, "config": config})
+    };
+    let corpus = [
+        rabbitmq(json!({})),
+        rabbitmq(json!({"tls": true, "vhost": "a/b c", "username": "ü@:"})),
+        rabbitmq(json!({"host": "[::1]", "port": 1, "exchange": "other"})),
+        rabbitmq(
+            json!({"queues": {"nameTemplate": "asya-{namespace}-{actor}", "autoCreate": false}}),
+        ),
+        rabbitmq(json!({"vhost": "x", "passwordSecretRef": null})),
+        json!({"type": "sqs", "enabled": true, "config": {"region": "eu-west-1"}}),
+        json!({"type": "sqs", "enabled": true, "config": {"endpoint": "http://sqs:4566", "visibilityTimeout": 43200, "waitTimeSeconds": 20,
+            "credentials": {"accessKeyIdSecretRef": {"name": "s", "key": "k"}, "secretAccessKeySecretRef": {"name": "s", "key": "k"}}}}),
+    ];
+    for transport in corpus {
+        for password in ["p@ss/w:rd", "100%", "a$b"] {
+            let (name, env) = rendered(&transport);
+            let values: Vec<(String, String)> =
+                env.iter().fold(Vec::new(), |mut known, variable| {
+                    let value = given(variable, &known, password);
+                    known.push((variable.name.clone(), value));
+                    known
+                });
+            let mut actor = Actor::new(&name)?.with(&[("ASYA_RUNTIME_READY_TIMEOUT", "1ms")])?;
+            for (name, value) in &values {
+                actor = actor.with(&[(name, value)])?;
+            }
+            // 1: the runtime is missing, as it is meant to be; 2 would be the configuration.
+            let status = actor.sidecar().await?.wait().await;
+            assert_eq!(status.code(), Some(1), "{values:?}: {}", actor.logs()?);
+            assert!(
+                !actor.logs()?.contains("unknown, so without effect"),
+                "{}",
+                actor.logs()?
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The actor's name in messages and its transport's variables.
+fn rendered(transport: &Value) -> (String, Vec<EnvVar>) {
+    let all = json!({"transports": {"t": transport}}).to_string();
+    let parsed = TransportsConfig::parse(&all).expect("a transport");
+    let transport = parsed.usable("t").expect("usable");
+    (
+        transport.names_of("shop", "foo").actor,
+        transport.broker().sidecar_env(),
+    )
+}
+
+/// A variable's value, as the kubelet makes it.
+fn given(variable: &EnvVar, known: &[(String, String)], secret: &str) -> String {
+    let Some(value) = variable.source.get("value").and_then(Value::as_str) else {
+        return secret.to_owned();
+    };
+    let expanded = known.iter().fold(value.to_owned(), |text, (name, value)| {
+        text.replace(&format!("$({name})"), value)
+    });
+    expanded.replace("$$", "$")
 }
