@@ -99,16 +99,10 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
         }
     }
 
-    /// Brings the message to its end, or drops it when it is known to come again.
+    /// Brings the message to its end, or drops it when it is known to come again. A call that has begun is finished even
+    /// then: the runtime ends itself when it is hung up (SC-21).
     pub async fn run(mut self, slot: Slot) {
         let receipt = self.delivery.receipt.clone();
-        tokio::select! {
-            () = self.live(slot) => {}
-            () = receipt.lost() => tracing::debug!("the connection of a message is lost, so it comes again"),
-        }
-    }
-
-    async fn live(&mut self, slot: Slot) {
         let mut slot = Some(slot);
         let mut answer = Answer::None;
         loop {
@@ -119,7 +113,15 @@ impl<B: Broker, R: Runtime> Flow<B, R> {
                 outcome(&answer),
                 &self.facts,
             );
-            match self.carry_out(decision, &answer, &mut slot).await {
+            let next = tokio::select! {
+                biased;
+                () = receipt.lost() => {
+                    tracing::debug!("the connection of a message is lost, so it comes again");
+                    return;
+                }
+                next = self.carry_out(decision, &answer, &mut slot) => next,
+            };
+            match next {
                 Next::Settled => return,
                 Next::Call => answer = self.call(slot.as_mut()).await,
                 Next::Decide(next) => answer = next,

@@ -154,3 +154,28 @@ impl Visit for Fields {
         self.add(field, text.into());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::{Lines, TEXTS};
+
+    /// SC-95
+    #[test]
+    fn the_same_text_is_told_once_and_no_number_of_texts_fills_the_memory() {
+        let lines = Lines {
+            level: Level::INFO,
+            actor: String::new(),
+            told: parking_lot::Mutex::default(),
+        };
+        assert_eq!(lines.is_told("a"), Some(0));
+        assert_eq!((lines.is_told("a"), lines.is_told("a")), (None, None));
+        assert_eq!(lines.is_told("b"), Some(0));
+        assert_eq!(lines.told.lock()["a"].left_out, 2);
+        for number in 0..3 * TEXTS {
+            assert_eq!(lines.is_told(&number.to_string()), Some(0));
+        }
+        assert!(lines.told.lock().len() <= TEXTS);
+    }
+}

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::Metrics;
 use crate::decide::{Fault, Kind, Reason, Verdict};
 
-/// SC-91, SC-92
+/// SC-91, SC-92, SC-93
 #[test]
 fn names_labels_and_values_are_those_of_the_former_sidecar() {
     let metrics = Metrics::new("asya_actor", "foo", "rabbitmq");
@@ -32,6 +32,9 @@ fn names_labels_and_values_are_those_of_the_former_sidecar() {
     metrics.ended(&Verdict::Failed(fault), Duration::from_secs(1));
     metrics.ended(&Verdict::EmptyResponse, Duration::from_secs(1));
     metrics.given_back(Reason::NotRead);
+    metrics.broker.set_connected("publish", true);
+    metrics.broker.extended(2, true);
+    metrics.reported("final", "success");
     let text = metrics.text().expect("text");
     for line in [
         "asya_actor_messages_received_total{queue=\"foo\",transport=\"rabbitmq\"} 1",
@@ -49,6 +52,16 @@ fn names_labels_and_values_are_those_of_the_former_sidecar() {
         "asya_actor_redelivered_total 1",
         "asya_actor_given_back_total{reason=\"not_read\"} 1",
         "asya_actor_build_info{version=",
+        "asya_actor_broker_connected{connection=\"publish\"} 1",
+        "asya_actor_broker_blocked 0",
+        "asya_actor_broker_reconnects_total 0",
+        "asya_actor_runtime_ready 0",
+        "asya_actor_slots 0",
+        "asya_actor_waiting_messages 0",
+        "asya_actor_oldest_in_flight_seconds 0.0",
+        "asya_actor_leases_extended_total{reason=\"success\"} 2",
+        "asya_actor_leases_lost_total 0",
+        "asya_actor_reports_total{kind=\"final\",result=\"success\"} 1",
     ] {
         assert!(text.contains(line), "{line} is not in:\n{text}");
     }

@@ -41,10 +41,11 @@ struct Identity {
 }
 
 /// What calls found out.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     NotTaken,
-    HungUp,
+    /// The runtime with this ready file was hung up.
+    HungUp(Option<Identity>),
 }
 
 impl SocketRuntime {
@@ -92,7 +93,7 @@ impl Runtime for SocketRuntime {
     }
 
     fn hung_up(&self) {
-        let _ = self.told.send(Told::HungUp);
+        let _ = self.told.send(Told::HungUp(identity_of(&self.file)));
     }
 }
 
@@ -119,17 +120,19 @@ impl Watching {
                 return;
             };
             is_first = false;
-            while self.told.try_recv().is_ok() {}
-            let told = self.stays_ready(identity).await;
+            let told = match self.told_before(identity) {
+                Some(told) => Some(told),
+                None => self.stays_ready(identity).await,
+            };
             self.found.send_replace(None);
             self.readiness.send_replace(Readiness::Waiting);
             match told {
-                Some(Told::HungUp) if !self.ends(identity).await => {
+                Some(Told::HungUp(_)) if !self.ends(identity).await => {
                     self.readiness.send_replace(Readiness::Stuck);
                     return;
                 }
                 Some(Told::NotTaken) => sleep(DOUBT).await,
-                Some(Told::HungUp) | None => {}
+                Some(Told::HungUp(_)) | None => {}
             }
         }
     }
@@ -151,11 +154,25 @@ impl Watching {
         }
     }
 
+    /// What was told while it was not ready: only a hang-up of this very runtime still counts.
+    fn told_before(&mut self, identity: Identity) -> Option<Told> {
+        let mut hung_up = None;
+        while let Ok(told) = self.told.try_recv() {
+            if told == Told::HungUp(Some(identity)) {
+                hung_up = Some(told);
+            }
+        }
+        hung_up
+    }
+
     /// Waits until the file is gone or another one, or a call found out that the runtime is not there.
     async fn stays_ready(&mut self, identity: Identity) -> Option<Told> {
         while identity_of(&self.file) == Some(identity) {
             tokio::select! {
-                told = self.told.recv() => return told,
+                Some(told) = self.told.recv() => match told {
+                    Told::HungUp(of) if of != Some(identity) => {}
+                    told => return Some(told),
+                },
                 () = sleep(READY) => {}
             }
         }

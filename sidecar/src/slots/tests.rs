@@ -356,9 +356,9 @@ async fn a_panic_gives_its_message_back_and_five_in_a_minute_end_the_process() {
     assert_eq!(bench.broker.left(), 1);
 }
 
-/// SC-72, SC-74
+/// SC-21, SC-72, SC-74
 #[tokio::test(start_paused = true)]
-async fn a_result_of_a_lost_delivery_is_not_sent() {
+async fn a_call_of_a_lost_delivery_is_finished_and_its_result_is_not_sent() {
     let bench = Bench::new();
     bench
         .runtime
@@ -371,6 +371,11 @@ async fn a_result_of_a_lost_delivery_is_not_sent() {
     assert_eq!(
         (bench.ids_in(NEXT), bench.runtime.calls()),
         (vec!["1".to_owned()], 2)
+    );
+    assert_eq!(
+        bench.runtime.broken_off(),
+        0,
+        "a runtime that is hung up ends itself"
     );
     bench.stop(engine).await;
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::build::{self, Part};
 use crate::error::Result;
-use crate::process::Process;
+use crate::process::{self, Process, Spec};
 
 mod access_log;
 mod admin;
@@ -22,6 +22,22 @@ pub async fn serve(folder: &Path) -> Result<(RabbitMq, Vec<Process>)> {
     let bin = build::ensure(Part::RabbitMq).await?;
     let (state, processes) = server::start(&bin, folder, "127.0.0.1").await?;
     Ok((RabbitMq::new(&state)?, processes))
+}
+
+/// Runs `rabbitmqctl` against a server of [`serve`].
+///
+/// # Errors
+/// When it fails.
+pub async fn control(server: &Process, args: &[&str]) -> Result<()> {
+    let bin = build::ensure(Part::RabbitMq).await?;
+    let spec = Spec::new("rabbitmqctl", bin.join("rabbitmqctl"))
+        .inherit_env()
+        .args(args);
+    let env = &server.spec().env;
+    let spec = env
+        .iter()
+        .fold(spec, |spec, (name, value)| spec.env(name, value));
+    process::output(spec).await.map(drop)
 }
 
 /// Creates a virtual host and a user on a running server.

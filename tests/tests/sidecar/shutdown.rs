@@ -7,7 +7,7 @@ use asya_tests::error::Result;
 use asya_tests::eventually::{check, eventually};
 use asya_tests::install_crypto_provider;
 use asya_tests::process::{Folder, Process};
-use asya_tests::rabbitmq;
+use asya_tests::rabbitmq::{self, RabbitMq};
 use serde_json::{Value, json};
 
 use crate::rig::{Actor, QUORUM, SOON, declare, is_empty, message, put, shared_rabbitmq, take};
@@ -97,7 +97,7 @@ async fn a_killed_sidecar_loses_nothing_and_doubles_no_more_than_was_in_flight()
     is_empty(&broker, "error-end").await
 }
 
-/// SC-20, SC-21, SC-72
+/// SC-20, SC-21, SC-29, SC-72
 #[tokio::test]
 async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
     install_crypto_provider();
@@ -120,7 +120,7 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
         200,
         "a restart would not help"
     );
-    let _server = Process::start(spec).await?;
+    let server = Process::start(spec).await?;
     eventually("RabbitMQ answers", Duration::from_mins(1), async || {
         Ok(broker.queues().await.map(drop)?)
     })
@@ -135,6 +135,49 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
     put(&broker, "foo", [message("2", &["foo", "bar"], json!(2))]).await?;
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "2");
     assert!(sidecar.exited().is_none());
+    blocked(&broker, &server, &actor).await
+}
+
+/// SC-29: an alarm holds publications up, and costs nothing.
+async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<()> {
+    rabbitmq::control(server, &["set_vm_memory_high_watermark", "0.0000001"]).await?;
+    // A connection is blocked when it publishes.
+    put(
+        broker,
+        "foo",
+        (3..13).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await
+    .ok();
+    eventually("the alarm is told", SOON, async || {
+        check(
+            actor
+                .page("/metrics")
+                .await?
+                .1
+                .contains("asya_actor_broker_blocked 1"),
+            "not blocked",
+        )
+    })
+    .await?;
+    let calls = actor.calls()?.len();
+    rabbitmq::control(server, &["set_vm_memory_high_watermark", "0.4"]).await?;
+    eventually("the alarm is over", SOON, async || {
+        check(
+            actor
+                .page("/metrics")
+                .await?
+                .1
+                .contains("asya_actor_broker_blocked 0"),
+            "blocked",
+        )
+    })
+    .await?;
+    assert!(calls < 2 + 10, "not all are handed over: {calls}");
+    let found = take(broker, "bar", 10).await?;
+    assert_eq!(found.len(), 10, "none came twice: {found:?}");
+    let failed = broker.messages("asya-error-end", 1, true).await?;
+    assert!(failed.is_empty(), "{failed:?}");
     Ok(())
 }
 

@@ -119,6 +119,41 @@ async fn a_refused_login_is_tried_again_told_once_and_keeps_its_password_to_itse
     actor.tells_no_secret()
 }
 
+/// SC-99
+#[tokio::test]
+async fn the_brokers_certificate_is_checked() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let state = broker.state();
+    let port = state.tls_port.to_string();
+    let tls = [
+        ("ASYA_RABBITMQ_TLS", "true"),
+        ("ASYA_RABBITMQ_PORT", port.as_str()),
+    ];
+    let unknown = Actor::on_rabbitmq(&broker, "foo")?.with(&tls)?;
+    let wrong_name = Actor::on_rabbitmq(&broker, "foo")?.with(&tls)?;
+    let ca = state.ca.display().to_string();
+    let wrong_name = wrong_name.with(&[
+        ("ASYA_RABBITMQ_CA_FILE", &ca),
+        ("ASYA_RABBITMQ_HOST", "localhost"),
+    ])?;
+    for actor in [&unknown, &wrong_name] {
+        let _sidecar = actor.sidecar().await?;
+        eventually("the certificate is refused", SOON, async || {
+            let logs = actor.logs()?;
+            check(logs.contains("certificate"), logs)
+        })
+        .await?;
+    }
+    let actor = Actor::on_rabbitmq(&broker, "foo")?
+        .with(&tls)?
+        .with(&[("ASYA_RABBITMQ_CA_FILE", &ca)])?;
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
+    assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "1");
+    Ok(())
+}
+
 /// SC-94
 #[tokio::test]
 async fn log_lines_are_json_and_a_message_that_succeeds_makes_none() -> Result<()> {

@@ -134,6 +134,8 @@ async fn one_that_was_hung_up_has_to_withdraw_its_file() {
     folder.withdraw();
     folder.say_ready("ready");
     becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    // A call that was refused meanwhile does not hide the hang-up.
+    runtime.doubt();
     runtime.hung_up();
     let took = becomes(&mut readiness, Readiness::Stuck).await;
     assert!(took >= Duration::from_secs(4), "{took:?}");

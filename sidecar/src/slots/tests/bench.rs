@@ -60,6 +60,7 @@ struct State {
     open: usize,
     most_open: usize,
     hang_ups: usize,
+    broken_off: usize,
 }
 
 impl FakeRuntime {
@@ -110,6 +111,11 @@ impl FakeRuntime {
         self.state.lock().hang_ups
     }
 
+    /// Calls whose sidecar did not wait for the reply.
+    pub(super) fn broken_off(&self) -> usize {
+        self.state.lock().broken_off
+    }
+
     fn begin(&self, id: &str) -> Script {
         let mut state = self.state.lock();
         state.calls.push(id.to_owned());
@@ -136,11 +142,16 @@ impl FakeRuntime {
 }
 
 /// A call in progress.
-struct Open<'a>(&'a FakeRuntime);
+struct Open<'a> {
+    runtime: &'a FakeRuntime,
+    answered: bool,
+}
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().open -= 1;
+        let mut state = self.runtime.state.lock();
+        state.open -= 1;
+        state.broken_off += usize::from(!self.answered);
     }
 }
 
@@ -148,7 +159,10 @@ impl Runtime for FakeRuntime {
     async fn call(&self, request: Bytes) -> Result<Bytes, CallError> {
         let message: Value = serde_json::from_slice(&request).unwrap_or_default();
         let script = self.begin(message["id"].as_str().unwrap_or_default());
-        let _open = Open(self);
+        let mut open = Open {
+            runtime: self,
+            answered: false,
+        };
         let routed = |payload: &Value| json!([{"route": {"actors": ["foo", "bar"], "current": 1}, "payload": payload}]);
         let (time, result) = match script {
             Script::Takes(time) => (time, Ok(routed(&message["payload"]))),
@@ -158,6 +172,7 @@ impl Runtime for FakeRuntime {
             Script::Panics => panic!("as the test wants it"),
         };
         sleep(time).await;
+        open.answered = true;
         let result = match self.state.lock().next.take() {
             Some(Script::Fails(error)) => Err(error),
             _ => result,
