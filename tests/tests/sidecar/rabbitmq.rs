@@ -89,7 +89,7 @@ async fn an_end_actor_takes_anything_and_sends_nothing() -> Result<()> {
         ("ASYA_HANDLER_MODE", "envelope"),
         ("ASYA_ENABLE_VALIDATION", "false"),
     ];
-    let actor = Actor::on_rabbitmq(&broker, "error-end")?.with(&end)?;
+    let actor = Actor::on_rabbitmq(&broker, "error-end")?.with(&end);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("end").await?);
     put(
         &broker,
@@ -178,7 +178,7 @@ async fn two_namespaces_with_an_actor_of_one_name_get_only_their_own_messages() 
     .await?;
     let mut running = Vec::new();
     for namespace in ["one", "two"] {
-        let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_NAMESPACE", namespace)])?;
+        let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_NAMESPACE", namespace)]);
         let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
         running.push((actor, sidecar, runtime));
         let messages =
@@ -202,8 +202,7 @@ async fn two_namespaces_with_an_actor_of_one_name_get_only_their_own_messages() 
 async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["large", "bar", "error-end"]).await?;
-    let actor =
-        Actor::on_rabbitmq(&broker, "large")?.with(&[("ASYA_MAX_MESSAGE_SIZE", "512Mi")])?;
+    let actor = Actor::on_rabbitmq(&broker, "large")?.with(&[("ASYA_MAX_MESSAGE_SIZE", "512Mi")]);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("large").await?);
     // RabbitMQ 3.8 to 3.13 takes 128 MiB, later releases less.
     put(
@@ -267,7 +266,7 @@ async fn sixty_megabytes_pass_while_probes_answer() -> Result<()> {
 async fn metrics_tell_what_was_moved() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["foo", "bar"]).await?;
-    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_CONCURRENCY", "4")])?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_CONCURRENCY", "4")]);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(
         &broker,
@@ -330,7 +329,7 @@ async fn a_gateway_that_is_away_holds_nothing_up() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["foo", "bar"]).await?;
     let actor =
-        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_GATEWAY_URL", "http://127.0.0.1:1")])?;
+        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_GATEWAY_URL", "http://127.0.0.1:1")]);
     let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(
         &broker,

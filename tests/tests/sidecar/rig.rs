@@ -75,26 +75,26 @@ impl Actor {
     /// An actor on RabbitMQ.
     pub fn on_rabbitmq(broker: &RabbitMq, name: &str) -> Result<Self> {
         let state = broker.state();
-        Self::new(name)?.with(&[
+        Ok(Self::new(name)?.with(&[
             ("ASYA_TRANSPORT", "rabbitmq"),
             ("ASYA_RABBITMQ_HOST", &state.host),
             ("ASYA_RABBITMQ_PORT", &state.port.to_string()),
             ("ASYA_RABBITMQ_USERNAME", &state.user),
             ("ASYA_RABBITMQ_PASSWORD", OPERATOR_PASSWORD),
             ("ASYA_RABBITMQ_VHOST", &state.vhost),
-        ])
+        ]))
     }
 
     /// An actor on SQS.
     pub fn on_sqs(url: &str, name: &str) -> Result<Self> {
-        Self::new(name)?.with(&[
+        Ok(Self::new(name)?.with(&[
             ("ASYA_TRANSPORT", "sqs"),
             ("ASYA_SQS_ENDPOINT", url),
             ("ASYA_AWS_REGION", "us-east-1"),
             ("AWS_ACCESS_KEY_ID", "test"),
             ("AWS_SECRET_ACCESS_KEY", OPERATOR_PASSWORD),
             ("ASYA_SQS_WAIT_TIME_SECONDS", "1"),
-        ])
+        ]))
     }
 
     /// An actor without a broker.
@@ -110,23 +110,23 @@ impl Actor {
         std::fs::write(actor.calls_file(), "").map_err(Error::other)?;
         let folder = actor.folder.path().display().to_string();
         let calls = actor.calls_file().display().to_string();
-        actor.with(&[
+        Ok(actor.with(&[
             ("ASYA_ACTOR_NAME", name),
             ("ASYA_SOCKET_DIR", &folder),
             ("ASYA_METRICS_ADDR", &format!("127.0.0.1:{port}")),
             // So that what is never to be told would be told (SC-9).
             ("ASYA_LOG_LEVEL", "debug"),
             ("CALLS", &calls),
-        ])
+        ]))
     }
 
     /// The same actor with other settings.
-    pub fn with(mut self, variables: &[(&str, &str)]) -> Result<Self> {
+    pub fn with(mut self, variables: &[(&str, &str)]) -> Self {
         for (name, value) in variables {
             self.env.retain(|(known, _)| known != name);
             self.env.push(((*name).to_owned(), (*value).to_owned()));
         }
-        Ok(self)
+        self
     }
 
     fn spec(&self, name: &str, program: impl Into<PathBuf>) -> Spec {
@@ -237,7 +237,9 @@ fn bin_folder() -> PathBuf {
 
 /// A message.
 pub fn message(id: &str, actors: &[&str], payload: Value) -> String {
-    json!({"id": id, "route": {"actors": actors, "current": 0}, "payload": payload}).to_string()
+    let mut message = json!({"id": id, "route": {"actors": actors, "current": 0}});
+    message["payload"] = payload;
+    message.to_string()
 }
 
 /// Declares durable queues of actors.

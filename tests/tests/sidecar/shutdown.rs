@@ -17,7 +17,7 @@ use crate::rig::{Actor, QUORUM, SOON, declare, is_empty, message, put, shared_ra
 async fn results_that_come_after_sigterm_are_sent_and_acknowledged() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["foo", "bar"]).await?;
-    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_LOOKAHEAD", "4")])?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_LOOKAHEAD", "4")]);
     let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("slow").await?);
     put(
         &broker,
@@ -41,15 +41,15 @@ async fn an_idle_sidecar_ends_at_once_in_every_state() -> Result<()> {
     declare(&broker, "classic", &["foo"]).await?;
     let waiting = Actor::on_rabbitmq(&broker, "foo")?;
     let ready = Actor::on_rabbitmq(&broker, "foo")?;
-    let away = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RABBITMQ_PORT", "1")])?;
+    let away = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RABBITMQ_PORT", "1")]);
     let _runtime = ready.runtime("echo").await?;
-    for actor in [&waiting, &ready, &away] {
+    for (actor, takes_messages) in [(&waiting, false), (&ready, true), (&away, false)] {
         let sidecar = actor.sidecar().await?;
         eventually("probes answer", SOON, async || {
             check(actor.page("/healthz").await?.0 == 200, "")
         })
         .await?;
-        if std::ptr::eq(actor, &ready) {
+        if takes_messages {
             actor.is_ready().await?;
         }
         let started = Instant::now();
@@ -103,7 +103,7 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
     install_crypto_provider();
     let folder = Folder::create("sidecar-own-rabbitmq")?;
     let (broker, mut parts) = rabbitmq::serve(folder.path()).await?;
-    declare(&broker, QUORUM, &["foo", "bar", "error-end"]).await?;
+    declare(&broker, QUORUM, &["foo", "bar"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "foo")?;
     let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
@@ -176,8 +176,6 @@ async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<(
     assert!(calls < 2 + 10, "not all are handed over: {calls}");
     let found = take(broker, "bar", 10).await?;
     assert_eq!(found.len(), 10, "none came twice: {found:?}");
-    let failed = broker.messages("asya-error-end", 1, true).await?;
-    assert!(failed.is_empty(), "{failed:?}");
     Ok(())
 }
 
@@ -186,7 +184,7 @@ async fn blocked(broker: &RabbitMq, server: &Process, actor: &Actor) -> Result<(
 async fn a_runtime_that_dies_or_hangs_costs_the_message_that_it_had_and_no_other() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, QUORUM, &["foo", "bar", "error-end"]).await?;
-    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_TIMEOUT", "1s")])?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_TIMEOUT", "1s")]);
     let _sidecar = actor.sidecar().await?;
     put(
         &broker,

@@ -92,8 +92,8 @@ async fn a_handler_that_takes_longer_than_the_visibility_runs_once() -> Result<(
     let url = shared_sqs().await?;
     let client = queues(&url, &["s-slow", "s-slow-next"]).await?;
     let short = [("ASYA_SQS_VISIBILITY_TIMEOUT", "2")];
-    let actor = Actor::on_sqs(&url, "s-slow")?.with(&short)?;
-    let other = Actor::on_sqs(&url, "s-slow")?.with(&short)?;
+    let actor = Actor::on_sqs(&url, "s-slow")?.with(&short);
+    let other = Actor::on_sqs(&url, "s-slow")?.with(&short);
     let _first = (actor.sidecar().await?, actor.runtime("slow").await?);
     let _second = (other.sidecar().await?, other.runtime("slow").await?);
     client
@@ -113,7 +113,7 @@ async fn a_handler_that_takes_longer_than_the_visibility_runs_once() -> Result<(
 async fn a_killed_sidecar_gives_its_message_back_when_the_visibility_ends() -> Result<()> {
     let url = shared_sqs().await?;
     let client = queues(&url, &["s-kill", "s-kill-next"]).await?;
-    let actor = Actor::on_sqs(&url, "s-kill")?.with(&[("ASYA_SQS_VISIBILITY_TIMEOUT", "3")])?;
+    let actor = Actor::on_sqs(&url, "s-kill")?.with(&[("ASYA_SQS_VISIBILITY_TIMEOUT", "3")]);
     let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("slow").await?);
     client
         .send(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asya_shared::api::EnvVar;
 use asya_shared::config::TransportsConfig;
-use asya_tests::error::Result;
+use asya_tests::error::{Error, Result};
 use asya_tests::eventually::{always, check, eventually};
 use asya_tests::rabbitmq::OPERATOR_PASSWORD;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn a_wrong_setting_ends_it_with_two_and_one_line() -> Result<()> {
     let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[
         ("ASYA_RUNTIME_TIMEOUT", "300"),
         ("ASYA_RABBITMQ_PORT", "tcp://10.0.0.1:5672"),
-    ])?;
+    ]);
     let status = actor.sidecar().await?.wait().await;
     let log = actor.logs()?;
     assert_eq!(status.code(), Some(2), "{log}");
@@ -80,7 +80,7 @@ async fn no_message_leaves_its_queue_while_the_runtime_is_away() -> Result<()> {
 async fn a_runtime_that_does_not_start_in_time_ends_it_with_one() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     let actor =
-        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_READY_TIMEOUT", "300ms")])?;
+        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RUNTIME_READY_TIMEOUT", "300ms")]);
     let status = actor.sidecar().await?.wait().await;
     assert_eq!(status.code(), Some(1), "{}", actor.logs()?);
     assert_eq!(actor.logs()?.matches("did not become ready").count(), 1);
@@ -99,7 +99,7 @@ async fn a_refused_login_is_tried_again_told_once_and_keeps_its_password_to_itse
         "amqp://{late}:{OPERATOR_PASSWORD}@127.0.0.1:{}/{vhost}",
         state.port
     );
-    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RABBITMQ_URL", &url)])?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_RABBITMQ_URL", &url)]);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     eventually("the refusal is told", SOON, async || {
         let logs = actor.logs()?;
@@ -130,13 +130,13 @@ async fn the_brokers_certificate_is_checked() -> Result<()> {
         ("ASYA_RABBITMQ_TLS", "true"),
         ("ASYA_RABBITMQ_PORT", port.as_str()),
     ];
-    let unknown = Actor::on_rabbitmq(&broker, "foo")?.with(&tls)?;
-    let wrong_name = Actor::on_rabbitmq(&broker, "foo")?.with(&tls)?;
+    let unknown = Actor::on_rabbitmq(&broker, "foo")?.with(&tls);
+    let wrong_name = Actor::on_rabbitmq(&broker, "foo")?.with(&tls);
     let ca = state.ca.display().to_string();
     let wrong_name = wrong_name.with(&[
         ("ASYA_RABBITMQ_CA_FILE", &ca),
         ("ASYA_RABBITMQ_HOST", "localhost"),
-    ])?;
+    ]);
     for actor in [&unknown, &wrong_name] {
         let _sidecar = actor.sidecar().await?;
         eventually("the certificate is refused", SOON, async || {
@@ -146,8 +146,8 @@ async fn the_brokers_certificate_is_checked() -> Result<()> {
         .await?;
     }
     let actor = Actor::on_rabbitmq(&broker, "foo")?
-        .with(&tls)?
-        .with(&[("ASYA_RABBITMQ_CA_FILE", &ca)])?;
+        .with(&tls)
+        .with(&[("ASYA_RABBITMQ_CA_FILE", &ca)]);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
     assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "1");
@@ -159,7 +159,7 @@ async fn the_brokers_certificate_is_checked() -> Result<()> {
 async fn log_lines_are_json_and_a_message_that_succeeds_makes_none() -> Result<()> {
     let broker = shared_rabbitmq().await?;
     declare(&broker, "classic", &["foo", "bar", "error-end"]).await?;
-    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_LOG_LEVEL", "info")])?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_LOG_LEVEL", "info")]);
     let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(
         &broker,
@@ -226,16 +226,16 @@ async fn it_starts_with_whatever_environment_the_operator_gives_it() -> Result<(
     ];
     for transport in corpus {
         for password in ["p@ss/w:rd", "100%", "a$b"] {
-            let (name, env) = rendered(&transport);
+            let (name, env) = rendered(&transport)?;
             let values: Vec<(String, String)> =
                 env.iter().fold(Vec::new(), |mut known, variable| {
                     let value = given(variable, &known, password);
                     known.push((variable.name.clone(), value));
                     known
                 });
-            let mut actor = Actor::new(&name)?.with(&[("ASYA_RUNTIME_READY_TIMEOUT", "1ms")])?;
+            let mut actor = Actor::new(&name)?.with(&[("ASYA_RUNTIME_READY_TIMEOUT", "1ms")]);
             for (name, value) in &values {
-                actor = actor.with(&[(name, value)])?;
+                actor = actor.with(&[(name, value)]);
             }
             // 1: the runtime is missing, as it is meant to be; 2 would be the configuration.
             let status = actor.sidecar().await?.wait().await;
@@ -251,14 +251,14 @@ async fn it_starts_with_whatever_environment_the_operator_gives_it() -> Result<(
 }
 
 /// The actor's name in messages and its transport's variables.
-fn rendered(transport: &Value) -> (String, Vec<EnvVar>) {
+fn rendered(transport: &Value) -> Result<(String, Vec<EnvVar>)> {
     let all = json!({"transports": {"t": transport}}).to_string();
-    let parsed = TransportsConfig::parse(&all).expect("a transport");
-    let transport = parsed.usable("t").expect("usable");
-    (
+    let parsed = TransportsConfig::parse(&all).map_err(Error::other)?;
+    let transport = parsed.usable("t").map_err(Error::other)?;
+    Ok((
         transport.names_of("shop", "foo").actor,
         transport.broker().sidecar_env(),
-    )
+    ))
 }
 
 /// A variable's value, as the kubelet makes it.
