@@ -235,3 +235,50 @@ fn ids(messages: &[Value]) -> Vec<&str> {
         .filter_map(|message| message["id"].as_str())
         .collect()
 }
+
+/// SC-48, SC-76, SC-82
+#[tokio::test]
+async fn restarts_of_both_containers_under_load_fail_no_message() -> Result<()> {
+    const MESSAGES: usize = 1800;
+    let broker = shared_rabbitmq().await?;
+    for queue in ["asya-dlq", "asya-bar", "asya-error-end"] {
+        broker.declare(queue, json!({})).await?;
+    }
+    let limited = json!({
+        "x-queue-type": QUORUM, "x-delivery-limit": 3, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "asya-dlq",
+    });
+    broker.declare("asya-foo", limited).await?;
+    put(
+        &broker,
+        "foo",
+        (0..MESSAGES).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    for _restart in 0..5 {
+        let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+        actor.is_called(actor.calls()?.len() + 10).await?;
+        // As the kubelet does it: both at once.
+        let patience = Duration::from_secs(10);
+        let (sidecar, runtime) = tokio::join!(sidecar.stop(patience), runtime.stop(patience));
+        assert_eq!(
+            (sidecar?.code(), runtime?.code()),
+            (Some(0), Some(0)),
+            "{}",
+            actor.logs()?
+        );
+    }
+    let _last = (actor.sidecar().await?, actor.runtime("echo").await?);
+    let found = take(&broker, "bar", MESSAGES).await?;
+    let different: BTreeSet<&str> = ids(&found).into_iter().collect();
+    assert_eq!(
+        (found.len(), different.len()),
+        (MESSAGES, MESSAGES),
+        "nothing is lost, nothing came twice"
+    );
+    is_empty(&broker, "foo").await?;
+    for queue in ["asya-error-end", "asya-dlq"] {
+        assert_eq!(broker.messages(queue, 10, true).await?, [""; 0], "{queue}");
+    }
+    Ok(())
+}
