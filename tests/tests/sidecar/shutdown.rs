@@ -103,7 +103,8 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
     install_crypto_provider();
     let folder = Folder::create("sidecar-own-rabbitmq")?;
     let (broker, mut parts) = rabbitmq::serve(folder.path()).await?;
-    declare(&broker, QUORUM, &["foo", "bar"]).await?;
+    // Not quorum: after a kill, one that is young may not answer for a minute (RabbitMQ 3.10).
+    declare(&broker, "classic", &["foo", "bar"]).await?;
     let actor = Actor::on_rabbitmq(&broker, "foo")?;
     let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
     put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
@@ -133,7 +134,12 @@ async fn a_broker_that_comes_back_is_consumed_from_again() -> Result<()> {
         back.elapsed()
     );
     put(&broker, "foo", [message("2", &["foo", "bar"], json!(2))]).await?;
-    assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "2");
+    // The first one may come once more: a broker that is killed forgets acknowledgements that it has not written yet.
+    let mut found = take(&broker, "bar", 1).await?;
+    if ids(&found) == ["1"] {
+        found = take(&broker, "bar", 1).await?;
+    }
+    assert!(ids(&found).contains(&"2"), "{found:?}");
     assert!(sidecar.exited().is_none());
     blocked(&broker, &server, &actor).await
 }
