@@ -11,8 +11,8 @@ export ASYA_BIN_DIR ?= $(BIN)
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-# Integration tests that need no cluster. Naming them beside --workspace keeps one set of features, and one build, for all tests.
-INTEGRATION := $(filter-out scenarios real,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
+# Integration tests that need neither a cluster nor a broker. Naming them beside --workspace keeps one set of features, and one build, for all tests.
+INTEGRATION := $(filter-out scenarios real sidecar,$(basename $(notdir $(wildcard */tests/*.rs) $(patsubst %/main.rs,%,$(wildcard */tests/*/main.rs)))))
 
 # What the image holds, and its name.
 PROGRAMS := asya-controller asya-webhook
@@ -93,8 +93,9 @@ test-upgrade: programs harness ## Upgrade 50 actors and 10 bindings from another
 	rm -rf $(FORMER)/chart && cp -r $(FORMER)/source/charts/asya-operator $(FORMER)/chart
 	ASYA_UPGRADE_FROM=$(FORMER) $(BIN)/asya-cluster run --sqs --keda -- cargo test $(LOCKED) --workspace --test scenarios -- --ignored --nocapture upgrade::
 
-test-brokers: cluster ## Tests of the brokers' clients, on real brokers
+test-brokers: cluster asya-sidecar ## Tests of the brokers' clients and of the sidecar, on real brokers
 	$(BIN)/asya-cluster run --sqs --no-operator -- cargo test $(LOCKED) --workspace --bin asya-controller -- --ignored broker::tests::
+	RUST_TEST_THREADS=$(SCENARIOS) cargo test $(LOCKED) --workspace --test sidecar
 
 test-scripts: python ## Tests of the scripts in .ci/, image/ and tests/box/
 	python3 -m unittest discover -s .ci
@@ -107,7 +108,7 @@ requirements: python ## Requirements in docs/spec/ that no test names; ONLY="VAL
 # Each program is built by itself, so that what is tested has the features of what is shipped.
 programs: rust $(PROGRAMS)
 
-$(PROGRAMS):
+$(PROGRAMS) asya-sidecar:
 	cargo build $(LOCKED) -p $@
 
 # asya-cluster, with the features and thus the dependencies of `make test-unit`: cargo builds the programs of a package with its integration tests,

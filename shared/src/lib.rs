@@ -15,5 +15,4 @@ pub mod quantity;
 pub mod resolve;
 pub mod scaling;
 pub mod transport;
-pub(crate) mod uri;
 pub mod validate;

@@ -171,8 +171,6 @@ pub const BOUND_TMP_VOLUME: &str = "asya-tmp";
 pub const NO_TOKEN_VOLUME: &str = "asya-no-token";
 /// The volume with the token with which the sidecar of a binding assumes its IAM role (BIND-28).
 pub const ROLE_TOKEN_VOLUME: &str = "asya-role-token";
-/// Directory of the socket.
-pub const SOCKET_DIR: &str = "/var/run/asya";
 /// Path of the runtime script in the pod.
 pub const RUNTIME_SCRIPT_PATH: &str = "/opt/asya/asya_runtime.py";
 
@@ -181,10 +179,8 @@ pub const RUNTIME_SCRIPT_DIR: &str = "/opt/asya";
 /// Python module of the adapters, in the same directory as the script (BIND-30).
 pub const ADAPTERS: &str = "asya_adapters";
 
-/// The actor that receives successfully completed messages.
-pub const HAPPY_END: &str = "happy-end";
-/// The actor that receives failed messages.
-pub const ERROR_END: &str = "error-end";
+pub use asya_wire::socket::DIRECTORY as SOCKET_DIR;
+pub use asya_wire::{ERROR_END, HAPPY_END};
 
 /// The `ServiceAccount` in each namespace that is impersonated to apply child objects, if impersonation is enabled
 /// (FW-27).

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
 
-pub use queues::{DlqConfig, NameTemplate, PREFIX, QueueType, QueuesConfig};
+pub use queues::{DlqConfig, QueueType, QueuesConfig};
 pub use rabbitmq::{KedaProtocol, Management, RabbitmqConfig, Scheme};
 pub use settings::{BindingSettings, Settings};
 pub use sqs::{IdentityOwner, SqsConfig, SqsCredentials, SqsKeda};

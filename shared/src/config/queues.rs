@@ -1,14 +1,10 @@
 //! Queue settings that both transports share (QUE-1, QUE-7, QUE-14).
 
+use asya_wire::queue::{Naming, Template, TemplateError, check_literals};
 use serde::Deserialize;
 
 use super::{At, ConfigError, non_empty};
 
-/// Prefix of every queue name: sidecars prepend it to the actor names in a message's route.
-pub const PREFIX: &str = "asya-";
-
-const ACTOR: &str = "{actor}";
-const NAMESPACE: &str = "{namespace}";
 const QUEUE: &str = "{queue}";
 
 /// Settings for the queues of a transport.
@@ -19,7 +15,7 @@ pub struct QueuesConfig {
     /// Accepted without effect: queues are never recreated (QUE-6).
     pub force_recreate: bool,
     /// Template of queue names.
-    pub name_template: NameTemplate,
+    pub name_template: Template,
     /// Dead letter queues, for messages that failed too often.
     pub dlq: DlqConfig,
     /// Type of RabbitMQ queues (RMQ-5).
@@ -51,10 +47,6 @@ pub enum QueueType {
     Quorum,
 }
 
-/// Template of a queue name, with placeholders for actor and namespace (QUE-1).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameTemplate(String);
-
 /// Properties of queues that depend on the type of transport.
 pub(super) struct Particulars {
     pub(super) dlq_name: &'static str,
@@ -62,8 +54,7 @@ pub(super) struct Particulars {
     /// `None`: unlimited.
     pub(super) max_retention_days: Option<u32>,
     pub(super) has_types: bool,
-    pub(super) legal: fn(char) -> bool,
-    pub(super) legal_text: &'static str,
+    pub(super) naming: Naming,
 }
 
 #[derive(Default, Deserialize)]
@@ -98,8 +89,9 @@ impl RawQueues {
                 .error("only for transports of type rabbitmq; remove it"));
         }
         let name_template = match non_empty(self.name_template) {
-            Some(template) => NameTemplate::check(template, &at.key("nameTemplate"), particulars)?,
-            None => NameTemplate::default(),
+            Some(template) => Template::parse(&template, particulars.naming)
+                .map_err(|wrong| at.key("nameTemplate").error(wrong.to_string()))?,
+            None => Template::default(),
         };
         Ok(QueuesConfig {
             auto_create: self.auto_create.unwrap_or(true),
@@ -126,12 +118,13 @@ impl RawDlq {
                 .error(format!("must be at most {most}")));
         }
         let name = non_empty(self.name).unwrap_or_else(|| particulars.dlq_name.to_owned());
-        check_literals(
-            &name.replace(QUEUE, ""),
-            &at.key("name"),
-            QUEUE,
-            particulars,
-        )?;
+        check_literals(&name.replace(QUEUE, ""), particulars.naming).map_err(|wrong| {
+            let wrong = match wrong {
+                TemplateError::Placeholder => format!("knows only the places {QUEUE}"),
+                other => other.to_string(),
+            };
+            at.key("name").error(wrong)
+        })?;
         if name == QUEUE {
             return Err(at
                 .key("name")
@@ -157,54 +150,6 @@ impl DlqConfig {
     #[must_use]
     pub fn is_shared(&self) -> bool {
         !self.name.contains(QUEUE)
-    }
-}
-
-impl NameTemplate {
-    fn check(template: String, at: &At, particulars: &Particulars) -> Result<Self, ConfigError> {
-        if !template.starts_with(PREFIX) {
-            return Err(at.error(format!(
-                "must start with {PREFIX}, as sidecars expect; try {PREFIX}{NAMESPACE}-{ACTOR}"
-            )));
-        }
-        if !template.contains(ACTOR) {
-            return Err(at.error(format!(
-                "must contain {ACTOR}, or all actors would share one queue"
-            )));
-        }
-        let literals = template.replace(ACTOR, "").replace(NAMESPACE, "");
-        check_literals(&literals, at, "{actor} and {namespace}", particulars)?;
-        Ok(Self(template))
-    }
-
-    /// Returns the queue name for an actor.
-    #[must_use]
-    pub fn render(&self, namespace: &str, actor: &str) -> String {
-        self.0.replace(NAMESPACE, namespace).replace(ACTOR, actor)
-    }
-}
-
-impl Default for NameTemplate {
-    fn default() -> Self {
-        Self(format!("{PREFIX}{ACTOR}"))
-    }
-}
-
-fn check_literals(
-    literals: &str,
-    at: &At,
-    places: &str,
-    particulars: &Particulars,
-) -> Result<(), ConfigError> {
-    if literals.contains(['{', '}']) {
-        return Err(at.error(format!("may contain only the placeholders {places}")));
-    }
-    match literals.chars().find(|c| !(particulars.legal)(*c)) {
-        Some(c) => Err(at.error(format!(
-            "{c:?} is not allowed here; use {}",
-            particulars.legal_text
-        ))),
-        None => Ok(()),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::Ipv6Addr;
 
+use asya_wire::queue::Naming;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,9 +17,7 @@ const PARTICULARS: Particulars = Particulars {
     dlq_retention_days: None,
     max_retention_days: Some(MAX_RETENTION_DAYS),
     has_types: true,
-    // * and # are wildcards in the binding that carries the name
-    legal: |c| !c.is_control() && !c.is_whitespace() && c != '*' && c != '#',
-    legal_text: "printable characters other than * and #",
+    naming: Naming::RabbitMq,
 };
 
 /// A RabbitMQ broker.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use asya_wire::queue::Naming;
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -15,8 +16,7 @@ const PARTICULARS: Particulars = Particulars {
     dlq_retention_days: Some(14),
     max_retention_days: Some(14),
     has_types: false,
-    legal: |c| c.is_ascii_alphanumeric() || c == '-' || c == '_',
-    legal_text: "letters, digits, - and _",
+    naming: Naming::Sqs,
 };
 
 /// Amazon SQS, or a server with a compatible API.

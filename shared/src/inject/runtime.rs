@@ -1,5 +1,7 @@
 //! What we add to the container that runs the handler (POD-5, POD-6, POD-8).
 
+use asya_wire::env as variable;
+use asya_wire::socket::{READY_FILE, SOCKET as SOCKET_NAME};
 use serde_json::{Map, Value, json};
 
 use super::keyed::{BY_MOUNT_PATH, BY_NAME, put};
@@ -7,11 +9,6 @@ use super::volumes::Volumes;
 use super::{is_unset, list_at};
 use crate::names::{RUNTIME_SCRIPT_PATH, SOCKET_DIR};
 use crate::transport::text;
-
-/// Name of the socket that the runtime opens in the socket directory.
-const SOCKET_NAME: &str = "asya-runtime.sock";
-/// File that the runtime writes next to the socket once its handler is loaded.
-const READY_FILE: &str = "runtime-ready";
 
 /// A probe of the runtime: field name, then initial delay, period, timeout and failure threshold.
 const PROBES: [(&str, [u32; 4]); 3] = [
@@ -53,8 +50,10 @@ pub(super) fn connect(container: &mut Map<String, Value>, python: &str, volumes:
     container.insert("command".to_owned(), json!([python, RUNTIME_SCRIPT_PATH]));
     if let Some(env) = list_at(container, "env") {
         // its default is the socket name that the sidecar expects
-        env.retain(|entry| entry.get("name").and_then(Value::as_str) != Some("ASYA_SOCKET_NAME"));
-        put(env, json!(text("ASYA_SOCKET_DIR", SOCKET_DIR)), BY_NAME);
+        env.retain(|entry| {
+            entry.get("name").and_then(Value::as_str) != Some(variable::SOCKET_NAME)
+        });
+        put(env, json!(text(variable::SOCKET_DIR, SOCKET_DIR)), BY_NAME);
     }
     if let Some(mounts) = list_at(container, "volumeMounts") {
         for mount in volumes.of_runtime(mounts) {

@@ -1,5 +1,7 @@
 //! The container that moves messages between queue and Unix socket (POD-1, POD-2).
 
+use asya_wire::env as variable;
+pub(super) use asya_wire::env::GATEWAY_URL;
 use serde_json::{Map, Value, json};
 
 use super::keyed::{BY_NAME, put};
@@ -9,13 +11,9 @@ use crate::config::{Settings, Transport};
 use crate::names::{ERROR_END, HAPPY_END, SIDECAR_CONTAINER, SOCKET_DIR};
 use crate::transport::text;
 
-const ACTOR_NAME: &str = "ASYA_ACTOR_NAME";
-pub(super) const GATEWAY_URL: &str = "ASYA_GATEWAY_URL";
-const SOCKET_DIR_VARIABLE: &str = "ASYA_SOCKET_DIR";
-
 /// Variables that `spec.sidecar.env` cannot override: another value would cut the sidecar off from its queue or from
 /// the runtime.
-const RESERVED: [&str; 2] = [ACTOR_NAME, SOCKET_DIR_VARIABLE];
+const RESERVED: [&str; 2] = [variable::ACTOR_NAME, variable::SOCKET_DIR];
 
 const METRICS_PORT: u16 = 8080;
 
@@ -78,20 +76,20 @@ fn env(inputs: &SidecarInputs<'_>) -> Vec<Value> {
         (None, None) => text(GATEWAY_URL, ""),
     };
     let mut env = vec![
-        text("ASYA_LOG_LEVEL", "info"),
+        text(variable::LOG_LEVEL, "info"),
         gateway,
-        text(ACTOR_NAME, &names.actor),
-        text("ASYA_ACTOR_HAPPY_END", &names.happy_end),
-        text("ASYA_ACTOR_ERROR_END", &names.error_end),
+        text(variable::ACTOR_NAME, &names.actor),
+        text(variable::ACTOR_HAPPY_END, &names.happy_end),
+        text(variable::ACTOR_ERROR_END, &names.error_end),
     ];
     if is_end_actor(inputs.actor) {
-        env.push(text("ASYA_IS_END_ACTOR", "true"));
+        env.push(text(variable::IS_END_ACTOR, "true"));
     }
     if let Some(seconds) = inputs.spec.timeout_in_force().processing {
-        env.push(text("ASYA_RUNTIME_TIMEOUT", &format!("{seconds}s")));
+        env.push(text(variable::RUNTIME_TIMEOUT, &format!("{seconds}s")));
     }
     env.extend(inputs.transport.broker().sidecar_env());
-    env.push(text(SOCKET_DIR_VARIABLE, SOCKET_DIR));
+    env.push(text(variable::SOCKET_DIR, SOCKET_DIR));
     env.extend_from_slice(inputs.further);
 
     let mut env: Vec<Value> = env.iter().map(|entry| json!(entry)).collect();

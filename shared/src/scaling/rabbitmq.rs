@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Authentication, Trigger, TriggerRequest};
 use crate::config::{KedaProtocol, RabbitmqConfig, Scheme};
-use crate::uri::percent_encoded;
+use asya_wire::percent;
 
 /// KEDA rejects a username without a password, so the password of the default user is part of the URL.
 const DEFAULT_PASSWORD: &str = "guest";
@@ -40,7 +40,7 @@ pub(crate) fn trigger(config: &RabbitmqConfig, request: &TriggerRequest<'_>) -> 
 fn host(config: &RabbitmqConfig) -> String {
     let user = match config.password_secret_ref {
         Some(_) => String::new(),
-        None => format!("{}:{DEFAULT_PASSWORD}@", percent_encoded(&config.username)),
+        None => format!("{}:{DEFAULT_PASSWORD}@", percent::encode(&config.username)),
     };
     let (scheme, host, port) = match config.keda_protocol {
         KedaProtocol::Http => {

@@ -10,10 +10,11 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+use asya_wire::queue::less_prefix;
 use serde_json::Value;
 
 use crate::api::{EnvVar, TimeoutInForce};
-use crate::config::{PREFIX, QueuesConfig, Transport, TransportKind};
+use crate::config::{QueuesConfig, Transport, TransportKind};
 use crate::hash;
 use crate::names::{ERROR_END, HAPPY_END};
 use crate::scaling::{Trigger, TriggerRequest, Untriggerable};
@@ -162,9 +163,4 @@ impl Transport {
             .filter(|name| !self.broker().accepts_name(name))
             .collect()
     }
-}
-
-/// Strips the prefix that sidecars put before an actor's name to find its queue.
-pub(crate) fn less_prefix(queue: &str) -> &str {
-    queue.strip_prefix(PREFIX).unwrap_or(queue)
 }

@@ -1,18 +1,20 @@
 //! RabbitMQ: names, the sidecar's environment, the queue to declare, and how an existing one differs (RMQ-3 to RMQ-5,
 //! POD-3).
 
+use asya_wire::env as variable;
+use asya_wire::percent;
+use asya_wire::queue::{Naming, less_prefix};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 
 use super::env::referring;
 use super::mark::{CLUSTER, Mark};
-use super::{Broker, QueueNames, QueueOf, from_secret, less_prefix, text};
+use super::{Broker, QueueNames, QueueOf, from_secret, text};
 use crate::api::EnvVar;
 use crate::config::{QueueType, QueuesConfig, RabbitmqConfig};
 use crate::hash;
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
-use crate::uri::percent_encoded;
 
 const MILLISECONDS_PER_DAY: u64 = 86_400_000;
 
@@ -123,23 +125,23 @@ impl Broker for RabbitmqConfig {
     }
 
     fn accepts_name(&self, name: &str) -> bool {
-        (1..=255).contains(&name.len())
+        Naming::RabbitMq.accepts(name)
     }
 
     fn sidecar_env(&self) -> Vec<EnvVar> {
         let password = self.password_secret_ref.as_ref();
         [
-            Some(text("ASYA_TRANSPORT", self.type_name())),
-            Some(text("ASYA_RABBITMQ_HOST", &self.host)),
-            Some(text("ASYA_RABBITMQ_PORT", &self.port.to_string())),
-            Some(text("ASYA_RABBITMQ_USERNAME", &self.username)),
-            password.map(|secret| from_secret("ASYA_RABBITMQ_PASSWORD", secret)),
-            Some(text("ASYA_RABBITMQ_EXCHANGE", &self.exchange)),
+            Some(text(variable::TRANSPORT, self.type_name())),
+            Some(text(variable::RABBITMQ_HOST, &self.host)),
+            Some(text(variable::RABBITMQ_PORT, &self.port.to_string())),
+            Some(text(variable::RABBITMQ_USERNAME, &self.username)),
+            password.map(|secret| from_secret(variable::RABBITMQ_PASSWORD, secret)),
+            Some(text(variable::RABBITMQ_EXCHANGE, &self.exchange)),
             Some(text(
-                "ASYA_QUEUE_AUTO_CREATE",
+                variable::QUEUE_AUTO_CREATE,
                 &self.queues.auto_create.to_string(),
             )),
-            Some(text("ASYA_QUEUE_RETRY_MAX_ATTEMPTS", "1")),
+            Some(text(variable::QUEUE_RETRY_MAX_ATTEMPTS, "1")),
             self.sidecar_url(),
         ]
         .into_iter()
@@ -178,15 +180,14 @@ impl Broker for RabbitmqConfig {
 impl RabbitmqConfig {
     /// Sidecars build `amqp://USER:PASSWORD@HOST:PORT/` themselves; any other URL must be passed to them.
     fn sidecar_url(&self) -> Option<EnvVar> {
-        const URL: &str = "ASYA_RABBITMQ_URL";
         if let Some(secret) = &self.url_secret_ref {
-            return Some(from_secret(URL, secret));
+            return Some(from_secret(variable::RABBITMQ_URL, secret));
         }
         if !self.tls && self.vhost == "/" {
             return None;
         }
         let scheme = if self.tls { "amqps" } else { "amqp" };
-        let user = percent_encoded(&self.username);
+        let user = percent::encode(&self.username);
         // by reference where possible, so that spec.sidecar.env can override it
         let user = if user == self.username {
             "$(ASYA_RABBITMQ_USERNAME)"
@@ -196,13 +197,13 @@ impl RabbitmqConfig {
         let password = if self.password_secret_ref.is_some() {
             "$(ASYA_RABBITMQ_PASSWORD)"
         } else {
-            "guest"
+            variable::DEFAULT_RABBITMQ_USER
         };
-        let vhost = percent_encoded(&self.vhost);
+        let vhost = percent::encode(&self.vhost);
         let url = format!(
             "{scheme}://{user}:{password}@$(ASYA_RABBITMQ_HOST):$(ASYA_RABBITMQ_PORT)/{vhost}"
         );
-        Some(referring(URL, &url))
+        Some(referring(variable::RABBITMQ_URL, &url))
     }
 
     /// The declaration of an actor's queue.

@@ -4,6 +4,8 @@ mod compare;
 
 use std::collections::BTreeMap;
 
+use asya_wire::env::{self as variable, MAX_SQS_VISIBILITY_TIMEOUT as MAX_VISIBILITY_TIMEOUT};
+use asya_wire::queue::Naming;
 use serde_json::{Value, json};
 
 use super::mark::CLUSTER;
@@ -13,8 +15,6 @@ use crate::config::{QueuesConfig, SqsConfig};
 use crate::scaling::{self, Trigger, TriggerRequest, Untriggerable};
 pub use compare::{Comparison, Drift, FoundQueue, Owner};
 
-/// The maximum visibility timeout of SQS, in seconds.
-pub const MAX_VISIBILITY_TIMEOUT: u32 = 43_200;
 const SECONDS_PER_DAY: u32 = 86_400;
 
 /// Attribute names of SQS.
@@ -85,10 +85,7 @@ impl Broker for SqsConfig {
     }
 
     fn accepts_name(&self, name: &str) -> bool {
-        (1..=80).contains(&name.len())
-            && name
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        Naming::Sqs.accepts(name)
     }
 
     /// KEDA locates a queue by the configured account (KEDA-4).
@@ -107,11 +104,11 @@ impl Broker for SqsConfig {
         let given = |name, value: &Option<String>| value.as_deref().map(|value| text(name, value));
         let keys = self.credentials.as_ref();
         [
-            Some(text("ASYA_TRANSPORT", self.type_name())),
-            given("ASYA_AWS_REGION", &self.region),
-            given("ASYA_SQS_ENDPOINT", &self.endpoint),
-            number("ASYA_SQS_VISIBILITY_TIMEOUT", self.visibility_timeout),
-            number("ASYA_SQS_WAIT_TIME_SECONDS", self.wait_time_seconds),
+            Some(text(variable::TRANSPORT, self.type_name())),
+            given(variable::AWS_REGION, &self.region),
+            given(variable::SQS_ENDPOINT, &self.endpoint),
+            number(variable::SQS_VISIBILITY_TIMEOUT, self.visibility_timeout),
+            number(variable::SQS_WAIT_TIME_SECONDS, self.wait_time_seconds),
             keys.map(|keys| from_secret("AWS_ACCESS_KEY_ID", &keys.access_key_id)),
             keys.map(|keys| from_secret("AWS_SECRET_ACCESS_KEY", &keys.secret_access_key)),
         ]

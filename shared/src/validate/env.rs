@@ -1,13 +1,13 @@
 //! Environment variables reserved for us (VAL-9). Setting one to our own value is allowed, because manifests copied
 //! from a running pod contain it.
 
+use asya_wire::env as variable;
+use asya_wire::socket::SOCKET as SOCKET_NAME;
+
 use super::Subject;
 use super::template::{Part, runtime_containers};
 use super::violation::Findings;
 use crate::names::SOCKET_DIR;
-
-/// Default name of the runtime's socket (RUN-10).
-const SOCKET_NAME: &str = "asya-runtime.sock";
 
 fn text(name: &str) -> String {
     format!("{name} is set by the operator; remove it")
@@ -28,8 +28,8 @@ pub(super) fn of_the_runtime_is_free(subject: &Subject<'_>, found: &mut Findings
 
 fn reserved<'a>(var: &Part<'a>) -> Option<(&'a str, &'static str)> {
     match var.text("name")? {
-        name @ "ASYA_SOCKET_DIR" => Some((name, SOCKET_DIR)),
-        name @ "ASYA_SOCKET_NAME" => Some((name, SOCKET_NAME)),
+        name @ variable::SOCKET_DIR => Some((name, SOCKET_DIR)),
+        name @ variable::SOCKET_NAME => Some((name, SOCKET_NAME)),
         _ => None,
     }
 }
@@ -43,8 +43,8 @@ pub(super) fn of_the_sidecar_is_free(subject: &Subject<'_>, found: &mut Findings
     );
     for (index, var) in subject.spec.sidecar_in_force().env.iter().enumerate() {
         let ours = match var.name.as_str() {
-            "ASYA_SOCKET_DIR" => SOCKET_DIR,
-            "ASYA_ACTOR_NAME" => actor.as_str(),
+            variable::SOCKET_DIR => SOCKET_DIR,
+            variable::ACTOR_NAME => actor.as_str(),
             _ => continue,
         };
         if var.literal() != Some(ours) {

@@ -51,6 +51,9 @@ pub struct RabbitMqState {
     pub management_port: u16,
     /// The management API's TLS port.
     pub management_tls_port: u16,
+    /// The AMQP port with TLS.
+    #[serde(default)]
+    pub tls_port: u16,
     /// The CA certificate that signed the server certificate.
     pub ca: PathBuf,
     /// The management API's access log.

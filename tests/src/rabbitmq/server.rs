@@ -35,9 +35,9 @@ pub(crate) async fn start(
     let authority = Authority::new("rabbitmq-ca")?;
     authority.write(&home, "ca")?;
     authority.issue(&home, "server", "rabbitmq", &[host], Use::Server)?;
-    let management_tls_port = ports::free()?;
+    let (management_tls_port, tls_port) = (ports::free()?, ports::free()?);
     let mut configuration = configuration(host, port, management_port, &access_log);
-    configuration.push_str(&tls(host, management_tls_port, &home));
+    configuration.push_str(&tls(host, management_tls_port, tls_port, &home));
     write(&home.join("rabbitmq.conf"), &configuration)?;
 
     // RabbitMQ would otherwise start an epmd that outlives it.
@@ -85,6 +85,7 @@ pub(crate) async fn start(
         port,
         management_port,
         management_tls_port,
+        tls_port,
         ca: home.join("ca.crt"),
         access_log,
         vhost: "/".to_owned(),
@@ -134,15 +135,19 @@ fn configuration(host: &str, port: u16, management_port: u16, access_log: &Path)
     .join("\n")
 }
 
-/// A second listener for the management API, with a certificate signed by a private CA.
-fn tls(host: &str, port: u16, folder: &Path) -> String {
+/// Second listeners for the management API and AMQP, with a certificate signed by a private CA.
+fn tls(host: &str, management_port: u16, port: u16, folder: &Path) -> String {
     let file = |name: &str| folder.join(name).display().to_string();
     [
         format!("management.ssl.ip = {host}"),
-        format!("management.ssl.port = {port}"),
+        format!("management.ssl.port = {management_port}"),
         format!("management.ssl.cacertfile = {}", file("ca.crt")),
         format!("management.ssl.certfile = {}", file("server.crt")),
         format!("management.ssl.keyfile = {}", file("server.key")),
+        format!("listeners.ssl.default = {host}:{port}"),
+        format!("ssl_options.cacertfile = {}", file("ca.crt")),
+        format!("ssl_options.certfile = {}", file("server.crt")),
+        format!("ssl_options.keyfile = {}", file("server.key")),
         String::new(),
     ]
     .join("\n")

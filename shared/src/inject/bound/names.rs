@@ -1,10 +1,11 @@
 //! Environment variables and volumes of a bound pod.
 
+pub(super) use asya_wire::env::METRICS_ADDR;
+
 use crate::names::{
     BOUND_SOCKET_VOLUME, BOUND_TMP_VOLUME, NO_TOKEN_VOLUME, ROLE_TOKEN_VOLUME, RUNTIME_CONFIG_MAP,
 };
 
-pub(super) const METRICS_ADDR: &str = "ASYA_METRICS_ADDR";
 pub(super) const TARGET_URL: &str = "ASYA_TARGET_URL";
 pub(super) const HANDLER: &str = "ASYA_HANDLER";
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use asya_wire::env as variable;
 use serde_json::{Map, Value, json};
 
 use super::facts::Facts;
@@ -23,7 +24,7 @@ const TARGET_MODEL: &str = "ASYA_TARGET_MODEL";
 /// How long the adapters wait for the model, in seconds; 0 means no limit. The sidecar times out at the same moment.
 const TARGET_TIMEOUT: &str = "ASYA_TARGET_TIMEOUT";
 /// Loading a model can take long, and the sidecar cannot tell how long.
-const READY_TIMEOUT: (&str, &str) = ("ASYA_RUNTIME_READY_TIMEOUT", "1h");
+const READY_TIMEOUT: (&str, &str) = (variable::RUNTIME_READY_TIMEOUT, "1h");
 
 const ROLE_TOKEN_DIR: &str = "/var/run/secrets/asya.sh/role";
 const ROLE_TOKEN_FILE: &str = "token";

@@ -1,0 +1,288 @@
+//! A broker in memory, for tests with a virtual clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::{Broker, Delivery, Demand, Event, Origin, Publication, Receipt, Refusal, Settlement};
+use crate::decide::Deliveries;
+
+/// How long a publication takes until it is confirmed.
+const CONFIRM: Duration = Duration::from_millis(1);
+/// How long a lost connection is away.
+const AWAY: Duration = Duration::from_millis(200);
+
+/// A broker with one queue that is consumed.
+#[derive(Clone)]
+pub struct Memory {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    consumed: String,
+    queues: BTreeMap<String, VecDeque<Stored>>,
+    missing: Vec<String>,
+    rejected: Vec<Stored>,
+    in_flight: BTreeMap<u64, Stored>,
+    most_in_flight: usize,
+    demand: Demand,
+    events: Option<UnboundedSender<Event>>,
+    lost: CancellationToken,
+    generation: u64,
+    last: u64,
+    unanswered: usize,
+    refusals: VecDeque<Refusal>,
+}
+
+/// A message in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The message.
+    pub body: Bytes,
+    /// How often it was delivered.
+    pub delivered: u32,
+}
+
+impl Memory {
+    /// A broker whose queue `consumed` is consumed.
+    pub fn new(consumed: &str) -> Self {
+        let state = State {
+            consumed: consumed.to_owned(),
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// A sidecar connects.
+    pub fn connect(&self, events: UnboundedSender<Event>) {
+        let mut state = self.state.lock();
+        let _ = events.send(Event::Connected);
+        state.demand = Demand::default();
+        state.events = Some(events);
+    }
+
+    /// A sidecar is gone, or its connection: all that it had comes again.
+    pub fn disconnect(&self) -> Option<UnboundedSender<Event>> {
+        let mut state = self.state.lock();
+        state.generation += 1;
+        std::mem::take(&mut state.lost).cancel();
+        let in_flight = std::mem::take(&mut state.in_flight);
+        let consumed = state.consumed.clone();
+        for (_, message) in in_flight.into_iter().rev() {
+            state
+                .queues
+                .entry(consumed.clone())
+                .or_default()
+                .push_front(message);
+        }
+        let events = state.events.take()?;
+        let _ = events.send(Event::Disconnected);
+        Some(events)
+    }
+
+    /// The connection is lost, and comes back.
+    pub fn cut(&self) {
+        let Some(events) = self.disconnect() else {
+            return;
+        };
+        let this = self.clone();
+        tokio::spawn(async move {
+            sleep(AWAY).await;
+            let mut state = this.state.lock();
+            if state.events.is_none() {
+                let _ = events.send(Event::Connected);
+                state.events = Some(events);
+                state.deliver();
+            }
+        });
+    }
+
+    /// The next publication is stored, but not confirmed, so it goes out again.
+    pub fn lose_a_confirmation(&self) {
+        self.state.lock().unanswered += 1;
+    }
+
+    /// The next publications are refused.
+    pub fn refuse(&self, refusals: impl IntoIterator<Item = Refusal>) {
+        self.state.lock().refusals.extend(refusals);
+    }
+
+    /// Whether a queue is there.
+    pub fn set_missing(&self, queue: &str, missing: bool) {
+        let mut state = self.state.lock();
+        state.missing.retain(|name| name != queue);
+        if missing {
+            state.missing.push(queue.to_owned());
+        }
+    }
+
+    /// The broker is in trouble, or not any more.
+    pub fn set_blocked(&self, blocked: bool) {
+        if let Some(events) = &self.state.lock().events {
+            let _ = events.send(Event::Blocked(blocked));
+        }
+    }
+
+    /// Puts messages into a queue.
+    pub fn put(&self, queue: &str, bodies: impl IntoIterator<Item = String>) {
+        let mut state = self.state.lock();
+        let messages = bodies.into_iter().map(|body| Stored {
+            body: body.into(),
+            delivered: 0,
+        });
+        state
+            .queues
+            .entry(queue.to_owned())
+            .or_default()
+            .extend(messages);
+        state.deliver();
+    }
+
+    /// What is in a queue.
+    pub fn messages(&self, queue: &str) -> Vec<Stored> {
+        self.state
+            .lock()
+            .queues
+            .get(queue)
+            .cloned()
+            .unwrap_or_default()
+            .into()
+    }
+
+    /// What was rejected.
+    pub fn rejected(&self) -> Vec<Stored> {
+        self.state.lock().rejected.clone()
+    }
+
+    /// The most messages that were ever in flight at a time.
+    pub fn most_in_flight(&self) -> usize {
+        self.state.lock().most_in_flight
+    }
+
+    /// How many messages are in flight, and in the queue that is consumed.
+    pub fn left(&self) -> usize {
+        let state = self.state.lock();
+        state.in_flight.len() + state.queues.get(&state.consumed).map_or(0, VecDeque::len)
+    }
+
+    async fn store(self, publication: Publication) -> Result<(), Refusal> {
+        loop {
+            sleep(CONFIRM).await;
+            let mut state = self.state.lock();
+            if let Some(refusal) = state.refusals.pop_front() {
+                return Err(refusal);
+            }
+            if state.missing.contains(&publication.queue) {
+                return Err(Refusal::NoQueue);
+            }
+            let message = Stored {
+                body: publication.body.clone(),
+                delivered: 0,
+            };
+            state
+                .queues
+                .entry(publication.queue.clone())
+                .or_default()
+                .push_back(message);
+            state.deliver();
+            if state.unanswered == 0 {
+                return Ok(());
+            }
+            state.unanswered -= 1;
+        }
+    }
+}
+
+impl State {
+    fn deliver(&mut self) {
+        let Some(events) = self.events.clone() else {
+            return;
+        };
+        while self.in_flight.len() < self.demand.in_flight() {
+            let Some(mut message) = self
+                .queues
+                .get_mut(&self.consumed)
+                .and_then(VecDeque::pop_front)
+            else {
+                break;
+            };
+            self.last += 1;
+            let receipt = Receipt::new(self.generation, self.last, self.lost.clone());
+            let deliveries = match message.delivered {
+                0 => Deliveries::First,
+                count => Deliveries::Before(count),
+            };
+            message.delivered += 1;
+            let body = message.body.clone();
+            self.in_flight.insert(self.last, message);
+            self.most_in_flight = self.most_in_flight.max(self.in_flight.len());
+            let _ = events.send(Event::Delivered(Delivery {
+                receipt,
+                body,
+                deliveries,
+                origin: Origin::default(),
+            }));
+        }
+    }
+
+    fn settle(&mut self, receipt: &Receipt, settlement: Settlement) {
+        if receipt.generation != self.generation {
+            return;
+        }
+        let Some(message) = self.in_flight.remove(&receipt.number) else {
+            return;
+        };
+        match settlement {
+            Settlement::Acknowledge => {}
+            Settlement::Reject => self.rejected.push(message),
+            Settlement::GiveBack | Settlement::GiveBackNow => {
+                self.queues
+                    .entry(self.consumed.clone())
+                    .or_default()
+                    .push_front(message);
+            }
+        }
+        self.deliver();
+    }
+}
+
+impl Broker for Memory {
+    fn demand(&self, demand: Demand) {
+        let mut state = self.state.lock();
+        state.demand = demand;
+        state.deliver();
+    }
+
+    fn publish(
+        &self,
+        publication: Publication,
+    ) -> impl Future<Output = Result<(), Refusal>> + Send + 'static {
+        self.clone().store(publication)
+    }
+
+    fn settle(
+        &self,
+        receipt: &Receipt,
+        settlement: Settlement,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        self.state.lock().settle(receipt, settlement);
+        std::future::ready(())
+    }
+
+    fn pause_before_giving_back(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    async fn close(&self) {
+        self.disconnect();
+    }
+}

@@ -1,0 +1,206 @@
+//! Messages that are sent: slices of what was received, joined (SC-60, SC-62 to SC-67).
+
+use asya_wire::envelope::{DETAILS, TRACEBACK};
+use asya_wire::{ERROR_END, envelope};
+use base64::Engine as _;
+
+use crate::digest;
+use crate::envelope::{Element, Message};
+
+/// The longest traceback in a message that did not fit (SC-83), in bytes.
+const LONGEST_TRACEBACK: usize = 64 << 10;
+
+/// Members of an envelope, each as JSON.
+struct Parts<'a> {
+    id: &'a str,
+    parent_id: Option<&'a str>,
+    route: &'a str,
+    headers: Option<&'a str>,
+    payload: &'a str,
+}
+
+impl Parts<'_> {
+    fn join(&self) -> Vec<u8> {
+        let some = [
+            Some(self.id),
+            self.parent_id,
+            Some(self.route),
+            self.headers,
+            Some(self.payload),
+        ];
+        let length: usize = some.into_iter().flatten().map(str::len).sum();
+        let mut body = Vec::with_capacity(length + 64);
+        body.push(b'{');
+        for (key, value) in [
+            envelope::ID,
+            envelope::PARENT_ID,
+            envelope::ROUTE,
+            envelope::HEADERS,
+            envelope::PAYLOAD,
+        ]
+        .into_iter()
+        .zip(some)
+        {
+            member(&mut body, key, value);
+        }
+        body.push(b'}');
+        body
+    }
+}
+
+/// Appends `"key":value` to an object that has been opened; `key` needs no escapes.
+fn member(object: &mut Vec<u8>, key: &str, value: Option<&str>) {
+    let Some(value) = value else { return };
+    if !object.ends_with(b"{") {
+        object.push(b',');
+    }
+    object.push(b'"');
+    object.extend_from_slice(key.as_bytes());
+    object.extend_from_slice(b"\":");
+    object.extend_from_slice(value.as_bytes());
+}
+
+/// The id of a reply's element, as JSON: the first has the source's, the others `{id}-{n}` (SC-63).
+pub fn id_of_element(source: &str, index: usize) -> String {
+    match source.strip_suffix('"') {
+        Some(open) if index > 0 => format!("{open}-{index}\""),
+        _ => source.to_owned(),
+    }
+}
+
+/// The message of a reply's element. `id` is the source's, as JSON.
+pub fn result(source: &Message<'_>, id: &str, element: &Element<'_>, index: usize) -> Vec<u8> {
+    Parts {
+        id: &id_of_element(id, index),
+        parent_id: if index == 0 {
+            source.parent_id
+        } else {
+            Some(id)
+        },
+        route: element.route,
+        headers: element.headers.or(source.headers),
+        payload: element.payload.unwrap_or("null"),
+    }
+    .join()
+}
+
+/// The source as it goes to happy-end when nothing came of it.
+pub fn unchanged(source: &Message<'_>, id: &str) -> Vec<u8> {
+    Parts {
+        id,
+        parent_id: source.parent_id,
+        route: source.route.unwrap_or("{}"),
+        headers: source.headers,
+        payload: source.payload.unwrap_or("null"),
+    }
+    .join()
+}
+
+/// What a message to error-end tells beside the source.
+#[derive(Debug, Default)]
+pub struct Error<'a> {
+    /// A code, or a text.
+    pub text: &'a str,
+    /// What the handler says of its exception, as JSON.
+    pub details: Option<&'a str>,
+    /// Our own explanation.
+    pub message: Option<&'a str>,
+    /// Bytes of what was too large.
+    pub original_size: Option<usize>,
+}
+
+/// How much of the source and of the handler's error a message to error-end keeps (SC-83).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keep {
+    /// All.
+    #[default]
+    All,
+    /// The traceback is cut.
+    LessTraceback,
+    /// The traceback is cut and the payload left out.
+    NoPayload,
+}
+
+/// The message that tells error-end about a source (SC-66, SC-67).
+pub fn failed(body: &[u8], source: Option<&Message<'_>>, error: &Error<'_>, keep: Keep) -> Vec<u8> {
+    // The same for a message that comes again.
+    let made_up = || format!("\"unparsable-{}\"", &digest::of(body)[..16]);
+    let id = source
+        .and_then(|source| source.id)
+        .map_or_else(made_up, str::to_owned);
+    let default_route = format!("{{\"actors\":[\"{ERROR_END}\"],\"current\":0}}");
+    Parts {
+        id: &id,
+        parent_id: source.and_then(|source| source.parent_id),
+        route: source
+            .and_then(|source| source.route)
+            .unwrap_or(&default_route),
+        headers: source.and_then(|source| source.headers),
+        payload: &payload_of_failed(body, source, error, keep),
+    }
+    .join()
+}
+
+fn payload_of_failed(
+    body: &[u8],
+    source: Option<&Message<'_>>,
+    error: &Error<'_>,
+    keep: Keep,
+) -> String {
+    let mut payload = vec![b'{'];
+    // The handler's code is JSON already; ours are plain.
+    let code = if error.text.starts_with('"') {
+        error.text.to_owned()
+    } else {
+        quoted(error.text)
+    };
+    member(&mut payload, envelope::ERROR, Some(&code));
+    let own_details = error
+        .message
+        .map(|text| format!("{{\"message\":{}}}", quoted(text)));
+    let cut = (keep > Keep::All)
+        .then(|| error.details.and_then(with_less_traceback))
+        .flatten();
+    let details = cut.as_deref().or(error.details).or(own_details.as_deref());
+    member(&mut payload, DETAILS, details);
+    let size = error.original_size.map(|size| size.to_string());
+    member(&mut payload, "original_size", size.as_deref());
+    if keep < Keep::NoPayload {
+        match (source, std::str::from_utf8(body)) {
+            (Some(source), _) => member(&mut payload, "original_payload", source.payload),
+            (None, Ok(text)) => member(&mut payload, "original_body", Some(&quoted(text))),
+            (None, Err(_)) => {
+                let encoded = base64::engine::general_purpose::STANDARD.encode(body);
+                member(
+                    &mut payload,
+                    "original_body_base64",
+                    Some(&quoted(&encoded)),
+                );
+            }
+        }
+    }
+    payload.push(b'}');
+    // All parts are UTF-8, so nothing is replaced.
+    String::from_utf8(payload)
+        .unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
+}
+
+/// The details with the end of a long traceback alone. `None`: they are no object, or need no cut.
+fn with_less_traceback(details: &str) -> Option<String> {
+    let mut details: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(details).ok()?;
+    let traceback = details.get_mut(TRACEBACK)?;
+    let text = traceback.as_str()?;
+    if text.len() <= LONGEST_TRACEBACK {
+        return None;
+    }
+    let from = text.ceil_char_boundary(text.len() - LONGEST_TRACEBACK);
+    *traceback = text[from..].into();
+    serde_json::to_string(&details).ok()
+}
+
+/// The text as JSON.
+fn quoted(text: &str) -> String {
+    // A string always has a JSON form.
+    serde_json::to_string(text).unwrap_or_default()
+}

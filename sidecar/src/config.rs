@@ -1,0 +1,351 @@
+//! Settings, read from the environment once (SC-5 to SC-8).
+
+mod address;
+mod rabbitmq;
+mod reader;
+mod secret;
+mod sqs;
+#[cfg(test)]
+mod tests;
+mod unknown;
+mod url;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use asya_wire::queue::{Naming, Template};
+use asya_wire::{env, socket};
+use tracing::Level;
+
+pub use self::address::Listen;
+pub use self::rabbitmq::{Password, Publish, RabbitMq};
+use self::reader::Reader;
+pub use self::secret::Secret;
+pub use self::sqs::Sqs;
+use crate::decide::{End, Queues, Rules};
+
+/// All settings.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What decides about messages.
+    pub rules: Rules,
+    /// The broker.
+    pub transport: Transport,
+    /// The runtime.
+    pub runtime: Runtime,
+    /// How many messages may wait here.
+    pub lookahead: Lookahead,
+    /// How long a shutdown may take.
+    pub grace_period: Duration,
+    /// First pause where a queue is missing.
+    pub queue_backoff: Duration,
+    /// Where progress is reported.
+    pub gateway: Option<Gateway>,
+    /// Probes and metrics; `None`: off.
+    pub listen: Option<Listen>,
+    /// Prefix of the metrics' names.
+    pub metrics_namespace: String,
+    /// Lowest level of log lines.
+    pub log_level: Level,
+    /// Where spans go.
+    pub traces: Option<Traces>,
+    /// What to tell once at start.
+    pub warnings: Vec<String>,
+}
+
+/// Which broker, and how to reach it.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// RabbitMQ.
+    RabbitMq(RabbitMq),
+    /// Amazon SQS.
+    Sqs(Sqs),
+}
+
+/// How to reach the runtime.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    /// The directory of its socket.
+    pub directory: PathBuf,
+    /// How long one request may take.
+    pub timeout: Duration,
+    /// How long to wait for it at start; `None`: for ever.
+    pub ready_timeout: Option<Duration>,
+    /// How many requests may be open.
+    pub concurrency: usize,
+}
+
+/// How many messages may wait here beside those at the runtime (SC-44).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookahead {
+    /// By the pace of the runtime.
+    Auto,
+    /// This many.
+    Fixed(usize),
+    /// So many that there are this many in flight.
+    InFlight(usize),
+}
+
+/// Where progress is reported, and how reliably.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    /// URL without a slash at its end.
+    pub url: String,
+    /// Whether end actors keep messages until the gateway has taken their final report.
+    pub required: bool,
+}
+
+/// Where spans go, and as whose.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    /// URL of the collector's endpoint for traces.
+    pub url: String,
+    /// The name of the service.
+    pub service: String,
+    /// Share of traces that begin here and are sampled, from 0 to 1.
+    pub ratio: f64,
+    /// Whether the decision of the message's own trace is followed.
+    pub parent_based: bool,
+    /// Headers of requests.
+    pub headers: Vec<(String, Secret)>,
+}
+
+/// All that is wrong with the environment, in one line (SC-5).
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct Invalid(Vec<String>);
+
+impl Config {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// When a value is wrong: all that are, each with what to write.
+    pub fn read(environment: &BTreeMap<String, String>) -> Result<Self, Invalid> {
+        let mut reader = Reader::new(environment);
+        let config = Self::from(&mut reader);
+        unknown::report(&mut reader);
+        let (errors, warnings) = reader.finish();
+        if errors.is_empty() {
+            Ok(Self { warnings, ..config })
+        } else {
+            Err(Invalid(errors))
+        }
+    }
+
+    fn from(reader: &mut Reader<'_>) -> Self {
+        let names = [("rabbitmq", Naming::RabbitMq), ("sqs", Naming::Sqs)];
+        let naming = reader.choice(env::TRANSPORT, Naming::RabbitMq, &names);
+        let runtime = Runtime {
+            directory: reader.text(env::SOCKET_DIR, socket::DIRECTORY).into(),
+            timeout: reader.positive_duration(env::RUNTIME_TIMEOUT, env::DEFAULT_RUNTIME_TIMEOUT),
+            ready_timeout: Some(reader.duration(
+                env::RUNTIME_READY_TIMEOUT,
+                env::DEFAULT_RUNTIME_READY_TIMEOUT,
+            ))
+            .filter(|timeout| !timeout.is_zero()),
+            concurrency: reader.number(env::CONCURRENCY, 1..=256, 1),
+        };
+        let rules = rules(reader, naming, runtime.timeout);
+        let (transport, lookahead) = match naming {
+            Naming::RabbitMq => {
+                rabbitmq::warn_of_consumer_timeout(reader, runtime.timeout);
+                let in_flight = rabbitmq::prefetch(reader).map(Lookahead::InFlight);
+                let lookahead = lookahead(reader);
+                (
+                    Transport::RabbitMq(RabbitMq::read(reader)),
+                    in_flight.unwrap_or(lookahead),
+                )
+            }
+            Naming::Sqs => (
+                Transport::Sqs(Sqs::read(reader, runtime.timeout)),
+                lookahead(reader),
+            ),
+        };
+        Self {
+            rules,
+            transport,
+            lookahead,
+            grace_period: reader.positive_duration(env::GRACE_PERIOD, env::DEFAULT_GRACE_PERIOD),
+            queue_backoff: reader
+                .positive_duration(env::QUEUE_RETRY_BACKOFF, env::DEFAULT_QUEUE_RETRY_BACKOFF),
+            gateway: gateway(reader),
+            listen: address::read(reader),
+            metrics_namespace: metrics_namespace(reader),
+            log_level: log_level(reader),
+            traces: traces(reader),
+            warnings: Vec::new(),
+            runtime,
+        }
+    }
+}
+
+fn rules(reader: &mut Reader<'_>, naming: Naming, timeout: Duration) -> Rules {
+    let actor = reader.text(env::ACTOR_NAME, "");
+    let happy_end = reader.text(env::ACTOR_HAPPY_END, asya_wire::HAPPY_END);
+    let error_end = reader.text(env::ACTOR_ERROR_END, asya_wire::ERROR_END);
+    let queues = queues(reader, naming);
+    if actor.is_empty() {
+        reader.wrong(env::ACTOR_NAME, "not set; write the actor's name in routes");
+    }
+    for (variable, name) in [
+        (env::ACTOR_NAME, &actor),
+        (env::ACTOR_HAPPY_END, &happy_end),
+        (env::ACTOR_ERROR_END, &error_end),
+    ] {
+        if !name.is_empty() && !naming.accepts_fifo(&queues.of(name)) {
+            let allowed = naming.allowed();
+            reader.wrong(
+                variable,
+                &format!("too long or illegal characters for the name of a queue; use {allowed}"),
+            );
+        }
+    }
+    let is_end = reader.boolean(env::IS_END_ACTOR, false);
+    let end = is_end.then(|| match &actor {
+        name if *name == happy_end => End::Happy,
+        name if *name == error_end => End::Error,
+        _ => End::Other,
+    });
+    Rules {
+        end,
+        queues,
+        timeout,
+        crash_retries: reader.number(env::CRASH_RETRIES, 0..=10, env::DEFAULT_CRASH_RETRIES),
+        max_message_size: reader.size(
+            env::MAX_MESSAGE_SIZE,
+            1 << 10..=512 << 20,
+            env::DEFAULT_MAX_MESSAGE_SIZE,
+        ),
+        actor,
+        happy_end,
+        error_end,
+    }
+}
+
+fn queues(reader: &mut Reader<'_>, naming: Naming) -> Queues {
+    let namespace = reader.text(env::NAMESPACE, "");
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if namespace.len() > 63
+        || !namespace.chars().all(legal)
+        || namespace.starts_with('-')
+        || namespace.ends_with('-')
+    {
+        reader.wrong(env::NAMESPACE, "no namespace; write a DNS label, as shop");
+    }
+    let template = match reader.get(env::QUEUE_TEMPLATE) {
+        None => Template::with_namespace(!namespace.is_empty()),
+        Some(text) => Template::parse(text, naming).unwrap_or_else(|wrong| {
+            reader.wrong(env::QUEUE_TEMPLATE, &wrong.to_string());
+            Template::default()
+        }),
+    };
+    if template.needs_namespace() && namespace.is_empty() {
+        reader.wrong(
+            env::QUEUE_TEMPLATE,
+            "has {namespace}, and ASYA_NAMESPACE is not set; set it",
+        );
+    }
+    Queues {
+        template,
+        namespace,
+        naming,
+    }
+}
+
+fn lookahead(reader: &mut Reader<'_>) -> Lookahead {
+    match reader.get(env::LOOKAHEAD) {
+        None => Lookahead::Auto,
+        Some(text) if text.eq_ignore_ascii_case(env::AUTO) => Lookahead::Auto,
+        Some(_) => Lookahead::Fixed(reader.number(env::LOOKAHEAD, 0..=64, 0)),
+    }
+}
+
+fn gateway(reader: &mut Reader<'_>) -> Option<Gateway> {
+    let kinds = [("best-effort", false), ("required", true)];
+    let required = reader.choice(env::GATEWAY_FINAL, false, &kinds);
+    let url = url::http(reader, env::GATEWAY_URL)?;
+    Some(Gateway { url, required })
+}
+
+fn metrics_namespace(reader: &mut Reader<'_>) -> String {
+    let name = reader.text(env::METRICS_NAMESPACE, env::DEFAULT_METRICS_NAMESPACE);
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if !name.chars().all(legal) || name.starts_with(|c: char| c.is_ascii_digit()) {
+        reader.wrong(
+            env::METRICS_NAMESPACE,
+            "no prefix of metrics; use letters, digits and _, as asya_actor",
+        );
+    }
+    if let Some(custom) = reader.get(env::CUSTOM_METRICS) {
+        if serde_json::from_str::<serde::de::IgnoredAny>(custom).is_err() {
+            reader.wrong(
+                env::CUSTOM_METRICS,
+                "no JSON; remove it, for it has no effect",
+            );
+        } else {
+            reader.warn(
+                env::CUSTOM_METRICS,
+                "has no effect: nothing can give these metrics a value",
+            );
+        }
+    }
+    name
+}
+
+fn log_level(reader: &mut Reader<'_>) -> Level {
+    let levels = [
+        ("debug", Level::DEBUG),
+        ("info", Level::INFO),
+        ("warn", Level::WARN),
+        ("warning", Level::WARN),
+        ("error", Level::ERROR),
+    ];
+    reader.choice(env::LOG_LEVEL, Level::INFO, &levels)
+}
+
+fn traces(reader: &mut Reader<'_>) -> Option<Traces> {
+    const TRACES_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+    const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+    let url = url::http(reader, TRACES_ENDPOINT)
+        .or_else(|| url::http(reader, ENDPOINT).map(|base| format!("{base}/v1/traces")))?;
+    let actor = reader.text(env::ACTOR_NAME, "asya-sidecar");
+    let sampler = reader.text("OTEL_TRACES_SAMPLER", "parentbased_always_on");
+    let ratio = reader.text("OTEL_TRACES_SAMPLER_ARG", "1").parse().ok();
+    let ratio = ratio
+        .filter(|ratio| (0.0..=1.0).contains(ratio))
+        .unwrap_or_else(|| {
+            reader.wrong(
+                "OTEL_TRACES_SAMPLER_ARG",
+                "no share; write a number from 0 to 1",
+            );
+            1.0
+        });
+    let ratio = match sampler.trim_start_matches("parentbased_") {
+        "always_on" => 1.0,
+        "always_off" => 0.0,
+        "traceidratio" => ratio,
+        _ => {
+            reader.wrong(
+                "OTEL_TRACES_SAMPLER",
+                "no sampler; write parentbased_always_on",
+            );
+            1.0
+        }
+    };
+    let headers = reader.text("OTEL_EXPORTER_OTLP_HEADERS", "");
+    let headers = headers.split(',').filter_map(|pair| pair.split_once('='));
+    let headers = headers.map(|(name, value)| {
+        (
+            name.trim().to_owned(),
+            Secret::from(value.trim().to_owned()),
+        )
+    });
+    Some(Traces {
+        url,
+        service: reader.text("OTEL_SERVICE_NAME", &actor),
+        ratio,
+        parent_based: sampler.starts_with("parentbased_"),
+        headers: headers.collect(),
+    })
+}

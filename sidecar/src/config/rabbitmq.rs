@@ -1,0 +1,205 @@
+//! How to reach RabbitMQ (SC-7, SC-8).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use asya_wire::{env, percent};
+
+use super::Secret;
+use super::reader::Reader;
+
+/// A call that takes no longer is acknowledged in time by any broker's default.
+const SHORT: Duration = Duration::from_mins(20);
+
+/// How to reach RabbitMQ.
+#[derive(Clone, Debug)]
+pub struct RabbitMq {
+    /// Host name or address; an IPv6 address without brackets.
+    pub host: String,
+    /// AMQP port.
+    pub port: u16,
+    /// Whether to connect by TLS.
+    pub tls: bool,
+    /// PEM bundle to check the certificate against; `None`: the built-in roots.
+    pub ca_file: Option<PathBuf>,
+    /// The virtual host.
+    pub vhost: String,
+    /// The user.
+    pub user: String,
+    /// The user's password.
+    pub password: Password,
+    /// The topic exchange that queues are bound to.
+    pub exchange: String,
+    /// How to publish.
+    pub publish: Publish,
+}
+
+/// Where the password is.
+#[derive(Clone, Debug)]
+pub enum Password {
+    /// In the environment.
+    Value(Secret),
+    /// In a file, which is read at every connect.
+    File(PathBuf),
+}
+
+/// How to publish (SC-24).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Publish {
+    /// To the default exchange, by the queue's name.
+    Queue,
+    /// To the topic exchange, by the queue's name less its prefix.
+    Exchange,
+}
+
+/// Host, port, user, password and virtual host, as far as they are known.
+#[derive(Debug, Default)]
+struct Parts {
+    tls: bool,
+    host: String,
+    port: Option<u16>,
+    user: Option<String>,
+    password: Option<String>,
+    vhost: Option<String>,
+}
+
+/// `ASYA_RABBITMQ_PREFETCH`, if it is set.
+pub(super) fn prefetch(reader: &mut Reader<'_>) -> Option<usize> {
+    reader.get(env::RABBITMQ_PREFETCH)?;
+    Some(reader.number(env::RABBITMQ_PREFETCH, 1..=4096, 1))
+}
+
+/// Brokers that do not know the consumer's argument go by their own limit, of 30 minutes (SC-32).
+pub(super) fn warn_of_consumer_timeout(reader: &mut Reader<'_>, timeout: Duration) {
+    if timeout > SHORT {
+        let text = "RabbitMQ before 3.12 takes a message back after 30m; set its policy consumer-timeout there";
+        reader.warn(env::RUNTIME_TIMEOUT, text);
+    }
+}
+
+impl RabbitMq {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Self {
+        let parts = from_parts(reader);
+        let parts = match reader.get(env::RABBITMQ_URL) {
+            Some(url) => from_url(url, reader.get(env::RABBITMQ_PASSWORD)).map_or_else(
+                |wrong| {
+                    reader.wrong(env::RABBITMQ_URL, wrong);
+                    Parts::default()
+                },
+                |url| Parts {
+                    user: url.user.or(parts.user),
+                    password: url.password.or(parts.password),
+                    vhost: url.vhost,
+                    ..url
+                },
+            ),
+            None => parts,
+        };
+        let file = reader.get(env::RABBITMQ_PASSWORD_FILE).map(PathBuf::from);
+        let default = || env::DEFAULT_RABBITMQ_USER.to_owned();
+        let password = parts.password.unwrap_or_else(default);
+        let port = if parts.tls {
+            env::DEFAULT_AMQPS_PORT
+        } else {
+            env::DEFAULT_AMQP_PORT
+        };
+        let ways = [("queue", Publish::Queue), ("exchange", Publish::Exchange)];
+        Self {
+            host: parts.host,
+            port: parts.port.unwrap_or(port),
+            tls: parts.tls,
+            ca_file: reader.get(env::RABBITMQ_CA_FILE).map(PathBuf::from),
+            vhost: parts
+                .vhost
+                .unwrap_or_else(|| env::DEFAULT_RABBITMQ_VHOST.to_owned()),
+            user: parts.user.unwrap_or_else(default),
+            password: file.map_or_else(|| Password::Value(password.into()), Password::File),
+            exchange: reader.text(env::RABBITMQ_EXCHANGE, env::DEFAULT_RABBITMQ_EXCHANGE),
+            publish: reader.choice(env::RABBITMQ_PUBLISH, Publish::Queue, &ways),
+        }
+    }
+}
+
+fn from_parts(reader: &mut Reader<'_>) -> Parts {
+    let host = reader.text(env::RABBITMQ_HOST, env::DEFAULT_RABBITMQ_HOST);
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(&host)
+        .to_owned();
+    let port = reader.get(env::RABBITMQ_PORT);
+    if port.is_some_and(|port| port.starts_with("tcp://")) {
+        let text = "Kubernetes makes this value of a Service named asya-rabbitmq; set the variable to the AMQP port, or \
+                    enableServiceLinks: false in the pod";
+        reader.wrong(env::RABBITMQ_PORT, text);
+    } else if port.is_some() {
+        reader.number(env::RABBITMQ_PORT, 1..=u16::MAX, 1);
+    }
+    Parts {
+        tls: reader.boolean(env::RABBITMQ_TLS, false),
+        host,
+        port: port.and_then(|port| port.trim().parse().ok()),
+        user: reader.get(env::RABBITMQ_USERNAME).map(str::to_owned),
+        password: reader.get(env::RABBITMQ_PASSWORD).map(str::to_owned),
+        vhost: reader.get(env::RABBITMQ_VHOST).map(str::to_owned),
+    }
+}
+
+/// The parts of a URL. `password` is looked for in it as it is: the URL may have been composed of it without escapes.
+fn from_url(url: &str, password: Option<&str>) -> Result<Parts, &'static str> {
+    const HOW: &str =
+        "no URL of RabbitMQ; write amqp://USER:PASSWORD@HOST:PORT/VHOST, each percent-encoded";
+    let (scheme, rest) = url.trim().split_once("://").ok_or(HOW)?;
+    let tls = match scheme {
+        "amqp" => false,
+        "amqps" => true,
+        _ => return Err(HOW),
+    };
+    let (user, password, rest) = login(rest, password);
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, vhost) = rest
+        .split_once('/')
+        .map_or((rest, None), |(host, vhost)| (host, Some(vhost)));
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().map_err(|_| HOW)?)),
+        _ => (authority, None),
+    };
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    if host.is_empty() {
+        return Err(HOW);
+    }
+    let vhost = vhost
+        .filter(|vhost| !vhost.is_empty())
+        .map(|vhost| percent::decode(vhost).ok_or(HOW));
+    Ok(Parts {
+        tls,
+        host: host.to_owned(),
+        port,
+        user,
+        password,
+        vhost: vhost.transpose()?,
+    })
+}
+
+/// User, password, and what follows them.
+fn login<'u>(rest: &'u str, known: Option<&str>) -> (Option<String>, Option<String>, &'u str) {
+    let decoded = |text: &str| percent::decode(text).unwrap_or_else(|| text.to_owned());
+    if let Some(known) = known.filter(|known| !known.is_empty())
+        && let Some((user, after)) = rest.split_once(&format!(":{known}@"))
+        && !user.contains(['@', '/'])
+    {
+        return (Some(decoded(user)), Some(known.to_owned()), after);
+    }
+    let end = rest.find('/').unwrap_or(rest.len());
+    let Some(at) = rest[..end].rfind('@') else {
+        return (None, None, rest);
+    };
+    let (user, password) = match rest[..at].split_once(':') {
+        Some((user, password)) => (user, Some(decoded(password))),
+        None => (&rest[..at], None),
+    };
+    (Some(decoded(user)), password, &rest[at + 1..])
+}

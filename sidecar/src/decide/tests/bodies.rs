@@ -1,0 +1,220 @@
+//! What the messages say that are sent.
+
+use serde_json::{Value, json};
+
+use super::{FOO, rules};
+use crate::compose::Keep;
+use crate::decide::{Action, Facts, Outcome, Refused, Rules, decide};
+
+fn sent(rules: &Rules, body: &[u8], outcome: Outcome<'_>, facts: &Facts) -> Vec<String> {
+    let decision = decide(rules, body, outcome, facts);
+    let bodies = decision
+        .actions
+        .into_iter()
+        .filter_map(|action| match action {
+            Action::Send(letter) => Some(String::from_utf8(letter.body).expect("UTF-8")),
+            _ => None,
+        });
+    bodies.collect()
+}
+
+fn replied(body: &str, reply: &str) -> Vec<String> {
+    sent(
+        &rules(),
+        body.as_bytes(),
+        Outcome::Replied(reply.as_bytes()),
+        &Facts::default(),
+    )
+}
+
+fn json_of(body: &str) -> Value {
+    serde_json::from_str(body).expect(body)
+}
+
+/// SC-60, SC-62
+#[test]
+fn payloads_headers_and_routes_stay_byte_for_byte() {
+    let payload =
+        "{ \"b\" : 1.10, \"a\":[<&>, 12345678901234567890, \"\\u003c\\ud800\", 1e+3 ] ,\"\":null }"
+            .replace("<&>", "\"<&>\"");
+    let headers = "{ \"traceparent\" :\"00-ü-01\"}";
+    let route = "{\"current\": 1 ,\"actors\":[\"foo\",\"b\\u0061r\"],\"metadata\":{\"x\" : 1}}";
+    let reply = format!(
+        "[ {{\"payload\": {payload} ,\"route\":{route}, \"headers\":{headers},\"id\":\"no\"}} ]"
+    );
+    let expected =
+        format!("{{\"id\":\"1\",\"route\":{route},\"headers\":{headers},\"payload\":{payload}}}");
+    assert_eq!(replied(FOO, &reply), [expected]);
+}
+
+/// SC-62
+#[test]
+fn a_reply_without_results_sends_the_source_as_it_came() {
+    let source = r#"{"payload": [1, 2],"x":1,"headers":{"h":1},"route":{"actors":["foo","bar"],"current":0},"id":"1","parent_id":"0"}"#;
+    let expected = r#"{"id":"1","parent_id":"0","route":{"actors":["foo","bar"],"current":0},"headers":{"h":1},"payload":[1, 2]}"#;
+    assert_eq!(replied(source, "[]"), [expected]);
+}
+
+/// SC-63
+#[test]
+fn children_have_ids_of_their_own_and_name_their_parent() {
+    let source = r#"{"id":"a\"b","parent_id":"p","route":{"actors":["foo"]},"payload":0}"#;
+    let element = r#"{"route":{"actors":["x"],"current":0},"payload":1}"#;
+    let reply = format!("[{element},{element},{element}]");
+    let all: Vec<Value> = replied(source, &reply)
+        .iter()
+        .map(|body| json_of(body))
+        .collect();
+    assert_eq!(
+        (&all[0]["id"], &all[0]["parent_id"]),
+        (&json!("a\"b"), &json!("p"))
+    );
+    assert_eq!(
+        (&all[1]["id"], &all[1]["parent_id"]),
+        (&json!("a\"b-1"), &json!("a\"b"))
+    );
+    assert_eq!(
+        (&all[2]["id"], &all[2]["parent_id"]),
+        (&json!("a\"b-2"), &json!("a\"b"))
+    );
+}
+
+/// SC-64
+#[test]
+fn headers_are_the_elements_or_else_the_sources() {
+    let source = r#"{"id":"1","route":{"actors":["foo"]},"headers":{"h":"source"},"payload":0}"#;
+    for (headers, expected) in [
+        (r#","headers":{"h":"own"}"#, json!({"h": "own"})),
+        ("", json!({"h": "source"})),
+        (r#","headers":null"#, json!({"h": "source"})),
+        (r#","headers":[1]"#, json!({"h": "source"})),
+        (r#","headers":{}"#, json!({})),
+    ] {
+        let reply = format!(r#"[{{"route":{{"actors":[],"current":0}}{headers}}}]"#);
+        assert_eq!(
+            json_of(&replied(source, &reply)[0])["headers"],
+            expected,
+            "{headers}"
+        );
+    }
+    assert_eq!(
+        json_of(&replied(source, "[]")[0])["headers"],
+        json!({"h": "source"})
+    );
+    assert_eq!(
+        json_of(&replied(source, r#"[{"error":"e"}]"#)[0])["headers"],
+        json!({"h": "source"})
+    );
+}
+
+/// SC-66
+#[test]
+fn error_end_hears_what_the_handler_said_and_what_it_was_given() {
+    let source = r#"{"id":"1","parent_id":"0","route":{"actors":["foo","bar"],"current":0},"payload":12345678901234567890}"#;
+    let reply = r#"[{"error":"processing_error","details":{"message":"<m>","type":"ValueError","traceback":"t"}}]"#;
+    let expected = concat!(
+        r#"{"id":"1","parent_id":"0","route":{"actors":["foo","bar"],"current":0},"payload":{"error":"processing_error","#,
+        r#""details":{"message":"<m>","type":"ValueError","traceback":"t"},"original_payload":12345678901234567890}}"#
+    );
+    assert_eq!(replied(source, reply), [expected]);
+    let timed_out = sent(
+        &rules(),
+        FOO.as_bytes(),
+        Outcome::TimedOut,
+        &Facts::default(),
+    );
+    assert_eq!(
+        json_of(&timed_out[0])["payload"],
+        json!({"error": "Runtime timeout exceeded after 5m0s", "original_payload": {"a": 1}})
+    );
+    let mismatch = r#"{"id":"1","route":{"actors":["bar"],"current":0},"payload":1}"#;
+    let mismatch = sent(
+        &rules(),
+        mismatch.as_bytes(),
+        Outcome::Received,
+        &Facts::default(),
+    );
+    assert_eq!(
+        json_of(&mismatch[0])["payload"]["error"],
+        "Route mismatch: message routed to wrong actor (expected: foo, actual: bar)"
+    );
+}
+
+/// SC-67
+#[test]
+fn a_message_without_a_usable_id_gets_one_and_keeps_its_body() {
+    let received =
+        |body: &[u8]| json_of(&sent(&rules(), body, Outcome::Received, &Facts::default())[0]);
+    let text = received(b"no JSON \"");
+    assert_eq!(text["payload"]["original_body"], "no JSON \"");
+    assert_eq!(
+        text["route"],
+        json!({"actors": ["error-end"], "current": 0})
+    );
+    let id = text["id"].as_str().expect("an id");
+    assert_eq!((id.len(), &id[..11]), (27, "unparsable-"));
+    assert_eq!(
+        text,
+        received(b"no JSON \""),
+        "the id of a message that comes again is the same"
+    );
+    let bytes = received(&[0xff, 0xfe]);
+    assert_eq!(bytes["payload"]["original_body_base64"], "//4=");
+    let no_id = received(br#"{"route":{"actors":["foo"]},"payload":[1]}"#);
+    assert_eq!(no_id["payload"]["original_payload"], json!([1]));
+    assert_eq!(no_id["route"], json!({"actors": ["foo"]}));
+    assert!(
+        no_id["id"]
+            .as_str()
+            .expect("an id")
+            .starts_with("unparsable-")
+    );
+}
+
+/// SC-83
+#[test]
+fn an_error_that_does_not_fit_loses_its_traceback_and_then_its_payload() {
+    let traceback = format!("first{}last", "ü".repeat(50_000));
+    let reply =
+        json!([{"error": "processing_error", "details": {"message": "m", "traceback": traceback}}])
+            .to_string();
+    let kept = |keep| {
+        let facts = Facts {
+            refused: Refused { result: None, keep },
+            ..Facts::default()
+        };
+        json_of(
+            &sent(
+                &rules(),
+                FOO.as_bytes(),
+                Outcome::Replied(reply.as_bytes()),
+                &facts,
+            )[0],
+        )["payload"]
+            .clone()
+    };
+    let all = kept(Keep::All);
+    assert_eq!(all["details"]["traceback"], traceback);
+    let cut = kept(Keep::LessTraceback);
+    let rest = cut["details"]["traceback"].as_str().expect("a traceback");
+    assert!(
+        rest.len() <= 64 << 10 && rest.ends_with("last") && !rest.starts_with("first"),
+        "{}",
+        rest.len()
+    );
+    assert_eq!(
+        (&cut["details"]["message"], &cut["original_payload"]),
+        (&json!("m"), &json!({"a": 1}))
+    );
+    assert_eq!(kept(Keep::NoPayload).get("original_payload"), None);
+    let too_large = sent(
+        &rules(),
+        FOO.as_bytes(),
+        Outcome::ReplyTooLarge(4096),
+        &Facts::default(),
+    );
+    assert_eq!(
+        json_of(&too_large[0])["payload"],
+        json!({"error": "message_too_large", "original_size": 4096, "original_payload": {"a": 1}})
+    );
+}

@@ -1,0 +1,124 @@
+//! Messages and replies, read without decoding more of them than routing needs (SC-59, SC-60).
+//!
+//! All parts are slices of the bytes that came: what is sent on is what was received, byte for byte. This is the only
+//! module that knows how a generation's envelope looks (SC-2).
+
+mod fields;
+mod reply;
+mod route;
+#[cfg(test)]
+mod tests;
+
+use asya_wire::envelope::{DETAILS, ERROR, HEADERS, ID, PARENT_ID, PAYLOAD, ROUTE};
+use serde_json::value::RawValue;
+
+use self::fields::{fields, is_object, is_string};
+pub use self::reply::{Element, Failure, Reply, Routes};
+pub use self::route::Route;
+
+/// A message as received.
+#[derive(Debug)]
+pub struct Message<'a> {
+    /// The id as written, a JSON string that is not empty; `None`: there is no usable one.
+    pub id: Option<&'a str>,
+    /// The parent's id as written, a JSON string.
+    pub parent_id: Option<&'a str>,
+    /// The route as written, if it is an object.
+    pub route: Option<&'a str>,
+    /// What is in the route.
+    pub routing: Routing<'a>,
+    /// The headers as written, if they are an object.
+    pub headers: Option<&'a str>,
+    /// The payload as written; `None`: there is none.
+    pub payload: Option<&'a str>,
+}
+
+/// What a message says about its way.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Routing<'a> {
+    /// Where it has been, and where it goes.
+    Route(Route<'a>),
+    /// There is no route, or one without actors.
+    Missing,
+    /// It is of a later generation (SC-2).
+    LaterGeneration,
+    /// It is not a route; the text says why.
+    Invalid(String),
+}
+
+/// Why bytes are no message.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// They are not text.
+    #[error("not UTF-8: {0}")]
+    NotText(#[from] std::str::Utf8Error),
+    /// They are not JSON, or not an object.
+    #[error("{0}")]
+    NotJson(#[from] serde_json::Error),
+}
+
+impl<'a> Message<'a> {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// When the bytes are not a JSON object in UTF-8.
+    pub fn read(body: &'a [u8]) -> Result<Self, Unreadable> {
+        let text = std::str::from_utf8(body)?;
+        let keys = [ID, PARENT_ID, ROUTE, HEADERS, PAYLOAD];
+        let [id, parent_id, route, headers, payload] = fields(text, keys)?;
+        Ok(Self {
+            id: id.filter(|id| is_string(id) && *id != "\"\""),
+            parent_id: parent_id.filter(|id| is_string(id)),
+            route: route.filter(|route| is_object(route)),
+            routing: Routing::read(route),
+            headers: headers.filter(|headers| is_object(headers)),
+            payload,
+        })
+    }
+
+    /// Error and details in the payload of a message to error-end, as they are written.
+    #[must_use]
+    pub fn error_in(payload: &str) -> (Option<&str>, Option<&str>) {
+        let [error, details] = fields(payload, [ERROR, DETAILS]).unwrap_or_default();
+        let error = error.filter(|error| is_string(error) && *error != "\"\"");
+        (error, details.filter(|details| *details != "null"))
+    }
+
+    /// The id as text, for log lines, properties and URLs.
+    #[must_use]
+    pub fn id_text(&self) -> Option<String> {
+        decoded(self.id?)
+    }
+}
+
+impl<'a> Routing<'a> {
+    fn read(route: Option<&'a str>) -> Self {
+        match route {
+            None | Some("null") => Self::Missing,
+            Some(route) => Route::read(route),
+        }
+    }
+
+    /// The name of the actor whose turn it is; empty: nobody's.
+    #[must_use]
+    pub fn current_actor(&self) -> &str {
+        match self {
+            Self::Route(route) => route.current_actor().unwrap_or_default(),
+            _ => "",
+        }
+    }
+}
+
+/// The value of a key in an object, as it is written.
+pub fn value_in<'a>(object: &'a str, key: &'static str) -> Option<&'a str> {
+    let [value] = fields(object, [key]).ok()?;
+    value
+}
+
+/// The text of a JSON string. `None`: it has no UTF-8 form, as an escaped lone surrogate.
+fn decoded(written: &str) -> Option<String> {
+    serde_json::from_str(written).ok()
+}
+
+/// A JSON value as it is written.
+type Written<'a> = &'a RawValue;

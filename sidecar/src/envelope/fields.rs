@@ -1,0 +1,85 @@
+//! Chosen members of a JSON object, as they are written.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer as _, Error as _, MapAccess, Visitor};
+use serde_json::Deserializer;
+
+use super::Written;
+
+/// The values of `keys` in the object that `text` holds. Keys are compared exactly; of a repeated key the last counts,
+/// as in the runtime. The depth of other values is not limited: they are skipped, not decoded.
+///
+/// # Errors
+/// When the text is not one JSON object.
+pub(super) fn fields<'a, const N: usize>(
+    text: &'a str,
+    keys: [&'static str; N],
+) -> Result<[Option<&'a str>; N], serde_json::Error> {
+    let mut deserializer = Deserializer::from_str(text);
+    let found = deserializer.deserialize_map(Object { keys })?;
+    deserializer.end()?;
+    Ok(found)
+}
+
+/// Whether a value that is JSON is a string.
+pub(super) fn is_string(written: &str) -> bool {
+    written.starts_with('"')
+}
+
+/// Whether a value that is JSON is an object.
+pub(super) fn is_object(written: &str) -> bool {
+    written.starts_with('{')
+}
+
+struct Object<const N: usize> {
+    keys: [&'static str; N],
+}
+
+impl<'a, const N: usize> Visitor<'a> for Object<N> {
+    type Value = [Option<&'a str>; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = [None; N];
+        while let Some(index) = map.next_key_seed(Key(&self.keys))? {
+            let value: Written<'a> = map.next_value()?;
+            if let Some(index) = index {
+                let place = found
+                    .get_mut(index)
+                    .ok_or_else(|| A::Error::custom("no such key"))?;
+                *place = Some(value.get());
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The index of a key among those that are looked for.
+struct Key<'k>(&'k [&'static str]);
+
+impl<'a> DeserializeSeed<'a> for Key<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: serde::Deserializer<'a>>(
+        self,
+        deserializer: D,
+    ) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|wanted| *wanted == key))
+    }
+}

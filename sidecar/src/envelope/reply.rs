@@ -1,0 +1,119 @@
+//! What the runtime answers (RUN-12, RUN-13, SC-50).
+
+use std::borrow::Cow;
+
+use asya_wire::envelope::{DETAILS, ERROR, HEADERS, PAYLOAD, ROUTE};
+
+use super::fields::{fields, is_object};
+use super::{Message, Route, Routing, Unreadable, Written, decoded};
+
+/// A reply.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// One element per result; none: the message has come to its end.
+    Results(Vec<Element<'a>>),
+    /// An element says that the handler failed: nothing of the reply is sent on (SC-65).
+    Failed(Failure<'a>),
+}
+
+/// One result.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Element<'a> {
+    /// The route as written.
+    pub route: &'a str,
+    /// What is in it.
+    pub routing: Route<'a>,
+    /// The headers as written, if they are an object.
+    pub headers: Option<&'a str>,
+    /// The payload as written; `None`: there is none.
+    pub payload: Option<&'a str>,
+}
+
+/// What a failed handler says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure<'a> {
+    /// The code as written, a JSON string.
+    pub code: Cow<'a, str>,
+    /// Message, type and traceback as written.
+    pub details: Option<&'a str>,
+}
+
+/// Whether the elements of a reply need a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routes {
+    /// They are routed.
+    Required,
+    /// They are not, as those of end actors (SC-69).
+    Ignored,
+}
+
+impl<'a> Reply<'a> {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// When it is not one; the text says why and quotes nothing of it.
+    pub fn read(body: &'a [u8], routes: Routes) -> Result<Self, String> {
+        let elements =
+            elements_of(body).map_err(|wrong| format!("the reply is no array: {wrong}"))?;
+        let mut results = Vec::with_capacity(elements.len());
+        for (index, element) in elements.into_iter().enumerate() {
+            match read_element(element.get(), routes)
+                .map_err(|wrong| format!("element {index}: {wrong}"))?
+            {
+                Ok(Some(result)) => results.push(result),
+                Ok(None) => {}
+                Err(failure) => return Ok(Self::Failed(failure)),
+            }
+        }
+        Ok(Self::Results(results))
+    }
+
+    /// The payload of the first element of an end actor's reply (SC-88).
+    #[must_use]
+    pub fn first_payload(body: &'a [u8]) -> Option<&'a str> {
+        let first = elements_of(body).ok()?.into_iter().next()?;
+        let payload = Message::read(first.get().as_bytes()).ok()?.payload;
+        payload.filter(|payload| *payload != "null")
+    }
+}
+
+fn elements_of(body: &[u8]) -> Result<Vec<Written<'_>>, Unreadable> {
+    let text = std::str::from_utf8(body)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+/// A result, or a failure; `None`: a result that goes nowhere.
+type Read<'a> = Result<Option<Element<'a>>, Failure<'a>>;
+
+fn read_element(written: &str, routes: Routes) -> Result<Read<'_>, String> {
+    let [error, details, route, headers, payload] =
+        fields(written, [ERROR, DETAILS, ROUTE, HEADERS, PAYLOAD])
+            .map_err(|wrong| wrong.to_string())?;
+    if let Some(code) = error.filter(|code| !matches!(*code, "null" | "\"\"")) {
+        if decoded(code).is_none() {
+            return Err("error is no string".to_owned());
+        }
+        return Ok(Err(Failure {
+            code: Cow::Borrowed(code),
+            details: details.filter(|details| *details != "null"),
+        }));
+    }
+    if routes == Routes::Ignored {
+        return Ok(Ok(None));
+    }
+    let route = route.ok_or("it has no route")?;
+    let routing = match Route::read(route) {
+        Routing::Route(routing) if routing.has_current => routing,
+        Routing::Route(_) => return Err("its route has no current".to_owned()),
+        Routing::Missing | Routing::LaterGeneration => {
+            return Err("its route has no actors".to_owned());
+        }
+        Routing::Invalid(wrong) => return Err(wrong),
+    };
+    Ok(Ok(Some(Element {
+        route,
+        routing,
+        headers: headers.filter(|headers| is_object(headers)),
+        payload,
+    })))
+}

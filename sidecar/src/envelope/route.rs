@@ -1,0 +1,59 @@
+//! The actors that a message visits.
+
+use std::borrow::Cow;
+
+use asya_wire::envelope::{ACTORS, CURR, CURRENT};
+use serde::Deserialize;
+
+use super::Routing;
+use super::fields::fields;
+
+/// A route: the actors in order, and the index of the one whose turn it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Route<'a> {
+    /// Names of actors.
+    pub actors: Vec<Cow<'a, str>>,
+    /// May be negative, or beyond the end.
+    pub current: i64,
+    /// Whether `current` was written; in a message it may be left out and is then 0.
+    pub has_current: bool,
+}
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Route<'a> {
+    pub(super) fn read(written: &'a str) -> Routing<'a> {
+        match Self::parts(written) {
+            Ok((None, _, true)) => Routing::LaterGeneration,
+            Ok((None, _, false)) => Routing::Missing,
+            Ok((Some(actors), current, _)) => Routing::Route(Self {
+                actors,
+                current: current.unwrap_or_default(),
+                has_current: current.is_some(),
+            }),
+            Err(wrong) => Routing::Invalid(format!("route: {wrong}")),
+        }
+    }
+
+    /// Actors, index, and whether there is a key of later generations.
+    #[expect(clippy::type_complexity, reason = "read once, above")]
+    fn parts(
+        written: &'a str,
+    ) -> Result<(Option<Vec<Cow<'a, str>>>, Option<i64>, bool), serde_json::Error> {
+        let [actors, current, curr] = fields(written, [ACTORS, CURRENT, CURR])?;
+        let actors: Option<Option<Vec<Name<'a>>>> = actors.map(serde_json::from_str).transpose()?;
+        let actors = actors.flatten();
+        let current: Option<Option<i64>> = current.map(serde_json::from_str).transpose()?;
+        let names = actors.map(|names| names.into_iter().map(|Name(name)| name).collect());
+        Ok((names, current.flatten(), curr.is_some()))
+    }
+
+    /// The actor whose turn it is; `None`: the route is at its end.
+    #[must_use]
+    pub fn current_actor(&self) -> Option<&str> {
+        let index = usize::try_from(self.current).ok()?;
+        let name = self.actors.get(index)?;
+        (!name.is_empty()).then_some(name)
+    }
+}

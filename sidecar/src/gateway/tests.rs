@@ -1,0 +1,246 @@
+//! Reports to a gateway that is there, slow, broken, or away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+use super::{Gateway, Report};
+use crate::config;
+use crate::decide::{End, Rules};
+use crate::metrics::Metrics;
+
+/// A gateway that answers with these statuses, the last one for ever.
+struct Fake {
+    url: String,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Fake {
+    async fn start(statuses: &[u16]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+        let url = format!(
+            "http://{}/base/",
+            listener.local_addr().expect("an address")
+        );
+        let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+        let (seen, mut statuses) = (requests.clone(), statuses.to_vec());
+        statuses.reverse();
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.expect("a connection");
+                let mut buffer = Vec::new();
+                while let Some((path, body)) = request(&mut stream, &mut buffer).await {
+                    seen.lock().push((path, body));
+                    let status = if statuses.len() > 1 {
+                        statuses.pop()
+                    } else {
+                        statuses.first().copied()
+                    };
+                    let answer = format!(
+                        "HTTP/1.1 {} x\r\ncontent-length: 2\r\n\r\nok",
+                        status.unwrap_or(200)
+                    );
+                    stream
+                        .write_all(answer.as_bytes())
+                        .await
+                        .expect("an answer");
+                }
+            }
+        });
+        Self { url, requests }
+    }
+
+    async fn saw(&self, count: usize) -> Vec<(String, Value)> {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while self.requests.lock().len() < count {
+            assert!(Instant::now() < deadline, "{:?}", self.requests.lock());
+            sleep(Duration::from_millis(5)).await;
+        }
+        self.requests.lock().clone()
+    }
+}
+
+/// The next request of a connection.
+async fn request(
+    stream: &mut tokio::net::TcpStream,
+    buffer: &mut Vec<u8>,
+) -> Option<(String, Value)> {
+    loop {
+        let text = String::from_utf8_lossy(buffer).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .to_ascii_lowercase()
+                .split("content-length: ")
+                .nth(1)?
+                .lines()
+                .next()?
+                .parse()
+                .ok()?;
+            if body.len() >= length {
+                buffer.drain(..head.len() + 4 + length);
+                let path = head.split(' ').nth(1)?.to_owned();
+                return Some((path, serde_json::from_str(&body[..length]).ok()?));
+            }
+        }
+        if stream.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+fn gateway(url: &str, required: bool) -> Gateway {
+    let settings = config::Gateway {
+        url: url.trim_end_matches('/').to_owned(),
+        required,
+    };
+    Gateway::start(&settings, Metrics::new("asya_actor", "foo", "rabbitmq")).expect("a gateway")
+}
+
+fn rules(end: Option<End>) -> Rules {
+    Rules {
+        end,
+        ..crate::decide::testing::rules()
+    }
+}
+
+const FOO: &[u8] =
+    br#"{"id":"a/1","route":{"actors":["foo","bar"],"current":0},"payload":{"x":1.50}}"#;
+
+/// SC-86, SC-87, SC-90
+#[tokio::test]
+async fn progress_and_children_are_told_in_the_former_sidecars_words() {
+    let fake = Fake::start(&[201]).await;
+    let gateway = gateway(&fake.url, false);
+    gateway.received(&rules(None), FOO);
+    let reply = br#"[{"route":{"actors":["foo","bar"],"current":1},"payload":1}]"#;
+    gateway.completed(FOO, reply, Duration::from_millis(42));
+    gateway.child(br#"{"id":"a/1-1","parent_id":"a/1","route":{"actors":["foo","bar"],"current":1},"payload":2}"#);
+    let seen = fake.saw(4).await;
+    let path = "/base/envelopes/a%2F1/progress";
+    assert_eq!(seen[0].0, path);
+    assert_eq!(seen[0].1["message"], "Received message (0.08 KB)");
+    assert_eq!(
+        (&seen[0].1["status"], &seen[0].1["actors"]),
+        (&json!("received"), &json!(["foo", "bar"]))
+    );
+    let processing = json!({"actors": ["foo", "bar"], "current_actor_idx": 0, "status": "processing", "message": "Processing in foo"});
+    assert_eq!(seen[1], (path.to_owned(), processing));
+    let completed = json!({
+        "actors": ["foo", "bar"], "current_actor_idx": 1, "status": "completed",
+        "message": "Completed processing in 42ms", "duration_ms": 42,
+    });
+    assert_eq!(seen[2], (path.to_owned(), completed));
+    let child = json!({"id": "a/1-1", "parent_id": "a/1", "actors": ["foo", "bar"], "current": 1});
+    assert_eq!(seen[3], ("/base/envelopes".to_owned(), child));
+}
+
+/// SC-88
+#[tokio::test]
+async fn end_actors_tell_how_a_message_ended() {
+    let fake = Fake::start(&[200]).await;
+    let gateway = gateway(&fake.url, false);
+    assert!(
+        gateway
+            .ended(&rules(Some(End::Happy)), FOO, br#"[{"payload":{"y":2}}]"#)
+            .await
+    );
+    assert!(gateway.ended(&rules(Some(End::Happy)), FOO, b"[{}]").await);
+    let failed = br#"{"id":"2","route":{"actors":["foo"],"current":0},"payload":{"error":"processing_error","details":{"type":"T"}}}"#;
+    assert!(gateway.ended(&rules(Some(End::Error)), failed, b"[]").await);
+    assert!(gateway.ended(&rules(Some(End::Other)), FOO, b"[]").await);
+    let mut seen = fake.saw(3).await;
+    for (_, report) in &mut seen {
+        let timestamp = report["timestamp"].take();
+        assert!(
+            timestamp.as_str().is_some_and(|text| text.ends_with('Z')),
+            "{timestamp}"
+        );
+    }
+    let succeeded = |result: Value| json!({"id": "a/1", "status": "succeeded", "timestamp": null, "progress": 1.0, "result": result});
+    assert_eq!(
+        seen[0],
+        (
+            "/base/envelopes/a%2F1/final".to_owned(),
+            succeeded(json!({"y": 2}))
+        )
+    );
+    assert_eq!(seen[1].1, succeeded(json!({"x": 1.5})));
+    let failed = json!({
+        "id": "2", "status": "failed", "timestamp": null, "error": "processing_error", "error_details": {"type": "T"},
+        "actors": ["foo"], "current_actor_idx": 0, "current_actor_name": "foo",
+    });
+    assert_eq!(seen[2].1, failed);
+}
+
+/// SC-89
+#[tokio::test]
+async fn a_report_is_tried_five_times_and_nobody_waits_for_it() {
+    let fake = Fake::start(&[500, 503, 500, 200]).await;
+    let gateway = gateway(&fake.url, false);
+    let started = Instant::now();
+    gateway.received(&rules(None), FOO);
+    assert!(started.elapsed() < Duration::from_millis(50));
+    let seen = fake.saw(5).await;
+    let statuses: Vec<&str> = seen
+        .iter()
+        .filter_map(|(_, report)| report["status"].as_str())
+        .collect();
+    assert_eq!(
+        statuses,
+        ["received", "received", "received", "received", "processing"]
+    );
+}
+
+/// SC-90
+#[tokio::test]
+async fn a_required_final_report_holds_its_message_until_it_is_taken() {
+    let fake = Fake::start(&[500, 500, 500, 500, 500, 400, 200]).await;
+    let gateway = gateway(&fake.url, true);
+    let end = rules(Some(End::Happy));
+    assert!(!gateway.ended(&end, FOO, b"[]").await, "five failures");
+    assert!(!gateway.ended(&end, FOO, b"[]").await, "a refusal");
+    assert!(gateway.ended(&end, FOO, b"[]").await);
+    assert!(
+        gateway.ended(&end, b"no JSON", b"[]").await,
+        "there is nothing to report"
+    );
+}
+
+/// SC-89
+#[tokio::test]
+async fn a_full_queue_drops_the_oldest_progress_and_the_end_waits_a_second() {
+    let queue = super::queue::Queue::default();
+    let report = |kind, number: usize| Report {
+        kind,
+        path: number.to_string(),
+        body: bytes::Bytes::new(),
+    };
+    assert!(queue.push(report(super::Kind::Child, 0)).is_none());
+    for number in 1..1024 {
+        assert!(queue.push(report(super::Kind::Progress, number)).is_none());
+    }
+    assert_eq!(
+        queue
+            .push(report(super::Kind::Child, 9999))
+            .expect("one is dropped")
+            .path,
+        "1"
+    );
+    assert_eq!(queue.next().await.expect("a report").path, "0");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
+    let gateway = gateway(
+        &format!("http://{}", listener.local_addr().expect("an address")),
+        false,
+    );
+    gateway.received(&rules(None), FOO);
+    let started = Instant::now();
+    gateway.finish().await;
+    let took = started.elapsed();
+    assert!((900..1500).contains(&took.as_millis()), "{took:?}");
+}

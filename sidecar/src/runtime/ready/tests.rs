@@ -1,0 +1,142 @@
+//! A runtime that comes and goes, as files and a listener.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use asya_wire::socket::{READY_FILE, SOCKET};
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::SocketRuntime;
+use crate::config;
+use crate::runtime::{Readiness, Runtime};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!(
+            "asya-sidecar-ready-{}-{number}",
+            std::process::id()
+        ));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    fn listen(&self) -> UnixListener {
+        let _ = fs::remove_file(self.0.join(SOCKET));
+        UnixListener::bind(self.0.join(SOCKET)).expect("a listener")
+    }
+
+    fn say_ready(&self, text: &str) {
+        fs::write(self.0.join(READY_FILE), text).expect("a file");
+    }
+
+    fn withdraw(&self) {
+        fs::remove_file(self.0.join(READY_FILE)).expect("a file");
+    }
+
+    fn start(
+        &self,
+        ready_timeout: Option<Duration>,
+    ) -> (SocketRuntime, watch::Receiver<Readiness>) {
+        let settings = config::Runtime {
+            directory: self.0.clone(),
+            timeout: Duration::from_secs(5),
+            ready_timeout,
+            concurrency: 1,
+        };
+        SocketRuntime::start(&settings, 1 << 20)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn becomes(readiness: &mut watch::Receiver<Readiness>, wanted: Readiness) -> Duration {
+    let started = Instant::now();
+    let found = timeout(
+        Duration::from_secs(10),
+        readiness.wait_for(|now| *now == wanted),
+    )
+    .await;
+    found.expect("in time").expect("a watch");
+    started.elapsed()
+}
+
+/// SC-12, SC-13, SC-54
+#[tokio::test]
+async fn it_is_ready_with_its_file_and_an_answer_and_no_longer_than_both() {
+    let folder = Folder::new();
+    let (runtime, mut readiness) = folder.start(None);
+    let listener = folder.listen();
+    assert!(!runtime.is_there());
+    folder.say_ready("ready\nconcurrency=4\n");
+    let took = becomes(&mut readiness, Readiness::Ready { concurrency: 4 }).await;
+    assert!(took < Duration::from_millis(200), "{took:?}");
+    assert!(runtime.is_there());
+    folder.withdraw();
+    assert!(!runtime.is_there(), "a hand-over looks itself");
+    becomes(&mut readiness, Readiness::Waiting).await;
+    drop(listener);
+    folder.say_ready("ready");
+    assert!(
+        timeout(Duration::from_millis(300), readiness.changed())
+            .await
+            .is_err(),
+        "the socket does not answer"
+    );
+    let _listener = folder.listen();
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+}
+
+/// SC-12, SC-77
+#[tokio::test]
+async fn a_runtime_that_did_not_take_a_message_is_asked_again_after_a_pause() {
+    let folder = Folder::new();
+    let (runtime, mut readiness) = folder.start(None);
+    let _listener = folder.listen();
+    folder.say_ready("ready");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    runtime.doubt();
+    becomes(&mut readiness, Readiness::Waiting).await;
+    let took = becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    assert!(took >= Duration::from_millis(90), "{took:?}");
+}
+
+/// SC-12
+#[tokio::test]
+async fn one_that_is_not_ready_in_time_never_is() {
+    let folder = Folder::new();
+    let (_runtime, mut readiness) = folder.start(Some(Duration::from_millis(100)));
+    becomes(&mut readiness, Readiness::Never).await;
+}
+
+/// SC-52
+#[tokio::test]
+async fn one_that_was_hung_up_has_to_withdraw_its_file() {
+    let folder = Folder::new();
+    let (runtime, mut readiness) = folder.start(None);
+    let _listener = folder.listen();
+    folder.say_ready("ready");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    runtime.hung_up();
+    becomes(&mut readiness, Readiness::Waiting).await;
+    folder.withdraw();
+    folder.say_ready("ready");
+    becomes(&mut readiness, Readiness::Ready { concurrency: 1 }).await;
+    // A call that was refused meanwhile does not hide the hang-up.
+    runtime.doubt();
+    runtime.hung_up();
+    let took = becomes(&mut readiness, Readiness::Stuck).await;
+    assert!(took >= Duration::from_secs(4), "{took:?}");
+}

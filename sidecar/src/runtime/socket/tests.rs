@@ -1,0 +1,221 @@
+//! The protocol against runtimes that do what they should not.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::{CallError, Socket};
+
+const REQUEST: &[u8] = b"{\"id\":\"1\"}";
+
+/// A socket of its own in the temporary folder.
+struct Place {
+    path: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path =
+            std::env::temp_dir().join(format!("asya-sidecar-{}-{number}.sock", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Self { path }
+    }
+
+    fn socket(&self) -> Socket {
+        Socket {
+            path: self.path.clone(),
+            timeout: Duration::from_secs(5),
+            largest: 1 << 20,
+        }
+    }
+
+    /// A runtime that serves one connection.
+    fn serve<F>(&self, serve: impl FnOnce(UnixStream) -> F + Send + 'static) -> JoinHandle<()>
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let listener = UnixListener::bind(&self.path).expect("a listener");
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.expect("a connection");
+            serve(stream).await;
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn request(stream: &mut UnixStream) -> Vec<u8> {
+    let length = stream.read_u32().await.expect("a length");
+    let mut request = vec![0; length as usize];
+    stream.read_exact(&mut request).await.expect("a request");
+    request
+}
+
+/// SC-47, RUN-10
+#[tokio::test]
+async fn a_request_and_its_reply_are_one_frame_each() {
+    let place = Place::new();
+    let served = place.serve(|mut stream| async move {
+        let request = request(&mut stream).await;
+        stream.write_u32(4 + 2).await.expect("a length");
+        for part in [&request[..4], b"\xc3", b"\xbc"] {
+            stream.write_all(part).await.expect("a part");
+            stream.flush().await.expect("on its way");
+            tokio::task::yield_now().await;
+        }
+    });
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Ok(Bytes::from_static("{\"idü".as_bytes()))
+    );
+    served.await.expect("served");
+}
+
+/// SC-47, RUN-21
+#[tokio::test]
+async fn large_messages_pass_whatever_the_socket_takes_at_once() {
+    let place = Place::new();
+    let large: Vec<u8> = (0..8 << 20)
+        .map(|index: u32| index.to_le_bytes()[0])
+        .collect();
+    place.serve(|mut stream| async move {
+        let request = request(&mut stream).await;
+        stream
+            .write_u32(u32::try_from(request.len()).expect("fits"))
+            .await
+            .expect("a length");
+        stream.write_all(&request).await.expect("a reply");
+    });
+    let socket = Socket {
+        largest: 8 << 20,
+        ..place.socket()
+    };
+    let reply = socket.call(&large).await.expect("a reply");
+    assert!(reply == large, "{} bytes came back", reply.len());
+}
+
+/// SC-48
+#[tokio::test]
+async fn what_the_runtime_did_not_read_it_did_not_do() {
+    let place = Place::new();
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "there is no socket"
+    );
+    let listener = std::os::unix::net::UnixListener::bind(&place.path).expect("a listener");
+    drop(listener);
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "nobody listens"
+    );
+
+    let place = Place::new();
+    let listener = UnixListener::bind(&place.path).expect("a listener");
+    let socket = place.socket();
+    let call = tokio::spawn(async move { socket.call(REQUEST).await });
+    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    drop(listener);
+    assert_eq!(
+        call.await.expect("a call"),
+        Err(CallError::NotRead),
+        "it was not accepted"
+    );
+
+    let place = Place::new();
+    place.serve(|stream| async move { drop(stream) });
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "it was not read"
+    );
+
+    let place = Place::new();
+    place.serve(|mut stream| async move {
+        stream.read_u32().await.expect("a length");
+    });
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::NotRead),
+        "half of it was not read"
+    );
+
+    let place = Place::new();
+    place.serve(|mut stream| async move {
+        stream.read_u32().await.expect("a length");
+    });
+    let large = vec![b' '; 8 << 20];
+    assert_eq!(
+        place.socket().call(&large).await,
+        Err(CallError::NotRead),
+        "it ended while it was written to"
+    );
+}
+
+/// SC-49
+#[tokio::test]
+async fn a_runtime_that_ends_after_it_has_read_all_died_with_the_message() {
+    for sent in [&b""[..], b"\0\0", b"\0\0\0\x05ab"] {
+        let place = Place::new();
+        place.serve(move |mut stream| async move {
+            request(&mut stream).await;
+            stream.write_all(sent).await.expect("a part");
+        });
+        assert_eq!(
+            place.socket().call(REQUEST).await,
+            Err(CallError::Ended),
+            "{sent:?}"
+        );
+    }
+}
+
+/// SC-51
+#[tokio::test]
+async fn one_deadline_is_over_all_of_a_call() {
+    for sent in [&b""[..], b"\0\0\0\x05ab"] {
+        let place = Place::new();
+        let served = place.serve(move |mut stream| async move {
+            request(&mut stream).await;
+            stream.write_all(sent).await.expect("a part");
+            assert_eq!(stream.read(&mut [0]).await.expect("a hang-up"), 0);
+        });
+        let socket = Socket {
+            timeout: Duration::from_millis(100),
+            ..place.socket()
+        };
+        assert_eq!(
+            socket.call(REQUEST).await,
+            Err(CallError::TimedOut),
+            "{sent:?}"
+        );
+        served.await.expect("it was hung up");
+    }
+}
+
+/// SC-47, SC-84
+#[tokio::test]
+async fn an_announced_length_reserves_nothing_and_has_a_bound() {
+    let place = Place::new();
+    place.serve(|mut stream| async move {
+        request(&mut stream).await;
+        stream.write_u32(u32::MAX).await.expect("a length");
+    });
+    let announced = usize::try_from(u32::MAX).expect("fits");
+    assert_eq!(
+        place.socket().call(REQUEST).await,
+        Err(CallError::TooLarge(announced))
+    );
+}

@@ -1,0 +1,298 @@
+//! What the tests of the engine need: a sidecar in memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::memory::Memory;
+use crate::config::Lookahead;
+use crate::decide::{self, Rules};
+use crate::flow::Context;
+use crate::metrics::Metrics;
+use crate::probes::Health;
+use crate::runtime::{CallError, Readiness, Runtime};
+use crate::slots::{End, Engine, Settings};
+
+/// How long a call takes, where a test says nothing else.
+const CALL: Duration = Duration::from_millis(5);
+/// How long a runtime that died or was hung up is away.
+const RESTART: Duration = Duration::from_millis(300);
+/// The longest time that a test waits for its messages.
+const PATIENCE: Duration = Duration::from_hours(1);
+
+/// A message for actor foo.
+pub(super) fn message(number: usize) -> String {
+    json!({"id": number.to_string(), "route": {"actors": ["foo", "bar"], "current": 0}, "payload": number}).to_string()
+}
+
+/// What the runtime does with a message.
+#[derive(Clone, Debug)]
+pub(super) enum Script {
+    Takes(Duration),
+    Reply(Value),
+    Fails(CallError),
+    FailsAfter(Duration, CallError),
+    Panics,
+}
+
+/// A runtime in memory.
+#[derive(Clone)]
+pub(super) struct FakeRuntime {
+    state: Arc<Mutex<State>>,
+    readiness: Arc<watch::Sender<Readiness>>,
+}
+
+#[derive(Default)]
+struct State {
+    scripts: BTreeMap<String, Script>,
+    once: BTreeMap<String, Script>,
+    next: Option<Script>,
+    calls: Vec<String>,
+    open: usize,
+    most_open: usize,
+    hang_ups: usize,
+    broken_off: usize,
+}
+
+impl FakeRuntime {
+    fn new() -> Self {
+        let (readiness, _) = watch::channel(Readiness::Ready { concurrency: 1 });
+        Self {
+            state: Arc::default(),
+            readiness: Arc::new(readiness),
+        }
+    }
+
+    pub(super) fn set(&self, readiness: Readiness) {
+        self.readiness.send_replace(readiness);
+    }
+
+    /// What it always does with a message.
+    pub(super) fn script(&self, id: &str, script: Script) {
+        self.state.lock().scripts.insert(id.to_owned(), script);
+    }
+
+    pub(super) fn script_once(&self, id: &str, script: Script) {
+        self.state.lock().once.insert(id.to_owned(), script);
+    }
+
+    /// What it does with the next message, or the one that it has.
+    pub(super) fn script_next(&self, script: Script) {
+        self.state.lock().next = Some(script);
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.state.lock().calls.len()
+    }
+
+    pub(super) fn calls_of(&self, id: &str) -> usize {
+        self.state
+            .lock()
+            .calls
+            .iter()
+            .filter(|call| *call == id)
+            .count()
+    }
+
+    pub(super) fn most_open(&self) -> usize {
+        self.state.lock().most_open
+    }
+
+    pub(super) fn hang_ups(&self) -> usize {
+        self.state.lock().hang_ups
+    }
+
+    /// Calls whose sidecar did not wait for the reply.
+    pub(super) fn broken_off(&self) -> usize {
+        self.state.lock().broken_off
+    }
+
+    fn begin(&self, id: &str) -> Script {
+        let mut state = self.state.lock();
+        state.calls.push(id.to_owned());
+        state.open += 1;
+        state.most_open = state.most_open.max(state.open);
+        state
+            .once
+            .remove(id)
+            .or_else(|| state.scripts.get(id).cloned())
+            .unwrap_or(Script::Takes(CALL))
+    }
+
+    fn restart(&self) {
+        let now = *self.readiness.borrow();
+        if let Readiness::Ready { .. } = now {
+            self.set(Readiness::Waiting);
+            let this = self.clone();
+            tokio::spawn(async move {
+                sleep(RESTART).await;
+                this.set(now);
+            });
+        }
+    }
+}
+
+/// A call in progress.
+struct Open<'a> {
+    runtime: &'a FakeRuntime,
+    answered: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let mut state = self.runtime.state.lock();
+        state.open -= 1;
+        state.broken_off += usize::from(!self.answered);
+    }
+}
+
+impl Runtime for FakeRuntime {
+    async fn call(&self, request: Bytes) -> Result<Bytes, CallError> {
+        let message: Value = serde_json::from_slice(&request).unwrap_or_default();
+        let script = self.begin(message["id"].as_str().unwrap_or_default());
+        let mut open = Open {
+            runtime: self,
+            answered: false,
+        };
+        let routed = |payload: &Value| json!([{"route": {"actors": ["foo", "bar"], "current": 1}, "payload": payload}]);
+        let (time, result) = match script {
+            Script::Takes(time) => (time, Ok(routed(&message["payload"]))),
+            Script::Reply(reply) => (CALL, Ok(reply)),
+            Script::Fails(error) => (CALL, Err(error)),
+            Script::FailsAfter(time, error) => (time, Err(error)),
+            Script::Panics => panic!("as the test wants it"),
+        };
+        sleep(time).await;
+        open.answered = true;
+        let result = match self.state.lock().next.take() {
+            Some(Script::Fails(error)) => Err(error),
+            _ => result,
+        };
+        if result == Err(CallError::Ended) {
+            self.restart();
+        }
+        result.map(|reply| reply.to_string().into())
+    }
+
+    fn is_there(&self) -> bool {
+        matches!(*self.readiness.borrow(), Readiness::Ready { .. })
+    }
+
+    fn doubt(&self) {
+        self.restart();
+    }
+
+    fn hung_up(&self) {
+        self.state.lock().hang_ups += 1;
+        self.restart();
+    }
+}
+
+/// A sidecar in memory.
+pub(super) struct Bench {
+    pub(super) broker: Memory,
+    pub(super) runtime: FakeRuntime,
+    pub(super) settings: Settings,
+    pub(super) rules: Rules,
+    stopping: CancellationToken,
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        Self {
+            broker: Memory::new("asya-foo"),
+            runtime: FakeRuntime::new(),
+            settings: Settings {
+                concurrency: 1,
+                lookahead: Lookahead::Fixed(0),
+                grace_period: Duration::from_secs(30),
+            },
+            rules: Rules {
+                max_message_size: 1 << 20,
+                ..decide::testing::rules()
+            },
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// Starts a sidecar.
+    pub(super) fn start(&self) -> JoinHandle<End> {
+        let (events, told) = mpsc::unbounded_channel();
+        self.broker.connect(events);
+        let context = Context {
+            broker: self.broker.clone(),
+            runtime: self.runtime.clone(),
+            rules: self.rules.clone(),
+            queue_backoff: Duration::from_secs(1),
+            metrics: Metrics::new("asya_actor", "foo", "memory"),
+            gateway: None,
+            tracer: None,
+            readiness: self.runtime.readiness.subscribe(),
+            stopping: self.stopping.clone(),
+            hang_ups: AtomicU64::new(0),
+        };
+        let engine = Engine::new(
+            Arc::new(context),
+            self.settings,
+            Arc::new(Health::default()),
+            told,
+        );
+        tokio::spawn(engine.run())
+    }
+
+    /// SIGTERM.
+    pub(super) async fn stop(&self, engine: JoinHandle<End>) -> End {
+        self.stopping.cancel();
+        engine.await.expect("an end")
+    }
+
+    /// Kills the sidecar and starts another.
+    pub(super) fn kill(&self, engine: &JoinHandle<End>) -> JoinHandle<End> {
+        engine.abort();
+        self.broker.disconnect();
+        self.start()
+    }
+
+    /// Waits until no message is left in the queue or in flight.
+    pub(super) async fn emptied(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.broker.left() > 0 {
+            assert!(
+                Instant::now() < deadline,
+                "{} messages are left",
+                self.broker.left()
+            );
+            sleep(Duration::from_millis(7)).await;
+        }
+    }
+
+    pub(super) fn ids_in(&self, queue: &str) -> Vec<String> {
+        self.fields_in(queue, "id")
+            .iter()
+            .map(|id| id.as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    pub(super) fn payloads_in(&self, queue: &str) -> Vec<Value> {
+        self.fields_in(queue, "payload")
+    }
+
+    fn fields_in(&self, queue: &str, field: &str) -> Vec<Value> {
+        let field =
+            |body: &[u8]| serde_json::from_slice::<Value>(body).expect("JSON")[field].clone();
+        self.broker
+            .messages(queue)
+            .iter()
+            .map(|message| field(&message.body))
+            .collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! TLS as a client: 1.2 or later, certificates and host names are checked, and nothing turns that off (SC-99).
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+
+/// A client that trusts the certificates of a PEM bundle alone, or the built-in roots. The bundle is read now.
+///
+/// # Errors
+/// When the bundle cannot be read or holds no certificate.
+pub fn client(bundle: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
+    let mut roots = RootCertStore::empty();
+    match bundle {
+        None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(path) => {
+            for certificate in CertificateDer::pem_file_iter(path).map_err(io::Error::other)? {
+                let certificate = certificate.map_err(io::Error::other)?;
+                roots.add(certificate).map_err(io::Error::other)?;
+            }
+            if roots.is_empty() {
+                return Err(io::Error::other(format!(
+                    "{} holds no certificate",
+                    path.display()
+                )));
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,104 @@
+//! Sends finished spans in batches: OTLP by HTTP and JSON.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::config::{Secret, Traces};
+use crate::gateway::http::{Client, Endpoint};
+
+/// How many spans are sent at once, and how long the first of them waits.
+const BATCH: usize = 256;
+const WAIT: Duration = Duration::from_secs(2);
+
+/// A span that has ended.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) trace: String,
+    pub(super) span: String,
+    pub(super) parent: Option<String>,
+    pub(super) name: &'static str,
+    pub(super) kind: SpanKind,
+    pub(super) begun: SystemTime,
+    pub(super) ended: SystemTime,
+    pub(super) succeeded: bool,
+}
+
+/// OTLP's numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum SpanKind {
+    Client = 3,
+    Producer = 4,
+    Consumer = 5,
+}
+
+pub(super) struct Exporter {
+    client: Client,
+    headers: Vec<(String, Secret)>,
+    service: String,
+}
+
+impl Exporter {
+    pub(super) fn new(settings: &Traces) -> std::io::Result<Self> {
+        Ok(Self {
+            client: Client::new(Endpoint::parse(&settings.url)?),
+            headers: settings.headers.clone(),
+            service: settings.service.clone(),
+        })
+    }
+
+    /// Sends until there are no spans any more. A collector that does not answer costs its spans, and nothing else.
+    pub(super) async fn run(mut self, mut spans: mpsc::Receiver<Finished>) {
+        while let Some(first) = spans.recv().await {
+            let mut batch = vec![first];
+            let until = Instant::now() + WAIT;
+            while batch.len() < BATCH {
+                let Ok(Some(next)) = timeout_at(until, spans.recv()).await else {
+                    break;
+                };
+                batch.push(next);
+            }
+            let body = body(&self.service, &batch).to_string().into_bytes();
+            match self.client.post("", &self.headers, body.into()).await {
+                Ok(200..=299) => {}
+                Ok(status) => tracing::debug!(status, "the collector does not take spans"),
+                Err(error) => tracing::debug!("the collector cannot be reached: {error}"),
+            }
+        }
+    }
+}
+
+pub(super) fn body(service: &str, spans: &[Finished]) -> Value {
+    let spans: Vec<Value> = spans.iter().map(span).collect();
+    let service = json!([{"key": "service.name", "value": {"stringValue": service}}]);
+    json!({"resourceSpans": [{
+        "resource": {"attributes": service},
+        "scopeSpans": [{"scope": {"name": "asya-sidecar"}, "spans": spans}],
+    }]})
+}
+
+fn span(span: &Finished) -> Value {
+    const OK: u8 = 1;
+    const ERROR: u8 = 2;
+    let nanoseconds = |time: SystemTime| {
+        time.duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_nanos()
+            .to_string()
+    };
+    let mut value = json!({
+        "traceId": span.trace,
+        "spanId": span.span,
+        "name": span.name,
+        "kind": span.kind as u8,
+        "startTimeUnixNano": nanoseconds(span.begun),
+        "endTimeUnixNano": nanoseconds(span.ended),
+        "status": {"code": if span.succeeded { OK } else { ERROR }},
+    });
+    if let Some(parent) = &span.parent {
+        value["parentSpanId"] = Value::from(parent.as_str());
+    }
+    value
+}

@@ -1,0 +1,160 @@
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::Tracer;
+use super::context::TraceContext;
+use super::export::{Finished, SpanKind, body};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+fn tracer(ratio: f64, parent_based: bool) -> (Tracer, mpsc::Receiver<Finished>) {
+    let (spans, told) = mpsc::channel(8);
+    (
+        Tracer {
+            spans,
+            ratio,
+            parent_based,
+        },
+        told,
+    )
+}
+
+fn message(headers: &str) -> Bytes {
+    format!(r#"{{ "id":"1",{headers}"payload": [1.0 ] }}"#).into()
+}
+
+/// SC-96
+#[test]
+fn the_context_is_spliced_in_and_all_else_stays() {
+    let context = TraceContext {
+        trace: TRACE.to_owned(),
+        span: "1".repeat(16),
+        sampled: true,
+    };
+    let own = format!("00-{TRACE}-{}-01", "1".repeat(16));
+    for (headers, expected) in [
+        (
+            format!(r#""headers": {{"a":1 , "traceparent" : "00-{TRACE}-{PARENT}-01"}},"#),
+            format!(
+                r#"{{ "id":"1","headers": {{"a":1 , "traceparent" : "{own}"}},"payload": [1.0 ] }}"#
+            ),
+        ),
+        (
+            r#""headers": { "tracestate":"x"},"#.to_owned(),
+            format!(
+                r#"{{ "id":"1","headers": {{"traceparent":"{own}", "tracestate":"x"}},"payload": [1.0 ] }}"#
+            ),
+        ),
+        (
+            r#""headers":{},"#.to_owned(),
+            format!(r#"{{ "id":"1","headers":{{"traceparent":"{own}"}},"payload": [1.0 ] }}"#),
+        ),
+        (
+            String::new(),
+            format!(r#"{{"headers":{{"traceparent":"{own}"}}, "id":"1","payload": [1.0 ] }}"#),
+        ),
+    ] {
+        let spliced = context.spliced_into(&message(&headers)).expect("a place");
+        assert_eq!(String::from_utf8(spliced).expect("UTF-8"), expected);
+    }
+    assert_eq!(context.spliced_into(&message(r#""headers":null,"#)), None);
+    assert_eq!(context.spliced_into(b"no JSON"), None);
+}
+
+/// SC-96
+#[test]
+fn spans_continue_the_messages_trace_if_it_has_a_valid_one() {
+    let (tracer, mut told) = tracer(1.0, true);
+    let continuing = message(&format!(
+        r#""headers":{{"traceparent":"00-{TRACE}-{PARENT}-01"}},"#
+    ));
+    let mut span = tracer.consume(&continuing);
+    let continued = TraceContext::of(&span.continued(&continuing)).expect("a context");
+    span.called(std::time::Instant::now(), true);
+    span.end(true);
+    let (call, consume) = (
+        told.try_recv().expect("a span"),
+        told.try_recv().expect("a span"),
+    );
+    assert_eq!(
+        (consume.trace.as_str(), consume.parent.as_deref()),
+        (TRACE, Some(PARENT))
+    );
+    assert_eq!(
+        (continued.trace.as_str(), &continued.span),
+        (TRACE, &consume.span)
+    );
+    assert_eq!(
+        (call.name, call.parent.as_ref()),
+        ("runtime", Some(&consume.span))
+    );
+    for wrong in [
+        "",
+        "00-0-0-01",
+        &format!("ff-{TRACE}-{PARENT}-01"),
+        &format!("00-{}-{PARENT}-01", "0".repeat(32)),
+    ] {
+        let message = message(&format!(r#""headers":{{"traceparent":"{wrong}"}},"#));
+        assert_eq!(TraceContext::of(&message), None, "{wrong}");
+    }
+}
+
+/// SC-96
+#[test]
+fn sampling_follows_the_parent_or_the_ratio() {
+    let unsampled = message(&format!(
+        r#""headers":{{"traceparent":"00-{TRACE}-{PARENT}-00"}},"#
+    ));
+    for (ratio, parent_based, message, expected) in [
+        (1.0, true, &unsampled, false),
+        (1.0, false, &unsampled, true),
+        (0.0, true, &message(""), false),
+        (1.0, true, &message(""), true),
+    ] {
+        let (tracer, mut told) = tracer(ratio, parent_based);
+        tracer.consume(message).end(true);
+        assert_eq!(told.try_recv().is_ok(), expected);
+    }
+}
+
+/// SC-96
+#[test]
+fn a_full_queue_of_spans_holds_nothing_up() {
+    let (tracer, mut told) = tracer(1.0, true);
+    (0..100).for_each(|_| tracer.consume(&message("")).end(true));
+    assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), 8);
+}
+
+/// SC-96
+#[test]
+fn spans_are_written_as_otlp() {
+    let finished = Finished {
+        trace: TRACE.to_owned(),
+        span: PARENT.to_owned(),
+        parent: None,
+        name: "consume",
+        kind: SpanKind::Consumer,
+        begun: UNIX_EPOCH + Duration::from_nanos(1),
+        ended: UNIX_EPOCH + Duration::from_secs(2),
+        succeeded: false,
+    };
+    let sent = body("foo", &[finished]);
+    let resource = &sent["resourceSpans"][0];
+    assert_eq!(
+        resource["resource"]["attributes"][0]["value"]["stringValue"],
+        "foo"
+    );
+    let span = &resource["scopeSpans"][0]["spans"][0];
+    assert_eq!(
+        (&span["traceId"], &span["kind"], &span["status"]["code"]),
+        (&TRACE.into(), &5.into(), &2.into())
+    );
+    assert_eq!(
+        (&span["startTimeUnixNano"], &span["endTimeUnixNano"]),
+        (&"1".into(), &"2000000000".into())
+    );
+    assert_eq!(span.get("parentSpanId"), None);
+}

@@ -1,0 +1,53 @@
+"""Handlers of the sidecar's tests. CALLS is a file to which each call appends a line."""
+
+import hashlib
+import os
+import time
+
+
+def note(payload):
+    with open(os.environ["CALLS"], "a", encoding="utf-8") as calls:
+        calls.write("%s\n" % payload)
+
+
+def echo(payload):
+    note(payload if isinstance(payload, (int, str)) and len(str(payload)) < 100 else "large")
+    return payload
+
+
+def slow(payload):
+    """Takes as many seconds as it is told."""
+    note(payload)
+    time.sleep(payload)
+    return payload
+
+
+def several(payload):
+    """As many results as it is told."""
+    return list(range(payload))
+
+
+def fails(payload):
+    note(payload)
+    raise ValueError("no <%s>" % payload)
+
+
+def dies(payload):
+    """Ends its process, as the kernel does when memory runs out."""
+    note(payload)
+    os._exit(137)
+
+
+def large(payload):
+    """A text of so many bytes."""
+    return "x" * payload
+
+
+def digest(payload):
+    return hashlib.sha256(payload.encode()).hexdigest()
+
+
+def end(envelope):
+    """An end actor: in envelope mode, and what it returns goes nowhere."""
+    note(envelope.get("id"))
+    return {}

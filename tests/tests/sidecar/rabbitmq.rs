@@ -1,0 +1,349 @@
+//! Messages through RabbitMQ.
+
+use std::time::Duration;
+
+use asya_tests::error::Result;
+use asya_tests::eventually::{check, eventually};
+use reqwest::Method;
+use serde_json::json;
+
+use crate::rig::{Actor, QUORUM, SOON, declare, is_empty, message, put, shared_rabbitmq, take};
+
+/// SC-23, SC-24, SC-27, SC-47, SC-60, SC-62 to SC-66, RUN-11, RUN-12, RUN-13
+#[tokio::test]
+async fn messages_go_from_queue_to_runtime_and_on_to_where_the_reply_leads() -> Result<()> {
+    for kind in ["classic", QUORUM] {
+        let broker = shared_rabbitmq().await?;
+        declare(
+            &broker,
+            kind,
+            &["echo", "several", "fails", "bar", "happy-end", "error-end"],
+        )
+        .await?;
+        let mut running = Vec::new();
+        for name in ["echo", "several", "fails"] {
+            let actor = Actor::on_rabbitmq(&broker, name)?;
+            let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime(name).await?);
+            running.push((actor, sidecar, runtime));
+        }
+        let odd = r#"{"id":"odd","parent_id":"p","route":{"actors":["echo","bar"],"current":0,"metadata":{"m":1}},"headers":{"traceparent":"t"},"payload":{"a":"<&>ü","n":12345678901234567890}}"#;
+        put(&broker, "echo", [odd.to_owned()]).await?;
+        let expected = json!({
+            "id": "odd", "parent_id": "p", "route": {"actors": ["echo", "bar"], "current": 1, "metadata": {"m": 1}},
+            "headers": {"traceparent": "t"}, "payload": {"a": "<&>ü", "n": 12_345_678_901_234_567_890_u64},
+        });
+        assert_eq!(take(&broker, "bar", 1).await?, [expected]);
+
+        put(
+            &broker,
+            "several",
+            [
+                message("many", &["several", "bar"], json!(3)),
+                message("none", &["several"], json!(0)),
+            ],
+        )
+        .await?;
+        let children = take(&broker, "bar", 3).await?;
+        assert_eq!(children[0].get("parent_id"), None);
+        assert_eq!(
+            (&children[2]["id"], &children[2]["parent_id"]),
+            (&json!("many-2"), &json!("many"))
+        );
+        let none = take(&broker, "happy-end", 1).await?;
+        assert_eq!(
+            (&none[0]["id"], &none[0]["route"]["current"]),
+            (&json!("none"), &json!(0))
+        );
+
+        put(
+            &broker,
+            "fails",
+            [message("x", &["fails", "bar"], json!("it"))],
+        )
+        .await?;
+        let failed = &take(&broker, "error-end", 1).await?[0]["payload"];
+        assert_eq!(
+            (&failed["error"], &failed["original_payload"]),
+            (&json!("processing_error"), &json!("it"))
+        );
+        assert_eq!(failed["details"]["message"], "no <it>");
+        for actor in ["echo", "several", "fails"] {
+            is_empty(&broker, actor).await?;
+        }
+        for (actor, _, _) in &running {
+            actor.tells_no_secret()?;
+        }
+    }
+    Ok(())
+}
+
+/// SC-68, SC-69, SC-70, RUN-12
+#[tokio::test]
+async fn an_end_actor_takes_anything_and_sends_nothing() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    broker.declare("asya-dlq", json!({})).await?;
+    let arguments = json!({"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "asya-dlq"});
+    broker.declare("asya-error-end", arguments).await?;
+    let end = [
+        ("ASYA_IS_END_ACTOR", "true"),
+        ("ASYA_HANDLER_MODE", "envelope"),
+        ("ASYA_ENABLE_VALIDATION", "false"),
+    ];
+    let actor = Actor::on_rabbitmq(&broker, "error-end")?.with(&end);
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("end").await?);
+    put(
+        &broker,
+        "error-end",
+        [message("1", &["any"], json!(1)), "{}".to_owned()],
+    )
+    .await?;
+    actor.is_called(2).await?;
+    is_empty(&broker, "error-end").await?;
+    put(&broker, "error-end", ["not JSON".to_owned()]).await?;
+    let rejected = eventually("it is rejected after three attempts", SOON, async || {
+        let found = broker.messages("asya-dlq", 1, false).await?;
+        check(!found.is_empty(), "not yet").map(|()| found)
+    });
+    assert_eq!(rejected.await?, ["not JSON"]);
+    Ok(())
+}
+
+/// SC-26, SC-76
+#[tokio::test]
+async fn a_result_without_a_queue_waits_in_the_queue_of_its_source() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, QUORUM, &["foo", "error-end"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(&broker, "foo", [message("1", &["foo", "late"], json!(1))]).await?;
+    actor.is_called(1).await?;
+    declare(&broker, QUORUM, &["late"]).await?;
+    assert_eq!(take(&broker, "late", 1).await?[0]["id"], "1");
+    assert_eq!(actor.calls()?.len(), 1, "the same result is sent again");
+    is_empty(&broker, "foo").await?;
+    is_empty(&broker, "error-end").await
+}
+
+/// SC-25, SC-27
+#[tokio::test]
+async fn who_may_not_use_the_default_exchange_uses_the_topic_exchange() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let vhost = broker.state().vhost.clone();
+    let exchange = json!({"type": "topic", "durable": true});
+    broker
+        .request(Method::PUT, &["exchanges", &vhost, "asya"])?
+        .json(&exchange)
+        .send()
+        .await?
+        .error_for_status()?;
+    let binding = json!({"routing_key": "bar"});
+    let path = ["bindings", &vhost, "e", "asya", "q", "asya-bar"];
+    broker
+        .request(Method::POST, &path)?
+        .json(&binding)
+        .send()
+        .await?
+        .error_for_status()?;
+    let few = json!({"configure": "^$", "write": "^asya$", "read": "^asya-foo$"});
+    let user = broker.state().user.clone();
+    broker
+        .request(Method::PUT, &["permissions", &vhost, &user])?
+        .json(&few)
+        .send()
+        .await?
+        .error_for_status()?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(
+        &broker,
+        "foo",
+        (0..5).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    assert_eq!(take(&broker, "bar", 5).await?.len(), 5);
+    assert_eq!(actor.logs()?.matches("so exchange asya is used").count(), 1);
+    Ok(())
+}
+
+/// SC-4
+#[tokio::test]
+async fn two_namespaces_with_an_actor_of_one_name_get_only_their_own_messages() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(
+        &broker,
+        "classic",
+        &["one-foo", "two-foo", "one-bar", "two-bar"],
+    )
+    .await?;
+    let mut running = Vec::new();
+    for namespace in ["one", "two"] {
+        let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_NAMESPACE", namespace)]);
+        let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+        running.push((actor, sidecar, runtime));
+        let messages =
+            (0..5).map(|n| message(&format!("{namespace}-{n}"), &["foo", "bar"], json!(n)));
+        put(&broker, &format!("{namespace}-foo"), messages).await?;
+    }
+    for namespace in ["one", "two"] {
+        let messages = take(&broker, &format!("{namespace}-bar"), 5).await?;
+        assert_eq!(messages.len(), 5);
+        assert!(messages.iter().all(|message| {
+            message["id"]
+                .as_str()
+                .is_some_and(|id| id.starts_with(namespace))
+        }));
+    }
+    Ok(())
+}
+
+/// SC-30, SC-83
+#[tokio::test]
+async fn a_result_that_the_broker_finds_too_large_is_told_to_error_end() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["large", "bar", "error-end"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "large")?.with(&[("ASYA_MAX_MESSAGE_SIZE", "512Mi")]);
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("large").await?);
+    // RabbitMQ 3.8 to 3.13 takes 128 MiB, later releases less.
+    put(
+        &broker,
+        "large",
+        [message("large", &["large", "bar"], json!(135_000_000))],
+    )
+    .await?;
+    put(
+        &broker,
+        "large",
+        [message("small", &["large", "bar"], json!(10))],
+    )
+    .await?;
+    let told = take(&broker, "error-end", 1).await?;
+    assert_eq!(
+        (&told[0]["id"], &told[0]["payload"]["error"]),
+        (&json!("large"), &json!("message_too_large"))
+    );
+    assert_eq!(take(&broker, "bar", 1).await?[0]["id"], "small");
+    is_empty(&broker, "large").await
+}
+
+/// SC-85
+#[tokio::test]
+async fn sixty_megabytes_pass_while_probes_answer() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["large", "digest", "bar", "error-end"]).await?;
+    let (large, digest) = (
+        Actor::on_rabbitmq(&broker, "large")?,
+        Actor::on_rabbitmq(&broker, "digest")?,
+    );
+    let _first = (large.sidecar().await?, large.runtime("large").await?);
+    let _second = (digest.sidecar().await?, digest.runtime("digest").await?);
+    digest.is_ready().await?;
+    put(
+        &broker,
+        "large",
+        [message("1", &["large", "digest", "bar"], json!(60 << 20))],
+    )
+    .await?;
+    let probing = async {
+        loop {
+            let answered =
+                tokio::time::timeout(Duration::from_secs(1), digest.page("/healthz")).await;
+            assert!(answered.is_ok_and(|page| page.is_ok_and(|(status, _)| status == 200)));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let found = tokio::select! {
+        found = take(&broker, "bar", 1) => found?,
+        () = probing => unreachable!("it never ends"),
+    };
+    // SHA-256 of so many x.
+    assert_eq!(found[0]["payload"].as_str().map(str::len), Some(64));
+    is_empty(&broker, "error-end").await
+}
+
+/// SC-42, SC-91
+#[tokio::test]
+async fn metrics_tell_what_was_moved() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_CONCURRENCY", "4")]);
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(
+        &broker,
+        "foo",
+        (0..3).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    take(&broker, "bar", 3).await?;
+    eventually("the metrics are there", SOON, async || {
+        let (_, text) = actor.page("/metrics").await?;
+        let lines = [
+            "asya_actor_messages_processed_total{queue=\"foo\",status=\"success\"} 3",
+            "asya_actor_messages_sent_total{destination_queue=\"asya-bar\",message_type=\"routing\"} 3",
+            "asya_actor_slots 1",
+            "asya_actor_broker_connected{connection=\"consume\"} 1",
+        ];
+        let missing: Vec<&str> = lines.into_iter().filter(|line| !text.contains(line)).collect();
+        check(missing.is_empty(), format!("{missing:?}\n{text}"))
+    })
+    .await?;
+    assert!(actor.logs()?.contains("the runtime serves 1 at a time"));
+    Ok(())
+}
+
+/// SC-21, SC-46
+#[tokio::test]
+async fn a_queue_that_was_deleted_and_made_again_is_consumed_again() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let actor = Actor::on_rabbitmq(&broker, "foo")?;
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(&broker, "foo", [message("1", &["foo", "bar"], json!(1))]).await?;
+    take(&broker, "bar", 1).await?;
+    broker.delete_queue("asya-foo").await?;
+    eventually("the loss is told", SOON, async || {
+        check(actor.logs()?.contains("404"), actor.logs()?)
+    })
+    .await?;
+    declare(&broker, "classic", &["foo"]).await?;
+    put(
+        &broker,
+        "foo",
+        (0..100).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    let found = take(&broker, "bar", 100).await?;
+    let ids: Vec<String> = found
+        .iter()
+        .filter_map(|message| message["id"].as_str().map(str::to_owned))
+        .collect();
+    let expected: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(ids, expected, "with one slot, order is kept");
+    assert!(sidecar.exited().is_none());
+    Ok(())
+}
+
+/// SC-90, SC-86, SC-89, SC-11
+#[tokio::test]
+async fn a_gateway_that_is_away_holds_nothing_up() -> Result<()> {
+    let broker = shared_rabbitmq().await?;
+    declare(&broker, "classic", &["foo", "bar"]).await?;
+    let actor =
+        Actor::on_rabbitmq(&broker, "foo")?.with(&[("ASYA_GATEWAY_URL", "http://127.0.0.1:1")]);
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    put(
+        &broker,
+        "foo",
+        (0..20).map(|n| message(&n.to_string(), &["foo", "bar"], json!(n))),
+    )
+    .await?;
+    assert_eq!(take(&broker, "bar", 20).await?.len(), 20);
+    let stopping = std::time::Instant::now();
+    assert_eq!(sidecar.stop(Duration::from_secs(10)).await?.code(), Some(0));
+    assert!(
+        stopping.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        stopping.elapsed()
+    );
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Messages through SQS.
+
+use std::time::Duration;
+
+use asya_tests::error::Result;
+use asya_tests::eventually::{check, eventually};
+use asya_tests::sqs::{self, Sqs};
+use serde_json::{Value, json};
+
+use crate::rig::{Actor, SOON, message, shared_sqs};
+
+/// Queues of actors with names that no other test has.
+async fn queues(url: &str, actors: &[&str]) -> Result<Sqs> {
+    let client = sqs::client(url)?;
+    for actor in actors {
+        client.create(&format!("asya-{actor}")).await?;
+    }
+    Ok(client)
+}
+
+async fn take(client: &Sqs, actor: &str, count: usize) -> Result<Vec<Value>> {
+    let mut found: Vec<Value> = Vec::new();
+    eventually(format!("{count} messages for {actor}"), SOON, async || {
+        for body in client.receive_all(&format!("asya-{actor}")).await? {
+            found.push(serde_json::from_str(&body)?);
+        }
+        check(found.len() >= count, format!("{} messages", found.len()))
+    })
+    .await?;
+    Ok(found)
+}
+
+/// Nothing is left of the queue, not even hidden.
+async fn is_empty(client: &Sqs, actor: &str) -> Result<()> {
+    eventually(format!("the queue of {actor} is empty"), SOON, async || {
+        let all = client.attributes(&format!("asya-{actor}")).await?;
+        let count = |name: &str| all.get(name).cloned().unwrap_or_default();
+        let left = [
+            count("ApproximateNumberOfMessages"),
+            count("ApproximateNumberOfMessagesNotVisible"),
+        ];
+        check(left == ["0", "0"], format!("{left:?}"))
+    })
+    .await
+}
+
+/// SC-36, SC-39, SC-60
+#[tokio::test]
+async fn messages_go_from_queue_to_runtime_and_on() -> Result<()> {
+    let url = shared_sqs().await?;
+    let client = queues(&url, &["s-echo", "s-bar", "error-end", "happy-end"]).await?;
+    let actor = Actor::on_sqs(&url, "s-echo")?;
+    let (_sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("echo").await?);
+    let messages: Vec<String> = (0..30)
+        .map(|n| {
+            message(
+                &n.to_string(),
+                &["s-echo", "s-bar"],
+                json!(format!("ü\u{fffe}{n}")),
+            )
+        })
+        .collect();
+    client
+        .send(
+            "asya-s-echo",
+            &messages
+                .iter()
+                .map(|text| text.replace('\u{fffe}', "\\ufffe"))
+                .collect::<Vec<_>>(),
+        )
+        .await?;
+    client
+        .send("asya-s-echo", &[message("wrong", &["other"], json!(1))])
+        .await?;
+    let found = take(&client, "s-bar", 30).await?;
+    assert_eq!(found.len(), 30);
+    assert!(
+        found[0]["payload"]
+            .as_str()
+            .is_some_and(|payload| payload.starts_with("ü\u{fffe}")),
+        "{:?}",
+        found[0]
+    );
+    assert_eq!(take(&client, "error-end", 1).await?[0]["id"], "wrong");
+    is_empty(&client, "s-echo").await?;
+    actor.tells_no_secret()
+}
+
+/// SC-37, SC-38
+#[tokio::test]
+async fn a_handler_that_takes_longer_than_the_visibility_runs_once() -> Result<()> {
+    let url = shared_sqs().await?;
+    let client = queues(&url, &["s-slow", "s-slow-next"]).await?;
+    let short = [("ASYA_SQS_VISIBILITY_TIMEOUT", "2")];
+    let actor = Actor::on_sqs(&url, "s-slow")?.with(&short);
+    let other = Actor::on_sqs(&url, "s-slow")?.with(&short);
+    let _first = (actor.sidecar().await?, actor.runtime("slow").await?);
+    let _second = (other.sidecar().await?, other.runtime("slow").await?);
+    client
+        .send(
+            "asya-s-slow",
+            &[message("1", &["s-slow", "s-slow-next"], json!(6))],
+        )
+        .await?;
+    assert_eq!(take(&client, "s-slow-next", 1).await?.len(), 1);
+    is_empty(&client, "s-slow").await?;
+    assert_eq!(actor.calls()?.len() + other.calls()?.len(), 1);
+    Ok(())
+}
+
+/// SC-38, SC-40, SC-72
+#[tokio::test]
+async fn a_killed_sidecar_gives_its_message_back_when_the_visibility_ends() -> Result<()> {
+    let url = shared_sqs().await?;
+    let client = queues(&url, &["s-kill", "s-kill-next"]).await?;
+    let actor = Actor::on_sqs(&url, "s-kill")?.with(&[("ASYA_SQS_VISIBILITY_TIMEOUT", "3")]);
+    let (sidecar, runtime) = (actor.sidecar().await?, actor.runtime("slow").await?);
+    client
+        .send(
+            "asya-s-kill",
+            &[message("1", &["s-kill", "s-kill-next"], json!(2))],
+        )
+        .await?;
+    actor.is_called(1).await?;
+    sidecar.kill().await;
+    runtime.wait().await;
+    let _again = (actor.sidecar().await?, actor.runtime("slow").await?);
+    assert_eq!(take(&client, "s-kill-next", 1).await?[0]["id"], "1");
+    assert_eq!(actor.calls()?.len(), 2);
+    is_empty(&client, "s-kill").await
+}
+
+/// SC-78, SC-79, SC-81
+#[tokio::test]
+async fn sigterm_finishes_what_is_at_the_runtime() -> Result<()> {
+    let url = shared_sqs().await?;
+    let client = queues(&url, &["s-term", "s-term-next"]).await?;
+    let actor = Actor::on_sqs(&url, "s-term")?;
+    let (sidecar, _runtime) = (actor.sidecar().await?, actor.runtime("slow").await?);
+    client
+        .send(
+            "asya-s-term",
+            &[message("1", &["s-term", "s-term-next"], json!(1.5))],
+        )
+        .await?;
+    actor.is_called(1).await?;
+    let status = sidecar.stop(Duration::from_secs(10)).await?;
+    assert_eq!(status.code(), Some(0), "{}", actor.logs()?);
+    assert_eq!(take(&client, "s-term-next", 1).await?[0]["id"], "1");
+    is_empty(&client, "s-term").await?;
+    let sidecar = actor.sidecar().await?;
+    actor.is_ready().await?;
+    let stopping = std::time::Instant::now();
+    sidecar.stop(Duration::from_secs(10)).await?;
+    assert!(
+        stopping.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        stopping.elapsed()
+    );
+    Ok(())
+}
