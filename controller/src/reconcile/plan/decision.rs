@@ -49,6 +49,15 @@ impl Plan {
         }
     }
 
+    /// Takes the retired queues to check after everything else, and whether the actor binds a target.
+    pub fn take_retired(&mut self) -> Option<(Vec<QueueStatus>, bool)> {
+        match self {
+            Self::Ensure(plan) => Some((std::mem::take(&mut plan.retired), false)),
+            Self::Bind(plan) => Some((std::mem::take(&mut plan.retired), true)),
+            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => None,
+        }
+    }
+
     /// Whether only the actor's queues remain to be deleted before its finalizer is removed.
     pub fn is_the_end(&self) -> bool {
         matches!(self, Self::Delete(plan) if matches!(plan.steps.then, deletion::Then::Finish { .. }))
