@@ -59,7 +59,7 @@ async fn delete_with_messages(
     let lost = messages::count(&*own.client, &queue.name).await;
     match own.client.delete(&queue.name, &own.owner).await? {
         Deleted::Gone => {
-            messages::tell_lost(own.context, own.actor, queue, lost).await;
+            messages::announce_lost(own.context, own.actor, queue, lost).await;
             Ok(Emptied::Gone)
         }
         Deleted::Left(not_ours) => Ok(Emptied::Left(not_ours)),

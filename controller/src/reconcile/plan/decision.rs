@@ -19,7 +19,7 @@ use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::roll::facts::Rolling;
 use crate::reconcile::plan::roll::inputs::RollInputs;
-use crate::reconcile::plan::scaling::ScalingChildren;
+use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{QueueStep, ScalingStep, WorkloadStep};
 use crate::reconcile::plan::{claim, deletion, probe, restore, template, wake};
 use crate::record::{ChildRecord, WorkloadRecord};
