@@ -36,7 +36,6 @@ use crate::reconcile::model::outcome::Outcome;
 use crate::record::ActorRecord;
 use finalizer::{Presence, patch_finalizers};
 
-pub use child::APPLIED;
 #[cfg(test)]
 pub use child::entry;
 
