@@ -154,7 +154,10 @@ impl fmt::Display for TemplateError {
                 f,
                 "must contain {ACTOR}, or all actors would share one queue"
             ),
-            Self::Placeholder => write!(f, "may contain only the placeholders {ACTOR} and {NAMESPACE}"),
+            Self::Placeholder => write!(
+                f,
+                "may contain only the placeholders {ACTOR} and {NAMESPACE}"
+            ),
             Self::Character(c, naming) => {
                 write!(f, "{c:?} is not allowed here; use {}", naming.allowed())
             }

@@ -52,7 +52,7 @@ pub async fn reconcile(
     if plan.is_the_end() {
         status::announce_end(context, &mut observed, now).await?;
     }
-    let mut outcome = match apply::apply(context, &observed, plan).await {
+    let mut outcome = match apply::apply(context, &observed.actor, plan).await {
         // An empty status helps no one, so report the error whatever its cause (STA-7).
         Err(error)
             if retries::is_reported(&error, attempt.failures, observed.actor.metadata.deleting) =>

@@ -18,6 +18,7 @@ pub mod restore;
 pub mod retired;
 pub mod roll;
 pub mod scaling;
+pub mod scaling_children;
 mod scaling_gate;
 pub mod steps;
 mod stop;
@@ -29,7 +30,8 @@ pub mod workload;
 use asya_shared::inject::service_account_name;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
-use scaling::{ScalingChildren, plan_removal, plan_scaling};
+use scaling::{plan_removal, plan_scaling};
+use scaling_children::ScalingChildren;
 use workload::plan_workload;
 
 use super::desired::Standalone;

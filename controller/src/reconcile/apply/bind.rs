@@ -3,14 +3,14 @@
 use super::queue::ensure_queue;
 use super::roll::roll;
 use super::template::template;
-use super::{claim, contention, parent, probe, retired, scaling, wake};
+use super::{claim, contention, parent, probe, scaling, wake};
 use crate::context::Context;
 use crate::fault::Error;
 use crate::reconcile::contention::contest::FieldDecision;
-use crate::reconcile::model::outcome::{Ensured, Outcome};
+use crate::reconcile::model::outcome::Ensured;
 use crate::reconcile::plan::claim::Claiming;
 use crate::reconcile::plan::decision::{Bind, ContestedFields};
-use crate::reconcile::plan::order::{checks_retired_of_binding, template_is_due};
+use crate::reconcile::plan::order::template_is_due;
 use crate::reconcile::plan::probe::{ProbeInputs, Probing};
 use crate::reconcile::plan::roll::facts::Rolling;
 use crate::reconcile::plan::roll::inputs::RollInputs;
@@ -22,14 +22,14 @@ pub(super) async fn bind(
     context: &Context,
     actor: &ActorRecord,
     plan: Box<Bind>,
-) -> Result<Outcome, Error> {
+) -> Result<Ensured, Error> {
     let key = &actor.metadata.key;
     if plan.frees_slot {
         context.rollout_slots.forget(key);
     }
     let mut ensured = plan.before;
     let Some(desired) = &plan.desired else {
-        return Ok(Outcome::Ensured(ensured));
+        return Ok(ensured);
     };
     let began = (plan.began, plan.recreates_queue);
     ensured.queue = ensure_queue(context, (actor, desired), plan.queue, began).await;
@@ -37,7 +37,7 @@ pub(super) async fn bind(
     let rolling = plan.roll.zip(plan.roll_inputs);
     if plan.done_once {
         probe_and_roll(context, actor, probing, (rolling, None), &mut ensured).await?;
-        return Ok(Outcome::Ensured(ensured));
+        return Ok(ensured);
     }
     if let Some(workload) = &plan.mark {
         parent::mark(context, key, workload).await?;
@@ -84,11 +84,7 @@ pub(super) async fn bind(
         Some(Waking::Later) => ensured.asleep = true,
         None => {}
     }
-    // Runs last because a broker that is no longer used may be slow.
-    if checks_retired_of_binding(&ensured) {
-        ensured.retired = Box::new(retired::check(context, actor, plan.retired).await?);
-    }
-    Ok(Outcome::Ensured(ensured))
+    Ok(ensured)
 }
 
 /// Makes the dry run that is due, and the rollout step that it allows.

@@ -9,13 +9,11 @@ use kube::Resource;
 
 use crate::cluster::objects::Objects;
 use crate::fault::{Error, StepError};
+use crate::reconcile::model::child::APPLIED;
 use crate::reconcile::plan::child::{
     ChildAction, ChildUpdate, PlannedChild, after_rejected_creation,
 };
 use crate::record::{AppliedRecord, Key, LastApplied, Metadata};
-
-/// Phase of an object that was applied and is not being deleted.
-pub const APPLIED: &str = "Applied";
 
 /// Creates or updates a child as planned, but deletes nothing. Returns the object, with its inventory entry, if it was
 /// applied.

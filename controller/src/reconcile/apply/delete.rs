@@ -92,7 +92,7 @@ pub(super) async fn delete(
     }
     if let Some((namespace, held)) = &plan.abandons {
         let kept = (namespace.as_deref(), held);
-        messages::tell_kept(context, (actor, plan.queue_policy), kept);
+        messages::announce_kept(context, (actor, plan.queue_policy), kept);
     }
     if let Some(patch) = plan.release {
         patch_finalizers(context, patch).await?;

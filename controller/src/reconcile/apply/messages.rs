@@ -27,7 +27,7 @@ pub(super) async fn count(client: &dyn QueueClient, queue: &str) -> Option<Depth
 }
 
 /// Reports messages that were deleted with a queue of ours.
-pub(super) async fn tell_lost(
+pub(super) async fn announce_lost(
     context: &Context,
     actor: &ActorRecord,
     queue: &QueueStatus,
@@ -54,7 +54,7 @@ pub(super) async fn tell_lost(
 }
 
 /// Reports queues that stay at their brokers because the namespace is being deleted.
-pub(super) fn tell_kept(
+pub(super) fn announce_kept(
     context: &Context,
     (actor, policy): (&ActorRecord, QueueDeletionPolicy),
     (uid, held): (Option<&str>, &Held),

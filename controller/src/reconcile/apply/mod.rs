@@ -9,6 +9,7 @@ mod delete;
 mod ensure;
 mod finalizer;
 mod messages;
+mod own_queues;
 mod parent;
 mod probe;
 mod queue;
@@ -26,16 +27,15 @@ mod unbind;
 mod wake;
 mod workload;
 
-use super::model::observed::Observed;
 use super::plan::decision::Plan;
 use super::plan::finalizers::Finalizers;
 use super::plan::order::checks_retired;
 use crate::context::Context;
 use crate::fault::{Error, Requeue};
 use crate::reconcile::model::outcome::Outcome;
+use crate::record::ActorRecord;
 use finalizer::{Presence, patch_finalizers};
 
-pub use child::APPLIED;
 #[cfg(test)]
 pub use child::entry;
 
@@ -45,10 +45,9 @@ pub use child::entry;
 /// When the API server fails in a way that is not attributable to the actor.
 pub async fn apply(
     context: &Context,
-    observed: &Observed,
+    actor: &ActorRecord,
     mut plan: Plan,
 ) -> Result<Outcome, Error> {
-    let actor = &*observed.actor;
     match plan.take_finalizers() {
         Finalizers::Keep => {}
         Finalizers::Add(patch) => {
@@ -60,30 +59,30 @@ pub async fn apply(
             patch_finalizers(context, patch).await?;
         }
     }
-    match plan {
+    let retired = plan.take_retired();
+    let mut outcome = match plan {
         Plan::Rest(outcome) => {
             // Nothing is rolled out for this actor, so it must not hold a rollout slot.
             context.rollout_slots.forget(&actor.metadata.key);
-            Ok(Outcome::Ensured(*outcome))
+            Outcome::Ensured(*outcome)
         }
-        Plan::Ensure(mut plan) => {
-            let retired = std::mem::take(&mut plan.retired);
-            let mut ensured = ensure::ensure(context, actor, plan).await?;
-            // Runs last because a broker that is no longer used may be slow.
-            if checks_retired(&ensured) {
-                ensured.retired = Box::new(retired::check(context, actor, retired).await?);
-            }
-            Ok(Outcome::Ensured(ensured))
-        }
-        Plan::Bind(plan) => bind::bind(context, actor, plan).await,
-        Plan::Confirm(wait) => Ok(Outcome::Deleting {
+        Plan::Ensure(plan) => Outcome::Ensured(ensure::ensure(context, actor, plan).await?),
+        Plan::Bind(plan) => Outcome::Ensured(bind::bind(context, actor, plan).await?),
+        Plan::Confirm(wait) => Outcome::Deleting {
             fault: None,
             deleted: Vec::new(),
             retry: Requeue::After(wait),
             released: false,
-        }),
-        Plan::Delete(plan) => delete::delete(context, actor, plan).await,
+        },
+        Plan::Delete(plan) => delete::delete(context, actor, plan).await?,
+    };
+    // Runs last because a broker that is no longer used may be slow.
+    if let (Outcome::Ensured(ensured), Some((retired, binds))) = (&mut outcome, retired)
+        && checks_retired(ensured, binds)
+    {
+        *ensured.retired = retired::check(context, actor, retired).await?;
     }
+    Ok(outcome)
 }
 
 #[cfg(test)]

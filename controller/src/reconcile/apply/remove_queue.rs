@@ -3,11 +3,10 @@
 
 use asya_shared::api::QueueStatus;
 use asya_shared::config::Transport;
-use asya_shared::transport::sqs::Owner;
 
 use super::messages;
-use super::retired::{delete_dead_letters, owner, tell_left};
-use crate::broker::{BrokerError, Deleted, Emptied, QueueClient};
+use super::own_queues::OwnQueues;
+use crate::broker::{BrokerError, Deleted, Emptied};
 use crate::context::Context;
 use crate::reconcile::plan::deletion::{Deletion, QueueRemoval};
 use crate::reconcile::plan::queue_removal::{
@@ -22,33 +21,30 @@ pub(super) async fn remove_queue(
     (plan, removal): (&Deletion, &QueueRemoval),
     transport: &Transport,
 ) -> Result<Emptied, BrokerError> {
+    let own = OwnQueues::new(context, actor, transport);
     let queue = &removal.queue;
-    let namespace = &actor.metadata.key.namespace;
-    let client = context.brokers.client(transport, namespace);
-    let owner = owner(actor);
     let unrecorded = plan.wanted_queue.as_ref().filter(|_| !removal.recorded);
     if let Some(wanted) = unrecorded
-        && !is_as_we_make_it(client.observe(wanted).await)?
+        && !is_as_we_make_it(own.client.observe(wanted).await)?
     {
         return Ok(Emptied::Gone);
     }
     let removed = if plan.queue_policy.waits_until_empty() {
-        client.delete_if_empty(&queue.name, &owner).await?
+        own.delete_if_empty(&queue.name).await?
     } else {
-        delete_with_messages(context, actor, &*client, (queue, &owner)).await?
+        delete_with_messages(&own, queue).await?
     };
     let next = match (after_removal(removed, unrecorded.is_none()), unrecorded) {
         (AfterRemoval::Mark, Some(wanted)) => {
-            client.update(wanted).await?;
-            let queue = &wanted.names.queue;
-            after_marked_removal(client.delete_if_empty(queue, &owner).await?)
+            own.client.update(wanted).await?;
+            after_marked_removal(own.delete_if_empty(&wanted.names.queue).await?)
         }
         (next, _) => next,
     };
     match next {
-        AfterRemoval::DeadLetters => delete_dead_letters(context, actor, transport, queue).await,
+        AfterRemoval::DeadLetters => own.delete_dead_letters(queue).await,
         AfterRemoval::Leave(not_ours) => {
-            tell_left(context, actor, queue, &not_ours);
+            own.announce_left(&queue.name, &not_ours);
             Ok(Emptied::Gone)
         }
         AfterRemoval::Wait(kept) => Ok(kept),
@@ -57,15 +53,13 @@ pub(super) async fn remove_queue(
 }
 
 async fn delete_with_messages(
-    context: &Context,
-    actor: &ActorRecord,
-    client: &dyn QueueClient,
-    (queue, owner): (&QueueStatus, &Owner),
+    own: &OwnQueues<'_>,
+    queue: &QueueStatus,
 ) -> Result<Emptied, BrokerError> {
-    let lost = messages::count(client, &queue.name).await;
-    match client.delete(&queue.name, owner).await? {
+    let lost = messages::count(&*own.client, &queue.name).await;
+    match own.client.delete(&queue.name, &own.owner).await? {
         Deleted::Gone => {
-            messages::tell_lost(context, actor, queue, lost).await;
+            messages::announce_lost(own.context, own.actor, queue, lost).await;
             Ok(Emptied::Gone)
         }
         Deleted::Left(not_ours) => Ok(Emptied::Left(not_ours)),

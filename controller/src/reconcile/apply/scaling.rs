@@ -4,7 +4,7 @@ use super::child::{apply_child, delete_child};
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
 use crate::reconcile::model::outcome::Ensured;
-use crate::reconcile::plan::scaling::ScalingChildren;
+use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 
 /// Ensures the `ConfigMap` that the `TriggerAuthentication` reads. Returns what keeps KEDA from logging in.

@@ -6,7 +6,7 @@ use super::scaling;
 use crate::context::Context;
 use crate::fault::{Error, Fault, StepError};
 use crate::reconcile::model::outcome::{Ensured, Stopped};
-use crate::reconcile::plan::scaling::ScalingChildren;
+use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::ScalingStep;
 use crate::record::{ActorRecord, WorkloadRecord};
 use crate::telemetry::events::EventReason;

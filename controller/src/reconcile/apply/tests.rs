@@ -44,7 +44,7 @@ async fn recreated_actor_does_not_inherit_message_counts() {
     let gone = observed(&actor(&gone, &spec(&json!({})), &json!({})));
     context.depths.take(gone.key(), Some(MESSAGES));
     let plan = plan(&gone, Timestamp::now());
-    let outcome = apply(&context, &gone, plan).await.unwrap();
+    let outcome = apply(&context, &gone.actor, plan).await.unwrap();
     assert!(matches!(outcome, Outcome::Gone));
     remember(&context, &gone, &outcome);
     assert_eq!(context.depths.told(gone.key()), ReportedDepth::AsBefore);
@@ -92,7 +92,7 @@ async fn paused_or_invalid_actor_frees_its_rollout_slot() {
         assert!(!context.rollout_slots.has_room_for(&other, now));
         let plan = plan(&seen, now);
         // Other requests fail, because no API server responds; only the slot matters here.
-        let _ = apply(&context, &seen, plan).await;
+        let _ = apply(&context, &seen.actor, plan).await;
         assert!(
             context.rollout_slots.has_room_for(&other, now),
             "{metadata} {spec}"
@@ -195,7 +195,7 @@ async fn nothing_is_created_for_an_actor_deleted_before_it_has_our_finalizer() {
         let mut seen = observed(&actor(&json!({"finalizers": []}), &spec, &json!({})));
         seen.binding = seen.actor.binds_to.as_ref().map(|_| BindingSeen::default());
         let plan = plan(&seen, Timestamp::now());
-        let outcome = apply(&context, &seen, plan).await.unwrap();
+        let outcome = apply(&context, &seen.actor, plan).await.unwrap();
         assert!(matches!(outcome, Outcome::Gone), "{outcome:?}");
     }
 }
@@ -234,7 +234,7 @@ async fn queue_is_deleted_only_by_what_the_actor_says_at_that_moment() {
         let seen = observed(&actor(&going, &spec(&json!({})), &status));
         let plan = plan(&seen, Timestamp::now());
         assert!(plan.is_the_end(), "{plan:?}");
-        let stopped = apply(&context, &seen, plan).await;
+        let stopped = apply(&context, &seen.actor, plan).await;
         assert!(
             matches!(stopped, Err(Error::Stale(_))),
             "{case}: {stopped:?}"
@@ -468,7 +468,7 @@ async fn actor_without_a_usable_queue_hands_its_template_over() {
     seen.queue = QueueSeen::Unknown(BrokerError::ConfigInvalid("no such broker".to_owned()));
     let context = context_with(with_config_map);
     let plan = plan(&seen, Timestamp::now());
-    let Ok(Outcome::Ensured(ensured)) = apply(&context, &seen, plan).await else {
+    let Ok(Outcome::Ensured(ensured)) = apply(&context, &seen.actor, plan).await else {
         panic!()
     };
     assert!(!ensured.bindable);

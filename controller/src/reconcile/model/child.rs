@@ -70,6 +70,9 @@ fn is_of_its_name(owner: &Controller, actor: &ActorRecord) -> bool {
     (group, &*owner.kind) == (Some(GROUP), "AsyncActor") && *owner.name == *actor.metadata.key.name
 }
 
+/// Phase of an object in the inventory that was applied and is not being deleted.
+pub const APPLIED: &str = "Applied";
+
 /// Interval at which a workload that no watch shows is read again.
 pub const UNSEEN: Duration = Duration::from_secs(2);
 

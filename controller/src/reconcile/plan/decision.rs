@@ -19,7 +19,7 @@ use crate::reconcile::plan::finalizers::Finalizers;
 use crate::reconcile::plan::pace::Pacing;
 use crate::reconcile::plan::roll::facts::Rolling;
 use crate::reconcile::plan::roll::inputs::RollInputs;
-use crate::reconcile::plan::scaling::ScalingChildren;
+use crate::reconcile::plan::scaling_children::ScalingChildren;
 use crate::reconcile::plan::steps::{QueueStep, ScalingStep, WorkloadStep};
 use crate::reconcile::plan::{claim, deletion, probe, restore, template, wake};
 use crate::record::{ChildRecord, WorkloadRecord};
@@ -46,6 +46,15 @@ impl Plan {
             Self::Ensure(plan) => std::mem::take(&mut plan.finalizers),
             Self::Bind(plan) => std::mem::take(&mut plan.finalizers),
             Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => Finalizers::Keep,
+        }
+    }
+
+    /// Takes the retired queues to check after everything else, and whether the actor binds a target.
+    pub fn take_retired(&mut self) -> Option<(Vec<QueueStatus>, bool)> {
+        match self {
+            Self::Ensure(plan) => Some((std::mem::take(&mut plan.retired), false)),
+            Self::Bind(plan) => Some((std::mem::take(&mut plan.retired), true)),
+            Self::Rest(_) | Self::Confirm(_) | Self::Delete(_) => None,
         }
     }
 

@@ -10,7 +10,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::jiff::Timestamp;
 
 use super::finalizers::{FinalizerPatch, has_finalizer};
-use super::scaling::{Removal, ScalingChildren, plan_removal};
+use super::scaling::{Removal, plan_removal};
+use super::scaling_children::ScalingChildren;
 use super::steps::{ScalingStep, Wake};
 use super::unbind::{self, UNBOUND, Unbind, UnbindInputs};
 use crate::reconcile::desired::drain::{Drain, Held};

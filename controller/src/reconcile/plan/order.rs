@@ -1,4 +1,4 @@
-//! Which steps of a standalone actor's plan follow from the outcome of the steps before them.
+//! Which steps of a plan follow from the outcome of the steps before them.
 
 use asya_shared::api::WorkloadKind;
 
@@ -30,14 +30,10 @@ pub fn replaces_former(kind: WorkloadKind, ensured: &Ensured) -> bool {
 }
 
 /// Whether to check the retired queues. Without a fault only: a workload that could not be updated may have to stay as
-/// it was.
-pub fn checks_retired(ensured: &Ensured) -> bool {
-    ensured.fault.is_none()
-}
-
-/// The same for a binding.
-pub fn checks_retired_of_binding(ensured: &Ensured) -> bool {
-    ensured.fault.is_none() && ensured.bindable && ensured.interrupted.is_none()
+/// it was, and the pods of a target (`binds`) as they are.
+pub fn checks_retired(ensured: &Ensured, binds: bool) -> bool {
+    let bound = ensured.bindable && ensured.interrupted.is_none();
+    ensured.fault.is_none() && (!binds || bound)
 }
 
 /// Whether to act on the target's pod template: without a usable queue only to give our part up.

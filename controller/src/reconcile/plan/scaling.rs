@@ -4,17 +4,14 @@ use std::sync::Arc;
 
 use asya_shared::api::InventoryEntry;
 use asya_shared::applied::HashedManifest;
-use asya_shared::scaling::{ScalingObjects, Untriggerable, trigger_authentication_name};
+use asya_shared::scaling::{ScalingObjects, Untriggerable};
 use k8s_openapi::jiff::Timestamp;
 
-use super::child::PlannedChild;
-use super::steps::ScalingStep;
 use super::{ChildStep, not_owned, plan_child};
 use crate::fault::{Fault, Reason};
 use crate::reconcile::model::child::Child;
-use crate::reconcile::model::observed::Observed;
 use crate::record::{
-    ChildRecord, HpaRecord, Key, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
+    ChildRecord, HpaRecord, ScaleTarget, ScaledObjectRecord, TriggerAuthentication,
 };
 use crate::scaling::autoscalers::{Autoscalers, is_of_name, lets_go_by};
 
@@ -63,49 +60,6 @@ pub struct Removal {
     pub released: bool,
     /// When to stop waiting for KEDA.
     pub until: Option<Timestamp>,
-}
-
-/// KEDA's objects with everything that their steps need.
-#[derive(Debug)]
-pub struct ScalingChildren {
-    /// The `ConfigMap` that the `TriggerAuthentication` reads.
-    pub settings: Option<(Key, HashedManifest)>,
-    pub trigger_authentication: PlannedChild<ChildRecord<TriggerAuthentication>>,
-    pub scaled_object: PlannedChild<ScaledObjectRecord>,
-}
-
-impl ScalingChildren {
-    pub fn new(observed: &Observed, step: Option<&ScalingStep>) -> Self {
-        let keep = ChildStep::Keep;
-        let (authentication, scaled) = match step {
-            Some(ScalingStep::Wanted(plan)) => (&plan.trigger_authentication, &plan.scaled_object),
-            Some(ScalingStep::Unwanted(removal) | ScalingStep::Refused(removal, _)) => {
-                (&removal.trigger_authentication, &removal.scaled_object)
-            }
-            None => (&keep, &keep),
-        };
-        let (seen, key, ownership) = (&observed.scaling, observed.key(), &observed.ownership);
-        let objects = observed.scaling_objects().and_then(Result::ok);
-        let settings = objects.filter(|_| seen.installed);
-        let settings = settings.and_then(|it| it.config_map.as_ref());
-        let wanted = objects.and_then(|it| it.trigger_authentication.as_ref());
-        let name = Key::new(&key.namespace, &trigger_authentication_name(&key.name));
-        Self {
-            settings: settings.map(|it| (Key::new(&key.namespace, it.name()), it.clone())),
-            trigger_authentication: PlannedChild::new(
-                ownership,
-                name,
-                (authentication, &seen.trigger_authentication),
-                wanted,
-            ),
-            scaled_object: PlannedChild::new(
-                ownership,
-                key.clone(),
-                (scaled, &seen.scaled_object),
-                objects.map(|it| &it.scaled_object),
-            ),
-        }
-    }
 }
 
 impl ScalingPlan {

@@ -2,8 +2,7 @@
 
 use asya_shared::api::InventoryEntry;
 
-use crate::reconcile::apply::APPLIED;
-use crate::reconcile::model::child::Child;
+use crate::reconcile::model::child::{APPLIED, Child};
 use crate::reconcile::model::observed::Observed;
 use crate::reconcile::model::outcome::Ensured;
 use crate::record::WorkloadRecord;

@@ -37,7 +37,14 @@ pub async fn announce_end(
     Ok(())
 }
 
-/// Sends the `resourceVersion`, so that the status describes the version that was read.
+/// The `resourceVersion` to send: the newest known of the same actor, because this reconcile may have changed it itself
+/// since it was read (its finalizers, or the announcement of its end). A spec that changed meanwhile triggers another
+/// reconcile, and `observedGeneration` tells which one the status is about. `None` if the actor is gone.
+fn version_to_send(read: &ActorRecord, newest: Option<&ActorRecord>) -> Option<String> {
+    let newest = newest.filter(|newest| newest.metadata.uid == read.metadata.uid)?;
+    Some(newest.metadata.resource_version.to_string())
+}
+
 pub(super) async fn write(
     context: &Context,
     actor: &ActorRecord,
@@ -45,19 +52,14 @@ pub(super) async fn write(
 ) -> Result<(), Error> {
     let key = &actor.metadata.key;
     let api: Api<Projected<ActorRecord>> = Api::namespaced(context.client.clone(), &key.namespace);
-    let newest = context
-        .stores
-        .actors
-        .get(key)
-        .filter(|newest| newest.metadata.uid == actor.metadata.uid);
-    let Some(newest) = newest else {
+    let newest = context.stores.actors.get(key);
+    let Some(version) = version_to_send(actor, newest.as_deref()) else {
         return Err(Error::Stale("the actor"));
     };
-    let version = newest.metadata.resource_version;
     let body = json!({
         "apiVersion": format!("{GROUP}/v1alpha1"),
         "kind": "AsyncActor",
-        "metadata": {"name": &*key.name, "namespace": &*key.namespace, "resourceVersion": version.to_string()},
+        "metadata": {"name": &*key.name, "namespace": &*key.namespace, "resourceVersion": version},
         "status": status,
     });
     let params = PatchParams::apply(manager::STATUS).force();
@@ -107,5 +109,30 @@ fn unless_gone(error: kube::Error) -> Result<(), Error> {
         kube::Error::Api(status) if status.is_not_found() => Ok(()),
         kube::Error::Api(status) if status.is_conflict() => Err(Error::Stale("the actor")),
         error => Err(Error::Api(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::version_to_send;
+    use crate::reconcile::tests::fixtures::{actor, record, spec};
+    use crate::record::ActorRecord;
+
+    /// A status never lands on another actor of the same name.
+    #[test]
+    fn status_is_sent_with_the_newest_version_of_the_same_actor() {
+        let known = |metadata: &Value| -> Arc<ActorRecord> {
+            record(&actor(metadata, &spec(&json!({})), &json!({})))
+        };
+        let read = known(&json!({}));
+        let newer = known(&json!({"resourceVersion": "9"}));
+        let another = known(&json!({"resourceVersion": "9", "uid": "another"}));
+        assert_eq!(version_to_send(&read, Some(&newer)).as_deref(), Some("9"));
+        assert_eq!(version_to_send(&read, Some(&another)), None);
+        assert_eq!(version_to_send(&read, None), None);
     }
 }

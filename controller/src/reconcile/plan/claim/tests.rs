@@ -4,12 +4,13 @@ use asya_shared::resolve::{Claim, ObjectRef, Related, Resolution, Scale, resolve
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Claiming, judge, plan};
-use crate::fault::{Fault, Reason};
+use super::{ClaimWrite, Claiming, after_rollout, judge, plan};
+use crate::fault::{Fault, Reason, Requeue};
 use crate::reconcile::contention::contest::FieldDecision;
 use crate::reconcile::model::binding::{BindingSeen, Resolved};
 use crate::reconcile::model::child::Child;
 use crate::reconcile::model::observed::Observed;
+use crate::reconcile::model::outcome::{By, Rolled};
 use crate::reconcile::plan::ChildStep;
 use crate::reconcile::plan::roll::facts::{Act, Rolling};
 use crate::reconcile::plan::scaling::{Removal, ScalingPlan};
@@ -242,6 +243,26 @@ fn seen(hpas: &[Value], stands: bool) -> Observed {
         seen.scaling.scaled_object = Child::Ours(scaled_object(&json!({})));
     }
     seen
+}
+
+/// SO-5, ROLL-3
+#[test]
+fn claim_is_written_with_the_rollout_or_alone_if_none_is_due() {
+    let text = || "text".to_owned();
+    let waits = Rolled::Waits(Reason::RolloutWaiting, text(), Requeue::AwaitChange);
+    for (rolled, wanted) in [
+        (
+            Rolled::Asked(By::Annotation, text(), Requeue::AwaitChange),
+            ClaimWrite::WithRollout,
+        ),
+        (Rolled::Rest, ClaimWrite::Alone),
+        (Rolled::Untouched, ClaimWrite::Not),
+        (Rolled::Proved, ClaimWrite::Not),
+        (Rolled::Halted(text()), ClaimWrite::Not),
+        (waits, ClaimWrite::Not),
+    ] {
+        assert_eq!(after_rollout(&rolled), wanted, "{rolled:?}");
+    }
 }
 
 /// SO-5, CONF-3
