@@ -65,7 +65,7 @@ async fn invalid_transport_configuration_is_reported_with_its_path() {
         (rabbitmq(r#"{"host": "h", "port": "5672"}"#), "transports.main.config.port: "),
         (rabbitmq(r#"{"host": "amqp://h:5672"}"#), "transports.main.config.host: "),
         (rabbitmq("{}"), "transports.main.config.host: must be set"),
-        (r#"{"transports": {"main": {"type": "pigeon"}}}"#.to_owned(), r#"transports.main.type: "pigeon" is not a type"#),
+        (r#"{"transports": {"main": {"type": "pigeon"}}}"#.to_owned(), r#"transports.main.type: "pigeon" is not a transport type"#),
         (r#"{"transports": {"main": {"enabled": true}}}"#.to_owned(), "transports.main: missing field `type`"),
         // A disabled transport is validated, too.
         (r#"{"transports": {"off": {"type": "sqs", "enabled": false, "config": {"regoin": "x"}}}}"#.to_owned(), "transports.off.config.regoin: unknown"),

@@ -173,7 +173,7 @@ fn new_scaling_warns_when_the_first_pods_can_be_removed() {
         (
             json!({"enabled": true, "minReplicas": 2}),
             "an empty queue scales Deployment/phi down to 2 pods. Scaling starts once a Ready pod has the sidecar: in \
-               other steps at the earliest 300 s later (scaling.behavior); a higher minReplicas keeps more pods",
+             other steps at the earliest 300 s later (scaling.behavior); a higher minReplicas keeps more pods",
         ),
     ] {
         let told = format!("spec.scaling.minReplicas: {told}");
