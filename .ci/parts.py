@@ -21,9 +21,9 @@ from failures import Failures
 
 # Quick ones first.
 ALL = ("lint", "test-scripts", "test-runtime", "test-unit", "test-chart", "test-brokers", "test-scenarios", "test-real")
-# Of these one at a time runs beside the others: they occupy one processor and time nothing. What they print comes when they have ended.
 # Needs another commit to upgrade from.
 BY_HAND = {"test-upgrade"}
+# Of these one at a time runs beside the others: they occupy one processor and time nothing. What they print comes when they have ended.
 BESIDE = {"test-scripts", "test-runtime", "test-chart"}
 # Far more than a part needs on a slow machine that builds everything first.
 MINUTES = {name: 30 if name in BESIDE else 150 for name in ALL}
