@@ -100,9 +100,19 @@ impl Audit {
     /// # Errors
     /// When the log cannot be read or the API server does not answer.
     pub async fn writes_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
+        let mut writes = self.requests_in(mark, namespace).await?;
+        writes.retain(|write| !write.dry_run);
+        Ok(writes)
+    }
+
+    /// All mutating requests in a namespace after a mark, by any user, rejected ones and dry runs included.
+    ///
+    /// # Errors
+    /// When the log cannot be read or the API server does not answer.
+    pub async fn requests_in(&self, mark: Mark, namespace: &str) -> Result<Vec<Write>> {
         self.barrier().await?;
         let mut writes = self.read(mark)?;
-        writes.retain(|write| write.namespace == namespace && !write.dry_run);
+        writes.retain(|write| write.namespace == namespace);
         Ok(writes)
     }
 

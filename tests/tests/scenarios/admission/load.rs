@@ -55,7 +55,7 @@ async fn rotation_restart_and_leader_loss_fail_no_review() {
         rotation::of(&stage.operator).await?;
         say("leader killed, third rotation done by the next one");
         let audit = scenario.cluster().audit();
-        let written = audit.writes_in(audit.beginning(), HOME).await?;
+        let written = audit.requests_in(audit.beginning(), HOME).await?;
         let tries = |it: &&Write| (&*it.resource, &*it.verb) == ("asyncactors", "create");
         let tries: Vec<i32> = written.iter().filter(tries).map(|it| it.code).collect();
         assert!(
