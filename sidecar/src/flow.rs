@@ -20,7 +20,7 @@ use crate::decide::{
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 use crate::runtime::{CallError, Readiness, Runtime};
-use crate::slots::Slot;
+use crate::slot::Slot;
 use crate::trace::{Span, Tracer};
 
 /// What all messages share.

@@ -17,6 +17,7 @@ mod metrics;
 mod pace;
 mod probes;
 mod runtime;
+mod slot;
 mod slots;
 mod time;
 mod tls;

@@ -1,7 +1,6 @@
 //! Who runs when: slots at the runtime, messages that wait for one, and how many are wanted (SC-42 to SC-46, SC-78 to
 //! SC-80).
 
-mod slot;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -14,8 +13,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until};
 
-pub use self::slot::Slot;
-use self::slot::{SlotEvent, Slots};
 use self::waiting::Waiting;
 use crate::broker::{Broker, Delivery, Demand, Event, Receipt, Settlement};
 use crate::config::Lookahead;
@@ -24,6 +21,7 @@ use crate::flow::{Context, Flow};
 use crate::pace::{LONG_CALL, Pace};
 use crate::probes::Health;
 use crate::runtime::{Readiness, Runtime};
+use crate::slot::{SlotEvent, Slots};
 
 /// How long messages wait for a runtime that is away, before others may have them (SC-13).
 const HOLD: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::{all_running, apply_all, minimal_actor, own_cluster};
+use crate::{all_running, all_running_within, apply_all, minimal_actor, own_cluster};
 
 const HANG: usize = 50;
 const FINE: usize = 20;
@@ -110,6 +110,8 @@ async fn hanging_broker_does_not_slow_actors_on_another() {
 }
 
 const SLOW: usize = 500;
+/// For that many actors beside other scenarios.
+const SERVED: Duration = Duration::from_mins(5);
 /// The best of this many runs with and without the slow broker counts, since other programs disturb each of them.
 const RUNS: usize = 3;
 
@@ -192,7 +194,7 @@ async fn broker_that_answers_late_slows_down_no_actor_on_another() {
 
         // Actors on the slow broker are served as well.
         proxy.delay([]);
-        all_running(scenario, &names).await
+        all_running_within(scenario, &names, SERVED).await
     })
     .await;
 }

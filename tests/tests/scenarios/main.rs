@@ -102,8 +102,12 @@ fn api(scenario: &Scenario, object: &Value) -> Api<DynamicObject> {
 
 /// Waits until these actors are Running with their latest spec.
 async fn all_running(scenario: &Scenario, names: &[String]) -> Result<()> {
+    all_running_within(scenario, names, Duration::from_mins(1)).await
+}
+
+async fn all_running_within(scenario: &Scenario, names: &[String], limit: Duration) -> Result<()> {
     let what = format!("{} actors are Running", names.len());
-    eventually(what, Duration::from_mins(1), async || {
+    eventually(what, limit, async || {
         let actors = scenario.actors().list(&ListParams::default()).await?;
         let waiting: Vec<_> = names
             .iter()

@@ -16,7 +16,7 @@ pub struct Slot {
 
 /// What happened to a slot.
 #[derive(Clone, Copy)]
-pub(super) enum SlotEvent {
+pub(crate) enum SlotEvent {
     /// Its message is handed to the runtime.
     Called(u64, Instant),
     /// It is free; its last call took so long.
@@ -33,7 +33,7 @@ impl Slot {
     }
 
     /// How long the slot was free before.
-    pub(super) fn idle(&self) -> Option<Duration> {
+    pub(crate) fn idle(&self) -> Option<Duration> {
         self.idle
     }
 }
@@ -48,7 +48,7 @@ impl Drop for Slot {
 }
 
 /// All slots.
-pub(super) struct Slots {
+pub(crate) struct Slots {
     count: usize,
     last: u64,
     /// Slots that are taken, and since when the runtime has worked on their messages.
@@ -73,20 +73,20 @@ impl Default for Slots {
 }
 
 impl Slots {
-    pub(super) fn resize(&mut self, count: usize) {
+    pub(crate) fn resize(&mut self, count: usize) {
         self.count = count;
         self.free_since.get_or_insert_with(Instant::now);
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    pub(super) fn has_free(&self) -> bool {
+    pub(crate) fn has_free(&self) -> bool {
         self.taken.len() < self.count
     }
 
-    pub(super) fn take(&mut self) -> Slot {
+    pub(crate) fn take(&mut self) -> Slot {
         self.last += 1;
         self.taken.insert(self.last, None);
         let idle = self.free_since.map(|since| since.elapsed());
@@ -101,12 +101,12 @@ impl Slots {
         }
     }
 
-    pub(super) async fn event(&mut self) -> Option<SlotEvent> {
+    pub(crate) async fn event(&mut self) -> Option<SlotEvent> {
         self.events.recv().await
     }
 
     /// Notes what happened; returns how long a call took that has ended.
-    pub(super) fn apply(&mut self, event: SlotEvent) -> Option<Duration> {
+    pub(crate) fn apply(&mut self, event: SlotEvent) -> Option<Duration> {
         match event {
             SlotEvent::Called(number, at) => {
                 if let Some(since) = self.taken.get_mut(&number) {
@@ -123,7 +123,7 @@ impl Slots {
     }
 
     /// Since when the oldest call runs.
-    pub(super) fn oldest_call(&self) -> Option<Instant> {
+    pub(crate) fn oldest_call(&self) -> Option<Instant> {
         self.taken.values().flatten().min().copied()
     }
 }
