@@ -116,19 +116,7 @@ impl TemplateInputs {
 
     /// Why the apply that was `tried` on the workload `body` is not allowed.
     pub fn refusal(&self, body: &Value, tried: &Value) -> Option<Templated> {
-        let first = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["name"].clone();
-        if first(tried) == first(body) {
-            return None;
-        }
-        let text = format!(
-            "{}: the sidecar would become the first container of its pod template, which its owner may take for the model; use strategy Pod",
-            self.workload
-        );
-        Some(waits(
-            Reason::StrategyNotAllowed,
-            &text,
-            Requeue::AwaitChange,
-        ))
+        displaces_first(&self.workload, body, tried)
     }
 
     /// A pod of the workload, whose template already includes our part.
@@ -179,6 +167,22 @@ pub fn confirm(workload: &ObjectRef, body: &Value) -> Result<(), Error> {
     }
 }
 
+/// Owners may take the first container for the model, so it must stay first (BIND-50).
+fn displaces_first(workload: &ObjectRef, body: &Value, tried: &Value) -> Option<Templated> {
+    let first = |it: &Value| it["spec"]["template"]["spec"]["containers"][0]["name"].clone();
+    if first(tried) == first(body) {
+        return None;
+    }
+    let text = format!(
+        "{workload}: the sidecar would become the first container of its pod template, which its owner may take for the model; use strategy Pod"
+    );
+    Some(waits(
+        Reason::StrategyNotAllowed,
+        &text,
+        Requeue::AwaitChange,
+    ))
+}
+
 /// Why a changed template would not replace pods now, if it would not.
 fn cannot_roll(workload: &ObjectRef, live: &Live) -> Option<Templated> {
     if live.paused {
@@ -213,3 +217,6 @@ pub fn not_proven(failure: &Failure, wait: Duration) -> Templated {
 pub fn waits(reason: Reason, text: &str, retry: Requeue) -> Templated {
     Templated::Waits(reason, text.to_owned(), retry)
 }
+
+#[cfg(test)]
+mod tests;
